@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from routing.simulator.faults import FAULTS
-from routing.simulator.http.server import Simulator
+from routing.simulator.server import Simulator
 
 PARENT_POLL_S = 1.0
 CLOSED_PORT_NOTE = "For a refused connection, use a port that nothing listens on."
@@ -19,14 +19,14 @@ CLOSED_PORT_NOTE = "For a refused connection, use a port that nothing listens on
 
 def main(argv: list[str] | None = None) -> int:
     """Run until told to stop. Returns the exit status: 0 done, 2 for a port that is taken."""
-    arguments = parser().parse_args(argv)
+    arguments = build_parser().parse_args(argv)
     if arguments.faults:
-        sys.stdout.write(fault_list(as_json=arguments.json))
+        sys.stdout.write(format_faults(as_json=arguments.json))
         return 0
     return asyncio.run(run(arguments))
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="simulate_upstream",
         description="A simulated model provider on loopback, with faults by model name.",
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def fault_list(*, as_json: bool) -> str:
+def format_faults(*, as_json: bool) -> str:
     if as_json:
         listed = {name: fault.description for name, fault in FAULTS.items()}
         return json.dumps({"faults": listed, "note": CLOSED_PORT_NOTE}) + "\n"
@@ -60,7 +60,7 @@ async def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         sys.stderr.write(f"cannot listen on {arguments.host}:{arguments.port}: {error.strerror}\n")
         return 2
-    watcher = watch(arguments.parent_pid, stop.set) if arguments.parent_pid else None
+    watcher = watch_parent(arguments.parent_pid, stop.set) if arguments.parent_pid else None
     announce(server.sockets[0].getsockname()[1], arguments.host, arguments.port_file)
     await stop.wait()
     server.close()
@@ -81,7 +81,7 @@ def announce(port: int, host: str, port_file: Path | None) -> None:
     sys.stdout.flush()
 
 
-def watch(pid: int, ended: Callable[[], None]) -> asyncio.Task[None]:
+def watch_parent(pid: int, ended: Callable[[], None]) -> asyncio.Task[None]:
     """Call `ended` once a process is gone."""
     # Asked now: once anybody knows that we are here, the process may be gone.
     is_child = os.getppid() == pid

@@ -1,12 +1,24 @@
-"""One request and the bytes that answer it, written by hand so that they can be wrong."""
+"""One request, the bytes that answer it (written by hand, so that they can be wrong), its call."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from time import monotonic
+from typing import Any
 
-from routing.simulator.http.connection import Connection
-from routing.simulator.http.request import Request
-from routing.simulator.log import Entry, Log
+from routing.simulator.answer import AnswerSeed, SimulatedAnswer, compose_answer
+from routing.simulator.connection import SimulatedConnection, SimulatedRequest
+from routing.simulator.encoding import dumps, encode_text
+from routing.simulator.formats import (
+    CHAT,
+    Complaint,
+    SimulatedFormat,
+    SimulatedStream,
+    StreamSpeaker,
+)
+from routing.simulator.log import LoggedRequest, RequestLog
+from routing.simulator.prompt import NO_CACHE, CacheUse
 
 JSON = "application/json"
 SSE = "text/event-stream; charset=utf-8"
@@ -14,24 +26,30 @@ SSE = "text/event-stream; charset=utf-8"
 Headers = Iterable[tuple[str, str]]
 
 
-def reason(status: int) -> str:
+def status_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:
         return "Unknown"
 
 
-def framed(data: bytes) -> bytes:
+def frame_chunk(data: bytes) -> bytes:
     """One chunk of a chunked body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-class Exchange:
+class SimulatedExchange:
     """Writes the answer to one request and keeps its log entry true."""
 
     __slots__ = ("_chunked", "connection", "entry", "keep_alive", "log", "request")
 
-    def __init__(self, connection: Connection, request: Request, entry: Entry, log: Log) -> None:
+    def __init__(
+        self,
+        connection: SimulatedConnection,
+        request: SimulatedRequest,
+        entry: LoggedRequest,
+        log: RequestLog,
+    ) -> None:
         self.connection = connection
         self.request = request
         self.entry = entry
@@ -55,7 +73,7 @@ class Exchange:
 
     def send(self, *pieces: bytes) -> None:
         """Write body bytes, each piece a chunk of its own where the body is chunked."""
-        self.raw(b"".join(map(framed, pieces) if self._chunked else pieces))
+        self.raw(b"".join(map(frame_chunk, pieces) if self._chunked else pieces))
 
     async def drain(self) -> None:
         await self.connection.drain()
@@ -70,7 +88,7 @@ class Exchange:
     def answer_stream(self, events: Iterable[bytes], headers: Headers = ()) -> None:
         """A whole SSE answer in one write, each event a chunk of its own."""
         head = self._head(200, SSE, headers, None)
-        self.raw(b"".join((head, *map(framed, events), b"0\r\n\r\n")))
+        self.raw(b"".join((head, *map(frame_chunk, events), b"0\r\n\r\n")))
         self._chunked = False
         self.finish()
 
@@ -98,7 +116,7 @@ class Exchange:
         more = "".join(f"{name}: {value}\r\n" for name, value in headers)
         ending = "" if self.keep_alive else "Connection: close\r\n"
         text = (
-            f"HTTP/1.1 {status} {reason(status)}\r\n"
+            f"HTTP/1.1 {status} {status_phrase(status)}\r\n"
             f"Content-Type: {content_type}\r\n{size}\r\n{more}{ending}\r\n"
         )
         return text.encode("latin-1", "replace")
@@ -112,3 +130,91 @@ class Exchange:
             self.entry.ended_at = monotonic()
             self.entry.outcome = outcome
             self.log.changed()
+
+
+ENVIRONMENT_PREFIX = "SIMULATOR_"
+
+
+class FaultOptions:
+    """Settings of a fault: the step's first, then the model name's, the URL's, the environment's.
+
+    `sim/drip?interval_s=0.1` in the model name, `?interval_s=0.1` in the URL and
+    `SIMULATOR_INTERVAL_S=0.1` in the environment mean the same.
+    """
+
+    def __init__(self, *sources: Mapping[str, Any]) -> None:
+        self._sources = sources
+
+    def text(self, name: str, default: str) -> str:
+        for source in self._sources:
+            if name in source:
+                return str(source[name])
+        return os.environ.get(ENVIRONMENT_PREFIX + name.upper(), default)
+
+    def number(self, name: str, default: float) -> float:
+        """A number; one that does not parse is the default."""
+        try:
+            return float(self.text(name, str(default)))
+        except ValueError:
+            return default
+
+
+@dataclass(slots=True)
+class SimulatedCall:
+    """`body` is the request as sent, `asked` the same in the chat shape, `judged` what a question
+    is answered with where neither a fault nor the script (`override`) says otherwise."""
+
+    exchange: SimulatedExchange
+    persona: str
+    format: SimulatedFormat
+    body: dict[str, Any]
+    asked: dict[str, Any]
+    identity: AnswerSeed
+    options: FaultOptions
+    judged: dict[str, Any] = field(default_factory=dict)
+    override: dict[str, Any] = field(default_factory=dict)
+    cache: CacheUse = NO_CACHE
+
+    @property
+    def stream(self) -> bool:
+        return self.body.get("stream") is True
+
+    def answer(self, **override: Any) -> SimulatedAnswer:
+        said = {**self.judged, **override, **self.override}
+        return compose_answer(self.asked, self.identity, said, self.cache)
+
+    def document(self, **override: Any) -> dict[str, Any]:
+        """The answer as one document of its format."""
+        return self.format.document(self.body, self.answer(**override))
+
+    def json_body(self, **override: Any) -> bytes:
+        return encode_text(dumps(self.document(**override)))
+
+    def events(self, **override: Any) -> SimulatedStream:
+        """The answer as server-sent events."""
+        return self.format.stream(self.body, self.answer(**override))
+
+    def speaker(self) -> StreamSpeaker:
+        """For a stream that is said bit by bit."""
+        return self.format.speaker(self.body, self.answer())
+
+    def payload(self, **override: Any) -> bytes:
+        """The whole body of the answer, in the form the request asked for."""
+        if self.stream:
+            return b"".join(self.events(**override).events())
+        return self.json_body(**override)
+
+    def reply(self, **override: Any) -> None:
+        """Answer well, at once."""
+        if self.stream:
+            self.exchange.answer_stream(self.events(**override).events())
+        else:
+            self.exchange.answer(200, self.json_body(**override))
+
+    def refuse(self, complaint: Complaint, headers: Headers = ()) -> None:
+        """Answer with an HTTP error."""
+        self.exchange.answer(complaint.status, write_error(complaint, self.format), JSON, headers)
+
+
+def write_error(complaint: Complaint, format: SimulatedFormat = CHAT) -> bytes:
+    return encode_text(dumps(format.error(complaint)))

@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any
 
-from routing.simulator.prompt import functions, text_of
+from routing.simulator.prompt import list_functions, read_text
 
 WRITE, READ, LIST, ASK = "write_file", "read_file", "list_files", "ask_person"
 FILE = "notes.md"
@@ -17,48 +17,50 @@ ASKS_TO_READ = re.compile(r"\bread (\S+)", re.IGNORECASE)
 QUESTION = "Simulated question: which title shall the notes have?"
 
 
-def acts_as_intern(body: dict[str, Any]) -> bool:
-    names = {function.get("name") for function in functions(body)}
+def is_intern(body: dict[str, Any]) -> bool:
+    names = {function.get("name") for function in list_functions(body)}
     return "intern" in str(body.get("model")) and {WRITE, ASK} <= names
 
 
-def next_step(body: dict[str, Any]) -> dict[str, Any]:
+def play_intern(body: dict[str, Any]) -> dict[str, Any]:
     """What is said or called next, as an override of the answer."""
-    user_text, results = _since_user(body["messages"])
+    user_text, results = _read_since_user(body["messages"])
     if found := ASKS_TO_READ.search(user_text):
-        return _look(READ, {"path": found[1].rstrip(".,?!")}, results, "The file says:")
+        return _use_tool(READ, {"path": found[1].rstrip(".,?!")}, results, "The file says:")
     if ASKS_FOR_FILES.search(user_text):
-        return _look(LIST, {}, results, "These files are here:")
+        return _use_tool(LIST, {}, results, "These files are here:")
     return _take_notes(user_text, results)
 
 
 def _take_notes(user_text: str, results: list[str]) -> dict[str, Any]:
     if not results:
-        return _call(WRITE, {"path": FILE, "content": f"# Notes\n\n{user_text}\n"})
+        return _call_tool(WRITE, {"path": FILE, "content": f"# Notes\n\n{user_text}\n"})
     if len(results) == 1:
         fields = [{"name": "title", "type": "string", "required": True}]
-        return _call(ASK, {"message": QUESTION, "fields": fields})
+        return _call_tool(ASK, {"message": QUESTION, "fields": fields})
     return {"text": f"Simulated intern: {FILE} is written. You answered: {results[1]}"}
 
 
-def _look(tool: str, arguments: dict[str, Any], results: list[str], said: str) -> dict[str, Any]:
+def _use_tool(
+    tool: str, arguments: dict[str, Any], results: list[str], said: str
+) -> dict[str, Any]:
     if results:
         return {"text": f"Simulated intern: {said} {results[0]}"}
-    return _call(tool, arguments)
+    return _call_tool(tool, arguments)
 
 
-def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": json.dumps(arguments)}]}
 
 
-def _since_user(messages: list[Any]) -> tuple[str, list[str]]:
+def _read_since_user(messages: list[Any]) -> tuple[str, list[str]]:
     """The last user text, and what tools returned after it."""
     user_text = ""
     results: list[str] = []
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
         if role == "user":
-            user_text, results = text_of(message.get("content")), []
+            user_text, results = read_text(message.get("content")), []
         elif role == "tool":
-            results.append(text_of(message.get("content")))
+            results.append(read_text(message.get("content")))
     return user_text, results

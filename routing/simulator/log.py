@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
-from routing.simulator.http.connection import Lifeline
-from routing.simulator.http.request import Request
+from routing.simulator.connection import Lifeline, SimulatedRequest
 
 ENTRIES_MAX = 10_000
 BODY_BYTES_KEPT_MAX = 64 * 1024 * 1024
 
 
-class Entry:
+class LoggedRequest:
     """One request as it was seen. Times are seconds of the system-wide monotonic clock."""
 
     __slots__ = (
@@ -32,7 +31,7 @@ class Entry:
         "status",
     )
 
-    def __init__(self, n: int, persona: str, request: Request, lifeline: Lifeline) -> None:
+    def __init__(self, n: int, persona: str, request: SimulatedRequest, lifeline: Lifeline) -> None:
         self.n = n
         self.persona = persona
         self.request = request
@@ -46,7 +45,7 @@ class Entry:
         self.outcome = "pending"
         self.body_raw_bytes = len(request.body)
 
-    def shown(self) -> dict[str, Any]:
+    def serialize(self) -> dict[str, Any]:
         """The entry as JSON. `body` is null when it was no JSON, or was too much to keep."""
         request = self.request
         return {
@@ -57,7 +56,7 @@ class Entry:
             "query": request.query,
             "headers": request.headers,
             "authorization_present": "authorization" in request.headers,
-            "body": parsed(request.body),
+            "body": parse_body(request.body),
             "body_raw_bytes": self.body_raw_bytes,
             "received_at": self.received_at,
             "first_byte_at": self.first_byte_at,
@@ -71,26 +70,26 @@ class Entry:
         }
 
 
-def parsed(body: bytes) -> Any:
+def parse_body(body: bytes) -> Any:
     try:
         return json.loads(body) if body else None
     except (ValueError, RecursionError):
         return None
 
 
-class Log:
+class RequestLog:
     """The newest 10,000 requests, and a way to wait for one to reach a state."""
 
     def __init__(self) -> None:
-        self._entries: deque[Entry] = deque()
-        self._with_body: deque[Entry] = deque()
+        self._entries: deque[LoggedRequest] = deque()
+        self._with_body: deque[LoggedRequest] = deque()
         self._body_bytes = 0
         self._last_n = 0
         self._waiting: set[asyncio.Event] = set()
 
-    def add(self, persona: str, request: Request, lifeline: Lifeline) -> Entry:
+    def add(self, persona: str, request: SimulatedRequest, lifeline: Lifeline) -> LoggedRequest:
         self._last_n += 1
-        entry = Entry(self._last_n, persona, request, lifeline)
+        entry = LoggedRequest(self._last_n, persona, request, lifeline)
         self._entries.append(entry)
         self._with_body.append(entry)
         self._body_bytes += entry.body_raw_bytes
@@ -103,11 +102,11 @@ class Log:
         self.changed()
         return entry
 
-    def since(self, n: int) -> Iterator[Entry]:
+    def since(self, n: int) -> Iterator[LoggedRequest]:
         """Entries numbered above n, newest last."""
         return (entry for entry in self._entries if entry.n > n)
 
-    def find(self, n: int) -> Entry | None:
+    def find(self, n: int) -> LoggedRequest | None:
         return next((entry for entry in reversed(self._entries) if entry.n == n), None)
 
     def clear(self) -> int:

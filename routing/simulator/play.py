@@ -1,21 +1,84 @@
-"""Answering one request: as the script, the fault or the persona's temper says."""
+"""Answers one request as the script, the fault or the persona says: how fast and how reliably."""
 
 import asyncio
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 
-from routing.simulator.call import Call, error_body
-from routing.simulator.encoding import dumps, encoded
-from routing.simulator.exchange import JSON, SSE, Headers
+from routing.simulator.encoding import dumps, encode_text
+from routing.simulator.exchange import JSON, SSE, Headers, SimulatedCall, write_error
 from routing.simulator.faults import FAULTS
-from routing.simulator.formats import Complaint, Speaker
-from routing.simulator.personas import Temper
-from routing.simulator.script import Gates, Step
+from routing.simulator.formats import Complaint, StreamSpeaker
+from routing.simulator.script import Gates, ScriptStep
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaSettings:
+    """`tokens_per_s` 0 means no pause between tokens; `error_rate` is the share of 503s, 0 to 1.
+
+    One that is not `strict` takes messages and responses that a real provider would refuse. The
+    maxima are how much a request for decisions may ask; None is no limit.
+    """
+
+    first_token_s: float = 0.0
+    tokens_per_s: float = 0.0
+    error_rate: float = 0.0
+    strict: bool = True
+    questions_max: int | None = None
+    options_max: int | None = None
+    levels_max: int | None = None
+
+    @property
+    def is_instant(self) -> bool:
+        return not (self.first_token_s or self.tokens_per_s or self.error_rate)
+
+    def token_s(self) -> float:
+        return 1 / self.tokens_per_s if self.tokens_per_s else 0.0
+
+
+BUILT_IN = {
+    "swift": PersonaSettings(first_token_s=0.02, tokens_per_s=400),
+    "steady": PersonaSettings(first_token_s=0.06, tokens_per_s=120),
+    "thrifty": PersonaSettings(first_token_s=0.2, tokens_per_s=40, error_rate=0.05),
+}
+INSTANT = PersonaSettings()
+
+
+class Personas:
+    """The tempers by name. Any name is a persona; one that nobody described is instant."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._tempers = dict(BUILT_IN)
+        self._dice: dict[str, Random] = {}
+
+    def temper(self, name: str) -> PersonaSettings:
+        return self._tempers.get(name, INSTANT)
+
+    def describe(self, name: str, temper: PersonaSettings) -> None:
+        self._tempers[name] = temper
+
+    def fails_now(self, name: str) -> bool:
+        """Whether this call is one of the share that fails: the same calls under the same seed."""
+        rate = self.temper(name).error_rate
+        if not rate:
+            return False
+        dice = self._dice.get(name)
+        if dice is None:
+            # A string seeds Random the same way in every process.
+            dice = self._dice[name] = Random(f"{self._seed}:{name}")  # noqa: S311 - a simulation.
+        return dice.random() < rate
+
 
 DONE = b"data: [DONE]\n\n"
 FLAKY_MESSAGE = "Simulated provider is busy. This persona refuses a share of its calls."
 
 
-async def play(call: Call, step: Step, fault: str | None, temper: Temper, gates: Gates) -> None:
+async def play_step(
+    call: SimulatedCall, step: ScriptStep, fault: str | None, temper: PersonaSettings, gates: Gates
+) -> None:
     """Answer one request, held back as the step says."""
     if step.delay_s:
         await asyncio.sleep(step.delay_s)
@@ -28,27 +91,27 @@ async def play(call: Call, step: Step, fault: str | None, temper: Temper, gates:
     elif step.is_fixed:
         send_fixed(call, step)
     else:
-        await speak(call, temper, step.headers.items())
+        await answer_at_pace(call, temper, step.headers.items())
 
 
-def refuse_as_flaky(call: Call) -> None:
+def refuse_as_flaky(call: SimulatedCall) -> None:
     call.refuse(Complaint(503, FLAKY_MESSAGE, "server_error", "busy"))
 
 
-def send_fixed(call: Call, step: Step) -> None:
+def send_fixed(call: SimulatedCall, step: ScriptStep) -> None:
     """A status and a body, as spelled out in the step; an error status brings its own body."""
     status = step.status or 200
     if step.body is not None:
-        content_type, body = "text/plain", encoded(step.body)
+        content_type, body = "text/plain", encode_text(step.body)
     elif step.json is None and status >= 400:
         complaint = Complaint(status, f"Simulated {status}.", "simulated_error")
-        content_type, body = JSON, error_body(complaint, call.format)
+        content_type, body = JSON, write_error(complaint, call.format)
     else:
-        content_type, body = JSON, encoded(dumps(step.json))
+        content_type, body = JSON, encode_text(dumps(step.json))
     call.exchange.answer(status, body, step.content_type or content_type, step.headers.items())
 
 
-async def send_events(call: Call, step: Step, gates: Gates) -> None:
+async def send_events(call: SimulatedCall, step: ScriptStep, gates: Gates) -> None:
     """An event stream, item by item, as spelled out in the step."""
     exchange = call.exchange
     content_type = step.content_type or SSE
@@ -64,14 +127,16 @@ async def send_events(call: Call, step: Step, gates: Gates) -> None:
             (exchange.reset if item["cut"] == "reset" else exchange.cut)()
             return
         else:
-            exchange.send(*said(call, speaker, item))
+            exchange.send(*write_scripted_event(call, speaker, item))
     exchange.finish()
 
 
-def said(call: Call, speaker: Speaker, item: str | dict[str, Any]) -> list[bytes]:
+def write_scripted_event(
+    call: SimulatedCall, speaker: StreamSpeaker, item: str | dict[str, Any]
+) -> list[bytes]:
     """The bytes of one scripted event."""
     if isinstance(item, str):
-        return [DONE if item == "[DONE]" else encoded(item)]
+        return [DONE if item == "[DONE]" else encode_text(item)]
     if "json" in item:
         return [call.format.event(item["json"])]
     if "text" in item:
@@ -82,27 +147,27 @@ def said(call: Call, speaker: Speaker, item: str | dict[str, Any]) -> list[bytes
     return [*filter(None, ended), speaker.done] if speaker.done else list(filter(None, ended))
 
 
-def speak_at_once(call: Call, headers: Headers = ()) -> None:
+def answer_at_once(call: SimulatedCall, headers: Headers = ()) -> None:
     if call.stream:
         call.exchange.answer_stream(call.events().events(), headers)
     else:
         call.exchange.answer(200, call.json_body(), JSON, headers)
 
 
-async def speak(call: Call, temper: Temper, headers: Headers) -> None:
+async def answer_at_pace(call: SimulatedCall, temper: PersonaSettings, headers: Headers) -> None:
     """A normal answer at the persona's pace."""
     if temper.is_instant:
-        speak_at_once(call, headers)
+        answer_at_once(call, headers)
     elif call.stream:
-        await _speak_in_chunks(call, temper, headers)
+        await _stream_at_pace(call, temper, headers)
     else:
         answer = call.answer()
         await asyncio.sleep(temper.first_token_s + len(answer.pieces) * temper.token_s())
-        body = encoded(dumps(call.format.document(call.body, answer)))
+        body = encode_text(dumps(call.format.document(call.body, answer)))
         call.exchange.answer(200, body, JSON, headers)
 
 
-async def _speak_in_chunks(call: Call, temper: Temper, headers: Headers) -> None:
+async def _stream_at_pace(call: SimulatedCall, temper: PersonaSettings, headers: Headers) -> None:
     exchange, events = call.exchange, call.events()
     now = asyncio.get_running_loop().time
     exchange.head(200, SSE, headers)

@@ -1,8 +1,10 @@
-"""What the simulated model understands of a chat request."""
+"""What the simulated model understands of a chat request, and its prompt cache."""
 
 import re
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 SAY_WORDS = re.compile(r"\bsay (\d{1,6}) words?\b", re.IGNORECASE)
 # What an image counts for, whatever its size.
@@ -14,7 +16,7 @@ CALL_TOOL = re.compile(r"\bcall ([A-Za-z0-9_.-]+)")
 
 
 @dataclass(slots=True)
-class Prompt:
+class SimulatedPrompt:
     """`characters` counts all text; `user_text` is the last user message's text, `tool_text` the
     last tool's."""
 
@@ -27,19 +29,19 @@ class Prompt:
     @property
     def tokens(self) -> int:
         """One for each four characters begun, never none, and 85 for each image."""
-        return tokens_of(self.characters) + self.images * IMAGE_TOKENS
+        return count_tokens(self.characters) + self.images * IMAGE_TOKENS
 
 
-def tokens_of(characters: int) -> int:
+def count_tokens(characters: int) -> int:
     return max(1, -(-characters // 4))
 
 
-def images_in(content: Any) -> int:
+def count_images(content: Any) -> int:
     parts = content if isinstance(content, list) else []
     return sum(1 for part in parts if isinstance(part, dict) and part.get("type") == "image_url")
 
 
-def text_of(content: Any) -> str:
+def read_text(content: Any) -> str:
     """The text of a message: a string, or the text parts of a list."""
     if isinstance(content, str):
         return content
@@ -49,14 +51,14 @@ def text_of(content: Any) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
-def read_prompt(messages: list[Any]) -> Prompt:
-    prompt = Prompt()
+def read_prompt(messages: list[Any]) -> SimulatedPrompt:
+    prompt = SimulatedPrompt()
     for message in messages:
         if not isinstance(message, dict):
             continue
-        text = text_of(message.get("content"))
+        text = read_text(message.get("content"))
         prompt.characters += len(text)
-        prompt.images += images_in(message.get("content"))
+        prompt.images += count_images(message.get("content"))
         prompt.last_role = str(message.get("role"))
         if prompt.last_role == "user":
             prompt.user_text = text
@@ -65,15 +67,15 @@ def read_prompt(messages: list[Any]) -> Prompt:
     return prompt
 
 
-def wanted_words(user_text: str) -> int | None:
+def read_word_count(user_text: str) -> int | None:
     """N of "say N words"."""
     found = SAY_WORDS.search(user_text)
     return int(found[1]) if found else None
 
 
-def wanted_tools(body: dict[str, Any], prompt: Prompt) -> list[dict[str, Any]]:
+def list_called_tools(body: dict[str, Any], prompt: SimulatedPrompt) -> list[dict[str, Any]]:
     """The functions this request makes the model call, in order."""
-    tools = functions(body)
+    tools = list_functions(body)
     choice = body.get("tool_choice")
     if not tools or choice == "none":
         return []
@@ -94,7 +96,7 @@ def is_clock(body: dict[str, Any]) -> bool:
     return CLOCK in str(body.get("model"))
 
 
-def functions(body: dict[str, Any]) -> list[dict[str, Any]]:
+def list_functions(body: dict[str, Any]) -> list[dict[str, Any]]:
     tools = body.get("tools")
     if not isinstance(tools, list):
         return []
@@ -102,7 +104,7 @@ def functions(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [function for function in found if isinstance(function, dict)]
 
 
-def wants_reasoning(body: dict[str, Any]) -> bool:
+def needs_reasoning(body: dict[str, Any]) -> bool:
     """Models whose name contains "reason" think first, unless told not to.
 
     Formats with a rule of their own have said it in `thinks`.
@@ -120,12 +122,53 @@ def wants_reasoning(body: dict[str, Any]) -> bool:
     )
 
 
-def token_limit(body: dict[str, Any]) -> int | None:
+def read_token_limit(body: dict[str, Any]) -> int | None:
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     return limit if isinstance(limit, int) else None
 
 
-def stop_sequences(body: dict[str, Any]) -> list[str]:
+def list_stop_sequences(body: dict[str, Any]) -> list[str]:
     stop = body.get("stop")
     listed = stop if isinstance(stop, list) else [stop]
     return [sequence for sequence in listed if isinstance(sequence, str) and sequence]
+
+
+ENTRIES_MAX = 10_000
+
+
+class CacheUse(NamedTuple):
+    """Prompt tokens read from the cache and written to it."""
+
+    read: int = 0
+    written: int = 0
+
+
+NO_CACHE = CacheUse()
+
+
+class PromptCache:
+    """Remembers beginnings of prompts, the newest 10,000, each provider its own."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+
+    def use(self, persona: str, prefixes: list[tuple[str, int]]) -> CacheUse:
+        """Look up marked beginnings, shortest first, as (text, tokens); all are then known.
+
+        What is read is the longest one known, what is written the rest up to the longest given.
+        """
+        read = 0
+        for text, tokens in prefixes:
+            if self._known(persona, text):
+                read = max(read, tokens)
+        longest = prefixes[-1][1] if prefixes else 0
+        return CacheUse(read, longest - read)
+
+    def _known(self, persona: str, text: str) -> bool:
+        key = sha256(f"{persona}\0{text}".encode("utf-8", "replace")).digest()
+        known = key in self._seen
+        self._seen[key] = None
+        self._seen.move_to_end(key)
+        if len(self._seen) > ENTRIES_MAX:
+            self._seen.popitem(last=False)
+        return known

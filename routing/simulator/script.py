@@ -1,11 +1,24 @@
-"""Scripts: what a test makes a persona answer next, and the gates that hold an answer back."""
+"""Scripts: what a persona answers next, gates that hold an answer back, verdicts on questions."""
 
 import asyncio
+import json
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from routing.simulator.faults import FAULTS
+from routing.simulator.judging import (
+    Choices,
+    ScriptedVerdict,
+    as_text,
+    build_scored_token,
+    find_weights,
+    normalize_weights,
+    rank_tokens,
+    read_choices,
+)
+from routing.simulator.prompt import read_prompt, read_token_limit
 
 OVERRIDES = frozenset(
     {
@@ -29,7 +42,7 @@ class ScriptError(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class Step:
+class ScriptStep:
     """What one request gets: a fault, a fixed answer, events, or an overridden answer."""
 
     delay_s: float = 0.0
@@ -79,11 +92,11 @@ EVENT_TYPES: dict[str, type | tuple[type, ...]] = {
     "gate": str,
     "cut": str,
 }
-STEP_KEYS = frozenset(f.name for f in fields(Step)) - {"override"}
-EMPTY_STEP = Step()
+STEP_KEYS = frozenset(f.name for f in fields(ScriptStep)) - {"override"}
+EMPTY_STEP = ScriptStep()
 
 
-def read_step(given: Any) -> Step:
+def read_step(given: Any) -> ScriptStep:
     """Turn one JSON step into a Step. Raises ScriptError."""
     if not isinstance(given, dict):
         raise ScriptError("a step is a JSON object")
@@ -96,7 +109,7 @@ def read_step(given: Any) -> Step:
     for item in given.get("events", []):
         _check_event(item)
     override = {key: value for key, value in given.items() if key in OVERRIDES}
-    return Step(override=override, **{k: v for k, v in given.items() if k in STEP_KEYS})
+    return ScriptStep(override=override, **{k: v for k, v in given.items() if k in STEP_KEYS})
 
 
 def _check_event(item: Any) -> None:
@@ -119,7 +132,7 @@ class Scripts:
     """The steps still to play, by persona. Each request takes one, in order of arrival."""
 
     def __init__(self) -> None:
-        self._steps: dict[str, deque[Step]] = {}
+        self._steps: dict[str, deque[ScriptStep]] = {}
         self._repeating: set[str] = set()
 
     def put(self, persona: str, script: Any) -> int:
@@ -134,7 +147,7 @@ class Scripts:
             self._repeating.add(persona)
         return len(steps)
 
-    def take(self, persona: str) -> Step | None:
+    def take(self, persona: str) -> ScriptStep | None:
         """The step for the request that just came, or None for the normal behaviour."""
         steps = self._steps.get(persona)
         if steps is None:
@@ -190,10 +203,129 @@ class Gates:
         self._open.clear()
         self._reached.clear()
 
-    def shown(self, name: str) -> dict[str, Any]:
+    def serialize(self, name: str) -> dict[str, Any]:
         return {
             "name": name,
             "open": name in self._open and self._open[name].is_set(),
             "reached": name in self._reached and self._reached[name].is_set(),
             "waiting": self._waiting.get(name, 0),
         }
+
+
+VERDICT_KEYS = frozenset({"when", "weights", "tokens", "answer"})
+
+
+def read_verdict(given: Any) -> ScriptedVerdict:
+    """Raises ScriptError."""
+    if not isinstance(given, dict) or not isinstance(given.get("when", ""), str):
+        raise ScriptError("a verdict is a JSON object whose `when` is a text")
+    weights, tokens = given.get("weights"), given.get("tokens")
+    if not (weights is None or (isinstance(weights, dict) and _are_weights(weights))):
+        raise ScriptError("weights are numbers by option, 0 or more")
+    if not (tokens is None or (isinstance(tokens, list) and tokens and all(map(_is_pair, tokens)))):
+        raise ScriptError("tokens are pairs of a token and its log-probability")
+    rest = {key: value for key, value in given.items() if key not in VERDICT_KEYS}
+    return ScriptedVerdict(
+        when=given.get("when", ""),
+        weights=weights,
+        tokens=tokens and [(token, value) for token, value in tokens],
+        answer=given.get("answer"),
+        step=read_step(rest) if rest else None,
+    )
+
+
+def _are_weights(weights: Mapping[str, Any]) -> bool:
+    return all(isinstance(each, (int, float)) and each >= 0 for each in weights.values())
+
+
+def _is_pair(given: Any) -> bool:
+    if not isinstance(given, list) or len(given) != 2:
+        return False
+    return isinstance(given[0], str) and isinstance(given[1], (int, float))
+
+
+class Verdicts:
+    """By persona; of several the first that fits a question counts."""
+
+    def __init__(self) -> None:
+        self._by_persona: dict[str, list[ScriptedVerdict]] = {}
+
+    def put(self, persona: str, given: Any) -> int:
+        """Replace a persona's. Returns their number. Raises ScriptError."""
+        if not isinstance(given, dict) or not isinstance(given.get("verdicts"), list):
+            raise ScriptError('verdicts are {"verdicts": [...]}')
+        self._by_persona[persona] = [read_verdict(each) for each in given["verdicts"]]
+        return len(self._by_persona[persona])
+
+    def clear(self, persona: str | None = None) -> None:
+        if persona is None:
+            self._by_persona.clear()
+        else:
+            self._by_persona.pop(persona, None)
+
+    def find(self, persona: str, question: str) -> ScriptedVerdict | None:
+        of_persona = self._by_persona.get(persona, ())
+        return next((each for each in of_persona if each.when in question), None)
+
+    def of_chat(self, persona: str, body: dict[str, Any]) -> tuple[ScriptStep, dict[str, Any]]:
+        """What a chat that asks for one label, or for numbers by label, is answered with: the step
+        to play and parts of the answer. Any other chat has neither."""
+        if not _needs_judgement(body):
+            return EMPTY_STEP, {}
+        choices = read_choices(read_prompt(body["messages"]).user_text)
+        if choices is None:
+            return EMPTY_STEP, {}
+        verdict = self.find(persona, choices.question)
+        step = verdict.step if verdict else None
+        return step or EMPTY_STEP, _build_judgement(body, choices, verdict)
+
+    def of_questions(self, persona: str, questions: Any) -> tuple[ScriptStep, dict[str, Any]]:
+        """The same for decisions: the first step of any question's, a token for each question."""
+        asked = questions if isinstance(questions, dict) else {}
+        found = {
+            name: verdict
+            for name, question in asked.items()
+            if (verdict := self.find(persona, as_text(question.get("instructions"))))
+        }
+        steps = (each.step for each in found.values() if each.step is not None)
+        return next(steps, EMPTY_STEP), {"verdicts": found, "text": " ".join("1" for _ in asked)}
+
+
+def _needs_judgement(body: dict[str, Any]) -> bool:
+    return (
+        body.get("logprobs") is True and read_token_limit(body) == 1
+    ) or _read_number_properties(body) != {}
+
+
+def _read_number_properties(body: dict[str, Any]) -> dict[str, Any]:
+    """The properties of a schema that asks for numbers only."""
+    shape = body.get("response_format")
+    if not isinstance(shape, dict) or shape.get("type") != "json_schema":
+        return {}
+    schema = (shape.get("json_schema") or {}).get("schema") or {}
+    properties = schema.get("properties") or {}
+    only_numbers = all(
+        isinstance(each, dict) and each.get("type") == "number" for each in properties.values()
+    )
+    return properties if only_numbers else {}
+
+
+def _build_judgement(
+    body: dict[str, Any], choices: Choices, verdict: ScriptedVerdict | None
+) -> dict[str, Any]:
+    weights = find_weights(verdict, choices.question, choices)
+    if properties := _read_number_properties(body):
+        if not properties.keys() <= weights.keys():
+            return {}
+        total = sum(weights.values()) or 1.0
+        return {"text": json.dumps({label: weights[label] / total for label in properties})}
+    tokens = rank_tokens(normalize_weights(weights))
+    if verdict is not None and verdict.tokens is not None:
+        tokens = verdict.tokens
+    if not tokens:
+        return {}
+    top = body.get("top_logprobs")
+    return {
+        "text": tokens[0][0],
+        "logprobs": build_scored_token(tokens, top if isinstance(top, int) else 0),
+    }

@@ -117,7 +117,7 @@ class SimulatedUpstream:
         return entry
 
     def chat_bytes(self, model: str, persona: str = "default", **body: Any) -> bytes:
-        """A chat request as bytes, for a `Wire`."""
+        """A chat request as bytes, for a `RawConnection`."""
         return self.request_bytes("chat/completions", model, persona, {}, **body)
 
     def request_bytes(
@@ -128,7 +128,7 @@ class SimulatedUpstream:
         headers: dict[str, str] | None = None,
         **body: Any,
     ) -> bytes:
-        """A request in the format of a resource, for a `Wire`. A body value of None is left out."""
+        """A request in the format of a resource, as bytes. A body value of None is left out."""
         whole = {"model": model, **BODIES[resource], **body}
         data = json.dumps({k: v for k, v in whole.items() if v is not None}).encode()
         sent = {"Host": "simulated", **(CREDENTIALS if headers is None else headers)}
@@ -137,15 +137,15 @@ class SimulatedUpstream:
         return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
     @contextmanager
-    def wire(self) -> "Iterator[Wire]":
-        wire = Wire(self.port)
+    def wire(self) -> "Iterator[RawConnection]":
+        wire = RawConnection(self.port)
         try:
             yield wire
         finally:
             wire.close()
 
 
-class Wire:
+class RawConnection:
     """One TCP connection, read byte by byte as it comes. Raises what the socket raises."""
 
     def __init__(self, port: int, timeout_s: float = 20.0) -> None:

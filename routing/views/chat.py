@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from routing.formats.chat.format import CHAT
 from routing.views.inference import InferenceViewSet
-from routing.views.openapi.chat_description import describe_chat
+from routing.views.openapi.chat import describe_chat
 
 
 class ChatViewSet(InferenceViewSet):

@@ -12,7 +12,7 @@ from routing.serving.deciding.agenda import Agenda
 from routing.serving.deciding.whole import decided_answer
 from routing.serving.request.call import Call
 from routing.views.inference import InferenceViewSet
-from routing.views.openapi.decisions_description import describe_decisions, describe_systemone
+from routing.views.openapi.decisions import describe_decisions, describe_systemone
 
 
 class DecisionsViewSet(InferenceViewSet):

@@ -10,7 +10,7 @@ from routing.planning.pipeline import admit
 from routing.serving.answer.counting import input_tokens
 from routing.serving.request.slots import slots
 from routing.views.inference import InferenceViewSet
-from routing.views.openapi.messages_description import describe_count, describe_messages
+from routing.views.openapi.messages import describe_count, describe_messages
 
 
 class MessagesViewSet(InferenceViewSet):

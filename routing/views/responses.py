@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from routing.formats.responses.format import RESPONSES
 from routing.views.inference import InferenceViewSet
-from routing.views.openapi.responses_description import describe_responses
+from routing.views.openapi.responses import describe_responses
 
 
 class ResponsesViewSet(InferenceViewSet):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import requests
 
-from routing.simulator.testing import SimulatedUpstream, Wire
+from routing.simulator.testing import RawConnection, SimulatedUpstream
 from tests.support.gateways import SeededAccount
 from tests.support.server import GatewayServer, as_json
 from tests.support.wires import begin_request
@@ -205,7 +205,7 @@ def changed_workspace(desk: Desk, **settings: Any) -> None:
     assert response.status_code == 200, response.text
 
 
-def opened(desk: Desk, path: str = CHAT, **body: Any) -> Wire:
+def opened(desk: Desk, path: str = CHAT, **body: Any) -> RawConnection:
     """A streamed request on a connection of its own, to be read as it comes."""
     given = {"model": desk.model, "stream": True} | body
     if path == CHAT:

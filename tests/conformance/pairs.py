@@ -5,7 +5,7 @@ from typing import Any
 
 import requests
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.conformance.asking import PERSONAS
 from tests.conformance.desk import Desk, exact, opened
 from tests.support.speakers import Said, Speaker, Streamed, read_stream
@@ -59,7 +59,7 @@ class Pair:
     def stream(self, history: Any = None, **options: Any) -> Streamed:
         return read_stream(self.post(history, stream=True, **options))
 
-    def open(self, **options: Any) -> Wire:
+    def open(self, **options: Any) -> RawConnection:
         """A streamed request on a connection of its own, to be read as it comes."""
         return opened(self.desk, self.speaker.path, **self.body(stream=True, **options))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.conformance.desk import CHAT, HELLO, Desk, exact, issue_paths
 from tests.conformance.money import book_usage
 from tests.support.server import GatewayServer, as_json
@@ -29,7 +29,7 @@ def choice(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("header", ["", "Authorization: Basic x\r\n"])
 def test_no_bearer_key_is_401_and_the_body_is_never_read(desk: Desk, header: str) -> None:
-    wire = Wire(int(desk.server.env["PORT"]))
+    wire = RawConnection(int(desk.server.env["PORT"]))
     # The announced body never comes: whoever answers has not waited for it.
     head = f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\n{header}Content-Length: 1000000\r\n\r\n"
     wire.send(head.encode())

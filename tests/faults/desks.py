@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.conformance.desk import Desk, opened
 
 FINISH = {"json": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}}
@@ -14,7 +14,7 @@ def stream_end(prompt_tokens: int, completion_tokens: int) -> list[Any]:
     return [FINISH, {"json": {"choices": [], "usage": usage}}, "[DONE]"]
 
 
-def begin(desk: Desk, *, model: str = "", stream: bool = True) -> Wire:
+def begin(desk: Desk, *, model: str = "", stream: bool = True) -> RawConnection:
     """A chat request on a connection that the test can drop."""
     return opened(desk, model=model or desk.model, stream=stream)
 

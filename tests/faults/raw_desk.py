@@ -10,7 +10,7 @@ from typing import Any
 
 import requests
 
-from routing.simulator.testing import SimulatedUpstream, Wire
+from routing.simulator.testing import RawConnection, SimulatedUpstream
 from tests.conformance.desk import Desk, Streamed, opened, read_stream
 from tests.faults.bench import DEAR, as_yaml, endpoint, model, personas, provider
 from tests.faults.conftest import loaded
@@ -78,7 +78,7 @@ class RawDesk:
     def stream(self, script: Script, *, kind: str = "alone", **body: Any) -> Streamed:
         return read_stream(self.ask(script, kind=kind, stream=True, **body))
 
-    def begin(self, model_id: str, *, stream: bool = True) -> Wire:
+    def begin(self, model_id: str, *, stream: bool = True) -> RawConnection:
         """A request on a connection that the test can drop or leave unread."""
         return opened(self.desk, model=model_id, stream=stream)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
 from tests.support.callers import begin
 from tests.support.gateways import SeededAccount
@@ -48,7 +48,7 @@ class Listener:
     workers computed meanwhile; with `waits` its waiting is counted too.
     """
 
-    def __init__(self, wire: Wire, server: GatewayServer) -> None:
+    def __init__(self, wire: RawConnection, server: GatewayServer) -> None:
         self._wire = wire
         self._server = server
         self._lock = threading.Lock()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.conformance.desk import Desk
 from tests.faults.bench import endpoint, model
 from tests.faults.conftest import Open
@@ -81,7 +81,7 @@ def test_bodies_beyond_the_memory_for_them_are_told_to_come_back(
     server = start_gateway(**limit)
     key = seed_account(server).api_key
     port = int(server.env["PORT"])
-    slow = [Wire(port) for _ in range(2)]
+    slow = [RawConnection(port) for _ in range(2)]
     head = head_bytes(f"Content-Length: {MIB}", key=key)
     data = padded(MIB)
     try:
@@ -89,7 +89,7 @@ def test_bodies_beyond_the_memory_for_them_are_told_to_come_back(
             wire.send(head + data[:-KIB])
 
         def is_full() -> bool:
-            with closing(Wire(port)) as wire:
+            with closing(RawConnection(port)) as wire:
                 wire.send(framed(data, "counted", key=key, close=True))
                 status, headers = wire.head()
                 assert status in {400, 503}
@@ -109,7 +109,7 @@ def test_bodies_beyond_the_memory_for_them_are_told_to_come_back(
             wire.close()
 
 
-def unread_bytes(wire: Wire) -> int:
+def unread_bytes(wire: RawConnection) -> int:
     """What was sent on this wire and the server has not read yet."""
     ends = (wire.socket.getsockname(), wire.socket.getpeername())
     mine, theirs = (f":{port:04X}" for _, port in ends)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.support.server import GatewayServer
 from tests.support.wires import CHAT, HOST, answer_to, envelope, head_bytes
 
@@ -54,7 +54,7 @@ AMBIGUOUS = {
 def test_what_can_be_read_in_two_ways_is_refused_and_ends_the_connection(
     gateway: GatewayServer, request_: bytes
 ) -> None:
-    with closing(Wire(int(gateway.env["PORT"]))) as wire:
+    with closing(RawConnection(int(gateway.env["PORT"]))) as wire:
         wire.send(request_)
 
         assert envelope(wire)[0] in {400, 501}
@@ -115,7 +115,7 @@ def test_bad_chunks_are_refused_and_end_the_connection(
     gateway: GatewayServer, account: Any, chunks: bytes
 ) -> None:
     head = head_bytes("Transfer-Encoding: chunked", key=account().api_key)
-    with closing(Wire(int(gateway.env["PORT"]))) as wire:
+    with closing(RawConnection(int(gateway.env["PORT"]))) as wire:
         wire.send(head + chunks)
         if chunks in ENDLESS:
             wire.socket.shutdown(socket.SHUT_WR)
@@ -126,7 +126,7 @@ def test_bad_chunks_are_refused_and_end_the_connection(
         assert b"HTTP/1.1" not in to_the_end(wire)
 
 
-def to_the_end(wire: Wire) -> bytes:
+def to_the_end(wire: RawConnection) -> bytes:
     """What still comes; a reset ends it too."""
     try:
         return wire.to_end()
@@ -150,7 +150,7 @@ def test_a_body_nobody_reads_hides_no_request(
 ) -> None:
     body = HIDDEN * (100_000 // len(HIDDEN) + 1)
     body = body[:100_000] if "Length" in framing else b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-    with closing(Wire(int(gateway.env["PORT"]))) as wire:
+    with closing(RawConnection(int(gateway.env["PORT"]))) as wire:
         wire.send(head_bytes(framing, method=method, path=path) + body)
         answered, headers = wire.head()
         wire.body(headers)
@@ -162,7 +162,7 @@ def test_a_body_nobody_reads_hides_no_request(
 
 
 def test_pipelined_requests_are_answered_in_order(gateway: GatewayServer) -> None:
-    with closing(Wire(int(gateway.env["PORT"]))) as wire:
+    with closing(RawConnection(int(gateway.env["PORT"]))) as wire:
         unknown = head_bytes("Content-Length: 3", path="/nothing") + b"abc"
         wire.send(unknown + HIDDEN + unknown + HIDDEN)
 

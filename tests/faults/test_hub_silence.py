@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.conformance.desk import HELLO
 from tests.conformance.guarded import GUARDRAILS
 from tests.faults.bench import endpoint, model, provider
@@ -153,7 +153,7 @@ def test_no_body_silences_a_stream(
 def post(server: GatewayServer, account: SeededAccount, data: bytes, *, framing: str = "") -> int:
     """A chat request of these bytes; its status."""
     framing = framing or f"Content-Length: {len(data)}"
-    with closing(Wire(int(server.env["PORT"]), timeout_s=60)) as wire:
+    with closing(RawConnection(int(server.env["PORT"]), timeout_s=60)) as wire:
         wire.send(head_bytes(framing, key=account.api_key, close=True))
         wire.send(data)
         status, headers = wire.head()

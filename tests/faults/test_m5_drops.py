@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import SimulatedUpstream, Wire
+from routing.simulator.testing import RawConnection, SimulatedUpstream
 from tests.conformance.desk import TEXT, Desk
 from tests.faults import bench
 from tests.faults.bench import CHEAP_NANO
@@ -143,7 +143,7 @@ def test_who_leaves_pays_by_the_rule(
         assert (call.tokens_prompt, call.tokens_completion) == (50, 1_070)
 
 
-def leave(desk: Desk, wire: Wire) -> float:
+def leave(desk: Desk, wire: RawConnection) -> float:
     """Hang up; the moment of it. The gateway has seen it once it answers what came later."""
     left_at = time.monotonic()
     wire.close()

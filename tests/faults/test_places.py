@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.faults.bench import endpoint, model
 from tests.faults.desks import begin
 from tests.support.wires import envelope, head_bytes
@@ -42,7 +42,7 @@ def test_connections_are_bounded_and_the_next_waits_for_one_to_end(desk_on: Any)
     port = int(desk.server.env["PORT"])
     ask = head_bytes(method="GET", path="/healthz")
     with ExitStack() as stack:
-        wires = [stack.enter_context(closing(Wire(port))) for _ in range(5)]
+        wires = [stack.enter_context(closing(RawConnection(port))) for _ in range(5)]
         for wire in wires[:4]:
             wire.send(ask[:-2])
         wires[4].send(ask)
@@ -62,7 +62,7 @@ def test_connections_are_bounded_and_the_next_waits_for_one_to_end(desk_on: Any)
 def test_a_body_that_stops_coming_is_refused_and_holds_no_place(desk_on: Any) -> None:
     desk = desk_on(FIRST, ROUTER_BODY_TIMEOUT="1", ROUTER_MAX_CONCURRENCY="1")
     for framing in ("Content-Length: 5000", "Transfer-Encoding: chunked"):
-        with closing(Wire(int(desk.server.env["PORT"]))) as wire:
+        with closing(RawConnection(int(desk.server.env["PORT"]))) as wire:
             wire.send(head_bytes(framing, key=desk.account.api_key) + b"5\r\n{")
             assert desk.post().status_code == 200
 

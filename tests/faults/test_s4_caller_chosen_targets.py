@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.gateway.outbound.raw_upstream import RawUpstream, always, answer
 from tests.support.wires import head_bytes
@@ -134,7 +134,7 @@ def test_nor_does_the_request_line(desk: Desk, listener: RawUpstream, target: st
     ):
         fields = f"Content-Length: {len(data)}"
         head = head_bytes(fields, path=path, key=desk.account.api_key, close=True)
-        with closing(Wire(int(desk.server.env["PORT"]))) as wire:
+        with closing(RawConnection(int(desk.server.env["PORT"]))) as wire:
             wire.send(head + data)
             assert wire.head()[0] in {200, 400, 404}, path
     check_outbound(desk, listener, target)

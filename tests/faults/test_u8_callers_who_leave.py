@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from routing.simulator.testing import SimulatedUpstream, Wire
+from routing.simulator.testing import RawConnection, SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults.bench import DEAR, endpoint, model, personas, provider
 from tests.faults.conftest import GatewayWith, Open
@@ -175,7 +175,7 @@ class Silent:
         self._listener.close()
 
 
-def leave(wire: Wire, raw: RawDesk) -> None:
+def leave(wire: RawConnection, raw: RawDesk) -> None:
     wire.close()
     # Its event loop has seen the closed socket once it has answered something that came later.
     raw.server.get("/healthz")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import SimulatedUpstream, Wire
+from routing.simulator.testing import RawConnection, SimulatedUpstream
 from tests.faults.raw_desk import MIB, RawDesk, forget_peak, raw_desk, status_kib, worker_pids
 from tests.gateway.outbound.raw_upstream import PATIENCE_S
 from tests.support.bed import Bed
@@ -53,7 +53,7 @@ def flood(visit: Visit) -> None:
     visit.flood(event(content("word ")) * 100)
 
 
-def begin(raw: RawDesk, model_id: str) -> Wire:
+def begin(raw: RawDesk, model_id: str) -> RawConnection:
     """A stream whose caller has small buffers."""
     wire = raw.begin(model_id)
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)

@@ -33,7 +33,7 @@ from routing.metering.report import usage_report
 from routing.metering.usage import Usage
 from routing.upstreams import failures
 from routing.views.generation import generation_object
-from routing.views.openapi.chat_parameters import DEPRECATED, MEANINGS
+from routing.views.openapi.chat import CHAT_MEANINGS, DEPRECATED_FIELDS
 from tests.support.catalogue import CONFORMANCE
 from tests.support.operations import fill
 
@@ -118,8 +118,10 @@ def test_a_chat_request_is_described_as_it_is_checked(document: dict[str, Any]) 
     parameters = document["components"]["schemas"]["ChatRequest"]["properties"]
     message = {"role": "user", "content": "Hi"}
 
-    assert set(parameters) == set(ChatBody.__annotations__) == set(MEANINGS)
-    assert {name for name, said in parameters.items() if said.get("deprecated")} == DEPRECATED
+    assert set(parameters) == set(ChatBody.__annotations__) == set(CHAT_MEANINGS)
+    assert {
+        name for name, said in parameters.items() if said.get("deprecated")
+    } == DEPRECATED_FIELDS
     assert fits(document, "ChatRequest", {"messages": [message], "temperature": None, "odd": 1})
     assert not fits(document, "ChatRequest", {"messages": []})
     assert not fits(document, "ChatRequest", {})

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from routing.simulator.wire import WORDS
+from routing.simulator.answer import WORDS
 from tests.load.targets import LoadFailed, Target, posted
 from tests.support.speakers import SPEAKERS, read_stream
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.support.gateways import SeededAccount
 from tests.support.server import GatewayServer, as_json
 from tests.support.wires import begin_request
@@ -50,7 +50,7 @@ def new_key(server: GatewayServer, account: SeededAccount, **body: Any) -> str:
     return string
 
 
-def begin(port: int, key: str, **body: Any) -> Wire:
+def begin(port: int, key: str, **body: Any) -> RawConnection:
     """A chat request on a connection that the test can drop."""
     lines = ("Content-Type: application/json", "Connection: close")
     return begin_request(port, key, body, *lines, timeout_s=40)

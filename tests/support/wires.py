@@ -4,7 +4,7 @@ import json
 from contextlib import closing, suppress
 from typing import Any
 
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.support.server import GatewayServer
 
 CHAT = "/api/v1/chat/completions"
@@ -25,10 +25,10 @@ def head_bytes(
 
 def begin_request(
     port: int, key: str, body: Any, *lines: str, path: str = CHAT, timeout_s: float = 20.0
-) -> Wire:
+) -> RawConnection:
     """A request on a connection of its own, which the test can drop or read as it comes."""
     data = json.dumps(body).encode()
-    wire = Wire(port, timeout_s)
+    wire = RawConnection(port, timeout_s)
     wire.send(head_bytes(f"Content-Length: {len(data)}", *lines, path=path, key=key) + data)
     return wire
 
@@ -38,7 +38,7 @@ def chunked(data: bytes) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-def envelope(wire: Wire) -> tuple[int, dict[str, Any]]:
+def envelope(wire: RawConnection) -> tuple[int, dict[str, Any]]:
     """Status and `error` object of the next answer, which must be JSON as the API promises it."""
     status, headers = wire.head()
     assert headers["content-type"] == "application/json"
@@ -51,7 +51,7 @@ def envelope(wire: Wire) -> tuple[int, dict[str, Any]]:
 
 def answer_to(server: GatewayServer, request: bytes) -> tuple[int, dict[str, Any]]:
     """What answers these bytes, sent on a connection of their own."""
-    with closing(Wire(int(server.env["PORT"]))) as wire:
+    with closing(RawConnection(int(server.env["PORT"]))) as wire:
         # Refused before it was sent whole, it is answered all the same.
         with suppress(OSError):
             wire.send(request)

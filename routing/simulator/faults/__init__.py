@@ -1,15 +1,17 @@
 """Everything that can go wrong, by name. Asked for as model `sim/<fault>` or `<fault>`."""
 
-from routing.simulator.faults import bodies, claims, cuts, shapes, stalls, statuses
+from routing.simulator.faults.answers import BODY_FAULTS, CLAIM_FAULTS, STATUS_FAULTS
 from routing.simulator.faults.base import Fault
+from routing.simulator.faults.connections import CUT_FAULTS, STALL_FAULTS
+from routing.simulator.faults.streams import STREAM_FAULTS
 
 FAULTS: dict[str, Fault] = {
-    **cuts.FAULTS,
-    **stalls.FAULTS,
-    **statuses.FAULTS,
-    **bodies.FAULTS,
-    **shapes.FAULTS,
-    **claims.FAULTS,
+    **CUT_FAULTS,
+    **STALL_FAULTS,
+    **STATUS_FAULTS,
+    **BODY_FAULTS,
+    **STREAM_FAULTS,
+    **CLAIM_FAULTS,
 }
 
 __all__ = ["FAULTS", "Fault"]

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from routing.simulator.call import Call
-from routing.simulator.exchange import JSON, SSE
-from routing.simulator.formats import Stream
+from routing.simulator.exchange import JSON, SSE, SimulatedCall
+from routing.simulator.formats import SimulatedStream
 
 # Long enough to be cut in several places, whatever the prompt was.
 CUT_TEXT = "Simulated answer that goes wrong on purpose before its end"
@@ -14,19 +13,19 @@ CUT_TEXT = "Simulated answer that goes wrong on purpose before its end"
 
 class Fault(NamedTuple):
     description: str
-    run: Callable[[Call], Awaitable[None]]
+    run: Callable[[SimulatedCall], Awaitable[None]]
 
 
-async def for_ever() -> None:
+async def wait_for_ever() -> None:
     """Wait until the client leaves, which cancels the task that waits."""
     await asyncio.Event().wait()
 
 
-def content_type(call: Call) -> str:
+def content_type(call: SimulatedCall) -> str:
     return SSE if call.stream else JSON
 
 
-def begin(call: Call, contents: int) -> Stream:
+def begin_answer(call: SimulatedCall, contents: int) -> SimulatedStream:
     """Start a good answer: `contents` content chunks of a stream, or half a JSON document.
 
     Returns the events of the stream, of which the opening and the first `contents` were sent.

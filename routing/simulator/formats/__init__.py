@@ -1,18 +1,31 @@
 """The wire formats, by the resource that speaks them."""
 
-from routing.simulator.formats.base import Complaint, Format, Speaker, Stream
-from routing.simulator.formats.chat import Chat
-from routing.simulator.formats.decisions import Decisions
-from routing.simulator.formats.messages import Messages
-from routing.simulator.formats.responses import Responses
+from routing.simulator.formats.base import (
+    Complaint,
+    SimulatedFormat,
+    SimulatedStream,
+    StreamSpeaker,
+)
+from routing.simulator.formats.chat import SimulatedChat
+from routing.simulator.formats.decisions import SimulatedDecisions
+from routing.simulator.formats.messages import SimulatedMessages
+from routing.simulator.formats.responses import SimulatedResponses
 
-CHAT = Chat()
-DECISIONS = Decisions()
-FORMATS: dict[str, Format] = {
+CHAT = SimulatedChat()
+DECISIONS = SimulatedDecisions()
+FORMATS: dict[str, SimulatedFormat] = {
     "chat/completions": CHAT,
-    "messages": Messages(),
-    "responses": Responses(),
+    "messages": SimulatedMessages(),
+    "responses": SimulatedResponses(),
     "systemone": DECISIONS,
 }
 
-__all__ = ["CHAT", "DECISIONS", "FORMATS", "Complaint", "Format", "Speaker", "Stream"]
+__all__ = [
+    "CHAT",
+    "DECISIONS",
+    "FORMATS",
+    "Complaint",
+    "SimulatedFormat",
+    "SimulatedStream",
+    "StreamSpeaker",
+]

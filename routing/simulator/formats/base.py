@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from routing.simulator.cache import CacheUse, PromptCache
-from routing.simulator.wire import Answer
+from routing.simulator.answer import SimulatedAnswer
+from routing.simulator.prompt import CacheUse, PromptCache
 
 
 class Complaint(NamedTuple):
@@ -20,7 +20,7 @@ class Complaint(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stream:
+class SimulatedStream:
     """One streamed answer: its opening, one item for each token, the end, the terminator.
 
     An item may hold several events of the format. `done` is empty where the last event of
@@ -39,7 +39,7 @@ class Stream:
         return [*self.closing, self.done] if self.done else self.closing
 
 
-class Speaker(Protocol):
+class StreamSpeaker(Protocol):
     """Says one stream bit by bit, for scripts."""
 
     done: bytes
@@ -57,7 +57,7 @@ class Speaker(Protocol):
         """An error event."""
 
 
-class Writer(Protocol):
+class EventWriterProtocol(Protocol):
     """Writes the events of one stream in a format whose terminator is an event like the others."""
 
     def opening(self) -> bytes:
@@ -78,7 +78,7 @@ class WritingSpeaker:
 
     done = b""
 
-    def __init__(self, writer: Writer, answer: Answer) -> None:
+    def __init__(self, writer: EventWriterProtocol, answer: SimulatedAnswer) -> None:
         self._writer = writer
         self._answer = answer
         self._opened = False
@@ -100,30 +100,32 @@ class WritingSpeaker:
         return self._writer.failure(message)
 
 
-class Format(Protocol):
+class SimulatedFormat(Protocol):
     """One wire format. Requests are read into the chat shape, answers written from it."""
 
     name: str
 
-    def asked(self, body: dict[str, Any]) -> dict[str, Any]:
+    def read_request(self, body: dict[str, Any]) -> dict[str, Any]:
         """The request as far as the simulated model understands it, in the chat shape."""
 
     def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
         """What a strict provider would refuse the request for."""
 
-    def cached(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+    def use_cache(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
         """How much of the prompt is read from and written to the prompt cache."""
 
-    def document(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+    def document(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
         """The whole answer."""
 
-    def stream(self, body: dict[str, Any], answer: Answer) -> Stream:
+    def stream(self, body: dict[str, Any], answer: SimulatedAnswer) -> SimulatedStream:
         """The answer as server-sent events."""
 
-    def hollow(self, body: dict[str, Any], answer: Answer) -> tuple[dict[str, Any], list[bytes]]:
+    def build_hollow(
+        self, body: dict[str, Any], answer: SimulatedAnswer
+    ) -> tuple[dict[str, Any], list[bytes]]:
         """A good answer without its answering part: as a document and as a stream."""
 
-    def speaker(self, body: dict[str, Any], answer: Answer) -> Speaker:
+    def speaker(self, body: dict[str, Any], answer: SimulatedAnswer) -> StreamSpeaker:
         """For a scripted stream."""
 
     def event(self, value: Any) -> bytes:
@@ -132,11 +134,26 @@ class Format(Protocol):
     def error(self, complaint: Complaint) -> dict[str, Any]:
         """The body of an HTTP error."""
 
-    def broken(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+    def build_broken(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
         """A 200 document that is an error."""
 
 
-def event_of(value: Any) -> str:
+def read_event_name(value: Any) -> str:
     """The event name of formats that repeat the payload's `type` there; empty for none."""
     kind = value.get("type") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else ""
+
+
+class RuleBroken(Exception):
+    """A request breaks a rule; the text is what the caller is told."""
+
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+def demand(holds: bool, message: str) -> None:
+    """Raises Broken unless it holds."""
+    if not holds:
+        raise RuleBroken(message)

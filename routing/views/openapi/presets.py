@@ -19,8 +19,10 @@ from gateway.openapi.components import (
 from gateway.openapi.errors import error_responses
 from routing.presets.checking import SCHEMAS
 from routing.presets.slugs import SLUG_PATTERN
-from routing.views.openapi import chat_parameters, messages_parameters, responses_parameters
-from routing.views.openapi.inference_description import request_component
+from routing.views.openapi import chat as chat_parameters
+from routing.views.openapi import messages as messages_parameters
+from routing.views.openapi import responses as responses_parameters
+from routing.views.openapi.inference import request_component
 
 F = TypeVar("F", bound=Callable[..., object])
 _ID: Final = {"type": "string", "format": "uuid"}
@@ -174,7 +176,7 @@ from_chat = _making(
     "createPresetFromChat",
     "ChatPresetRequest",
     "chat",
-    chat_parameters.MEANINGS,
+    chat_parameters.CHAT_MEANINGS,
     {
         "model": "simulated/small",
         "temperature": 0.7,
@@ -185,13 +187,13 @@ from_responses = _making(
     "createPresetFromResponses",
     "ResponsesPresetRequest",
     "responses",
-    responses_parameters.MEANINGS,
+    responses_parameters.RESPONSES_MEANINGS,
     {"model": "simulated/small", "instructions": "You write short mails."},
 )
 from_messages = _making(
     "createPresetFromMessages",
     "MessagesPresetRequest",
     "messages",
-    messages_parameters.MEANINGS,
+    messages_parameters.MESSAGES_MEANINGS,
     {"model": "simulated/small", "max_tokens": 1024, "system": "You write short mails."},
 )

@@ -10,7 +10,7 @@ import requests
 
 from interns.chat.ending import end_runs
 from interns.models import ChatInteraction
-from routing.simulator.testing import Wire
+from routing.simulator.testing import RawConnection
 from tests.interns.chat.conftest import OpenRoom
 from tests.interns.chat.room import Room, ending_of, refusal_of
 from tests.interns.chat.scripted_agent import END, PERMISSION, PointedDriver, Refusal, question
@@ -160,7 +160,7 @@ def test_a_body_that_does_not_come(strict_gateway: GatewayServer, open_room: Ope
         f"POST {room.path} HTTP/1.1\r\nHost: gateway\r\nContent-Length: 9\r\n"
         f"Authorization: Bearer {room.account.api_key}\r\n\r\n"
     )
-    with closing(Wire(int(room.server.env["PORT"]))) as wire:
+    with closing(RawConnection(int(room.server.env["PORT"]))) as wire:
         wire.send(head.encode())
         status, headers = wire.head()
         error: Any = json.loads(wire.body(headers))["error"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from routing.decisions import logprobs, schema
 from routing.decisions.question import YES_NO, Judgement, NoAnswer, TypedQuestion, build_answer
 from routing.decisions.splitting import QuestionLimits, split
-from routing.simulator.verdicts import Verdicts
+from routing.simulator.script import Verdicts
 
 Judge = Callable[[TypedQuestion, Mapping[str, float]], Judgement]
 # What is asked about one label too many is asked in groups.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import SimulatedUpstream, Wire
+from routing.simulator.testing import RawConnection, SimulatedUpstream
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -24,7 +24,7 @@ def upstream(running_upstream: SimulatedUpstream) -> SimulatedUpstream:
 
 
 @pytest.fixture
-def wire(upstream: SimulatedUpstream) -> Iterator[Wire]:
+def wire(upstream: SimulatedUpstream) -> Iterator[RawConnection]:
     with upstream.wire() as wire:
         yield wire
 
@@ -45,7 +45,11 @@ class Asked:
     """Asks in one format over one connection and reads whole answers."""
 
     def __init__(
-        self, upstream: SimulatedUpstream, wire: Wire, resource: str, persona: str = "default"
+        self,
+        upstream: SimulatedUpstream,
+        wire: RawConnection,
+        resource: str,
+        persona: str = "default",
     ) -> None:
         self._upstream, self._wire = upstream, wire
         self._resource, self._persona = resource, persona
@@ -76,5 +80,5 @@ class Asked:
 
 
 @pytest.fixture
-def chat(upstream: SimulatedUpstream, wire: Wire) -> Asked:
+def chat(upstream: SimulatedUpstream, wire: RawConnection) -> Asked:
     return Asked(upstream, wire, "chat/completions")

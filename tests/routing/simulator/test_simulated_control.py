@@ -6,8 +6,7 @@ from time import monotonic
 import pytest
 
 from routing.simulator import log
-from routing.simulator.http.connection import Lifeline
-from routing.simulator.http.request import Request
+from routing.simulator.connection import Lifeline, SimulatedRequest
 from tests.routing.simulator.conftest import Asked
 
 
@@ -193,10 +192,14 @@ def test_a_control_path_that_makes_no_sense_is_refused(upstream, path):
 def test_the_log_keeps_the_newest_requests_and_the_newest_bodies(monkeypatch):
     monkeypatch.setattr(log, "ENTRIES_MAX", 3)
     monkeypatch.setattr(log, "BODY_BYTES_KEPT_MAX", 5)
-    kept = log.Log()
+    kept = log.RequestLog()
     for _ in range(5):
-        kept.add("default", Request("POST", "/", "", {}, keep_alive=True, body=b"10"), Lifeline())
-    shown = [entry.shown() for entry in kept.since(0)]
+        kept.add(
+            "default",
+            SimulatedRequest("POST", "/", "", {}, keep_alive=True, body=b"10"),
+            Lifeline(),
+        )
+    shown = [entry.serialize() for entry in kept.since(0)]
     assert [entry["n"] for entry in shown] == [3, 4, 5]
     assert [entry["body"] for entry in shown] == [None, 10, 10]
     assert [entry["body_raw_bytes"] for entry in shown] == [2, 2, 2]

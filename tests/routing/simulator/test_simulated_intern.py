@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from routing.simulator.intern import FILE, acts_as_intern, next_step
+from routing.simulator.intern import FILE, is_intern, play_intern
 
 
 def tool(name: str) -> dict[str, Any]:
@@ -31,30 +31,30 @@ def called(step: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def test_only_an_interns_model_with_an_interns_tools_plays() -> None:
-    assert acts_as_intern(asked(user("Hi")))
+    assert is_intern(asked(user("Hi")))
     for wrong in ({"model": "small"}, {"tools": TOOLS[:1]}, {"tools": None}):
-        assert not acts_as_intern(asked(user("Hi"), **wrong))
+        assert not is_intern(asked(user("Hi"), **wrong))
 
 
 def test_it_writes_a_file_then_asks_then_says_so() -> None:
     talk = [user("Buy milk")]
-    name, arguments = called(next_step(asked(*talk)))
+    name, arguments = called(play_intern(asked(*talk)))
     assert (name, arguments["path"]) == ("write_file", FILE)
     assert "Buy milk" in arguments["content"]
     talk.append(returned("9 bytes written"))
-    name, arguments = called(next_step(asked(*talk)))
+    name, arguments = called(play_intern(asked(*talk)))
     assert name == "ask_person"
     assert arguments["fields"] == [{"name": "title", "type": "string", "required": True}]
     talk.append(returned('{"title": "Shopping"}'))
-    said = next_step(asked(*talk))["text"]
+    said = play_intern(asked(*talk))["text"]
     assert said.startswith("Simulated")
     assert "Shopping" in said
     # The next text begins anew.
-    assert called(next_step(asked(*talk, user("And bread"))))[0] == "write_file"
+    assert called(play_intern(asked(*talk, user("And bread"))))[0] == "write_file"
 
 
 def test_it_looks_when_asked_to() -> None:
-    assert called(next_step(asked(user("Which files are there?")))) == ("list_files", {})
+    assert called(play_intern(asked(user("Which files are there?")))) == ("list_files", {})
     read = ("read_file", {"path": "notes.md"})
-    assert called(next_step(asked(user("Please read notes.md.")))) == read
-    assert "it says so" in next_step(asked(user("read a.md"), returned("it says so")))["text"]
+    assert called(play_intern(asked(user("Please read notes.md.")))) == read
+    assert "it says so" in play_intern(asked(user("read a.md"), returned("it says so")))["text"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from routing.simulator.seal import sealed
+from routing.simulator.encoding import seal
 
 Fact = tuple[Any, ...]
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -36,18 +36,18 @@ contents = words | st.lists(texts | images | files, min_size=1, max_size=3)
 
 def _claudes(index: int, text: str) -> list[dict[str, Any]]:
     mark = {"format": "anthropic-claude-v1", "index": index, "id": None}
-    return [{"type": "reasoning.text", "text": text, "signature": sealed(text), **mark}]
+    return [{"type": "reasoning.text", "text": text, "signature": seal(text), **mark}]
 
 
 def _hidden(index: int, text: str) -> list[dict[str, Any]]:
     mark = {"format": "anthropic-claude-v1", "index": index, "id": None}
-    return [{"type": "reasoning.encrypted", "data": sealed(text), **mark}]
+    return [{"type": "reasoning.encrypted", "data": seal(text), **mark}]
 
 
 def _responses(index: int, text: str) -> list[dict[str, Any]]:
     mark = {"format": "openai-responses-v1", "index": index, "id": f"rs_{index}"}
     summary = {"type": "reasoning.summary", "summary": text, **mark}
-    return [summary, {"type": "reasoning.encrypted", "data": sealed(text), **mark}]
+    return [summary, {"type": "reasoning.encrypted", "data": seal(text), **mark}]
 
 
 # Whose reasoning an upstream of a wire kind reads again.

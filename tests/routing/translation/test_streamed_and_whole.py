@@ -12,9 +12,9 @@ import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from routing.simulator.answer import AnswerSeed, compose_answer
 from routing.simulator.encoding import dumps
 from routing.simulator.formats import FORMATS as SIMULATED
-from routing.simulator.wire import Identity, compose
 from tests.routing.translation.conversations import facts_of, objects, words
 from tests.routing.translation.steps import (
     FORMATS,
@@ -30,7 +30,7 @@ from tests.support.speakers import SPEAKERS, Said, read_stream
 MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 VERY_MANY = settings(MANY, max_examples=20_000)
 RESOURCES = {"openai": "chat/completions", "anthropic": "messages", "responses": "responses"}
-IDENTITY = Identity("chatcmpl-0000000100000001", 1_760_000_000)
+IDENTITY = AnswerSeed("chatcmpl-0000000100000001", 1_760_000_000)
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOL = {
     "type": "function",
@@ -84,7 +84,7 @@ def facts_sent_back(caller: str, said: Said) -> Any:
 
 def check(caller: str, upstream: str, override: dict[str, Any]) -> None:
     simulated, wishes = SIMULATED[RESOURCES[upstream]], WISHES[upstream]
-    answer = compose({"messages": HELLO, "model": "m"}, IDENTITY, override)
+    answer = compose_answer({"messages": HELLO, "model": "m"}, IDENTITY, override)
     request = parsed("openai", {"model": "acme/small", "messages": HELLO, "tools": [TOOL]})
     if caller != "openai":
         request = parsed(caller, sent(caller, request))

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.chat.request import parse_chat
-from routing.simulator.formats.messages.request_rules import complaint as messages_complaint
-from routing.simulator.formats.responses.request_rules import complaint as responses_complaint
-from routing.simulator.seal import sealed, unsealed
+from routing.simulator.encoding import seal, unseal
+from routing.simulator.formats.messages.request_rules import find_complaint as messages_complaint
+from routing.simulator.formats.responses.request_rules import find_complaint as responses_complaint
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.responses.wire import RESPONSES
 from tests.gateway.outbound import asking
@@ -100,7 +100,7 @@ def conversations(draw: st.DrawFn, thoughts: Thoughts) -> list[dict[str, Any]]:
 
 def strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        yield unsealed(value) or value
+        yield unseal(value) or value
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from strings(inner)
@@ -128,17 +128,17 @@ def sealed_for_messages(draw: st.DrawFn, word: Word) -> list[dict[str, Any]]:
         shape = draw(st.sampled_from(["whole", "pieces", "encrypted", "unsigned", "foreign"]))
         if shape == "whole":
             thought = word()
-            items.append({**text, "text": thought, "signature": sealed(thought)})
+            items.append({**text, "text": thought, "signature": seal(thought)})
         elif shape == "pieces":
             pieces = [word(), word()]
             items += [{**text, "text": piece} for piece in pieces]
-            items.append({**text, "signature": sealed("".join(pieces))})
+            items.append({**text, "signature": seal("".join(pieces))})
         elif shape == "encrypted":
-            items.append({"type": "reasoning.encrypted", "data": sealed(word()), **common})
+            items.append({"type": "reasoning.encrypted", "data": seal(word()), **common})
         elif shape == "unsigned":
             items.append({**text, "text": "unsigned"})
         else:
-            foreign = {"text": "no", "signature": sealed("no"), "format": "openai-responses-v1"}
+            foreign = {"text": "no", "signature": seal("no"), "format": "openai-responses-v1"}
             items.append({**text, **foreign})
     return items
 
@@ -153,7 +153,7 @@ def sealed_for_responses(draw: st.DrawFn, word: Word) -> list[dict[str, Any]]:
             for number in range(draw(st.integers(0, 2))):
                 fragment = {"continues": True} if number and draw(st.booleans()) else {}
                 items.append({"type": f"reasoning.{kind}", kind: word(), **common, **fragment})
-        items.append({"type": "reasoning.encrypted", "data": sealed(word()), **common})
+        items.append({"type": "reasoning.encrypted", "data": seal(word()), **common})
         foreign = {
             "type": "reasoning.text",
             "text": "t",

@@ -3,52 +3,63 @@
 from collections.abc import Mapping
 from typing import Any
 
-from routing.simulator.cache import CacheUse, PromptCache
-from routing.simulator.encoding import named_event
-from routing.simulator.formats.base import Complaint, Stream, WritingSpeaker, event_of
-from routing.simulator.formats.messages import caching, reading, request_rules
-from routing.simulator.formats.messages.errors import error, failure
-from routing.simulator.formats.messages.streaming import MessageWriter
-from routing.simulator.formats.messages.writing import message
-from routing.simulator.wire import Answer
+from routing.simulator.answer import SimulatedAnswer
+from routing.simulator.encoding import write_event
+from routing.simulator.formats.base import (
+    Complaint,
+    SimulatedStream,
+    WritingSpeaker,
+    read_event_name,
+)
+from routing.simulator.formats.messages.reading import list_prefixes, read_as_chat
+from routing.simulator.formats.messages.request_rules import find_complaint
+from routing.simulator.formats.messages.writing import (
+    MessageWriter,
+    build_error,
+    build_failure,
+    build_message,
+)
+from routing.simulator.prompt import CacheUse, PromptCache
 
 
-class Messages:
+class SimulatedMessages:
     name = "messages"
 
-    def asked(self, body: dict[str, Any]) -> dict[str, Any]:
-        return reading.as_chat(body)
+    def read_request(self, body: dict[str, Any]) -> dict[str, Any]:
+        return read_as_chat(body)
 
     def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
-        return request_rules.complaint(headers, body)
+        return find_complaint(headers, body)
 
-    def cached(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
-        return cache.use(persona, caching.prefixes(body))
+    def use_cache(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+        return cache.use(persona, list_prefixes(body))
 
-    def document(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        return message(body, answer)
+    def document(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+        return build_message(body, answer)
 
-    def stream(self, body: dict[str, Any], answer: Answer) -> Stream:
+    def stream(self, body: dict[str, Any], answer: SimulatedAnswer) -> SimulatedStream:
         writer = MessageWriter(body, answer)
-        return Stream(
+        return SimulatedStream(
             opening=writer.opening(),
             content=[said for piece in answer.pieces if (said := writer.piece(piece))],
             closing=writer.closing(),
         )
 
-    def hollow(self, body: dict[str, Any], answer: Answer) -> tuple[dict[str, Any], list[bytes]]:
+    def build_hollow(
+        self, body: dict[str, Any], answer: SimulatedAnswer
+    ) -> tuple[dict[str, Any], list[bytes]]:
         writer = MessageWriter(body, answer)
         stop = self.event({"type": "message_stop"})
-        return {**message(body, answer), "content": None}, [writer.opening(), stop]
+        return {**build_message(body, answer), "content": None}, [writer.opening(), stop]
 
-    def speaker(self, body: dict[str, Any], answer: Answer) -> WritingSpeaker:
+    def speaker(self, body: dict[str, Any], answer: SimulatedAnswer) -> WritingSpeaker:
         return WritingSpeaker(MessageWriter(body, answer), answer)
 
     def event(self, value: Any) -> bytes:
-        return named_event(event_of(value), value)
+        return write_event(read_event_name(value), value)
 
     def error(self, complaint: Complaint) -> dict[str, Any]:
-        return error(complaint)
+        return build_error(complaint)
 
-    def broken(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        return failure("Simulated failure inside the stream.")
+    def build_broken(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+        return build_failure("Simulated failure inside the stream.")

@@ -1,12 +1,13 @@
-"""What a strict provider refuses in one content block."""
+"""What a strict provider refuses in content blocks, and in the order of messages and blocks."""
 
 import re
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-from routing.simulator.formats.rules import Broken, demand
-from routing.simulator.seal import unsealed
+from routing.simulator.encoding import unseal
+from routing.simulator.formats.base import RuleBroken, demand
+from routing.simulator.formats.messages.reading import list_objects
 
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -24,7 +25,7 @@ TOOL_KEYS = frozenset(
         "type",
     }
 )
-KEYS = {
+BLOCK_KEYS = {
     "text": {"text", "citations"},
     "image": {"source"},
     "document": {"source", "title", "context", "citations"},
@@ -36,7 +37,7 @@ KEYS = {
 }
 UNMARKED = ("thinking", "redacted_thinking")
 # Blocks of the provider's own tools; their insides are its own business.
-OPAQUE = frozenset(
+OPAQUE_BLOCKS = frozenset(
     {
         "advisor_tool_result",
         "bash_code_execution_tool_result",
@@ -60,18 +61,18 @@ def check_keys(where: str, value: dict[str, Any], known: frozenset[str] | set[st
         demand(name in known, f"{where}.{name}: Extra inputs are not permitted")
 
 
-def check(where: str, block: Any, allowed: frozenset[str]) -> None:
+def check_block(where: str, block: Any, allowed: frozenset[str]) -> None:
     """Check one block of a message that may hold blocks of these types."""
     demand(isinstance(block, dict), f"{where}: Input should be a valid dictionary")
     kind = str(block.get("type"))
     told = f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
     demand(kind in allowed, told)
-    if kind in OPAQUE:
+    if kind in OPAQUE_BLOCKS:
         return
     marks = set() if kind in UNMARKED else {"cache_control"}
-    check_keys(f"{where}.{kind}", block, KEYS[kind] | marks | {"type"})
+    check_keys(f"{where}.{kind}", block, BLOCK_KEYS[kind] | marks | {"type"})
     check_mark(f"{where}.{kind}", block.get("cache_control"))
-    CHECKS[kind](f"{where}.{kind}", block)
+    BLOCK_CHECKS[kind](f"{where}.{kind}", block)
 
 
 def check_mark(where: str, mark: Any) -> None:
@@ -110,7 +111,7 @@ def check_base64(where: str, source: dict[str, Any]) -> None:
     try:
         b64decode(source.get("data") or "!", validate=True)
     except (ValueError, TypeError):
-        raise Broken(f"{where}.data: Input should be valid base64") from None
+        raise RuleBroken(f"{where}.data: Input should be valid base64") from None
 
 
 def check_document(where: str, block: dict[str, Any]) -> None:
@@ -144,24 +145,24 @@ def check_tool_result(where: str, block: dict[str, Any]) -> None:
     content = block.get("content")
     if isinstance(content, list):
         for at, inner in enumerate(content):
-            check(f"{where}.content.{at}", inner, IN_RESULTS)
+            check_block(f"{where}.content.{at}", inner, IN_RESULTS)
     else:
         demand(
             content is None or isinstance(content, str), f"{where}.content: Input should be valid"
         )
 
 
-def check_thinking(where: str, block: dict[str, Any]) -> None:
+def check_thinking_block(where: str, block: dict[str, Any]) -> None:
     demand(isinstance(block.get("thinking"), str), f"{where}.thinking: Field required")
     demand(isinstance(block.get("signature"), str), f"{where}.signature: Field required")
-    thought = unsealed(block["signature"])
+    thought = unseal(block["signature"])
     told = f"{where}: Invalid `signature` in `thinking` block"
     demand(thought is not None and block["thinking"] in ("", thought), told)
 
 
-def check_redacted(where: str, block: dict[str, Any]) -> None:
+def check_redacted_block(where: str, block: dict[str, Any]) -> None:
     told = f"{where}: Invalid `data` in `redacted_thinking` block"
-    demand(unsealed(block.get("data")) is not None, told)
+    demand(unseal(block.get("data")) is not None, told)
 
 
 def check_search_result(where: str, block: dict[str, Any]) -> None:
@@ -169,14 +170,98 @@ def check_search_result(where: str, block: dict[str, Any]) -> None:
         demand(name in block, f"{where}.{name}: Field required")
 
 
-CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+BLOCK_CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
     "text": check_text,
     "image": check_image,
     "document": check_document,
     "search_result": check_search_result,
     "tool_use": check_tool_use,
     "tool_result": check_tool_result,
-    "thinking": check_thinking,
-    "redacted_thinking": check_redacted,
+    "thinking": check_thinking_block,
+    "redacted_thinking": check_redacted_block,
 }
 IN_RESULTS = frozenset({"text", "image", "document", "search_result", "tool_reference"})
+
+
+USER_BLOCKS = (
+    frozenset({"text", "image", "document", "search_result", "tool_result"}) | OPAQUE_BLOCKS
+)
+ASSISTANT_BLOCKS = (frozenset(BLOCK_KEYS) - {"image", "tool_result"}) | OPAQUE_BLOCKS
+ALLOWED = {"user": USER_BLOCKS, "assistant": ASSISTANT_BLOCKS, "system": USER_BLOCKS}
+
+
+def check_conversation(body: dict[str, Any], *, beta: bool) -> None:
+    """Raises Broken. Messages of role system are for callers who ask for a beta."""
+    check_system(body.get("system", ""))
+    messages = body["messages"]
+    demand(bool(messages), "messages: at least one message is required")
+    for at, message in enumerate(messages):
+        check_message(f"messages.{at}", message, last=at == len(messages) - 1, beta=beta)
+    demand(messages[0]["role"] != "assistant", 'messages: first message must use the "user" role')
+    check_calls(messages)
+
+
+def check_system(system: Any) -> None:
+    if isinstance(system, str):
+        return
+    demand(isinstance(system, list), "system: Input should be a valid list")
+    for at, block in enumerate(system):
+        check_block(f"system.{at}", block, frozenset({"text"}))
+
+
+def check_message(where: str, message: Any, *, last: bool, beta: bool) -> None:
+    demand(isinstance(message, dict), f"{where}: Input should be a valid dictionary")
+    role, content = message.get("role"), message.get("content")
+    known = role in ("user", "assistant") or (role == "system" and beta)
+    demand(known, f'messages: Unexpected role "{role}".')
+    extra = sorted(message.keys() - {"role", "content"})
+    demand(not extra, f"{where}.{''.join(extra[:1])}: Extra inputs are not permitted")
+    prefill = last and role == "assistant"
+    told = f"{where}: all messages must have non-empty content"
+    demand(bool(content) or prefill, f"{told} except for the optional final assistant message")
+    if isinstance(content, str):
+        if content:
+            check_text(where, {"text": content})
+    else:
+        demand(isinstance(content, list), f"{where}.content: Input should be a valid list")
+        for at, block in enumerate(content):
+            check_block(f"{where}.content.{at}", block, ALLOWED[role])
+    if prefill:
+        check_prefill(list_objects(message, "content"))
+
+
+def check_prefill(blocks: list[dict[str, Any]]) -> None:
+    text = blocks[-1].get("text", "") if blocks else ""
+    told = "messages: final assistant content cannot end with trailing whitespace"
+    demand(text == text.rstrip(), told)
+
+
+def check_calls(messages: list[dict[str, Any]]) -> None:
+    """Every call has its result in the very next message, and every result its call before."""
+    wanted: set[str] = set()
+    seen: set[str] = set()
+    for at, message in enumerate(messages):
+        blocks = list_objects(message, "content")
+        check_results(at, blocks, wanted)
+        wanted = {block["id"] for block in blocks if block.get("type") == "tool_use"}
+        demand(not wanted & seen, f"messages.{at}: `tool_use` ids must be unique")
+        seen |= wanted
+    if messages[-1]["role"] == "assistant":
+        demand_results(len(messages), wanted, set())
+
+
+def check_results(at: int, blocks: list[dict[str, Any]], wanted: set[str]) -> None:
+    kinds = [block.get("type") == "tool_result" for block in blocks]
+    given = {block["tool_use_id"] for block in blocks if block.get("type") == "tool_result"}
+    strangers = sorted(given - wanted)
+    told = f"messages.{at}: unexpected `tool_use_id` found in `tool_result` blocks: {strangers}"
+    demand(not strangers, told)
+    demand_results(at, wanted, given)
+    in_order = kinds == sorted(kinds, reverse=True) or not given
+    demand(in_order, f"messages.{at}: `tool_result` blocks must come before other content")
+
+
+def demand_results(at: int, wanted: set[str], given: set[str]) -> None:
+    missing = sorted(wanted - given)
+    told = "`tool_use` ids were found without `tool_result` blocks immediately after"
+    demand(not missing, f"messages.{at - 1}: {told}: {missing}")

@@ -1,25 +1,32 @@
-"""A messages request as far as the simulated model understands it, in the chat shape."""
+"""Reads a messages request as far as the simulated model understands it, in the chat shape.
+
+Every cache mark ends a beginning of the prompt that can be read again."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from routing.simulator.encoding import dumps
+from routing.simulator.prompt import IMAGE_TOKENS, count_tokens, read_text
+
 CHOICES = {"any": "required", "auto": "auto", "none": "none"}
 
 
-def as_chat(body: dict[str, Any]) -> dict[str, Any]:
+def read_as_chat(body: dict[str, Any]) -> dict[str, Any]:
     return {
         "model": body.get("model"),
-        "messages": list(_messages(body)),
-        "tools": [_function(tool) for tool in listed(body, "tools") if "input_schema" in tool],
+        "messages": list(_read_messages(body)),
+        "tools": [
+            _read_function(tool) for tool in list_objects(body, "tools") if "input_schema" in tool
+        ],
         "max_tokens": body.get("max_tokens"),
         "stop": body.get("stop_sequences"),
-        "response_format": _response_format(body),
+        "response_format": _read_response_format(body),
         "thinks": (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"),
-        **_choice(body.get("tool_choice")),
+        **_read_choice(body.get("tool_choice")),
     }
 
 
-def listed(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def list_objects(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """The objects of a list; a string stands for one text block."""
     value = owner.get(name)
     if isinstance(value, str):
@@ -27,21 +34,21 @@ def listed(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _messages(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    system = listed(body, "system")
+def _read_messages(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    system = list_objects(body, "system")
     if system:
-        yield {"role": "system", "content": list(parts(system))}
-    for message in listed(body, "messages"):
-        blocks = listed(message, "content")
+        yield {"role": "system", "content": list(read_parts(system))}
+    for message in list_objects(body, "messages"):
+        blocks = list_objects(message, "content")
         results = [block for block in blocks if block.get("type") == "tool_result"]
         for result in results:
-            yield {"role": "tool", "content": list(parts(listed(result, "content")))}
+            yield {"role": "tool", "content": list(read_parts(list_objects(result, "content")))}
         others = [block for block in blocks if block.get("type") != "tool_result"]
         if others or not results:
-            yield {"role": message.get("role"), "content": list(parts(others))}
+            yield {"role": message.get("role"), "content": list(read_parts(others))}
 
 
-def parts(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def read_parts(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Text and images; whatever else there is counts for nothing."""
     for block in blocks:
         if block.get("type") == "text":
@@ -50,12 +57,12 @@ def parts(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"type": "image_url"}
 
 
-def _function(tool: dict[str, Any]) -> dict[str, Any]:
+def _read_function(tool: dict[str, Any]) -> dict[str, Any]:
     function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
     return {"type": "function", "function": function}
 
 
-def _choice(choice: Any) -> dict[str, Any]:
+def _read_choice(choice: Any) -> dict[str, Any]:
     if not isinstance(choice, dict):
         return {}
     kind = choice.get("type")
@@ -66,8 +73,38 @@ def _choice(choice: Any) -> dict[str, Any]:
     }
 
 
-def _response_format(body: dict[str, Any]) -> dict[str, Any] | None:
+def _read_response_format(body: dict[str, Any]) -> dict[str, Any] | None:
     wanted = (body.get("output_config") or {}).get("format") or {}
     if wanted.get("type") != "json_schema":
         return None
     return {"type": "json_schema", "json_schema": {"schema": wanted.get("schema")}}
+
+
+MARK = "cache_control"
+
+
+def walk_blocks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Everything that can bear a mark, in the order of the prompt, contents of results included."""
+    yield from list_objects(body, "tools")
+    yield from list_objects(body, "system")
+    for message in list_objects(body, "messages"):
+        for block in list_objects(message, "content"):
+            if block.get("type") == "tool_result":
+                yield from list_objects(block, "content")
+            yield block
+
+
+def list_prefixes(body: dict[str, Any]) -> list[tuple[str, int]]:
+    """The marked beginnings as (text, tokens), shortest first; a mark at the top marks all."""
+    said, characters, images = "", 0, 0
+    found: list[tuple[str, int]] = []
+    for block in walk_blocks(body):
+        said += dumps({name: value for name, value in block.items() if name != MARK})
+        content = list(read_parts([block]))
+        characters += len(read_text(content))
+        images += sum(1 for part in content if part["type"] == "image_url")
+        if block.get(MARK):
+            found.append((said, count_tokens(characters) + images * IMAGE_TOKENS))
+    if body.get(MARK):
+        found.append((said, count_tokens(characters) + images * IMAGE_TOKENS))
+    return found

@@ -1,16 +1,15 @@
-"""What a strict provider of the messages format refuses: headers and top-level fields."""
+"""What a strict provider of the messages format refuses: headers, top-level fields, thinking."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from routing.simulator.formats.base import Complaint
-from routing.simulator.formats.messages import block_rules, conversation_rules, thinking_rules
-from routing.simulator.formats.messages.caching import MARK, blocks
-from routing.simulator.formats.rules import Broken, demand
+from routing.simulator.formats.base import Complaint, RuleBroken, demand
+from routing.simulator.formats.messages.block_rules import TOOL_KEYS, check_conversation, check_keys
+from routing.simulator.formats.messages.reading import MARK, list_objects, walk_blocks
 
 VERSION = "2023-06-01"
-KNOWN = frozenset(
+KNOWN_FIELDS = frozenset(
     {
         "cache_control",
         "container",
@@ -42,7 +41,7 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 CHOICES = ("auto", "any", "tool", "none")
 
 
-def complaint(headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+def find_complaint(headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
     """The first reason to refuse the request, credential and version before the body."""
     if "x-api-key" not in headers:
         return Complaint(401, "x-api-key header is required")
@@ -50,9 +49,9 @@ def complaint(headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | N
         check_headers(headers)
         check_fields(body)
         check_counts(body)
-        conversation_rules.check(body, beta="anthropic-beta" in headers)
-        thinking_rules.check(body)
-    except Broken as broken:
+        check_conversation(body, beta="anthropic-beta" in headers)
+        check_thinking(body)
+    except RuleBroken as broken:
         return Complaint(400, str(broken))
     return None
 
@@ -65,13 +64,13 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 def check_fields(body: dict[str, Any]) -> None:
     for name in body:
-        demand(name in KNOWN, f"{name}: Extra inputs are not permitted")
+        demand(name in KNOWN_FIELDS, f"{name}: Extra inputs are not permitted")
     for name in ("model", "max_tokens", "messages"):
         demand(name in body, f"{name}: Field required")
     for name in body:
         demand(body[name] is not None, f"{name}: Input should not be null")
     demand(isinstance(body["messages"], list), "messages: Input should be a valid list")
-    demand(whole(body["max_tokens"]), "max_tokens: Input should be a valid integer")
+    demand(is_integer(body["max_tokens"]), "max_tokens: Input should be a valid integer")
     demand(body["max_tokens"] >= 1, "max_tokens: Input should be greater than or equal to 1")
     check_sampling(body)
     check_tools(body)
@@ -79,7 +78,7 @@ def check_fields(body: dict[str, Any]) -> None:
     check_tier(body)
 
 
-def whole(value: Any) -> bool:
+def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -88,7 +87,7 @@ def check_sampling(body: dict[str, Any]) -> None:
         value = body.get(name, 0)
         demand(isinstance(value, int | float), f"{name}: Input should be a valid number")
         demand(0 <= value <= 1, f"{name}: range: 0..1")
-    demand(whole(body.get("top_k", 0)), "top_k: Input should be a valid integer")
+    demand(is_integer(body.get("top_k", 0)), "top_k: Input should be a valid integer")
     sequences = body.get("stop_sequences", [])
     demand(isinstance(sequences, list), "stop_sequences: Input should be a valid list")
     for sequence in sequences:
@@ -138,7 +137,7 @@ def check_tool(where: str, tool: Any) -> None:
     demand(isinstance(name, str) and TOOL_NAME.fullmatch(name) is not None, told)
     demand(isinstance(schema, dict), f"{where}.custom.input_schema: Field required")
     demand(schema.get("type") == "object", f"{where}.custom.input_schema.type: Field required")
-    block_rules.check_keys(f"{where}.custom", tool, block_rules.TOOL_KEYS)
+    check_keys(f"{where}.custom", tool, TOOL_KEYS)
 
 
 def check_output(wanted: Any) -> None:
@@ -154,6 +153,59 @@ def check_output(wanted: Any) -> None:
 
 
 def check_counts(body: dict[str, Any]) -> None:
-    marks = sum(1 for block in blocks(body) if block.get(MARK)) + bool(body.get(MARK))
+    marks = sum(1 for block in walk_blocks(body) if block.get(MARK)) + bool(body.get(MARK))
     told = f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
     demand(marks <= MARKS_MAX, told)
+
+
+BUDGET_MIN = 1024
+THINKING_TYPES = ("enabled", "disabled", "adaptive", "between_tools")
+TOP_P_MIN = 0.95
+
+
+def check_thinking(body: dict[str, Any]) -> None:
+    thinking = body.get("thinking")
+    if thinking is None:
+        return
+    demand(isinstance(thinking, dict), "thinking: Input should be a valid dictionary")
+    demand(
+        thinking.get("type") in THINKING_TYPES,
+        "thinking: Input tag does not match any expected tag",
+    )
+    if thinking["type"] in ("enabled", "adaptive"):
+        check_thinking_neighbours(body)
+    if thinking["type"] == "enabled":
+        check_budget(body, thinking.get("budget_tokens"))
+        check_last_turn(body)
+
+
+def check_budget(body: dict[str, Any], budget: Any) -> None:
+    where = "thinking.enabled.budget_tokens"
+    demand(isinstance(budget, int), f"{where}: Field required")
+    demand(budget >= BUDGET_MIN, f"{where}: Input should be greater than or equal to 1024")
+    demand(
+        budget < body["max_tokens"], "`max_tokens` must be greater than `thinking.budget_tokens`"
+    )
+
+
+def check_thinking_neighbours(body: dict[str, Any]) -> None:
+    told = "`temperature` may only be set to 1 when thinking is enabled"
+    demand(body.get("temperature", 1) == 1, told)
+    demand("top_k" not in body, "`top_k` must be unset when thinking is enabled")
+    demand(body.get("top_p", 1) >= TOP_P_MIN, "`top_p` must be at least 0.95 with thinking")
+    forced = (body.get("tool_choice") or {}).get("type") in ("any", "tool")
+    demand(not forced, "Thinking may not be enabled when tool_choice forces tool use.")
+    told = "messages: the final message must not be the assistant's when thinking is enabled"
+    demand(body["messages"][-1]["role"] != "assistant", told)
+
+
+def check_last_turn(body: dict[str, Any]) -> None:
+    """A turn that waits for tool results goes on thinking where it stopped."""
+    if not any(
+        b.get("type") == "tool_result" for b in list_objects(body["messages"][-1], "content")
+    ):
+        return
+    turn = [message for message in body["messages"] if message["role"] == "assistant"][-1]
+    first = list_objects(turn, "content")[0].get("type")
+    told = "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
+    demand(first in ("thinking", "redacted_thinking"), f"messages: {told}")

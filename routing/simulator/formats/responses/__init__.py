@@ -3,52 +3,63 @@
 from collections.abc import Mapping
 from typing import Any
 
-from routing.simulator.cache import NO_CACHE, CacheUse, PromptCache
-from routing.simulator.encoding import named_event
+from routing.simulator.answer import SimulatedAnswer
+from routing.simulator.encoding import write_event
 from routing.simulator.formats import chat
-from routing.simulator.formats.base import Complaint, Stream, WritingSpeaker, event_of
-from routing.simulator.formats.responses import reading, request_rules
-from routing.simulator.formats.responses.streaming import ResponseWriter
-from routing.simulator.formats.responses.writing import failed, response
-from routing.simulator.wire import Answer
+from routing.simulator.formats.base import (
+    Complaint,
+    SimulatedStream,
+    WritingSpeaker,
+    read_event_name,
+)
+from routing.simulator.formats.responses.reading import read_as_chat
+from routing.simulator.formats.responses.request_rules import find_complaint
+from routing.simulator.formats.responses.writing import (
+    ResponseWriter,
+    build_failed_response,
+    build_response,
+)
+from routing.simulator.prompt import NO_CACHE, CacheUse, PromptCache
 
 
-class Responses:
+class SimulatedResponses:
     name = "responses"
 
-    def asked(self, body: dict[str, Any]) -> dict[str, Any]:
-        return reading.as_chat(body)
+    def read_request(self, body: dict[str, Any]) -> dict[str, Any]:
+        return read_as_chat(body)
 
     def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
-        return request_rules.complaint(headers, body)
+        return find_complaint(headers, body)
 
-    def cached(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+    def use_cache(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
         return NO_CACHE
 
-    def document(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        return response(body, answer)
+    def document(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+        return build_response(body, answer)
 
-    def stream(self, body: dict[str, Any], answer: Answer) -> Stream:
+    def stream(self, body: dict[str, Any], answer: SimulatedAnswer) -> SimulatedStream:
         writer = ResponseWriter(body, answer)
-        return Stream(
+        return SimulatedStream(
             opening=writer.opening(),
             content=[said for piece in answer.pieces if (said := writer.piece(piece))],
             closing=writer.closing(),
         )
 
-    def hollow(self, body: dict[str, Any], answer: Answer) -> tuple[dict[str, Any], list[bytes]]:
-        document = {**response(body, answer), "output": None}
+    def build_hollow(
+        self, body: dict[str, Any], answer: SimulatedAnswer
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        document = {**build_response(body, answer), "output": None}
         last = {"type": "response.completed", "response": document, "sequence_number": 2}
         return document, [ResponseWriter(body, answer).opening(), self.event(last)]
 
-    def speaker(self, body: dict[str, Any], answer: Answer) -> WritingSpeaker:
+    def speaker(self, body: dict[str, Any], answer: SimulatedAnswer) -> WritingSpeaker:
         return WritingSpeaker(ResponseWriter(body, answer), answer)
 
     def event(self, value: Any) -> bytes:
-        return named_event(event_of(value), value)
+        return write_event(read_event_name(value), value)
 
     def error(self, complaint: Complaint) -> dict[str, Any]:
-        return chat.error(complaint)
+        return chat.build_error(complaint)
 
-    def broken(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        return failed(body, answer, "Simulated failure inside the stream.")
+    def build_broken(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+        return build_failed_response(body, answer, "Simulated failure inside the stream.")

@@ -6,64 +6,64 @@ from typing import Any
 TEXTS = ("input_text", "output_text", "text")
 
 
-def as_chat(body: dict[str, Any]) -> dict[str, Any]:
-    tools = [tool for tool in objects(body.get("tools")) if tool.get("type") == "function"]
+def read_as_chat(body: dict[str, Any]) -> dict[str, Any]:
+    tools = [tool for tool in list_objects(body.get("tools")) if tool.get("type") == "function"]
     return {
         "model": body.get("model"),
-        "messages": list(_messages(body)),
+        "messages": list(_read_messages(body)),
         "tools": [{"type": "function", "function": tool} for tool in tools],
         "tool_choice": body.get("tool_choice"),
         "parallel_tool_calls": body.get("parallel_tool_calls"),
         "max_tokens": body.get("max_output_tokens"),
-        "response_format": _response_format(body),
+        "response_format": _read_response_format(body),
         "service_tier": body.get("service_tier"),
-        "thinks": _thinks(body),
+        "thinks": _is_thinking(body),
     }
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
+def list_objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def items(body: dict[str, Any]) -> list[dict[str, Any]]:
+def list_items(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The input items; a string is what a user says."""
     given = body.get("input")
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": given}]
-    return objects(given)
+    return list_objects(given)
 
 
-def _messages(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _read_messages(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if body.get("instructions"):
         yield {"role": "system", "content": body["instructions"]}
-    for item in items(body):
+    for item in list_items(body):
         kind = item.get("type", "message")
         if kind == "message":
-            yield {"role": item.get("role"), "content": _content(item.get("content"))}
+            yield {"role": item.get("role"), "content": _read_content(item.get("content"))}
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            yield {"role": "tool", "content": _content(item.get("output"))}
+            yield {"role": "tool", "content": _read_content(item.get("output"))}
 
 
-def _content(content: Any) -> Any:
-    return list(_parts(content)) if isinstance(content, list) else content
+def _read_content(content: Any) -> Any:
+    return list(_read_parts(content)) if isinstance(content, list) else content
 
 
-def _parts(content: Any) -> Iterator[dict[str, Any]]:
-    for part in objects(content):
+def _read_parts(content: Any) -> Iterator[dict[str, Any]]:
+    for part in list_objects(content):
         if part.get("type") in TEXTS:
             yield {"type": "text", "text": part.get("text")}
         elif part.get("type") == "input_image":
             yield {"type": "image_url"}
 
 
-def _thinks(body: dict[str, Any]) -> bool:
+def _is_thinking(body: dict[str, Any]) -> bool:
     """Models whose name contains "reason" always think; the others when asked to."""
     wanted = body.get("reasoning") or {}
     named = "reason" in str(body.get("model"))
     return wanted.get("effort") != "none" and (named or wanted.get("effort") is not None)
 
 
-def _response_format(body: dict[str, Any]) -> dict[str, Any] | None:
+def _read_response_format(body: dict[str, Any]) -> dict[str, Any] | None:
     shape: dict[str, Any] = (body.get("text") or {}).get("format") or {}
     if shape.get("type") == "json_schema":
         return {"type": "json_schema", "json_schema": {"schema": shape.get("schema")}}

@@ -1,13 +1,250 @@
-"""What a strict provider of the responses format refuses: credential and top-level fields."""
+"""What a strict provider of the responses format refuses: fields, tools, input items."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from routing.simulator.formats.base import Complaint
-from routing.simulator.formats.responses import item_rules
-from routing.simulator.formats.rules import Broken
+from routing.simulator.encoding import unseal
+from routing.simulator.formats.base import Complaint, RuleBroken
+from routing.simulator.formats.responses.reading import list_items, list_objects
 
-KNOWN = frozenset(
+CALL_ID_LENGTH_MAX = 64
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+ROLES = ("user", "assistant", "system", "developer")
+ASSISTANT_PARTS = ("output_text", "refusal")
+USER_PARTS = ("input_text", "input_image", "input_file", "input_audio")
+TOOLS = frozenset(
+    {
+        "apply_patch",
+        "code_interpreter",
+        "computer_use_preview",
+        "custom",
+        "file_search",
+        "function",
+        "image_generation",
+        "local_shell",
+        "mcp",
+        "namespace",
+        "shell",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    }
+)
+FUNCTION_KEYS = frozenset({"type", "name", "description", "parameters", "strict", "defer_loading"})
+# Items of tools that only the provider itself runs; their insides are its own business.
+OPAQUE_ITEMS = frozenset(
+    {
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "code_interpreter_call",
+        "compaction",
+        "computer_call",
+        "computer_call_output",
+        "file_search_call",
+        "image_generation_call",
+        "local_shell_call",
+        "local_shell_call_output",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "mcp_list_tools",
+        "shell_call",
+        "shell_call_output",
+        "web_search_call",
+    }
+)
+PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
+
+
+def rule_broken(where: str, message: str, code: str = "invalid_value") -> RuleBroken:
+    return RuleBroken(message, code=code, param=where)
+
+
+def check_tools(body: dict[str, Any]) -> None:
+    for at, tool in enumerate(body.get("tools") or []):
+        where = f"tools[{at}]"
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind not in TOOLS:
+            raise rule_broken(f"{where}.type", f"Invalid value: '{kind}'.")
+        if kind == "function":
+            check_function(where, tool)
+    if body.get("tool_choice") not in (None, "auto", "none") and not body.get("tools"):
+        told = "Tool choice 'required' must be specified with 'tools' parameter."
+        raise rule_broken("tool_choice", told)
+
+
+def check_function(where: str, tool: dict[str, Any]) -> None:
+    for name in tool:
+        if name not in FUNCTION_KEYS:
+            told = f"Unknown parameter: '{where}.{name}'."
+            raise rule_broken(f"{where}.{name}", told, "unknown_parameter")
+    if not isinstance(tool.get("name"), str) or not NAME.fullmatch(tool["name"]):
+        told = f"Missing required parameter: '{where}.name'."
+        raise rule_broken(f"{where}.name", told, "missing_required_parameter")
+    if "parameters" not in tool:
+        told = f"Missing required parameter: '{where}.parameters'."
+        raise rule_broken(f"{where}.parameters", told, "missing_required_parameter")
+
+
+def check_input(body: dict[str, Any]) -> None:
+    """Check every input item, and that calls and their outputs belong together."""
+    if isinstance(body["input"], list) and len(list_objects(body["input"])) != len(body["input"]):
+        raise rule_broken("input", "Invalid type for 'input': expected an array of objects.")
+    given = list_items(body)
+    for at, item in enumerate(given):
+        check_item(f"input[{at}]", item)
+    check_pairs(given)
+    check_followers(given)
+
+
+def check_item(where: str, item: dict[str, Any]) -> None:
+    kind = item.get("type", "message")
+    if kind in OPAQUE_ITEMS:
+        return
+    if kind not in ITEM_CHECKS:
+        raise rule_broken(where, f"Invalid value: '{kind}'.")
+    check_id(where, kind, item.get("id"))
+    ITEM_CHECKS[kind](where, item)
+
+
+def check_id(where: str, kind: str, given: Any) -> None:
+    prefix = PREFIXES.get(kind, "")
+    if given is not None and not (isinstance(given, str) and given.startswith(prefix)):
+        told = f"Invalid '{where}.id': '{given}'. Expected an ID that begins with '{prefix}'."
+        raise rule_broken(f"{where}.id", told)
+
+
+def check_message(where: str, item: dict[str, Any]) -> None:
+    role, content = item.get("role"), item.get("content")
+    if role not in ROLES:
+        raise rule_broken(f"{where}.role", f"Invalid value: '{role}'.")
+    if isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        raise rule_broken(f"{where}.content", f"Missing required parameter: '{where}.content'.")
+    check_parts(f"{where}.content", content, ASSISTANT_PARTS if role == "assistant" else USER_PARTS)
+
+
+def check_parts(where: str, parts: list[Any], known: tuple[str, ...]) -> None:
+    for at, part in enumerate(parts):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in known:
+            told = f"Invalid value: '{kind}'. Supported values are: {', '.join(known)}."
+            raise rule_broken(f"{where}[{at}]", told)
+        check_part(f"{where}[{at}]", part)
+
+
+def check_part(where: str, part: dict[str, Any]) -> None:
+    kind = part["type"]
+    name = "refusal" if kind == "refusal" else "text"
+    if kind in ("input_text", "output_text", "refusal") and not isinstance(part.get(name), str):
+        told = f"Missing required parameter: '{where}.{name}'."
+        raise rule_broken(f"{where}.{name}", told, "missing_required_parameter")
+    if kind == "input_image":
+        url = part.get("image_url")
+        if url is None and part.get("file_id") is None:
+            raise rule_broken(where, f"Missing required parameter: '{where}.image_url'.")
+        if url is not None and not str(url).startswith(("http://", "https://", "data:image/")):
+            told = f"Invalid '{where}.image_url'. Expected a valid URL."
+            raise rule_broken(f"{where}.image_url", told)
+    if kind == "input_file" and not part.keys() & {"file_data", "file_url", "file_id"}:
+        raise rule_broken(where, f"Missing required parameter: '{where}.file_id'.")
+
+
+def check_call_id(where: str, item: dict[str, Any]) -> None:
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str) or not call_id:
+        told = f"Missing required parameter: '{where}.call_id'."
+        raise rule_broken(f"{where}.call_id", told, "missing_required_parameter")
+    if len(call_id) > CALL_ID_LENGTH_MAX:
+        told = f"Invalid '{where}.call_id': string too long. Expected at most 64 characters."
+        raise rule_broken(f"{where}.call_id", told, "string_above_max_length")
+
+
+def check_call(where: str, item: dict[str, Any]) -> None:
+    check_call_id(where, item)
+    said = "input" if item["type"] == "custom_tool_call" else "arguments"
+    for name in ("name", said):
+        if not isinstance(item.get(name), str):
+            told = f"Missing required parameter: '{where}.{name}'."
+            raise rule_broken(f"{where}.{name}", told, "missing_required_parameter")
+
+
+def check_output(where: str, item: dict[str, Any]) -> None:
+    check_call_id(where, item)
+    output = item.get("output")
+    if isinstance(output, list):
+        check_parts(f"{where}.output", output, USER_PARTS)
+    elif not isinstance(output, str):
+        told = f"Missing required parameter: '{where}.output'."
+        raise rule_broken(f"{where}.output", told, "missing_required_parameter")
+
+
+def check_reasoning_item(where: str, item: dict[str, Any]) -> None:
+    """Nothing is stored here, so a thought comes back whole or not at all."""
+    for name in ("id", "summary"):
+        if name not in item:
+            told = f"Missing required parameter: '{where}.{name}'."
+            raise rule_broken(f"{where}.{name}", told, "missing_required_parameter")
+    encrypted = item.get("encrypted_content")
+    if encrypted is None and not item.get("content"):
+        told = f"Item with id '{item['id']}' not found. Items are not persisted"
+        raise rule_broken(where, f"{told} when `store` is set to false.")
+    if encrypted is not None and unseal(encrypted) is None:
+        told = f"The encrypted content for item {item['id']} could not be verified."
+        raise rule_broken(where, told, "invalid_encrypted_content")
+
+
+def check_reference(where: str, item: dict[str, Any]) -> None:
+    raise rule_broken(where, f"Item with id '{item.get('id')}' not found.")
+
+
+ITEM_CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+    "message": check_message,
+    "function_call": check_call,
+    "custom_tool_call": check_call,
+    "function_call_output": check_output,
+    "custom_tool_call_output": check_output,
+    "reasoning": check_reasoning_item,
+    "item_reference": check_reference,
+}
+
+
+def check_pairs(given: list[dict[str, Any]]) -> None:
+    """Every call has an output after it, and every output a call before it."""
+    waiting: set[str] = set()
+    called: set[str] = set()
+    for item in given:
+        kind = item.get("type")
+        if kind in ("function_call", "custom_tool_call"):
+            waiting.add(item["call_id"])
+            called.add(item["call_id"])
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            if item["call_id"] not in called:
+                told = (
+                    f"No tool call found for function call output with call_id {item['call_id']}."
+                )
+                raise rule_broken("input", told)
+            waiting.discard(item["call_id"])
+    if waiting:
+        raise rule_broken("input", f"No tool output found for function call {sorted(waiting)[0]}.")
+
+
+def check_followers(given: list[dict[str, Any]]) -> None:
+    """A thought stands before what it led to."""
+    for at, item in enumerate(given):
+        if item.get("type") != "reasoning":
+            continue
+        after = given[at + 1] if at + 1 < len(given) else {}
+        ours = after.get("role", "assistant") == "assistant" and after
+        if not ours:
+            told = f"Item '{item['id']}' of type 'reasoning' was provided without its required"
+            raise rule_broken("input", f"{told} following item.")
+
+
+KNOWN_FIELDS = frozenset(
     {
         "background",
         "conversation",
@@ -39,7 +276,7 @@ KNOWN = frozenset(
         "user",
     }
 )
-INCLUDED = (
+INCLUDABLE = (
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",
     "file_search_call.results",
@@ -56,7 +293,7 @@ VERBOSITIES = ("low", "medium", "high")
 SHAPES = ("text", "json_object", "json_schema")
 
 
-def complaint(headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+def find_complaint(headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
     """The first reason to refuse the request, the credential before the body."""
     if "authorization" not in headers:
         told = "You didn't provide an API key."
@@ -66,18 +303,18 @@ def complaint(headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | N
         check_numbers(body)
         check_reasoning(body.get("reasoning") or {})
         check_text(body.get("text") or {})
-        item_rules.check_tools(body)
-        item_rules.check(body)
-    except Broken as broken:
+        check_tools(body)
+        check_input(body)
+    except RuleBroken as broken:
         return Complaint(400, str(broken), code=broken.code, param=broken.param)
     return None
 
 
 def refuse(message: str, *, code: str, param: str) -> None:
-    raise Broken(message, code=code, param=param)
+    raise RuleBroken(message, code=code, param=param)
 
 
-def one_of(where: str, value: Any, known: tuple[str, ...]) -> None:
+def check_choice(where: str, value: Any, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
         told = f"Invalid value: '{value}'. Supported values are: {', '.join(known)}."
         refuse(told, code="invalid_value", param=where)
@@ -85,7 +322,7 @@ def one_of(where: str, value: Any, known: tuple[str, ...]) -> None:
 
 def check_fields(body: dict[str, Any]) -> None:
     for name in body:
-        if name not in KNOWN:
+        if name not in KNOWN_FIELDS:
             refuse(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
     for name in ("model", "input"):
         if body.get(name) is None:
@@ -95,7 +332,7 @@ def check_fields(body: dict[str, Any]) -> None:
         told = "Invalid type for 'input': expected one of a string or an array."
         refuse(told, code="invalid_type", param="input")
     for name in body.get("include") or []:
-        one_of("include[0]", name, INCLUDED)
+        check_choice("include[0]", name, INCLUDABLE)
     for name in ("previous_response_id", "conversation", "prompt"):
         if body.get(name) is not None:
             told = f"'{body[name]}' was not found."
@@ -119,14 +356,14 @@ def check_reasoning(wanted: dict[str, Any]) -> None:
         if name not in ("effort", "summary", "generate_summary"):
             where = f"reasoning.{name}"
             refuse(f"Unknown parameter: '{where}'.", code="unknown_parameter", param=where)
-    one_of("reasoning.effort", wanted.get("effort"), EFFORTS)
-    one_of("reasoning.summary", wanted.get("summary"), SUMMARIES)
+    check_choice("reasoning.effort", wanted.get("effort"), EFFORTS)
+    check_choice("reasoning.summary", wanted.get("summary"), SUMMARIES)
 
 
 def check_text(text: dict[str, Any]) -> None:
-    one_of("text.verbosity", text.get("verbosity"), VERBOSITIES)
+    check_choice("text.verbosity", text.get("verbosity"), VERBOSITIES)
     shape = text.get("format") or {}
-    one_of("text.format.type", shape.get("type"), SHAPES)
+    check_choice("text.format.type", shape.get("type"), SHAPES)
     if shape.get("type") == "json_schema":
         for name in ("name", "schema"):
             if not shape.get(name):

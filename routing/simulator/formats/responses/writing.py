@@ -1,12 +1,12 @@
-"""Writing an answer as one response."""
+"""Writes an answer as one response, or as its numbered events."""
 
 from typing import Any
 
-from routing.simulator.seal import sealed
-from routing.simulator.wire import Answer
+from routing.simulator.answer import SimulatedAnswer, SimulatedPiece
+from routing.simulator.encoding import seal, write_event
 
 FAILURE = "Simulated failure of the model."
-ECHOED: dict[str, Any] = {
+ECHOED_FIELDS: dict[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
     "metadata": {},
@@ -23,22 +23,22 @@ ECHOED: dict[str, Any] = {
 }
 
 
-def response(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+def build_response(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
     """The finished response. A usage of None is left out."""
-    said = usage(answer.usage)
+    said = convert_usage(answer.usage)
     return {
-        **started(body, answer),
-        **ending(answer),
-        "output": output(body, answer),
+        **build_started_response(body, answer),
+        **build_ending(answer),
+        "output": build_output(body, answer),
         **({} if said is None else {"usage": said}),
     }
 
 
-def started(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+def build_started_response(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
     """The response before anything was said."""
     tier = answer.service_tier
     return {
-        "id": f"resp_{stem(answer)}",
+        "id": f"resp_{id_stem(answer)}",
         "object": "response",
         "created_at": answer.created,
         "status": "in_progress",
@@ -47,17 +47,17 @@ def started(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
         "incomplete_details": None,
         "model": answer.model,
         "output": [],
-        **{name: body.get(name, default) for name, default in ECHOED.items()},
+        **{name: body.get(name, default) for name, default in ECHOED_FIELDS.items()},
         "service_tier": "default" if tier is None else tier,
         "usage": None,
     }
 
 
-def stem(answer: Answer) -> str:
+def id_stem(answer: SimulatedAnswer) -> str:
     return answer.id.rpartition("-")[2]
 
 
-def ending(answer: Answer) -> dict[str, Any]:
+def build_ending(answer: SimulatedAnswer) -> dict[str, Any]:
     """Status, error and what is missing."""
     reason = answer.finish_reason
     if reason == "error":
@@ -68,65 +68,69 @@ def ending(answer: Answer) -> dict[str, Any]:
     return {"status": "completed" if reason else "incomplete"}
 
 
-def failed(body: dict[str, Any], answer: Answer, message: str) -> dict[str, Any]:
+def build_failed_response(
+    body: dict[str, Any], answer: SimulatedAnswer, message: str
+) -> dict[str, Any]:
     """A response that failed with nothing said."""
     error = {"code": "server_error", "message": message}
-    return {**started(body, answer), "status": "failed", "error": error}
+    return {**build_started_response(body, answer), "status": "failed", "error": error}
 
 
-def output(body: dict[str, Any], answer: Answer) -> list[dict[str, Any]]:
+def build_output(body: dict[str, Any], answer: SimulatedAnswer) -> list[dict[str, Any]]:
     """The items: what was thought, what was said, which tools are called."""
     items = []
     if answer.text("reasoning") or answer.redacted is not None:
-        items.append(reasoning(body, answer))
+        items.append(build_reasoning(body, answer))
     if answer.text("content") or answer.text("refusal"):
-        items.append(message(answer, parts(answer), "completed"))
+        items.append(build_message(answer, build_parts(answer), "completed"))
     items += [
-        function_call(answer, index, answer.text("tool", index), "completed")
+        build_function_call(answer, index, answer.text("tool", index), "completed")
         for index in range(len(answer.calls))
     ]
     return items
 
 
-def reasoning(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+def build_reasoning(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
     """What was thought, as far as the request wants to see it."""
     thought = answer.text("reasoning")
-    item: dict[str, Any] = {"id": f"rs_{stem(answer)}", "type": "reasoning", "summary": []}
-    if shows_text(body):
+    item: dict[str, Any] = {"id": f"rs_{id_stem(answer)}", "type": "reasoning", "summary": []}
+    if is_text_visible(body):
         item["content"] = [{"type": "reasoning_text", "text": thought}]
-    elif thought and shows_summary(body):
+    elif thought and is_summary_visible(body):
         item["summary"] = [{"type": "summary_text", "text": thought}]
-    if wants_encrypted(body):
-        item["encrypted_content"] = sealed(answer.redacted or thought)
+    if needs_encrypted(body):
+        item["encrypted_content"] = seal(answer.redacted or thought)
     return item
 
 
-def shows_text(body: dict[str, Any]) -> bool:
+def is_text_visible(body: dict[str, Any]) -> bool:
     """Models with open weights show their thoughts as they are."""
     return "open-reason" in str(body.get("model"))
 
 
-def shows_summary(body: dict[str, Any]) -> bool:
+def is_summary_visible(body: dict[str, Any]) -> bool:
     return (body.get("reasoning") or {}).get("summary") is not None
 
 
-def wants_encrypted(body: dict[str, Any]) -> bool:
+def needs_encrypted(body: dict[str, Any]) -> bool:
     return "reasoning.encrypted_content" in (body.get("include") or [])
 
 
-def parts(answer: Answer) -> list[dict[str, Any]]:
+def build_parts(answer: SimulatedAnswer) -> list[dict[str, Any]]:
     refusal, text = answer.text("refusal"), answer.text("content")
     said = [{"type": "refusal", "refusal": refusal}] if refusal else []
-    return [*said, text_part(text)] if text else said
+    return [*said, build_text_part(text)] if text else said
 
 
-def text_part(text: str) -> dict[str, Any]:
+def build_text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def message(answer: Answer, content: list[dict[str, Any]], status: str) -> dict[str, Any]:
+def build_message(
+    answer: SimulatedAnswer, content: list[dict[str, Any]], status: str
+) -> dict[str, Any]:
     return {
-        "id": f"msg_{stem(answer)}",
+        "id": f"msg_{id_stem(answer)}",
         "type": "message",
         "role": "assistant",
         "status": status,
@@ -134,10 +138,12 @@ def message(answer: Answer, content: list[dict[str, Any]], status: str) -> dict[
     }
 
 
-def function_call(answer: Answer, index: int, arguments: str, status: str) -> dict[str, Any]:
+def build_function_call(
+    answer: SimulatedAnswer, index: int, arguments: str, status: str
+) -> dict[str, Any]:
     call = answer.calls[index]
     return {
-        "id": f"fc_{stem(answer)}_{index}",
+        "id": f"fc_{id_stem(answer)}_{index}",
         "type": "function_call",
         "status": status,
         "call_id": call.id,
@@ -146,7 +152,7 @@ def function_call(answer: Answer, index: int, arguments: str, status: str) -> di
     }
 
 
-def usage(said: Any) -> Any:
+def convert_usage(said: Any) -> Any:
     """The chat format's usage in this format's words. What is no such usage stays as it is."""
     if not isinstance(said, dict) or "prompt_tokens" not in said:
         return said
@@ -162,3 +168,169 @@ def usage(said: Any) -> Any:
         "output_tokens_details": {"reasoning_tokens": thought},
         "total_tokens": said.get("total_tokens"),
     }
+
+
+# The event family and the field of what grows, by the kind of a piece.
+GROWING = {
+    "content": ("response.output_text", "text"),
+    "refusal": ("response.refusal", "refusal"),
+    "tool": ("response.function_call_arguments", "arguments"),
+    "summary": ("response.reasoning_summary_text", "text"),
+    "open": ("response.reasoning_text", "text"),
+}
+
+
+class ResponseWriter:
+    """One item is open at a time. Said text is kept: the end of everything repeats it."""
+
+    def __init__(self, body: dict[str, Any], answer: SimulatedAnswer) -> None:
+        self._body = body
+        self._answer = answer
+        self._n = -1
+        self._items: list[dict[str, Any]] = []
+        self._open: tuple[str, int] | None = None
+        self._parts: list[dict[str, Any]] = []
+        self._said: list[str] = []
+
+    def opening(self) -> bytes:
+        response = build_started_response(self._body, self._answer)
+        created = self._event("response.created", response=response)
+        return created + self._event("response.in_progress", response=response)
+
+    def text(self, text: str) -> bytes:
+        return self.piece(SimulatedPiece("content", text))
+
+    def piece(self, piece: SimulatedPiece) -> bytes:
+        """One delta, with the events that have to stand before it; none for hidden thoughts."""
+        kind = self._shown(piece.kind)
+        started = b"" if piece.kind == "reasoning" else self._unseen()
+        if self._open != (kind, piece.call):
+            started += self._start(kind, piece.call)
+        self._said.append(piece.text)
+        if kind == "hidden":
+            return started
+        return started + self._event(f"{GROWING[kind][0]}.delta", delta=piece.text, **self._place())
+
+    def closing(self) -> list[bytes]:
+        """The end of the open item, and the event that says how it all ended."""
+        stop = self._stop() + self._unseen()
+        said = convert_usage(self._answer.usage)
+        response = {
+            **build_started_response(self._body, self._answer),
+            **build_ending(self._answer),
+            "output": self._items,
+            "usage": said,
+        }
+        last = self._event(f"response.{response['status']}", response=response)
+        return [stop, last] if stop else [last]
+
+    def failure(self, message: str) -> bytes:
+        return self._event("error", code="server_error", message=message, param=None)
+
+    def _unseen(self) -> bytes:
+        """Reasoning without a word that anybody may read comes before everything else."""
+        if self._answer.redacted is None or self._items or self._open is not None:
+            return b""
+        return self._start("hidden", 0) + self._stop()
+
+    def _shown(self, kind: str) -> str:
+        if kind != "reasoning":
+            return kind
+        if is_text_visible(self._body):
+            return "open"
+        return "summary" if is_summary_visible(self._body) else "hidden"
+
+    def _event(self, kind: str, **said: Any) -> bytes:
+        self._n += 1
+        return write_event(kind, {"type": kind, "sequence_number": self._n, **said})
+
+    def _place(self) -> dict[str, Any]:
+        """Where the open part stands."""
+        assert self._open is not None
+        kind, index = self._open[0], len(self._parts) - 1
+        place = {"item_id": self._item("in_progress")["id"], "output_index": len(self._items)}
+        if kind == "tool":
+            return place
+        if kind == "summary":
+            return place | {"summary_index": 0}
+        place |= {"content_index": max(index, 0)}
+        return place | {"logprobs": []} if kind == "content" else place
+
+    def _start(self, kind: str, call: int) -> bytes:
+        in_message = self._open is not None and {self._open[0], kind} == {"refusal", "content"}
+        before = self._end_part() if in_message else self._stop()
+        self._open = (kind, call)
+        self._said = []
+        if not in_message:
+            before += self._added()
+        return before + self._start_part(kind)
+
+    def _added(self) -> bytes:
+        item = self._item("in_progress")
+        return self._event("response.output_item.added", output_index=len(self._items), item=item)
+
+    def _start_part(self, kind: str) -> bytes:
+        if kind in ("content", "refusal"):
+            self._parts.append(self._part())
+            return self._event("response.content_part.added", part=self._part(), **self._spot())
+        if kind == "summary":
+            return self._event(
+                "response.reasoning_summary_part.added",
+                part={"type": "summary_text", "text": ""},
+                **self._place(),
+            )
+        return b""
+
+    def _spot(self) -> dict[str, Any]:
+        place = self._place()
+        place.pop("logprobs", None)
+        return place
+
+    def _part(self) -> dict[str, Any]:
+        assert self._open is not None
+        text = "".join(self._said)
+        if self._open[0] == "refusal":
+            return {"type": "refusal", "refusal": text}
+        return build_text_part(text)
+
+    def _end_part(self) -> bytes:
+        assert self._open is not None
+        kind, text = self._open[0], "".join(self._said)
+        if kind == "hidden":
+            return b""
+        family, name = GROWING[kind]
+        more = {"name": self._answer.calls[self._open[1]].name} if kind == "tool" else {}
+        ended = self._event(f"{family}.done", **{name: text}, **more, **self._place())
+        if kind in ("content", "refusal"):
+            self._parts[-1] = self._part()
+            done = "response.content_part.done"
+            return ended + self._event(done, part=self._part(), **self._spot())
+        if kind == "summary":
+            part = {"type": "summary_text", "text": text}
+            done = "response.reasoning_summary_part.done"
+            return ended + self._event(done, part=part, **self._place())
+        return ended
+
+    def _stop(self) -> bytes:
+        """The end of the open item."""
+        if self._open is None:
+            return b""
+        ended = self._end_part()
+        item = self._item("completed")
+        done = self._event("response.output_item.done", output_index=len(self._items), item=item)
+        self._items.append(item)
+        self._open, self._parts, self._said = None, [], []
+        return ended + done
+
+    def _item(self, status: str) -> dict[str, Any]:
+        """The open item, as far as it has come."""
+        assert self._open is not None
+        kind, call = self._open
+        finished = status == "completed"
+        if kind == "tool":
+            arguments = "".join(self._said) if finished else ""
+            return build_function_call(self._answer, call, arguments, status)
+        if kind in ("content", "refusal"):
+            return build_message(self._answer, list(self._parts) if finished else [], status)
+        item = build_reasoning(self._body, self._answer)
+        return item if finished else {"id": item["id"], "type": "reasoning", "summary": []}

@@ -161,7 +161,7 @@ def test_a_turn_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return as_parts(content)
 
     # It does what it did, and is counted: how often it looks shows nowhere else.
-    monkeypatch.setattr(turn_module, "_as_parts", counted)
+    monkeypatch.setattr(turn_module, "_content_as_parts", counted)
     thought = {"type": "reasoning_text", "text": "t"}
     reasoning = {"type": "reasoning", "id": OWN_ID, "summary": [], "content": [thought]}
     declined = by("assistant", {"type": "output_text", "text": "a"}, DECLINED)

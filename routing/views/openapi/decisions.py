@@ -8,9 +8,8 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from gateway.openapi.components import TEXT, USD, WHOLE, Component, described, obj, words
 from gateway.openapi.errors import error_responses
 from routing.formats.decisions.request import DecisionsBody
-from routing.views.openapi.chat_answer_schemas import ROUTER_METADATA
-from routing.views.openapi.chat_parameters import MEANINGS as CHAT_MEANINGS
-from routing.views.openapi.inference_description import ERROR_STATUSES, HEADERS, request_component
+from routing.views.openapi.chat import CHAT_MEANINGS, ROUTER_METADATA
+from routing.views.openapi.inference import ERROR_STATUSES, HEADERS, request_component
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -92,7 +91,7 @@ _QUESTIONS: Final = {
 }
 
 
-def _described(name: str, model: str, *, summary: str, description: str) -> Callable[[F], F]:
+def _describe(name: str, model: str, *, summary: str, description: str) -> Callable[[F], F]:
     example = OpenApiExample(
         "Three questions",
         value={
@@ -118,7 +117,7 @@ def _described(name: str, model: str, *, summary: str, description: str) -> Call
     return decorator
 
 
-describe_decisions = _described(
+describe_decisions = _describe(
     "createDecisions",
     "simulated/small",
     summary="Answer typed questions about a state",
@@ -128,7 +127,7 @@ describe_decisions = _described(
         "A question that an endpoint does not answer is asked of the next one."
     ),
 )
-describe_systemone = _described(
+describe_systemone = _describe(
     "createSystemOne",
     "simulated/small",
     summary="The same, where models may be named without their author",

@@ -1,6 +1,9 @@
-"""A response and its stream as the OpenAPI document tells them (inference reference 5.4, 5.5)."""
+"""How /responses is described in the OpenAPI document."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
 from gateway.openapi.components import (
     FLAG,
@@ -14,8 +17,42 @@ from gateway.openapi.components import (
     obj,
     words,
 )
-from gateway.openapi.errors import ERROR_TYPES
-from routing.views.openapi.chat_answer_schemas import ROUTER_METADATA
+from gateway.openapi.errors import ERROR_TYPES, error_responses
+from routing.formats.responses.schema import ResponsesBody
+from routing.views.openapi.chat import CHAT_MEANINGS, ROUTER_METADATA
+from routing.views.openapi.inference import (
+    CACHE_HEADERS,
+    ERROR_STATUSES,
+    HEADERS,
+    request_component,
+)
+
+_CHAT_FIELDS: Final = (
+    *("model", "models", "provider", "route", "preset", "plugins", "stream", "temperature"),
+    *("top_p", "top_k", "min_p", "top_a", "frequency_penalty", "presence_penalty"),
+    *("repetition_penalty", "logit_bias", "seed", "stop", "tools", "tool_choice"),
+    *("parallel_tool_calls", "max_tool_calls", "stop_server_tools_when", "modalities"),
+    *("image_config", "cache_control", "prompt_cache_key", "prompt_cache_options"),
+    *("service_tier", "debug", "metadata", "session_id", "trace", "user"),
+)
+RESPONSES_MEANINGS: Final = {
+    **{name: CHAT_MEANINGS[name] for name in _CHAT_FIELDS},
+    "input": "The conversation so far: a text, or items in their order.",
+    "instructions": "Instructions that stand before the conversation.",
+    "max_output_tokens": "Most tokens the answer may have.",
+    "top_logprobs": "How many likely alternatives to return at each place.",
+    "text": "Text, JSON, or JSON that fits a schema, and how long the answer should be.",
+    "reasoning": "How much the model thinks, and whether that is summarised.",
+    "include": "What else to return, such as `reasoning.encrypted_content`.",
+    "previous_response_id": "Only null: nothing is stored, the whole conversation is sent.",
+    "conversation": "Only null: nothing is stored, the whole conversation is sent.",
+    "store": "Only false.",
+    "background": "Only false or null.",
+    "prompt": "Only null: stored prompts are not offered.",
+    "truncation": "`auto` lets a conversation that is too long be shortened.",
+    "safety_identifier": "The end user. Providers see a hash of it.",
+}
+
 
 _FREE: Final = {"type": "object", "additionalProperties": True}
 _MAYBE_TEXT: Final = nullable(TEXT)
@@ -127,3 +164,40 @@ RESPONSE_EVENT: Final = Component(
         additionalProperties=True,
     ),
 )
+
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_STREAM: Final = (
+    "With `stream: true` server-sent events, numbered from 0 by `sequence_number`, from "
+    "`response.created` to `response.completed` (or `response.incomplete`), then `data: [DONE]`. "
+    "A failure after the first content is a last event `response.failed`."
+)
+_REQUEST: Final = request_component("ResponsesRequest", ResponsesBody, RESPONSES_MEANINGS)
+_EXAMPLE: Final = OpenApiExample(
+    "A question",
+    value={"model": "simulated/small", "input": "Say hello."},
+    request_only=True,
+)
+
+
+def describe_responses(view: F) -> F:
+    """Describe the operation: the schema its bodies are checked by, its answers and refusals."""
+    described: F = extend_schema(
+        operation_id="createResponse",
+        summary="Answer a conversation, for responses clients",
+        description=(
+            "As chat completions, in the responses format. Nothing is stored: each request brings "
+            "the whole conversation."
+        ),
+        tags=["Responses"],
+        parameters=[*HEADERS, *CACHE_HEADERS],
+        request={"application/json": _REQUEST},
+        examples=[_EXAMPLE],
+        responses={
+            (200, "application/json"): OpenApiResponse(RESPONSE, description=_STREAM),
+            (200, "text/event-stream"): OpenApiResponse(RESPONSE_EVENT, description=_STREAM),
+            **error_responses(*ERROR_STATUSES),
+        },
+    )(view)
+    return described

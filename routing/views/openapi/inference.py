@@ -35,15 +35,17 @@ def request_component(
     What the type shares with the chat format keeps the name it has there; other definitions are
     named after the request.
     """
-    return Component(name, later=partial(_request, name, body, meanings, frozenset(deprecated)))
+    return Component(
+        name, later=partial(_build_request, name, body, meanings, frozenset(deprecated))
+    )
 
 
-def _request(
+def _build_request(
     name: str, body: Any, meanings: Mapping[str, str], deprecated: frozenset[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    schema, definitions = _schema_of(body)
+    schema, definitions = _build_schema(body)
     if body is not ChatBody:
-        schema, definitions = _renamed(schema, definitions, name.removesuffix("Request"))
+        schema, definitions = _prefix_definitions(schema, definitions, name.removesuffix("Request"))
     properties = {field: {**told} for field, told in schema["properties"].items()}
     for field, told in properties.items():
         told["description"] = meanings[field]
@@ -55,46 +57,48 @@ def _request(
 
 @cache
 def _chat_definitions() -> dict[str, Any]:
-    return _schema_of(ChatBody)[1]
+    return _build_schema(ChatBody)[1]
 
 
-def _schema_of(body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _build_schema(body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     schema: dict[str, Any] = TypeAdapter(body).json_schema(
         schema_generator=_Schema, ref_template=REF_TEMPLATE
     )
     return schema, schema.pop("$defs", {})
 
 
-def _renamed(schema: Any, definitions: dict[str, Any], prefix: str) -> tuple[Any, dict[str, Any]]:
+def _prefix_definitions(
+    schema: Any, definitions: dict[str, Any], prefix: str
+) -> tuple[Any, dict[str, Any]]:
     """Both with a prefix on each definition that is not the chat format's."""
-    shared = _shared(definitions)
+    shared = _find_shared(definitions)
     names = {name: name if name in shared else prefix + name for name in definitions}
-    renamed = {names[name]: _referring(told, names) for name, told in definitions.items()}
-    return _referring(schema, names), renamed
+    renamed = {names[name]: _rename_references(told, names) for name, told in definitions.items()}
+    return _rename_references(schema, names), renamed
 
 
-def _shared(definitions: dict[str, Any]) -> set[str]:
+def _find_shared(definitions: dict[str, Any]) -> set[str]:
     """The definitions that mean the same in the chat format, with all they refer to."""
     theirs = _chat_definitions()
     shared = {name for name, told in definitions.items() if theirs.get(name) == told}
-    while odd := {name for name in shared if not _names_in(definitions[name]) <= shared}:
+    while odd := {name for name in shared if not _find_names(definitions[name]) <= shared}:
         shared -= odd
     return shared
 
 
-def _names_in(value: Any) -> set[str]:
+def _find_names(value: Any) -> set[str]:
     if isinstance(value, list):
-        return set().union(*map(_names_in, value))
+        return set().union(*map(_find_names, value))
     if not isinstance(value, dict):
         return {value.removeprefix(_PREFIX)} if _is_reference(value) else set()
-    return set().union(*map(_names_in, value.values()))
+    return set().union(*map(_find_names, value.values()))
 
 
-def _referring(value: Any, names: Mapping[str, str]) -> Any:
+def _rename_references(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, list):
-        return [_referring(item, names) for item in value]
+        return [_rename_references(item, names) for item in value]
     if isinstance(value, dict):
-        return {key: _referring(item, names) for key, item in value.items()}
+        return {key: _rename_references(item, names) for key, item in value.items()}
     return _PREFIX + names[value.removeprefix(_PREFIX)] if _is_reference(value) else value
 
 
@@ -102,33 +106,37 @@ def _is_reference(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(_PREFIX)
 
 
-def header(name: str, description: str, **more: Any) -> OpenApiParameter:
+def describe_header(name: str, description: str, **more: Any) -> OpenApiParameter:
     return OpenApiParameter(name, str, OpenApiParameter.HEADER, description=description, **more)
 
 
 HEADERS: Final = [
-    header("X-Router-Metadata", "`enabled` adds `router_metadata` to the answer."),
-    header("x-session-id", "Names the conversation, at most 256 characters."),
-    header("HTTP-Referer", "Address of the calling app."),
-    header("X-Router-Title", "Display name of the calling app."),
-    header("X-Router-Categories", "Comma list of at most two app categories."),
-    header(
+    describe_header("X-Router-Metadata", "`enabled` adds `router_metadata` to the answer."),
+    describe_header("x-session-id", "Names the conversation, at most 256 characters."),
+    describe_header("HTTP-Referer", "Address of the calling app."),
+    describe_header("X-Router-Title", "Display name of the calling app."),
+    describe_header("X-Router-Categories", "Comma list of at most two app categories."),
+    describe_header(
         "anthropic-beta", "Comma list of beta names; only message-style upstreams are told them."
     ),
-    header(
+    describe_header(
         "X-Generation-Id",
         "Id of the generation, on every answer that an upstream was asked for.",
         response=_AFTER_ROUTING,
     ),
-    header("Retry-After", "Seconds to wait.", response=[402, 429, 503, 529]),
+    describe_header("Retry-After", "Seconds to wait.", response=[402, 429, 503, 529]),
 ]
 CACHE_HEADERS: Final = [
-    header("X-Router-Cache", "`true` lets the answer come from the response cache."),
-    header("X-Router-Cache-TTL", "Seconds that the answer is kept, 1 to 86400; 300 by default."),
-    header("X-Router-Cache-Clear", "`true` makes the answer anew and keeps that one."),
-    header(
+    describe_header("X-Router-Cache", "`true` lets the answer come from the response cache."),
+    describe_header(
+        "X-Router-Cache-TTL", "Seconds that the answer is kept, 1 to 86400; 300 by default."
+    ),
+    describe_header("X-Router-Cache-Clear", "`true` makes the answer anew and keeps that one."),
+    describe_header(
         "X-Router-Cache-Status", "`HIT` or `MISS`, where the cache was asked for.", response=[200]
     ),
-    header("X-Router-Cache-Age", "How many seconds ago a hit was made.", response=[200]),
-    header("X-Router-Cache-Source-Id", "The generation that a hit was made by.", response=[200]),
+    describe_header("X-Router-Cache-Age", "How many seconds ago a hit was made.", response=[200]),
+    describe_header(
+        "X-Router-Cache-Source-Id", "The generation that a hit was made by.", response=[200]
+    ),
 ]

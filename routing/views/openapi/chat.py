@@ -1,6 +1,9 @@
-"""The chat answer and its chunks as the OpenAPI document tells them (inference reference 2, 3)."""
+"""How /chat/completions is described in the OpenAPI document: parameters, answers, chunks."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
 from gateway.openapi.components import (
     FLAG,
@@ -14,7 +17,79 @@ from gateway.openapi.components import (
     obj,
     words,
 )
-from gateway.openapi.errors import ERROR_OBJECT
+from gateway.openapi.errors import ERROR_OBJECT, error_responses
+from routing.formats.chat.schema import ChatBody
+from routing.views.openapi.inference import (
+    CACHE_HEADERS,
+    ERROR_STATUSES,
+    HEADERS,
+    request_component,
+)
+
+DEPRECATED_FIELDS: Final = frozenset(
+    {
+        *("route", "stream_options", "usage", "max_tokens", "include_reasoning"),
+        *("functions", "function_call"),
+        *("structured_outputs", "transforms"),
+    }
+)
+CHAT_MEANINGS: Final = {
+    "messages": "The conversation so far. A final assistant message is a start to be continued.",
+    "model": "A model's id or alias. Without it the workspace's default model answers.",
+    "models": "Models to fall back to, in order, when the first cannot answer.",
+    "route": "`fallback` and `sort` set `provider.sort.partition`.",
+    "provider": "Which providers may answer, and in which order they are asked.",
+    "preset": "Slug of a preset.",
+    "plugins": "Plugins to run.",
+    "stream": "Answer in pieces as server-sent events.",
+    "stream_options": "No effect: usage is always sent.",
+    "usage": "No effect: usage is always sent.",
+    "max_completion_tokens": "Most tokens the answer may have; wins over `max_tokens`.",
+    "max_tokens": "Another name of `max_completion_tokens`.",
+    "temperature": "Sampling temperature.",
+    "top_p": "Nucleus sampling.",
+    "top_k": "Sample among the k likeliest tokens; 0 is off.",
+    "min_p": "Least probability relative to the likeliest token.",
+    "top_a": "Least probability relative to the square of the likeliest token's.",
+    "frequency_penalty": "Penalty by how often a token occurred.",
+    "presence_penalty": "Penalty for tokens that occurred at all.",
+    "repetition_penalty": "Penalty for repetition; 1 is neutral.",
+    "logit_bias": "Token id to bias.",
+    "logprobs": "Return log probabilities of the produced tokens.",
+    "top_logprobs": "How many likely alternatives to return at each place; needs `logprobs`.",
+    "seed": "Makes sampling repeatable where the model supports it.",
+    "stop": "Strings that end the answer.",
+    "n": "One choice per request.",
+    "tools": "Functions the model may call, and server tools, which the gateway runs for it.",
+    "tool_choice": "Whether a tool must, may or must not be called, or which one.",
+    "functions": "Functions the model may call; the answer says `function_call`. Use `tools`.",
+    "function_call": "Another name of `tool_choice`, for `functions`.",
+    "parallel_tool_calls": "Whether one answer may hold several tool calls.",
+    "max_tool_calls": "Most steps of server tools; 30 without.",
+    "stop_server_tools_when": "Conditions that end the use of server tools; one is enough.",
+    "response_format": "Text, JSON, or JSON that fits a schema.",
+    "structured_outputs": "No effect.",
+    "reasoning": "How much the model thinks, and whether that is returned.",
+    "reasoning_effort": "Short for `reasoning.effort`.",
+    "include_reasoning": "`false` is `reasoning.exclude`.",
+    "verbosity": "How long the answer should be.",
+    "modalities": "What the answer may consist of.",
+    "audio": "Voice and format of audio output.",
+    "image_config": "Settings for image output.",
+    "prediction": "Text that the answer is expected to repeat for the most part.",
+    "cache_control": "Cache the prompt up to its last cacheable block.",
+    "prompt_cache_key": "Requests of one key go to one provider, so that its cache is warm.",
+    "prompt_cache_options": "How the upstream's prompt cache is used.",
+    "service_tier": "Which tier serves the request; `fast` is `priority`.",
+    "debug": "Aids for debugging; honoured on streams only.",
+    "metadata": "Free pairs of strings, kept by the caller's own tools.",
+    "session_id": "Names the conversation; wins over the header `x-session-id`.",
+    "trace": "Names for tracing tools.",
+    "user": "The end user. Providers see a hash of it.",
+    "transforms": "`middle-out` turns context compression on, an empty list turns it off.",
+    "web_search_options": "Settings of the model's own web search.",
+}
+
 
 _FREE: Final = {"type": "object", "additionalProperties": True}
 _NUMBER: Final = {"type": "number"}
@@ -266,3 +341,47 @@ CHAT_CHUNK: Final = Component(
         description="The JSON of one `data:` line.",
     ),
 )
+
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_STREAM: Final = (
+    "With `stream: true` server-sent events: one chunk per `data:` line, comment lines "
+    "(`: ROUTER PROCESSING`) while nothing comes, then `data: [DONE]`. The chunk before that "
+    "carries `usage`. A failure after the first content is a last chunk with `error`."
+)
+
+
+_REQUEST: Final = request_component(
+    "ChatRequest", ChatBody, CHAT_MEANINGS, deprecated=DEPRECATED_FIELDS
+)
+_EXAMPLE: Final = OpenApiExample(
+    "A question",
+    value={
+        "model": "simulated/small",
+        "messages": [{"role": "user", "content": "Say hello."}],
+    },
+    request_only=True,
+)
+
+
+def describe_chat(view: F) -> F:
+    """Describe the operation: the schema its bodies are checked by, its answers and refusals."""
+    described: F = extend_schema(
+        operation_id="createChatCompletion",
+        summary="Answer a conversation",
+        description=(
+            "Picks an endpoint for the model, falls back to others when it fails, and charges "
+            "the account what `usage.cost` says."
+        ),
+        tags=["Chat"],
+        parameters=[*HEADERS, *CACHE_HEADERS],
+        request={"application/json": _REQUEST},
+        examples=[_EXAMPLE],
+        responses={
+            (200, "application/json"): OpenApiResponse(CHAT_COMPLETION, description=_STREAM),
+            (200, "text/event-stream"): OpenApiResponse(CHAT_CHUNK, description=_STREAM),
+            **error_responses(*ERROR_STATUSES),
+        },
+    )(view)
+    return described

@@ -1,0 +1,213 @@
+"""Decisions: typed questions about a state, answered with probabilities and never streamed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from routing.simulator.answer import SimulatedAnswer
+from routing.simulator.encoding import write_event
+from routing.simulator.formats import chat
+from routing.simulator.formats.base import Complaint, RuleBroken, SimulatedStream
+from routing.simulator.formats.chat import ChatSpeaker
+from routing.simulator.judging import Choices, ScriptedVerdict, as_text, find_weights
+from routing.simulator.prompt import NO_CACHE, CacheUse, PromptCache
+
+KNOWN = frozenset({"model", "state", "questions"})
+TYPES = ("noul", "choice", "score")
+LEVELS_MIN, LEVELS_MAX, LABELS_MAX = 2, 10, 255
+
+
+def find_complaint(body: dict[str, Any]) -> Complaint | None:
+    """422 for what breaks the form; `param` is the place. Like the others it needs no key."""
+    try:
+        _check_body(body)
+    except RuleBroken as error:
+        return Complaint(422, str(error), param=error.param)
+    return None
+
+
+def _check_body(body: dict[str, Any]) -> None:
+    for name in sorted(body.keys() - KNOWN):
+        raise RuleBroken("Extra inputs are not permitted", param=name)
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise RuleBroken("A model must be named", param="model")
+    if not isinstance(body.get("state"), (str, dict, list)):
+        raise RuleBroken("A string, an object or an array is expected", param="state")
+    questions = body.get("questions")
+    if not isinstance(questions, dict) or not questions:
+        raise RuleBroken("At least one question is expected", param="questions")
+    for name, question in questions.items():
+        _check_question(question, f"questions.{name}")
+
+
+def _check_question(question: Any, place: str) -> None:
+    if not isinstance(question, dict) or question.get("type") not in TYPES:
+        raise RuleBroken("The type is one of noul, choice, score", param=f"{place}.type")
+    if not _is_given(question.get("instructions")):
+        raise RuleBroken("Instructions are required", param=f"{place}.instructions")
+    if not _criteria_fit(question["type"], question.get("criteria")):
+        raise RuleBroken("The criteria do not fit the type", param=f"{place}.criteria")
+
+
+def _criteria_fit(kind: str, criteria: Any) -> bool:
+    if kind == "noul":
+        return criteria is None or (
+            isinstance(criteria, dict)
+            and criteria.keys() == {"true", "false"}
+            and all(map(_is_given, criteria.values()))
+        )
+    if kind == "choice":
+        return isinstance(criteria, dict) and 1 <= len(criteria) <= LABELS_MAX
+    return (
+        isinstance(criteria, list)
+        and LEVELS_MIN <= len(criteria) <= LEVELS_MAX
+        and all(map(_is_given, criteria))
+    )
+
+
+def _is_given(value: Any) -> bool:
+    return isinstance(value, (dict, list)) or (isinstance(value, str) and value != "")
+
+
+def find_excess(
+    questions: dict[str, Any],
+    *,
+    questions_max: int | None,
+    options_max: int | None,
+    levels_max: int | None,
+) -> Complaint | None:
+    """What a provider with such limits says of well-formed questions."""
+    if questions_max is not None and len(questions) > questions_max:
+        return Complaint(422, f"At most {questions_max} questions", param="questions")
+    limits = {"choice": options_max, "score": levels_max}
+    for name, question in questions.items():
+        limit = limits.get(question["type"])
+        if limit is not None and len(question["criteria"]) > limit:
+            place = f"questions.{name}.criteria"
+            return Complaint(422, f"At most {limit} of them", param=place)
+    return None
+
+
+PROVIDER = "Simulated"
+
+
+def join_prompt(body: dict[str, Any]) -> str:
+    """Everything the model is given to read."""
+    questions = body.get("questions") or {}
+    return "\n".join(map(as_text, [body.get("state"), *questions.values()]))
+
+
+def build_document(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    """The whole answer. A usage of None is left out, and so is an answer of None."""
+    given = answer.answers or {}
+    verdicts = answer.verdicts or {}
+    answers = {
+        name: given[name] if name in given else build_answer(question, verdicts.get(name))
+        for name, question in (body.get("questions") or {}).items()
+    }
+    written: dict[str, Any] = {
+        "id": f"dec-{answer.id.rpartition('-')[2]}",
+        "model": answer.model,
+        "provider": PROVIDER,
+        "answers": {name: each for name, each in answers.items() if each is not None},
+    }
+    said = convert_usage(answer.usage)
+    return written if said is None else {**written, "usage": said}
+
+
+def build_answer(question: dict[str, Any], verdict: ScriptedVerdict | None) -> Any:
+    """One answer, typed like its question, as the verdict wants it."""
+    if verdict is not None and verdict.answer is not None:
+        return verdict.answer
+    instructions = as_text(question["instructions"])
+    shares = _normalize(find_weights(verdict, instructions, read_question_choices(question)))
+    if question["type"] == "noul":
+        return {"type": "noul", "noul": shares["yes"]}
+    if question["type"] == "choice":
+        choice = max(shares, key=lambda label: shares[label])
+        return {"type": "choice", "choice": choice, "probabilities": shares}
+    return {
+        "type": "score",
+        "score": sum(int(level) * share for level, share in shares.items()),
+        "probabilities": shares,
+        "legend": {str(n): level for n, level in enumerate(question["criteria"])},
+    }
+
+
+def read_question_choices(question: dict[str, Any]) -> Choices:
+    """The question's options as a prompt would list them."""
+    kind, criteria = question["type"], question.get("criteria") or {}
+    if kind == "noul":
+        texts: dict[str, list[str]] = {"yes": [], "no": []}
+    elif kind == "choice":
+        texts = {label: _list_members(label, each) for label, each in criteria.items()}
+    else:
+        texts = {str(n): _list_levels(level) for n, level in enumerate(criteria)}
+    return Choices(as_text(question["instructions"]), texts)
+
+
+def _list_members(label: str, description: Any) -> list[str]:
+    """A number with an object is a group of options."""
+    return list(description) if label.isdigit() and isinstance(description, dict) else [label]
+
+
+def _list_levels(level: Any) -> list[str]:
+    return list(map(as_text, level)) if isinstance(level, list) else [as_text(level)]
+
+
+def convert_usage(said: Any) -> Any:
+    """The chat format's usage in this format's words. What is no such usage stays as it is."""
+    if not isinstance(said, dict) or "prompt_tokens" not in said:
+        return said
+    return {"input_tokens": said["prompt_tokens"], "output_tokens": said["completion_tokens"]}
+
+
+def _normalize(weights: dict[str, float]) -> dict[str, float]:
+    total = sum(weights.values())
+    if not total:
+        return dict.fromkeys(weights, 1 / len(weights))
+    return {label: weight / total for label, weight in weights.items()}
+
+
+class SimulatedDecisions:
+    name = "decisions"
+
+    def read_request(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "model": body.get("model"),
+            "messages": [{"role": "user", "content": join_prompt(body)}],
+        }
+
+    def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+        return find_complaint(body)
+
+    def use_cache(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+        return NO_CACHE
+
+    def document(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+        return build_document(body, answer)
+
+    def stream(self, body: dict[str, Any], answer: SimulatedAnswer) -> SimulatedStream:
+        """There are no streams; who asks for one gets the document as its only event."""
+        return SimulatedStream(opening=self.event(self.document(body, answer)))
+
+    def build_hollow(
+        self, body: dict[str, Any], answer: SimulatedAnswer
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        document = {**self.document(body, answer), "answers": {}}
+        return document, [self.event(document)]
+
+    def speaker(self, body: dict[str, Any], answer: SimulatedAnswer) -> ChatSpeaker:
+        return ChatSpeaker(body, answer)
+
+    def event(self, value: Any) -> bytes:
+        return write_event("", value)
+
+    def error(self, complaint: Complaint) -> dict[str, Any]:
+        """A question is blamed by its path, as validators of request bodies do it."""
+        if complaint.status != 422:
+            return chat.build_error(complaint)
+        place = (complaint.param or "").split(".") if complaint.param else []
+        return {"detail": [{"loc": ["body", *place], "msg": complaint.message, "type": "value"}]}
+
+    def build_broken(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+        return chat.FAILURE
