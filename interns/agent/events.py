@@ -1,4 +1,4 @@
-"""The events of a stream, as `docs/interns-agent.md` lists them."""
+"""The events of a stream, as `docs/reference/interns-agent.md` lists them."""
 
 import json
 from typing import Any

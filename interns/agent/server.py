@@ -1,4 +1,4 @@
-"""The agent's HTTP server: `docs/interns-agent.md` as routes."""
+"""The agent's HTTP server: `docs/reference/interns-agent.md` as routes."""
 
 import asyncio
 import hmac

@@ -1,4 +1,4 @@
-"""The gateway's side of the agent's protocol (docs/interns-agent.md), for every driver whose
+"""The gateway's side of the agent's protocol (docs/reference/interns-agent.md), for every driver whose
 runtimes listen somewhere. Waits are cooperative, and every call has a deadline of its own.
 """
 

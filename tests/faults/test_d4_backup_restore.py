@@ -1,5 +1,5 @@
 """D3 and D4: start-up with Redis absent, with PostgreSQL absent, with a setting nobody understands;
-the commands of docs/operations.md, as they stand there, against a gateway under load; and
+the commands of docs/how-to/operations.md, as they stand there, against a gateway under load; and
 migrations down and up again over many rows, of which none keeps a table locked for long."""
 
 import os

@@ -25,7 +25,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """`text` is the reason, in the very words of `docs/translation.md`."""
+    """`text` is the reason, in the very words of `docs/explanation/translation.md`."""
 
     text: str
     holds: Callable[[Difference], bool]

@@ -8,7 +8,7 @@ from tests.outside.outsider import Outsider
 @pytest.fixture(scope="session")
 def outsider() -> Iterator[Outsider]:
     """One home for all of these tests, each of which starts or stops the gateway as it needs it."""
-    # docs/accounts.md says to start it with such a secret. How long a queue is waited for is tested
+    # docs/reference/accounts.md says to start it with such a secret. How long a queue is waited for is tested
     # elsewhere, and this machine may do much else.
     outsider = Outsider(CREDITS_WEBHOOK_SECRET="of both ends", INTERN_PUBLISH_SECONDS="10")
     yield outsider

@@ -16,7 +16,7 @@ from tests.support.manage import PROJECT
 
 # The first one waits for the start.
 pytestmark = [pytest.mark.timeout(180), pytest.mark.thorough]
-PAGES = ["README.md", *sorted(str(p.relative_to(PROJECT)) for p in PROJECT.glob("docs/*.md"))]
+PAGES = ["README.md", *sorted(str(p.relative_to(PROJECT)) for p in PROJECT.glob("docs/**/*.md"))]
 BLOCK = re.compile(
     r"(?:^<!-- ([^\n]*) -->\n)?^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL
 )

@@ -1,4 +1,4 @@
-"""docs/driving.md as a script: a user with a bare environment drives one gateway by commands, whose
+"""docs/reference/driving.md as a script: a user with a bare environment drives one gateway by commands, whose
 answers have the fields that the page lists."""
 
 import os

@@ -1,7 +1,7 @@
 """A chat-shaped prompt as a body of the messages API.
 
 Only parameters that the endpoint lists are sent. What the API has no place for, or would refuse, is
-left out or changed as little as it takes (docs/translation.md lists it all).
+left out or changed as little as it takes (docs/explanation/translation.md lists it all).
 """
 
 from typing import Any, Final
