@@ -1,5 +1,5 @@
-"""The gateway's side of the agent's protocol (docs/reference/interns-agent.md), for every driver whose
-runtimes listen somewhere. Waits are cooperative, and every call has a deadline of its own.
+"""The gateway's side of the agent's protocol (docs/reference/interns-agent.md), for every driver
+whose runtimes listen somewhere. Waits are cooperative, and every call has a deadline of its own.
 """
 
 import time

@@ -1,5 +1,5 @@
-"""docs/reference/driving.md as a script: a user with a bare environment drives one gateway by commands, whose
-answers have the fields that the page lists."""
+"""docs/reference/driving.md as a script: a user with a bare environment drives one gateway by
+commands, whose answers have the fields that the page lists."""
 
 import os
 import re

@@ -1,7 +1,8 @@
 """`make bench-peers`: this gateway beside LiteLLM and Portkey's, on one upstream and one load.
 
 Ours runs with keys, limits and ledger on, theirs off. Prints a table, writes JSON and the chart of
-docs/explanation/benchmarks.md. Exit status 1: the books do not agree or a load broke; 2: nothing was measured.
+docs/explanation/benchmarks.md. Exit status 1: the books do not agree or a load broke; 2: nothing
+was measured.
 """
 
 import argparse
