@@ -1,33 +1,5 @@
 """The admin of accounts, keys and the books."""
 
-from accounts.admin import (
-    account,
-    books,
-    budgets,
-    byok,
-    fees,
-    guardrail,
-    guardrail_assignments,
-    key,
-    records,
-    repeatable,
-    sign_in,
-    user,
-    workspace,
-)
+from accounts.admin import account, books, budgets, byok, guardrail, key, user, workspace
 
-__all__ = [
-    "account",
-    "books",
-    "budgets",
-    "byok",
-    "fees",
-    "guardrail",
-    "guardrail_assignments",
-    "key",
-    "records",
-    "repeatable",
-    "sign_in",
-    "user",
-    "workspace",
-]
+__all__ = ["account", "books", "budgets", "byok", "guardrail", "key", "user", "workspace"]

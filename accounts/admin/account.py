@@ -10,10 +10,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from accounts.admin.credits import MoneyPages
 from accounts.admin.fields import WordsField, resolve_models
-from accounts.admin.glance import render_usage
-from accounts.admin.histories import render_account_histories
-from accounts.admin.money_pages import MoneyPages
+from accounts.admin.history import render_account_histories, render_usage
 from accounts.models import Account, Membership, Workspace
 from accounts.services.accounts import open_account
 from accounts.services.records import operator_actor, read_fields, record_change

@@ -1,4 +1,4 @@
-"""The books, to look at: only the ledger writer and the credits service write them."""
+"""Read-only pages: ledger and fees, audit records, idempotent requests, sign-in attempts."""
 
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,16 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from accounts.models import Hold, LedgerEntry, SpendCounter
+from accounts.models import (
+    AuditRecord,
+    FormerHash,
+    Hold,
+    LedgerEntry,
+    PurchaseFee,
+    RepeatableRequest,
+    SignInAttempts,
+    SpendCounter,
+)
 from gateway.admin import ReadOnlyAdmin, usd_column
 
 
@@ -83,3 +92,98 @@ class SpendCounterAdmin(ReadOnlyAdmin):
             return counter.scope_id
         page = reverse("admin:accounts_apikey_change", args=[counter.scope_id])
         return format_html('<a href="{}">key {}</a>', page, counter.scope_id)
+
+
+@admin.register(PurchaseFee)
+class PurchaseFeeAdmin(ReadOnlyAdmin):
+    paid = usd_column("paid_nano", "paid")
+    fee = usd_column("fee_nano", "fee")
+    list_display = ("entry", "account", "paid", "fee")
+    # Newest first: an entry's number is the order of writing.
+    ordering = ("-entry",)
+    search_fields = ("entry__source_ref__exact", "entry__account__name")
+    search_help_text = "Reference of the payment, account"
+    fields = ("entry", "account", "paid", "fee")
+    readonly_fields = ("account", "paid", "fee")
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).select_related("entry__account")
+
+    @admin.display(description="account")
+    def account(self, fee: PurchaseFee) -> str:
+        return str(fee.entry.account)
+
+
+@admin.register(AuditRecord)
+class AuditRecordAdmin(ReadOnlyAdmin):
+    """Who changed what, newest first. Nobody changes it afterwards."""
+
+    list_display = ("at", "author", "account", "action", "object_type", "object_id", "moved")
+    list_select_related = ("account", "operator", "management_key")
+    list_filter = ("object_type", "action", "at")
+    date_hierarchy = "at"
+    # Newest first by the primary key, which is the order of writing and has an index.
+    ordering = ("-id",)
+    search_fields = (
+        *("object_id__exact", "account__name", "operator__username", "management_key__name"),
+        "command",
+    )
+    search_help_text = "Id of the object, account, operator, management key, command"
+    fields = (
+        *("at", "operator", "management_key", "command", "account"),
+        *("action", "object_type", "object_id", "before", "after"),
+    )
+
+    @admin.display(description="who")
+    def author(self, record: AuditRecord) -> str:
+        return str(record.operator or record.management_key or record.command)
+
+    @admin.display(description="fields")
+    def moved(self, record: AuditRecord) -> str:
+        return ", ".join(record.after or ()) if record.before else ""
+
+
+@admin.register(FormerHash)
+class FormerHashAdmin(ReadOnlyAdmin):
+    """Strings that keys were rotated away from, and until when they work at the longest."""
+
+    list_display = ("hash", "api_key", "created_at", "valid_until")
+    list_select_related = ("api_key",)
+    ordering = ("-id",)
+    search_fields = ("hash__exact", "api_key__name")
+    search_help_text = "Hash, name of the key"
+    fields = ("hash", "api_key", "created_at", "valid_until")
+
+
+@admin.register(RepeatableRequest)
+class RepeatableRequestAdmin(ReadOnlyAdmin):
+    list_display = (
+        *("id", "path", "api_key", "account", "created_at", "finished_at", "status"),
+        "keeps_answer",
+    )
+    list_select_related = ("api_key", "account")
+    list_filter = ("path", "created_at")
+    # Newest first, by the index that old rows are found with.
+    ordering = ("-expires_at",)
+    search_fields = ("generation_id__exact", "made__exact", "account__name")
+    search_help_text = "Id, generation id, what was made, account"
+    fields = (
+        *("id", "path", "api_key", "account", "created_at", "lease_until", "finished_at"),
+        *("status", "generation_id", "made", "keeps_answer", "answer_until", "expires_at"),
+    )
+    readonly_fields = ("keeps_answer",)
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).select_related("api_key", "account")
+
+    @admin.display(description="answer kept", boolean=True)
+    def keeps_answer(self, row: RepeatableRequest) -> bool:
+        return row.sealed_answer is not None
+
+
+@admin.register(SignInAttempts)
+class SignInAttemptsAdmin(ReadOnlyAdmin):
+    list_display = ("subject", "count", "last_at", "blocked_until")
+    # By the index that old rows are found with.
+    ordering = ("-last_at",)
+    fields = ("subject", "count", "last_at", "blocked_until")

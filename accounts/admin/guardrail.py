@@ -1,10 +1,11 @@
-"""Guardrails, whom they govern, and what their holders have spent."""
+"""Guardrails, the keys and members they are assigned to, and what their holders have spent."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html_join
@@ -14,6 +15,7 @@ from accounts.admin.fields import UsdField, WordsField, build_checkboxes, resolv
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember, SpendCounter
 from accounts.models.guardrail import DATA_REGIONS
 from accounts.ports.known_catalogue import canonical_providers
+from accounts.services import guardrail_assignments as assignments
 from accounts.services.guardrails import (
     SETTINGS,
     change_guardrail,
@@ -24,7 +26,7 @@ from accounts.services.records import operator_actor
 from accounts.views.schemas.guardrail import check_patterns, read_filters
 from accounts.windows import find_window_starts
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
-from gateway.http.errors import SchemaInvalid
+from gateway.http.errors import GatewayError, SchemaInvalid
 from gateway.http.jsonio import format_usd
 
 _NEW = ("workspace", "name", "description")
@@ -246,3 +248,135 @@ class GuardrailAdmin(PageAdmin):
 def _format_holder(scope_id: str) -> str:
     _, kind, number = scope_id.split(":")
     return f"{'key' if kind == 'k' else 'user'} {number}"
+
+
+class _AssignmentAdmin(PageAdmin):
+    """Assigning and taking away, through the services."""
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("assigned_by", "created_at")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    # What a subclass brings: assigning a row, and the lookup of whoever it is about.
+    assign: Callable[[HttpRequest, Any], None]
+    holder: Callable[[Any], dict[str, Any]]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        try:
+            self.assign(request, obj)
+        except GatewayError as error:
+            # The page has checked what it can; the rest was changed by somebody else meanwhile.
+            messages.error(request, error.text)
+        found = type(obj).objects.filter(**self.holder(obj)).first()
+        if found is not None:
+            obj.pk = found.pk
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for each in queryset:
+            self.delete_model(request, each)
+
+
+class _AssignmentForm(Form):
+    """An assignment within one account, to a guardrail that is assigned at all."""
+
+    holder = ""
+
+    def clean(self) -> dict[str, Any]:
+        said = super().clean() or {}
+        guardrail, holder = said.get("guardrail"), said.get(self.holder)
+        if guardrail is not None and guardrail.is_default:
+            raise forms.ValidationError("A default guardrail governs its workspace by itself.")
+        if guardrail and holder and guardrail.workspace.account_id != holder.account_id:
+            raise forms.ValidationError("They belong to two accounts.")
+        return said
+
+
+class GuardrailKeyForm(_AssignmentForm):
+    holder = "api_key"
+
+    class Meta:
+        model = GuardrailKey
+        fields = ("guardrail", "api_key")
+
+    def clean_api_key(self) -> Any:
+        key = self.cleaned_data["api_key"]
+        if key.is_management or key.deleted_at is not None:
+            raise forms.ValidationError("Inference keys only.")
+        return key
+
+
+class GuardrailMemberForm(_AssignmentForm):
+    holder = "membership"
+
+    class Meta:
+        model = GuardrailMember
+        fields = ("guardrail", "membership")
+
+
+@admin.register(GuardrailKey)
+class GuardrailKeyAdmin(_AssignmentAdmin):
+    """One guardrail for each key: take the old one away first."""
+
+    form = GuardrailKeyForm
+    list_display = ("api_key", "guardrail", "assigned_by", "created_at")
+    list_select_related = ("api_key", "guardrail", "assigned_by")
+    search_fields = ("api_key__name", "api_key__label", "guardrail__name")
+    ordering = ("-created_at",)
+    autocomplete_fields = ("guardrail", "api_key")
+
+    def holder(self, obj: Any) -> dict[str, Any]:
+        return {"api_key": obj.api_key_id}
+
+    def assign(self, request: HttpRequest, obj: Any) -> None:
+        assignments.assign_keys(
+            account_id=obj.api_key.account_id,
+            guardrail_id=obj.guardrail_id,
+            by=operator_actor(request.user),
+            assigner=request.user.pk,
+            key_hashes=[obj.api_key.hash],
+        )
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        assignments.unassign_keys(
+            account_id=obj.api_key.account_id,
+            guardrail_id=obj.guardrail_id,
+            by=operator_actor(request.user),
+            key_hashes=[obj.api_key.hash],
+        )
+
+
+@admin.register(GuardrailMember)
+class GuardrailMemberAdmin(_AssignmentAdmin):
+    """One guardrail for each member: take the old one away first."""
+
+    form = GuardrailMemberForm
+    list_display = ("membership", "guardrail", "assigned_by", "created_at")
+    list_select_related = (
+        *("membership__user", "membership__account"),
+        *("guardrail", "assigned_by"),
+    )
+    search_fields = ("membership__user__username", "guardrail__name")
+    ordering = ("-created_at",)
+    autocomplete_fields = ("guardrail", "membership")
+
+    def holder(self, obj: Any) -> dict[str, Any]:
+        return {"membership": obj.membership_id}
+
+    def assign(self, request: HttpRequest, obj: Any) -> None:
+        assignments.assign_members(
+            account_id=obj.membership.account_id,
+            guardrail_id=obj.guardrail_id,
+            by=operator_actor(request.user),
+            assigner=request.user.pk,
+            user_ids=[obj.membership.user.public_id],
+        )
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        assignments.unassign_members(
+            account_id=obj.membership.account_id,
+            guardrail_id=obj.guardrail_id,
+            by=operator_actor(request.user),
+            user_ids=[obj.membership.user.public_id],
+        )

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.budgets import BudgetInline
 from accounts.admin.fields import NumbersField, build_checkboxes
-from accounts.admin.glance import render_usage
+from accounts.admin.history import render_usage
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.ports.known_models import is_known_model

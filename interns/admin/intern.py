@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.glance import render_usage
+from accounts.admin.history import render_usage
 from accounts.services.records import operator_actor, read_fields, record_change
 from gateway.admin import PageAdmin, usd_column
 from gateway.sandbox.isolation import NONE

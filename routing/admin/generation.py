@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.histories import History, add_history
+from accounts.admin.history import History, add_history
 from gateway.admin import ReadOnlyAdmin, usd_column
 from gateway.http.jsonio import dumps, format_usd
 from routing.admin.reversal import ReversalPage

@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from accounts.admin.glance import show_usage_by
+from accounts.admin.history import show_usage_by
 from gateway.admin import ReadOnlyAdmin, usd_column
 from routing.history.glance import used_lately
 from routing.history.models import (

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from accounts.admin.glance import RecentUsage, Scope
+from accounts.admin.history import RecentUsage, Scope
 from routing.history.analytics import fetch
 from routing.history.asking import Condition, Question
 from routing.history.dialect import dialect
