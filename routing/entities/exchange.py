@@ -130,15 +130,50 @@ class StreamReader(Protocol):
         """
 
 
+class ListedModel(NamedTuple):
+    """What an entry in a provider's list of models says in the words of its wire kind alone; None
+    where it does not say."""
+
+    output_tokens_max: int | None = None
+    input_modalities: list[str] | None = None
+    parameters: list[str] | None = None
+
+
 class Wire(Protocol):
-    """An adapter: all that is known of one wire kind, pure. `takes_budgets` says whether it has a
-    word for a reasoning budget in tokens."""
+    """An adapter: all that is known of one wire kind, pure.
+
+    `takes_budgets`: it has a word for a reasoning budget in tokens. `needs_output_cap`: each call
+    names one, which is `Terms.output_default` where the caller names none. `keeps_tools_when_off`:
+    a conversation with calls needs their tools even if no more calls are allowed.
+    `output_tokens_min` is the least cap it takes, `usual_parameters` what its models take where
+    nobody says more.
+    """
 
     kind: str
     takes_budgets: bool
+    needs_output_cap: bool
+    keeps_tools_when_off: bool
+    output_tokens_min: int
+    usual_parameters: tuple[str, ...]
+
+    def headers(self, credential: str | None, *, stream: bool) -> tuple[tuple[str, str], ...]:
+        """The headers of every call."""
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
         """The call to send."""
+
+    def with_betas(self, request: WireRequest, betas: str) -> WireRequest:
+        """The call with the caller's names of beta features (a comma list) as well, where the wire
+        kind has such."""
+
+    def count_tokens(self, request: WireRequest) -> WireRequest | None:
+        """The call that counts the prompt of a request; None where the wire kind has none."""
+
+    def listing(self, credential: str | None) -> WireRequest:
+        """The GET for all models of a provider."""
+
+    def read_listed(self, entry: dict[str, Any]) -> ListedModel:
+        """What an entry of that list says."""
 
     def answer(self, body: bytes, content_type: str) -> Answer:
         """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""

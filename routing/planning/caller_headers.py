@@ -1,10 +1,10 @@
-"""What the headers of an inference request say beside its body (inference reference 0.2)."""
+"""What the headers of an inference request say beside its body."""
 
 from django.http import HttpRequest
 
-from routing.serving.attempts.upstream_call import beta_names
 from routing.serving.request.call import AppFacts
 from routing.serving.settlement.app_facts import categories
+from routing.upstreams.anthropic.wire import parse_betas
 
 _TEXT_CHARS_MAX = 500
 
@@ -21,7 +21,7 @@ def betas(request: HttpRequest) -> str:
     """What the caller wants of message-style upstreams beside their version."""
     names = ("HTTP_X_ANTHROPIC_BETA", "HTTP_ANTHROPIC_BETA")
     headers = [str(header) for name in names if (header := request.META.get(name))]
-    return beta_names(headers) if headers else ""
+    return parse_betas(headers) if headers else ""
 
 
 def app_facts(request: HttpRequest) -> AppFacts:

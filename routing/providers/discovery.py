@@ -12,9 +12,11 @@ from django.conf import settings
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
+from routing.entities.exchange import ListedModel
 from routing.entities.vocabulary import INPUT_MODALITIES, PARAMETERS
 from routing.providers.well_known import KnownProvider
-from routing.upstreams.listing import listing_headers, listing_path
+from routing.upstreams.bearer import USUAL_PARAMETERS
+from routing.upstreams.wires import wire_of
 
 CONNECT_S: Final = 5
 READ_S: Final = 20
@@ -39,32 +41,11 @@ _OTHER_NAMES: Final = re.compile(
     r"|transcribe|moderation)(?![a-z])",
     re.IGNORECASE,
 )
-# What nearly every server of this wire format takes. An operator who knows more edits the endpoint.
-_USUAL: Final = (
-    *("temperature", "top_p", "frequency_penalty", "presence_penalty"),
-    *("max_tokens", "seed", "response_format", "structured_outputs", "stop"),
-    *("tools", "tool_choice"),
-)
 _OPENAI_EXTRA: Final = ("max_completion_tokens", "logprobs", "top_logprobs", "parallel_tool_calls")
 # OpenAI's reasoning models refuse sampling parameters and the old spelling of the token limit.
 _OPENAI_REASONING: Final = re.compile(r"(o\d|gpt-[5-9])")
 _REASONING: Final = (
     *("max_completion_tokens", "seed", "response_format", "structured_outputs"),
-    *("tools", "tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort"),
-)
-
-
-# What every message-style model takes; the others are told as capabilities, where they are told.
-_MESSAGES: Final = (
-    *("temperature", "top_p", "top_k", "max_tokens", "stop"),
-    *("tools", "tool_choice", "parallel_tool_calls", "reasoning"),
-)
-_ABLE: Final = (
-    *(("structured_outputs", "response_format"), ("structured_outputs", "structured_outputs")),
-    ("effort", "reasoning_effort"),
-)
-_RESPONSES: Final = (
-    *("temperature", "top_p", "max_tokens", "response_format", "structured_outputs"),
     *("tools", "tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort"),
 )
 
@@ -132,8 +113,8 @@ def _entries(provider: KnownProvider, key: str | None) -> list[dict[str, Any]]:
 
 
 def _answer(provider: KnownProvider, key: str | None) -> Any:
-    url = provider.base_url.rstrip("/") + listing_path(provider.kind)
-    headers = dict(listing_headers(provider.kind, key))
+    listing = wire_of(provider.kind).listing(key)
+    url = provider.base_url.rstrip("/") + listing.path
     try:
         with requests.Session() as session:
             # Proxies and .netrc of the environment are none of a provider's business.
@@ -141,7 +122,7 @@ def _answer(provider: KnownProvider, key: str | None) -> Any:
             session.proxies = _proxies()
             response = session.get(
                 url,
-                headers=headers,
+                headers=dict(listing.headers),
                 timeout=(CONNECT_S, READ_S),
                 allow_redirects=False,
                 stream=True,
@@ -199,17 +180,18 @@ def _body(provider: KnownProvider, response: requests.Response) -> bytes:
 def _model(provider: KnownProvider, entry: dict[str, Any]) -> FoundModel:
     name = entry.get("name") or entry.get("display_name")
     created = entry.get("created") or _unix_s(entry.get("created_at"))
+    listed = wire_of(provider.kind).read_listed(entry)
     return FoundModel(
         id=_our_id(provider.slug, entry["id"]),
         upstream_model=entry["id"][:_ID_CHARS_MAX],
         name=name[:_ID_CHARS_MAX] if isinstance(name, str) else None,
         created=created if type(created) is int and 0 < created < 2**40 else None,
         context_length=_first_count(entry, _CONTEXT_KEYS),
-        max_completion_tokens=_first_count(entry, _output_keys(provider)),
-        input_modalities=_input_modalities(provider, entry),
-        supported_parameters=_parameters(provider, entry),
+        max_completion_tokens=_first_count(entry, _OUTPUT_KEYS) or listed.output_tokens_max,
+        input_modalities=_input_modalities(provider, entry, listed),
+        supported_parameters=_parameters(provider, entry, listed),
         chats=_chats(entry),
-        assumed=_is_assumed(provider, entry),
+        assumed=_is_assumed(provider, entry, listed),
     )
 
 
@@ -234,20 +216,6 @@ def _mapping(entry: dict[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _output_keys(provider: KnownProvider) -> tuple[str, ...]:
-    # Elsewhere that word has stood for the context as well.
-    return (*_OUTPUT_KEYS, "max_tokens") if provider.kind == "anthropic" else _OUTPUT_KEYS
-
-
-def _is_able(entry: dict[str, Any], word: str, *, told: bool = False) -> bool:
-    """Whether a message-style provider says that the model can do this; with `told` what is not
-    said is not so. Nearly all of its models see, so that goes without saying."""
-    said = _mapping(entry, "capabilities").get(word)
-    if isinstance(said, dict):
-        return bool(said.get("supported"))
-    return not told
-
-
 def _unix_s(date: Any) -> int | None:
     try:
         return int(datetime.fromisoformat(date).timestamp())
@@ -255,35 +223,34 @@ def _unix_s(date: Any) -> int | None:
         return None
 
 
-def _input_modalities(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
-    listed = _mapping(entry, "architecture").get("input_modalities")
-    if isinstance(listed, list) and "text" in listed:
-        return [modality for modality in INPUT_MODALITIES if modality in listed]
-    if provider.kind == "anthropic":
-        reads = {"image": "image_input", "file": "pdf_input"}
-        return ["text", *(name for name, word in reads.items() if _is_able(entry, word))]
+def _input_modalities(
+    provider: KnownProvider, entry: dict[str, Any], listed: ListedModel
+) -> list[str]:
+    named = _mapping(entry, "architecture").get("input_modalities")
+    if isinstance(named, list) and "text" in named:
+        return [modality for modality in INPUT_MODALITIES if modality in named]
+    if listed.input_modalities is not None:
+        return listed.input_modalities
     sees = entry.get("supports_image_input") or _mapping(entry, "capabilities").get("vision")
     # OpenAI says nothing about it, and nearly all of its chat models see.
     return ["text", "image"] if sees or provider.slug == "openai" else ["text"]
 
 
-def _parameters(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
-    listed = entry.get("supported_parameters")
-    if isinstance(listed, list) and listed:
-        return [parameter for parameter in PARAMETERS if parameter in listed]
-    if provider.kind == "anthropic":
-        return [*_MESSAGES, *(name for word, name in _ABLE if _is_able(entry, word, told=True))]
-    if provider.kind == "responses" and provider.slug != "openai":
-        return list(_RESPONSES)
+def _parameters(provider: KnownProvider, entry: dict[str, Any], listed: ListedModel) -> list[str]:
+    named = entry.get("supported_parameters")
+    if isinstance(named, list) and named:
+        return [parameter for parameter in PARAMETERS if parameter in named]
+    if listed.parameters is not None:
+        return listed.parameters
     if provider.slug != "openai":
-        return list(_USUAL)
+        return list(wire_of(provider.kind).usual_parameters)
     reasons = _OPENAI_REASONING.match(entry["id"])
-    return list(_REASONING if reasons else _USUAL + _OPENAI_EXTRA)
+    return list(_REASONING if reasons else USUAL_PARAMETERS + _OPENAI_EXTRA)
 
 
-def _is_assumed(provider: KnownProvider, entry: dict[str, Any]) -> bool:
-    told = isinstance(entry.get("supported_parameters"), list) and entry["supported_parameters"]
-    return not told and provider.kind != "anthropic" and provider.slug != "openai"
+def _is_assumed(provider: KnownProvider, entry: dict[str, Any], listed: ListedModel) -> bool:
+    named = isinstance(entry.get("supported_parameters"), list) and entry["supported_parameters"]
+    return not named and listed.parameters is None and provider.slug != "openai"
 
 
 def _chats(entry: dict[str, Any]) -> bool:

@@ -23,7 +23,8 @@ from routing.entities.vocabulary import STATUS_DISABLED
 from routing.statistics.five_minutes import ProviderProbe
 from routing.statistics.marks import Kind, Mark
 from routing.statistics.shared_form import append, entry_json
-from routing.upstreams.listing import PATH, listing_headers
+from routing.upstreams.bearer import MODELS_PATH
+from routing.upstreams.wires import wire_of
 
 TOTAL_S: Final = 10.0
 AT_ONCE: Final = 10
@@ -69,8 +70,8 @@ def ask(base_url: str, kind: str, credential: str | None, *, total_s: float = TO
         with client.send(
             Origin.parse(base_url),
             method="GET",
-            path=PATH,
-            headers=listing_headers(kind, credential),
+            path=MODELS_PATH,
+            headers=wire_of(kind).listing(credential).headers,
             body=b"",
             limits=Limits(min(5.0, total_s), total_s, total_s, _BODY_BYTES_MAX),
             deadline=started + total_s,

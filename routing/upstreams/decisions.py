@@ -11,13 +11,14 @@ from typing import Any, Final
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import dumps, loads
 from routing.entities.exchange import Answer, Native, Prompt, StreamReader, Terms, Wire, WireRequest
+from routing.upstreams.bearer import BearerWire
 from routing.upstreams.failures import (
     PROVIDER_RETURNED_ERROR,
     UpstreamFailure,
     from_error_object,
     malformed,
 )
-from routing.upstreams.openai import parsed, word
+from routing.upstreams.payloads import parse_answer, word
 
 KIND: Final = "decisions"
 PATH: Final = "/systemone"
@@ -35,7 +36,7 @@ _DETAIL: Final = re.compile(r'"detail"\s*:\s*"[^"]*question', re.IGNORECASE)
 Blamed = frozenset[str | None]
 
 
-class Decisions:
+class Decisions(BearerWire):
     """See `Wire`. A prompt's body has `state` and `questions`; an answer's `native` is what the
     upstream said."""
 
@@ -43,14 +44,11 @@ class Decisions:
     takes_budgets = False
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
-        headers = [("Content-Type", "application/json"), ("Accept", "application/json")]
-        if terms.credential:
-            headers.append(("Authorization", f"Bearer {terms.credential}"))
         body = {"model": terms.upstream_model, **prompt.body}
-        return WireRequest(PATH, tuple(headers), dumps(body))
+        return WireRequest(PATH, self.headers(terms.credential, stream=False), dumps(body))
 
     def answer(self, body: bytes, content_type: str) -> Answer:
-        value = parsed(body, content_type)
+        value = parse_answer(body, content_type)
         error = value.get("error")
         if error or not isinstance(value.get("answers"), dict):
             raise from_error_object(error) if error else malformed("no answers", raw=body)

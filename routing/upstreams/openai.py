@@ -10,12 +10,13 @@ import orjson
 
 from gateway.http.jsonio import dumps
 from routing.entities.exchange import Answer, Beside, Event, Prompt, Terms, Wire, WireRequest
+from routing.upstreams.bearer import BearerWire
 from routing.upstreams.chat_shape import StreamedCalls, needs_shape, whole_message
 from routing.upstreams.chat_usage import usual_usage
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
+from routing.upstreams.payloads import DONE, parse_answer, word
 
 CHAT_PATH = "/chat/completions"
-DONE = b"[DONE]"
 # Words for the base tier, and for none.
 _TIERS: Final[dict[str, str | None]] = {"on_demand": "default", "standard": "default", "": None}
 # What the format or the gateway says itself, and padding that hides how long chunks are.
@@ -33,20 +34,9 @@ _KNOWN_OF_CHOICE: Final = frozenset(
 )
 
 
-def request(body: dict[str, Any], *, credential: str | None) -> WireRequest:
-    """A chat-completions call with the provider's own credential, if it has one."""
-    headers = [
-        ("Content-Type", "application/json"),
-        ("Accept", "text/event-stream" if body.get("stream") else "application/json"),
-    ]
-    if credential:
-        headers.append(("Authorization", f"Bearer {credential}"))
-    return WireRequest(CHAT_PATH, tuple(headers), dumps(body))
-
-
 def answer(body: bytes, content_type: str) -> Answer:
     """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
-    value = parsed(body, content_type)
+    value = parse_answer(body, content_type)
     choice = _first_choice(value.get("choices"))
     if choice is None:
         raise _no_answer(value, body)
@@ -124,27 +114,9 @@ def _usage_in(value: dict[str, Any]) -> Any:
     return usage
 
 
-def parsed(body: bytes, content_type: str) -> dict[str, Any]:
-    """A JSON object. Raises `UpstreamFailure` for anything else."""
-    if content_type and "json" not in content_type.lower():
-        raise malformed(f"an answer of type {content_type[:80]!r}", raw=body)
-    try:
-        value = orjson.loads(body)
-    except ValueError:
-        raise malformed("the answer is no JSON", raw=body) from None
-    if not isinstance(value, dict):
-        raise malformed("the answer is no object", raw=body)
-    return value
-
-
 def _no_answer(value: dict[str, Any], body: bytes) -> UpstreamFailure:
     error = value.get("error")
     return from_error_object(error) if error else malformed("no choices", raw=body)
-
-
-def word(value: Any) -> str | None:
-    """A provider's own word for something, without the NUL that no database takes."""
-    return value.replace("\0", "") if isinstance(value, str) else None
 
 
 class Reader:
@@ -175,7 +147,7 @@ class Reader:
         return (said,)
 
 
-class OpenAI:
+class OpenAI(BearerWire):
     """See `Wire`. The chat format speaks this wire format itself: what it made for the endpoint is
     the prompt's body, which is sent as it stands."""
 
@@ -183,7 +155,8 @@ class OpenAI:
     takes_budgets = True
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
-        return request(prompt.body, credential=terms.credential)
+        headers = self.headers(terms.credential, stream=bool(prompt.body.get("stream")))
+        return WireRequest(CHAT_PATH, headers, dumps(prompt.body))
 
     def answer(self, body: bytes, content_type: str) -> Answer:
         return answer(body, content_type)

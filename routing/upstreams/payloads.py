@@ -1,25 +1,30 @@
-"""JSON as upstreams send it: whole answers and stream events, which are objects."""
+"""JSON as upstreams send it: whole answers, stream events, words, and long integers."""
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
+import pydantic_core
 
+from gateway.http.jsonio import DEPTH_MAX
+from gateway.http.structure import has_digits_in_a_row, is_deeper_than
 from routing.upstreams.failures import malformed
 
+DONE: Final = b"[DONE]"
 
-def parsed_answer(body: bytes, content_type: str) -> dict[str, Any]:
+
+def parse_answer(body: bytes, content_type: str) -> dict[str, Any]:
     """Raises `UpstreamFailure` for what is of another type, or no object."""
     if content_type and "json" not in content_type.lower():
         raise malformed(f"an answer of type {content_type[:80]!r}", raw=body)
-    return _object(body, "the answer")
+    return _parse_object(body, "the answer")
 
 
-def parsed_event(payload: bytes) -> dict[str, Any]:
+def parse_event(payload: bytes) -> dict[str, Any]:
     """Raises `UpstreamFailure` for what is no object."""
-    return _object(payload, "a stream event")
+    return _parse_object(payload, "a stream event")
 
 
-def _object(raw: bytes, what: str) -> dict[str, Any]:
+def _parse_object(raw: bytes, what: str) -> dict[str, Any]:
     try:
         value = orjson.loads(raw)
     except ValueError:
@@ -27,3 +32,27 @@ def _object(raw: bytes, what: str) -> dict[str, Any]:
     if type(value) is not dict:
         raise malformed(f"{what} is no object", raw=raw)
     return value
+
+
+# The fewest digits of an integer past 64 bits, which the first parser takes for a float.
+_LONG_DIGITS: Final = 19
+
+
+def parse_exactly(raw: bytes) -> Any:
+    """The value. Raises `ValueError` for what is no JSON or too deep to be written again."""
+    return with_exact_integers(orjson.loads(raw), raw)
+
+
+def with_exact_integers(value: Any, raw: bytes) -> Any:
+    """What `raw` was parsed to, with its integers as they are written. Raises `ValueError` where it
+    is too deep to be written again."""
+    if is_deeper_than(DEPTH_MAX, raw):
+        raise ValueError
+    if has_digits_in_a_row(_LONG_DIGITS, raw):
+        return pydantic_core.from_json(raw, allow_inf_nan=False)
+    return value
+
+
+def word(value: Any) -> str | None:
+    """A provider's own word for something, without the NUL that no database takes."""
+    return value.replace("\0", "") if isinstance(value, str) else None

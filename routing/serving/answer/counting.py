@@ -10,19 +10,14 @@ from gateway.outbound.http_client import Limits
 from routing.metering.usage import COUNT_MAX, estimated_tokens
 from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import entry_at, key_of
-from routing.serving.attempts.upstream_call import ANTHROPIC, request_for
+from routing.serving.attempts.upstream_call import request_for
 from routing.serving.request import process
 from routing.serving.request.call import Call
 from routing.statistics.sharing import give_probe_back
+from routing.upstreams.wires import wire_of
 
-PATH: Final = "/messages/count_tokens"
 TOTAL_S: Final = 10.0
 _LIMITS: Final = Limits(connect_s=3, first_byte_s=TOTAL_S, idle_s=TOTAL_S, body_bytes_max=65_536)
-# What the counter takes of a messages body.
-_COUNTED: Final = (
-    *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"),
-    *("cache_control", "context_management", "speed"),
-)
 
 
 def input_tokens(call: Call) -> int:
@@ -32,8 +27,8 @@ def input_tokens(call: Call) -> int:
         give_probe_back(call.plan.probe)
     if call.refusal is not None:
         raise call.refusal()
-    turn = call.plan.candidates[0]
-    counted = _asked(call, turn) if turn.endpoint.provider.kind == ANTHROPIC else None
+    candidate = call.plan.candidates[0]
+    counted = _asked(call, candidate)
     return estimated_tokens(call.chat.prompt_text_chars) if counted is None else counted
 
 
@@ -43,15 +38,17 @@ def _asked(call: Call, turn: Candidate) -> int | None:
     key = None if own is None else key_of(own)
     if own is not None and key is None:
         return None
-    request = request_for(call, endpoint, own_key=key)
-    body = orjson.loads(request.body)
+    wire = wire_of(endpoint.provider.kind)
+    request = wire.count_tokens(request_for(call, endpoint, own_key=key))
+    if request is None:
+        return None
     try:
         with process.http_client().send(
             process.origin_of(endpoint.provider.base_url),
             method="POST",
-            path=PATH,
+            path=request.path,
             headers=request.headers,
-            body=orjson.dumps({name: body[name] for name in _COUNTED if name in body}),
+            body=request.body,
             limits=_LIMITS,
             deadline=min(call.deadline, process.now() + TOTAL_S),
         ) as reply:

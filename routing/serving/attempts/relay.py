@@ -12,7 +12,7 @@ from routing.formats.caller import Ending, StreamWriter
 from routing.formats.chat.answer import clean_delta, count_text_chars, has_content, normalize_finish
 from routing.serving.request.tool_calls import StreamedCalls
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
-from routing.upstreams.openai import word
+from routing.upstreams.payloads import word
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 _FINGERPRINT_CHARS_MAX: Final = 256

@@ -1,7 +1,5 @@
 """One attempt on the wire: the body for this endpoint, the door, and the head of the answer."""
 
-import re
-from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.outbound.errors import Aborted, OutboundError
@@ -25,12 +23,6 @@ _ERROR_BYTES_MAX = 65_536
 _ERROR_WAIT_S = 2.0
 # What may follow the end of a stream before its connection is not worth keeping.
 _READS_AFTER_END = 4
-ANTHROPIC: Final = "anthropic"
-BETA_HEADER: Final = "anthropic-beta"
-# What a caller's header of beta names may hold; no SDK comes near.
-_BETA_CHARS_MAX: Final = 1_000
-_SEPARATORS: Final = re.compile(r"[,\s]+")
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Dense text has this many characters a token; a prompt is rather thought longer than it is.
 _CHARS_PER_TOKEN_MIN: Final = 3
 _OF_TOOLS: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
@@ -40,31 +32,9 @@ _ROOM_TOKENS_MIN: Final = 1_024
 
 def request_for(call: Call, endpoint: EndpointEntry, *, own_key: str | None = None) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
-    kind, terms = endpoint.provider.kind, terms_of(call, endpoint, own_key)
-    request = wire_of(kind).request(_prompt(call, endpoint, terms), terms)
-    return with_betas(request, call.betas) if call.betas and kind == ANTHROPIC else request
-
-
-def beta_names(headers: Iterable[str]) -> str:
-    """The beta names of a caller's headers as one comma list, each once. What is no token of HTTP
-    is left out, for it goes into another head; so is a header of more than 1000 characters."""
-    names = [
-        name
-        for header in headers
-        if len(header) <= _BETA_CHARS_MAX
-        for name in _SEPARATORS.split(header)
-        if _TOKEN.fullmatch(name)
-    ]
-    return ",".join(dict.fromkeys(names))
-
-
-def with_betas(request: WireRequest, betas: str) -> WireRequest:
-    """The call with the caller's beta names behind those that the adapter needs itself."""
-    named = [value for name, value in request.headers if name.lower() == BETA_HEADER]
-    others = [(name, value) for name, value in request.headers if name.lower() != BETA_HEADER]
-    names = dict.fromkeys(name.strip() for name in ",".join([*named, betas]).split(","))
-    told = (BETA_HEADER, ",".join(name for name in names if name))
-    return WireRequest(request.path, (*others, told), request.body)
+    wire, terms = wire_of(endpoint.provider.kind), terms_of(call, endpoint, own_key)
+    request = wire.request(_prompt(call, endpoint, terms), terms)
+    return wire.with_betas(request, call.betas) if call.betas else request
 
 
 def _prompt(call: Call, endpoint: EndpointEntry, terms: Terms) -> Prompt:
@@ -87,8 +57,9 @@ def _prompt(call: Call, endpoint: EndpointEntry, terms: Terms) -> Prompt:
 
 
 def _output_tokens_max(chat: ChatRequest, kind: str, terms: Terms) -> int | None:
-    """What a share of the output is a share of. Only one wire has a cap where nobody named one."""
-    wanted = chat.max_output_tokens or (terms.output_default if kind == ANTHROPIC else None)
+    """What a share of the output is a share of."""
+    default = terms.output_default if wire_of(kind).needs_output_cap else None
+    wanted = chat.max_output_tokens or default
     return min([cap for cap in (wanted, terms.output_cap) if cap is not None], default=None)
 
 
@@ -116,9 +87,8 @@ def output_default(call: Call, endpoint: EndpointEntry) -> int:
 
 
 def _translatable(chat: ChatRequest, kind: str) -> dict[str, Any]:
-    """The chat-shaped body. With its tools off it has none, but for the wire that insists on them
-    where a conversation has calls."""
-    if not chat.tools_off or kind == ANTHROPIC:
+    """The chat-shaped body. With its tools off it has none, but for a wire that keeps them."""
+    if not chat.tools_off or wire_of(kind).keeps_tools_when_off:
         return chat.body
     return {name: value for name, value in chat.body.items() if name not in _OF_TOOLS}
 

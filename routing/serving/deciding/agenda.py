@@ -14,12 +14,11 @@ from routing.formats.chat.facts import utf8_bytes
 from routing.formats.decisions.request import read_questions
 from routing.metering.estimate import Demand
 from routing.upstreams.decisions import Blamed
+from routing.upstreams.wires import wire_of
 
 # What a native answer takes at the most: itself, and each label with its number.
 _TOKENS_PER_ANSWER: Final = 64
 _TOKENS_PER_LABEL: Final = 32
-# The fewest that a wire kind lets one ask for; only the first token is looked at.
-_OUTPUT_TOKENS_MIN: Final = {"responses": 16}
 
 
 class Place(NamedTuple):
@@ -144,7 +143,8 @@ class Agenda:
             body = logprobs.build_request(state, part)
         else:
             body = schema.build_request(state, part, reasons=self.must_reason(endpoint))
-        least = _OUTPUT_TOKENS_MIN.get(endpoint.provider.kind, 1)
+        # Only the first token is looked at.
+        least = wire_of(endpoint.provider.kind).output_tokens_min
         return body | {"max_tokens": max(least, body["max_tokens"])}
 
     def _batches(self, parts: Mapping[Place, TypedQuestion], most: int) -> Iterator[Errand]:

@@ -1,11 +1,178 @@
 """Content of chat messages as content blocks. Blocks are new objects; the body stays as it was."""
 
-from typing import Any, Final
+import base64
+import binascii
+import re
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
-from routing.upstreams.anthropic.call_ids import NOT_OF_AN_ID, CallIds
-from routing.upstreams.anthropic.exact import exact_json
-from routing.upstreams.anthropic.media import Block, document_block, image_block
-from routing.upstreams.anthropic.replayed import reasoning_blocks
+from routing.upstreams.payloads import parse_exactly
+
+# --- Ids of calls ---------------------------------------------------------------------------------
+
+_VALID_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
+INVALID_ID_CHAR: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class CallIds:
+    """The ids of one conversation's tool calls, asked for in its order.
+
+    The API takes few characters, and each id once in a conversation. Other providers write more
+    characters, and some begin to count anew with every answer.
+    """
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._times: dict[str, int] = {}
+        self._latest: dict[str, str] = {}
+
+    def assign(self, given: str) -> str:
+        """The id to send for a call."""
+        assigned = valid = _to_valid_id(given)
+        while assigned in self._used:
+            self._times[valid] = self._times.get(valid, 1) + 1
+            assigned = f"{valid}_{self._times[valid]}"
+        self._used.add(assigned)
+        self._latest[given] = assigned
+        return assigned
+
+    def find(self, given: str) -> str:
+        """The id of the latest call that had the given one."""
+        return self._latest.get(given) or _to_valid_id(given)
+
+
+def _to_valid_id(given: str) -> str:
+    """Two ids that differ stay two."""
+    if _VALID_ID.fullmatch(given):
+        return given
+    return f"{INVALID_ID_CHAR.sub('_', given)}_{zlib.crc32(given.encode()):08x}"
+
+
+# --- Images and files -----------------------------------------------------------------------------
+
+Block = dict[str, Any]
+
+_PDF: Final = "application/pdf"
+# What says nothing about the content; the content's own first bytes may.
+_UNSPECIFIC_TYPES: Final = ("", "application/octet-stream", "binary/octet-stream")
+_PDF_BEGINNING: Final = "JVBERi"  # "%PDF-" in base64.
+_TEXT_TYPES: Final = (
+    "application/json",
+    "application/xml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/javascript",
+)
+
+
+class _DataUrl(NamedTuple):
+    """What a data URL holds, in base64 whichever way the URL had it."""
+
+    media_type: str
+    encoded: str
+
+
+def image_block(url: str) -> Block:
+    """An image by URL or from a data URL."""
+    data = _parse_data_url(url)
+    if data is None:
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return {"type": "image", "source": _base64_source(_image_type(data.media_type), data.encoded)}
+
+
+def document_block(file: dict[str, Any]) -> Block:
+    """A chat `file`: an image stays an image, anything else is a document named after the file."""
+    url = file.get("file_data")
+    data = _parse_data_url(url) if url is not None else None
+    if data is not None and data.media_type.startswith("image/"):
+        return {
+            "type": "image",
+            "source": _base64_source(_image_type(data.media_type), data.encoded),
+        }
+    if data is not None:
+        source = _document_source(data)
+    elif url is not None:
+        source = {"type": "url", "url": url}
+    else:
+        source = {"type": "file", "file_id": file["file_id"]}
+    block: Block = {"type": "document", "source": source}
+    if title := file.get("filename"):
+        block["title"] = title
+    return block
+
+
+def _parse_data_url(url: str) -> _DataUrl | None:
+    """None for a URL of another scheme."""
+    if url[:5].lower() != "data:":
+        return None
+    header, _, content = url[5:].partition(",")
+    media_type, *parameters = [part.strip() for part in header.split(";")]
+    if "base64" not in [parameter.lower() for parameter in parameters]:
+        content = base64.b64encode(unquote_to_bytes(content)).decode()
+    return _DataUrl(media_type.lower(), content)
+
+
+def _image_type(media_type: str) -> str:
+    return "image/jpeg" if media_type == "image/jpg" else media_type
+
+
+def _document_source(data: _DataUrl) -> Block:
+    if data.media_type in _UNSPECIFIC_TYPES and data.encoded.startswith(_PDF_BEGINNING):
+        return _base64_source(_PDF, data.encoded)
+    if data.media_type.startswith("text/") or data.media_type in _TEXT_TYPES:
+        text = _decode_text(data.encoded)
+        if text is not None:
+            return {"type": "text", "media_type": "text/plain", "data": text}
+    return _base64_source(data.media_type, data.encoded)
+
+
+def _decode_text(encoded: str) -> str | None:
+    try:
+        return base64.b64decode(encoded).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _base64_source(media_type: str, data: str) -> Block:
+    return {"type": "base64", "media_type": media_type, "data": data}
+
+
+# --- Reasoning that a caller replays --------------------------------------------------------------
+
+# The model checks its own seals, so what another kind of model reasoned is left out.
+_FORMATS: Final = ("anthropic-claude-v1", "unknown", None)
+
+
+def reasoning_blocks(details: Iterable[dict[str, Any]]) -> list[Block]:
+    """The blocks that the API takes back: signed texts and encrypted ones, in order.
+
+    A stream sends a block in pieces, and callers replay the pieces as they came: pieces of one
+    block follow each other with the same `index`, and its signature ends it.
+    """
+    blocks: list[Block] = []
+    texts: list[str] = []
+    index: Any = None
+    for item in details:
+        if item.get("format") not in _FORMATS:
+            continue
+        kind = item.get("type")
+        if kind == "reasoning.encrypted":
+            blocks.append({"type": "redacted_thinking", "data": item["data"]})
+            texts = []
+        elif kind == "reasoning.text":
+            if item.get("index") != index:
+                texts, index = [], item.get("index")
+            texts.append(item.get("text") or "")
+            if signature := item.get("signature"):
+                thinking = "".join(texts)
+                blocks.append({"type": "thinking", "thinking": thinking, "signature": signature})
+                texts = []
+    return blocks
+
+
+# --- Contents of messages -------------------------------------------------------------------------
 
 _NAME_CHARS_MAX: Final = 128
 
@@ -28,17 +195,17 @@ def content_blocks(content: Content, name: str | None = None) -> list[Block]:
         return [{"type": "text", "text": text}] if text.strip() else []
     parts = content or []
     if name:
-        parts = _named(parts, name)
-    return [block for part in parts if (block := _block(part)) is not None]
+        parts = _put_name_first(parts, name)
+    return [block for part in parts if (block := _build_block(part)) is not None]
 
 
-def _named(parts: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+def _put_name_first(parts: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     if parts and parts[0]["type"] == "text":
         return [{**parts[0], "text": f"{name}: {parts[0]['text']}"}, *parts[1:]]
     return [{"type": "text", "text": f"{name}: "}, *parts]
 
 
-def _block(part: dict[str, Any]) -> Block | None:
+def _build_block(part: dict[str, Any]) -> Block | None:
     """None for a blank text, and for audio and video, which no endpoint of this wire takes."""
     kind = part["type"]
     if kind == "text":
@@ -65,9 +232,9 @@ def cache_mark(part: dict[str, Any]) -> dict[str, Any] | None:
     return {"type": "ephemeral"} if part.get("prompt_cache_breakpoint") is not None else None
 
 
-def tool_result(message: dict[str, Any], ids: CallIds) -> Block:
+def tool_result_block(message: dict[str, Any], ids: CallIds) -> Block:
     """A tool message; a mark inside its content stands on the result, where the API takes it."""
-    call_id = ids.of_result(message["tool_call_id"])
+    call_id = ids.find(message["tool_call_id"])
     block: Block = {"type": "tool_result", "tool_use_id": call_id}
     content, mark = message["content"], cache_mark(message)
     if isinstance(content, str):
@@ -92,25 +259,25 @@ def assistant_blocks(message: dict[str, Any], ids: CallIds) -> list[Block]:
     if refusal := message.get("refusal"):
         blocks += text_blocks(refusal)
     if calls := message.get("tool_calls"):
-        blocks += [_tool_use(call, ids) for call in calls]
+        blocks += [_build_tool_use(call, ids) for call in calls]
     return blocks
 
 
-def _tool_use(call: dict[str, Any], ids: CallIds) -> Block:
+def _build_tool_use(call: dict[str, Any], ids: CallIds) -> Block:
     function = call["function"]
-    name = NOT_OF_AN_ID.sub("_", function["name"])[:_NAME_CHARS_MAX]
+    name = INVALID_ID_CHAR.sub("_", function["name"])[:_NAME_CHARS_MAX]
     return {
         "type": "tool_use",
-        "id": ids.of_call(call["id"]),
+        "id": ids.assign(call["id"]),
         "name": name or "_",
-        "input": _input(function["arguments"]),
+        "input": _parse_input(function["arguments"]),
     }
 
 
-def _input(arguments: str) -> dict[str, Any]:
+def _parse_input(arguments: str) -> dict[str, Any]:
     """The API takes an object; arguments that are none are lost."""
     try:
-        value = exact_json(arguments.encode())
+        value = parse_exactly(arguments.encode())
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -11,13 +11,13 @@ _PROMPT_PARTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creati
 _TIERS: Final = {"standard": "default"}
 
 
-def tier_of(usage: Any) -> str | None:
+def read_tier(usage: Any) -> str | None:
     """The tier that served; the base tier is called `standard` there and `default` elsewhere."""
     tier = usage.get("service_tier") if isinstance(usage, dict) else None
     return _TIERS.get(tier, tier.replace("\0", "")) if isinstance(tier, str) else None
 
 
-class Tally:
+class UsageCounter:
     """The counts of one answer, told once or over several events (each cumulative)."""
 
     __slots__ = ("_compaction", "_counts", "_for_an_hour", "_searches", "_thinking", "completion")
@@ -36,19 +36,23 @@ class Tally:
             return
         told = {name: usage[name] for name in _PROMPT_PARTS if usage.get(name) is not None}
         if "cache_creation_input_tokens" not in told:
-            told |= _written(usage.get("cache_creation"))
+            told |= _cache_writes(usage.get("cache_creation"))
         # Some upstreams fill in zeros at the end for what they counted at the start.
         if any(told.values()) or not self._counts:
             self._counts |= told
-        for_an_hour = _inner(usage, "cache_creation", "ephemeral_1h_input_tokens", None)
+        for_an_hour = _read_inner(usage, "cache_creation", "ephemeral_1h_input_tokens", None)
         if for_an_hour:
             self._for_an_hour = for_an_hour
         if usage.get("output_tokens") is not None:
             self.completion = usage["output_tokens"]
-        self._thinking = _inner(usage, "output_tokens_details", "thinking_tokens", self._thinking)
-        self._searches = _inner(usage, "server_tool_use", "web_search_requests", self._searches)
+        self._thinking = _read_inner(
+            usage, "output_tokens_details", "thinking_tokens", self._thinking
+        )
+        self._searches = _read_inner(
+            usage, "server_tool_use", "web_search_requests", self._searches
+        )
         if isinstance(usage.get("iterations"), list):
-            self._compaction = _compaction(usage["iterations"])
+            self._compaction = _sum_compaction(usage["iterations"])
 
     def report(self) -> dict[str, Any] | None:
         """The counts in the chat format's shape, None where nothing was told. A count that is no
@@ -106,13 +110,13 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _inner(usage: dict[str, Any], outer: str, name: str, before: Any) -> Any:
+def _read_inner(usage: dict[str, Any], outer: str, name: str, before: Any) -> Any:
     value = usage.get(outer)
     told = value.get(name) if isinstance(value, dict) else None
     return before if told is None else told
 
 
-def _written(by_lifetime: Any) -> dict[str, Any]:
+def _cache_writes(by_lifetime: Any) -> dict[str, Any]:
     """Cache writes of an upstream that tells them by lifetime only."""
     if not isinstance(by_lifetime, dict):
         return {}
@@ -120,7 +124,7 @@ def _written(by_lifetime: Any) -> dict[str, Any]:
     return {"cache_creation_input_tokens": sum(counts)} if counts else {}
 
 
-def _compaction(iterations: list[Any]) -> dict[str, int]:
+def _sum_compaction(iterations: list[Any]) -> dict[str, int]:
     """What compacting the conversation used: it is billed, and not in the counts on top."""
     total = {"prompt": 0, "completion": 0, "cached_tokens": 0, "cache_write_tokens": 0}
     for turn in iterations:

@@ -1,16 +1,15 @@
-"""Output items as chat-shaped deltas, each piece of them said once.
+"""Output items as chat-shaped deltas, each piece of them sent once.
 
-Streams say most pieces several times: in fragments, at the end of the piece, of its item and of the
-response. What was not said before is said then, so that nothing is lost with upstreams that leave
-fragments out, and nothing doubled.
+Streams send most pieces several times: in fragments, at the end of the piece, of its item and of
+the response. What was not sent before is sent then, so that nothing is lost with upstreams that
+leave fragments out, and nothing doubled.
 """
 
 from typing import Any
 
 from gateway.http.jsonio import dumps
 from routing.entities.exchange import Event
-from routing.upstreams.responses.logprobs import chat_tokens
-from routing.upstreams.responses.progress import Item, Items, Piece
+from routing.upstreams.responses.output_items import OutputItem, OutputItems, OutputPart
 from routing.upstreams.responses.reasoning_items import CONTINUES, FORMAT
 
 _Object = dict[str, Any]
@@ -20,7 +19,7 @@ class Output:
     """What was said of one answer. The methods write what is new into the delta of an event."""
 
     def __init__(self) -> None:
-        self.items = Items()
+        self.items = OutputItems()
         # Which kinds of output were said at all.
         self.said: set[str] = set()
         # How often the upstream searched the web.
@@ -28,9 +27,9 @@ class Output:
         self._has_reasoned = False
         self._content_chars = self._calls = self._reasonings = 0
         # Calls of functions that have said no arguments yet.
-        self._silent: list[Item] = []
+        self._silent: list[OutputItem] = []
 
-    def add_text(self, event: Event, piece: Piece, text: str) -> None:
+    def add_text(self, event: Event, piece: OutputPart, text: str) -> None:
         """A fragment of output text."""
         if not piece.chars:
             piece.offset = self._content_chars
@@ -40,12 +39,14 @@ class Output:
         delta = event.delta
         delta["content"] = delta["content"] + text if "content" in delta else text
 
-    def add_refusal(self, event: Event, item: Item, part: Any, text: str) -> None:
+    def add_refusal(self, event: Event, item: OutputItem, part: Any, text: str) -> None:
         item.piece("refusal", part).chars += len(text)
         event.delta["refusal"] = event.delta.get("refusal", "") + text
         self.said.add("text")
 
-    def add_reasoning(self, event: Event, item: Item, kind: str, part: Any, text: str) -> None:
+    def add_reasoning(
+        self, event: Event, item: OutputItem, kind: str, part: Any, text: str
+    ) -> None:
         """A fragment of a summary or of the reasoning itself (`kind` "summary" or "text")."""
         piece = item.piece(f"reasoning.{kind}", part)
         detail = self._detail(item, f"reasoning.{kind}")
@@ -61,22 +62,22 @@ class Output:
         event.delta.setdefault("reasoning_details", []).append(detail)
         self.said.add("reasoning")
 
-    def add_tokens(self, event: Event, piece: Piece, logprobs: Any) -> None:
+    def add_tokens(self, event: Event, piece: OutputPart, logprobs: Any) -> None:
         """Log probabilities of a fragment of text."""
-        if tokens := chat_tokens(logprobs):
+        if tokens := read_tokens(logprobs):
             piece.tokens += len(tokens)
             if event.logprobs is None:
                 event.logprobs = {"content": []}
             event.logprobs["content"] += tokens
 
-    def add_annotation(self, event: Event, item: Item, part: Any, annotation: Any) -> None:
+    def add_annotation(self, event: Event, item: OutputItem, part: Any, annotation: Any) -> None:
         piece = item.piece("text", part)
         piece.annotations += 1
         offset = piece.offset if piece.chars else self._content_chars
-        if citation := _citation(annotation, offset, offset + piece.chars):
+        if citation := _url_citation(annotation, offset, offset + piece.chars):
             event.delta.setdefault("annotations", []).append(citation)
 
-    def begin_call(self, event: Event, item: Item) -> _Object:
+    def begin_call(self, event: Event, item: OutputItem) -> _Object:
         """The delta of a call. Its first one carries what names it, and so does a later one that
         knows a name at last."""
         is_named = item.call_index is not None and (item.is_named or not item.name)
@@ -95,32 +96,32 @@ class Output:
         event.delta.setdefault("tool_calls", []).append(call)
         return call
 
-    def add_arguments(self, event: Event, item: Item, text: str) -> None:
+    def add_arguments(self, event: Event, item: OutputItem, text: str) -> None:
         """A fragment of a call's arguments."""
         item.piece("arguments", 0).chars += len(text)
         self.begin_call(event, item)["function"]["arguments"] = text
 
-    def finish_arguments(self, event: Event, item: Item, arguments: Any) -> None:
+    def finish_arguments(self, event: Event, item: OutputItem, arguments: Any) -> None:
         """The call is complete: say what is still unsaid of it. Some give an object for a text."""
         if isinstance(arguments, dict) and not item.piece("arguments", 0).chars:
             arguments = dumps(arguments).decode()
-        rest = item.unsaid("arguments", 0, arguments)
+        rest = item.remaining("arguments", 0, arguments)
         if rest or item.call_index is None or (item.name and not item.is_named):
             self.add_arguments(event, item, rest)
 
-    def finish_part(self, event: Event, item: Item, index: Any, part: Any) -> None:
+    def finish_part(self, event: Event, item: OutputItem, index: Any, part: Any) -> None:
         """A part of a message is complete."""
         if not isinstance(part, dict):
             return
         if part.get("type") == "refusal":
-            if rest := item.unsaid("refusal", index, part.get("refusal")):
+            if rest := item.remaining("refusal", index, part.get("refusal")):
                 self.add_refusal(event, item, index, rest)
         elif part.get("type") == "output_text":
             self.finish_text(event, item, index, part)
 
-    def finish_text(self, event: Event, item: Item, index: Any, part: _Object) -> None:
+    def finish_text(self, event: Event, item: OutputItem, index: Any, part: _Object) -> None:
         """A part of output text is complete."""
-        if rest := item.unsaid("text", index, part.get("text")):
+        if rest := item.remaining("text", index, part.get("text")):
             self.add_text(event, item.piece("text", index), rest)
         piece = item.piece("text", index)
         logprobs = part.get("logprobs")
@@ -131,16 +132,18 @@ class Output:
             for annotation in annotations[piece.annotations :]:
                 self.add_annotation(event, item, index, annotation)
 
-    def finish_reasoning(self, event: Event, item: Item, kind: str, part: Any, text: Any) -> None:
+    def finish_reasoning(
+        self, event: Event, item: OutputItem, kind: str, part: Any, text: Any
+    ) -> None:
         """A part of a summary or of the reasoning itself is complete."""
-        if rest := item.unsaid(f"reasoning.{kind}", part, text):
+        if rest := item.remaining(f"reasoning.{kind}", part, text):
             self.add_reasoning(event, item, kind, part, rest)
 
-    def finish_item(self, event: Event, item: Item, value: _Object) -> None:
+    def finish_item(self, event: Event, item: OutputItem, value: _Object) -> None:
         """An item is complete: say what is still unsaid of it."""
         match value.get("type"):
             case "message":
-                for index, part in enumerate(_list(value.get("content"))):
+                for index, part in enumerate(_as_list(value.get("content"))):
                     self.finish_part(event, item, index, part)
             case "function_call":
                 self.finish_arguments(event, item, value.get("arguments"))
@@ -162,32 +165,32 @@ class Output:
         unknown one is the item of its kind that was told at its place.
         """
         said = self.said.copy()
-        values = [value for value in _list(items) if isinstance(value, dict)]
-        known = [self.items.known(value.get("id")) for value in values]
+        values = [value for value in _as_list(items) if isinstance(value, dict)]
+        known = [self.items.find(value.get("id")) for value in values]
         keeps_ids = any(item is not None for item in known)
         for place, (value, item) in enumerate(zip(values, known, strict=True)):
-            if item is None and keeps_ids and not said.isdisjoint(_said_as(value)):
+            if item is None and keeps_ids and not said.isdisjoint(_output_kinds(value)):
                 there = self.items.at(place)
                 is_it = there is not None and there.type == value.get("type")
                 item = there if is_it and there not in known else None
             is_new = keeps_ids and isinstance(value.get("id"), str)
-            if item is not None or is_new or said.isdisjoint(_said_as(value)):
-                item = item or Item()
+            if item is not None or is_new or said.isdisjoint(_output_kinds(value)):
+                item = item or OutputItem()
                 item.learn(value)
                 self.finish_item(event, item, value)
         for item in self._silent:
             if not item.piece("arguments", 0).chars:
                 self._say_no_arguments(event, item)
 
-    def _say_no_arguments(self, event: Event, item: Item) -> None:
+    def _say_no_arguments(self, event: Event, item: OutputItem) -> None:
         begun = event.delta.get("tool_calls", ())
         call = next((each for each in begun if each["index"] == item.call_index), None)
         call = call or self.begin_call(event, item)
         call["function"]["arguments"] = "{}"
 
-    def _finish_reasoning_item(self, event: Event, item: Item, value: _Object) -> None:
+    def _finish_reasoning_item(self, event: Event, item: OutputItem, value: _Object) -> None:
         for kind, field in (("summary", "summary"), ("text", "content")):
-            for index, part in enumerate(_list(value.get(field))):
+            for index, part in enumerate(_as_list(value.get(field))):
                 if isinstance(part, dict):
                     self.finish_reasoning(event, item, kind, index, part.get("text"))
         details: list[_Object] = []
@@ -201,7 +204,7 @@ class Output:
             event.delta.setdefault("reasoning_details", []).extend(details)
             self.said.add("reasoning")
 
-    def _detail(self, item: Item, type: str) -> _Object:
+    def _detail(self, item: OutputItem, type: str) -> _Object:
         if item.reasoning_index is None:
             item.reasoning_index = self._reasonings
             self._reasonings += 1
@@ -212,7 +215,7 @@ class Output:
             "index": item.reasoning_index,
         }
 
-    def _add_image(self, event: Event, item: Item, value: _Object) -> None:
+    def _add_image(self, event: Event, item: OutputItem, value: _Object) -> None:
         data, format = value.get("result"), value.get("output_format")
         piece = item.piece("image", 0)
         if not isinstance(data, str) or not data or piece.chars:
@@ -223,7 +226,7 @@ class Output:
         event.delta.setdefault("images", []).append(image)
         self.said.add("image")
 
-    def _add_search(self, item: Item, value: _Object) -> None:
+    def _add_search(self, item: OutputItem, value: _Object) -> None:
         """Opening a found page is no search."""
         piece, action = item.piece("search", 0), value.get("action")
         kind = action.get("type", "search") if isinstance(action, dict) else "search"
@@ -233,7 +236,7 @@ class Output:
             self.said.add("search")
 
 
-def _said_as(value: _Object) -> tuple[str, ...]:
+def _output_kinds(value: _Object) -> tuple[str, ...]:
     """What `Output.said` holds once something like this item was said."""
     match value.get("type"):
         case "message":
@@ -252,11 +255,11 @@ def _said_as(value: _Object) -> tuple[str, ...]:
             return ()
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _citation(annotation: Any, offset: int, end: int) -> _Object | None:
+def _url_citation(annotation: Any, offset: int, end: int) -> _Object | None:
     """The annotation as the chat format has it, counted from where the content begins. One that
     does not say its place (xAI) is of all that was said of its part, from `offset` to `end`."""
     if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
@@ -271,3 +274,41 @@ def _citation(annotation: Any, offset: int, end: int) -> _Object | None:
         index = annotation.get(name)
         cited[name] = index + offset if type(index) is int else place
     return {"type": "url_citation", "url_citation": cited}
+
+
+# --- Log probabilities ----------------------------------------------------------------------------
+
+
+def read_tokens(logprobs: Any) -> list[dict[str, Any]]:
+    """The tokens of a `logprobs` array; what is no token is left out."""
+    if not isinstance(logprobs, list):
+        return []
+    return [
+        {**_chat_token(said), "top_logprobs": _read_alternatives(said.get("top_logprobs"))}
+        for said in logprobs
+        if _is_token(said)
+    ]
+
+
+def _read_alternatives(said: Any) -> list[dict[str, Any]]:
+    return (
+        [_chat_token(token) for token in said if _is_token(token)] if isinstance(said, list) else []
+    )
+
+
+def _is_token(said: Any) -> bool:
+    return (
+        isinstance(said, dict)
+        and isinstance(said.get("token"), str)
+        and type(said.get("logprob")) in (int, float)
+    )
+
+
+def _chat_token(said: dict[str, Any]) -> dict[str, Any]:
+    octets = said.get("bytes")
+    is_known = isinstance(octets, list) and all(type(octet) is int for octet in octets)
+    return {
+        "token": said["token"],
+        "logprob": said["logprob"],
+        "bytes": octets if is_known else None,
+    }

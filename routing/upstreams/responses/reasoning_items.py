@@ -17,15 +17,15 @@ def is_of_this_wire(format: Any) -> bool:
     return isinstance(format, str) and format.endswith(_FORMAT_END)
 
 
-def reasoning_items(details: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+def build_reasoning_items(details: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     """The items of one assistant message, in order; details of other formats are left out."""
     if not details:
         return []
-    found = _Found()
+    found = _ItemCollector()
     for detail in details:
         if is_replayed(detail):
             found.add(detail)
-    return [_sent(item) for item in found.items if _is_whole(item)]
+    return [_serialize_item(item) for item in found.items if _is_whole(item)]
 
 
 def is_replayed(detail: dict[str, Any]) -> bool:
@@ -39,7 +39,7 @@ def is_replayed(detail: dict[str, Any]) -> bool:
     return is_of_this_wire(format)
 
 
-class _Found:
+class _ItemCollector:
     """The items met so far."""
 
     def __init__(self) -> None:
@@ -86,17 +86,17 @@ def _is_whole(item: dict[str, Any]) -> bool:
     return bool(item["content"]) or item["encrypted_content"] is not None
 
 
-def _sent(item: dict[str, Any]) -> dict[str, Any]:
+def _serialize_item(item: dict[str, Any]) -> dict[str, Any]:
     sent: dict[str, Any] = {"type": "reasoning"}
     if item["id"]:
         sent["id"] = item["id"]
-    sent["summary"] = _joined("summary_text", item["summary"])
+    sent["summary"] = _join_texts("summary_text", item["summary"])
     if item["content"]:
-        sent["content"] = _joined("reasoning_text", item["content"])
+        sent["content"] = _join_texts("reasoning_text", item["content"])
     if item["encrypted_content"] is not None:
         sent["encrypted_content"] = item["encrypted_content"]
     return sent
 
 
-def _joined(kind: str, texts: list[list[str]]) -> list[dict[str, Any]]:
+def _join_texts(kind: str, texts: list[list[str]]) -> list[dict[str, Any]]:
     return [{"type": kind, "text": "".join(fragments)} for fragments in texts]

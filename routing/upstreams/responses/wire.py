@@ -4,32 +4,33 @@ from typing import Final
 
 from gateway.http.jsonio import dumps
 from routing.entities.exchange import Answer, Prompt, StreamReader, Terms, Wire, WireRequest
-from routing.upstreams.responses.answers import KIND, read_answer
-from routing.upstreams.responses.body import translated_body
-from routing.upstreams.responses.passing import passed_body
-from routing.upstreams.responses.reading import ResponsesReader
+from routing.upstreams.bearer import BearerWire
+from routing.upstreams.responses.answer import KIND, read_answer
+from routing.upstreams.responses.passthrough import build_passthrough
+from routing.upstreams.responses.request import build_request
+from routing.upstreams.responses.stream import ResponsesReader
 
 PATH: Final = "/responses"
 
 
-class Responses:
+class Responses(BearerWire):
     """See `Wire`. Nothing is stored upstream: every call brings its whole conversation."""
 
     kind = KIND
     takes_budgets = False
+    output_tokens_min = 16
+    usual_parameters = (
+        *("temperature", "top_p", "max_tokens", "response_format", "structured_outputs"),
+        *("tools", "tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort"),
+    )
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
         if prompt.original is not None:
-            body = passed_body(prompt.original, prompt, terms)
+            body = build_passthrough(prompt.original, prompt, terms)
         else:
-            body = translated_body(prompt, terms)
-        headers = [
-            ("Content-Type", "application/json"),
-            ("Accept", "text/event-stream" if prompt.stream else "application/json"),
-        ]
-        if terms.credential:
-            headers.append(("Authorization", f"Bearer {terms.credential}"))
-        return WireRequest(PATH, tuple(headers), dumps(body))
+            body = build_request(prompt, terms)
+        headers = self.headers(terms.credential, stream=prompt.stream)
+        return WireRequest(PATH, headers, dumps(body))
 
     def answer(self, body: bytes, content_type: str) -> Answer:
         return read_answer(body, content_type)

@@ -18,14 +18,13 @@ from routing.formats.responses.format import RESPONSES
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
 from routing.serving.answer.counting import input_tokens
 from routing.serving.attempts.upstream_call import (
-    beta_names,
     output_default,
     read_to_end,
     request_for,
-    with_betas,
 )
 from routing.serving.request import process
 from routing.serving.request.call import Call
+from routing.upstreams.anthropic.wire import ANTHROPIC, parse_betas
 from routing.upstreams.failures import from_door
 from tests.gateway.outbound.raw_upstream import RawUpstream
 from tests.routing.selection.entries import endpoint, provider
@@ -99,7 +98,7 @@ def test_betas_reach_message_style_upstreams_alone(kind: str) -> None:
 
 def test_betas_of_caller_and_adapter_are_one_header() -> None:
     request = WireRequest("/messages", (("anthropic-beta", "a,b"), ("X", "y")), b"{}")
-    told = with_betas(request, "b, c,,")
+    told = ANTHROPIC.with_betas(request, "b, c,,")
     assert told.headers == (("X", "y"), ("anthropic-beta", "a,b,c"))
 
 
@@ -114,7 +113,7 @@ def test_betas_of_caller_and_adapter_are_one_header() -> None:
     ],
 )
 def test_betas_of_both_headers_are_merged_and_checked(headers: list[str], names: str) -> None:
-    assert beta_names(headers) == names
+    assert parse_betas(headers) == names
 
 
 def test_a_conversation_of_which_nothing_is_left_is_sent_all_the_same() -> None:

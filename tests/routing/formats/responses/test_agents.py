@@ -8,7 +8,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import FUNCTIONS, WAITING
 from routing.tools.interface import Told
 from routing.tools.subagent import Subagent
-from routing.upstreams.responses.passing import _input
+from routing.upstreams.responses.passthrough import _filter_input
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths
 from tests.routing.tools.made import context
 
@@ -98,7 +98,7 @@ def test_one_that_has_gone_on_leaves_nothing(later: list[dict[str, Any]]) -> Non
     assert all("tool_calls" not in each for each in request.body["messages"])
     assert "tool_choice" not in request.body
     # Nor is an upstream of this format sent any of it.
-    assert all("call_id" not in item for item in _input(items))
+    assert all("call_id" not in item for item in _filter_input(items))
 
 
 @pytest.mark.parametrize(

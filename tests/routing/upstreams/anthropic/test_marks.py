@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.upstreams.anthropic.betas import betas_of
-from routing.upstreams.anthropic.blocks import tool_result
-from routing.upstreams.anthropic.call_ids import CallIds
-from routing.upstreams.anthropic.marks import MARKS_MAX, with_last_marks
+from routing.upstreams.anthropic.blocks import CallIds, tool_result_block
+from routing.upstreams.anthropic.messages import MARKS_MAX, limit_marks
+from routing.upstreams.anthropic.wire import required_betas
 
 LONG_CACHE, FILES = "extended-cache-ttl-2025-04-11", "files-api-2025-04-14"
 CHANGES = "mid-conversation-tool-changes-2026-07-01"
@@ -60,7 +59,7 @@ def _marked(body: dict[str, Any]) -> list[tuple[bool, str | None]]:
 def test_the_last_marks_stay(body: dict[str, Any]) -> None:
     most = MARKS_MAX - (body.get("cache_control") is not None)
     before = repr(body)
-    given_marks, kept = _marked(body), _marked(with_last_marks(body))
+    given_marks, kept = _marked(body), _marked(limit_marks(body))
     places = [place for place, (is_marked, _) in enumerate(given_marks) if is_marked][-most:]
     unmarked = (False, None)
     assert kept == [mark if place in places else unmarked for place, mark in enumerate(given_marks)]
@@ -76,12 +75,12 @@ def test_what_is_used_at_any_depth_is_named(body: dict[str, Any]) -> None:
     used |= {FILES for block in blocks if "file" in repr(block.get("source"))}
     holders = [body, *blocks, *body.get("tools", [])]
     used |= {LONG_CACHE for each in holders if "1h" in repr(each.get("cache_control"))}
-    assert sorted(betas_of(body)) == sorted(used)
+    assert sorted(required_betas(body)) == sorted(used)
 
 
 @pytest.mark.parametrize("mark", [5, True, "x", [], ["x"], None])
 def test_what_is_no_mark_on_a_tool_message_is_none(mark: Any) -> None:
     message = {"role": "tool", "tool_call_id": "c", "content": "r", "cache_control": mark}
-    assert "cache_control" not in tool_result(message, CallIds())
-    marked = tool_result({**message, "cache_control": EPHEMERAL}, CallIds())
+    assert "cache_control" not in tool_result_block(message, CallIds())
+    marked = tool_result_block({**message, "cache_control": EPHEMERAL}, CallIds())
     assert marked["cache_control"] == EPHEMERAL

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from routing.metering.usage import believable
-from routing.upstreams.anthropic.usage import Tally
+from routing.upstreams.anthropic.usage import UsageCounter
 
 CACHED = {"input_tokens": 21, "cache_creation_input_tokens": 188, "cache_read_input_tokens": 2048}
 
 
 def report(*told: Any) -> Any:
-    tally = Tally()
+    tally = UsageCounter()
     for usage in told:
         tally.add(usage)
     return tally.report()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.upstreams.responses.reasoning_items import reasoning_items
+from routing.upstreams.responses.reasoning_items import build_reasoning_items
 from tests.gateway.outbound.asking import assistant, call, result, text, user
 from tests.routing.upstreams.responses.prompts import USER, items_of, sent, terms
 
@@ -200,14 +200,14 @@ def test_reasoning_is_put_together_again(details: Any, items: Any) -> None:
 def test_many_fragments_are_one_text() -> None:
     rest = [detail("summary", "b", **GOES_ON)] * 20_000
     details = [detail("summary", "a", id="rs_1"), *rest, detail("encrypted", "E", id="rs_1")]
-    assert reasoning_items(details) == [thought("rs_1", "a" + "b" * 20_000, seal="E")]
+    assert build_reasoning_items(details) == [thought("rs_1", "a" + "b" * 20_000, seal="E")]
 
 
 @pytest.mark.parametrize("type_", [{}, {"type": None}, {"type": []}, {"type": "reasoning.new"}])
 @pytest.mark.parametrize("beside", [{}, {"format": OWN}, {"id": ["x"]}])
 def test_details_of_no_known_type_are_left_out(type_: Any, beside: dict[str, Any]) -> None:
     own = detail("encrypted", "E", id="rs_1")
-    assert reasoning_items([{**type_, **beside}, own]) == [thought("rs_1", seal="E")]
+    assert build_reasoning_items([{**type_, **beside}, own]) == [thought("rs_1", seal="E")]
 
 
 def test_reasoning_that_led_to_nothing_stays_here() -> None:

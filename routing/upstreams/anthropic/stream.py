@@ -8,18 +8,18 @@ import orjson
 from gateway.http.jsonio import DEPTH_MAX
 from gateway.http.structure import is_deeper_than
 from routing.entities.exchange import Event, Native
-from routing.upstreams.anthropic.answers import KIND
-from routing.upstreams.anthropic.errors import coded
-from routing.upstreams.anthropic.output import (
-    annotation,
-    arguments_of,
-    called,
-    detail,
-    refusal_of,
+from routing.upstreams.anthropic.answer import (
+    KIND,
+    arguments_text,
+    put_status_code,
+    read_refusal,
+    reasoning_detail,
+    tool_call,
+    url_citation,
 )
-from routing.upstreams.anthropic.usage import Tally, tier_of
+from routing.upstreams.anthropic.usage import UsageCounter, read_tier
 from routing.upstreams.failures import malformed
-from routing.upstreams.openai import DONE, word
+from routing.upstreams.payloads import DONE, word
 
 _Object = dict[str, Any]
 
@@ -49,7 +49,7 @@ class MessagesReader:
         self._text_chars = 0
         self._calls = 0
         self._reasonings = 0
-        self._tally = Tally()
+        self._tally = UsageCounter()
 
     def events(self, payload: bytes) -> tuple[Event, ...]:
         """What the payload says. Raises `UpstreamFailure` for what is no event."""
@@ -72,7 +72,7 @@ class MessagesReader:
         if (take := _TAKERS.get(name)) is not None:
             take(self, event, value)
         elif value.get("error"):
-            event.error = coded(value["error"])
+            event.error = put_status_code(value["error"])
         return (event,)
 
     def _unparsed(self, payload: bytes) -> tuple[Event, ...]:
@@ -119,12 +119,14 @@ class MessagesReader:
     def _put_thinking(self, event: Event, block: _OpenBlock | None, text: Any) -> None:
         if type(text) is str and text:
             event.delta["reasoning"] = event.delta.get("reasoning", "") + text
-            item = detail("reasoning.text", self._reasoning_index(block), text=text)
+            item = reasoning_detail("reasoning.text", self._reasoning_index(block), text=text)
             event.delta.setdefault("reasoning_details", []).append(item)
 
     def _put_signature(self, event: Event, block: _OpenBlock | None, signature: Any) -> None:
         if type(signature) is str and signature:
-            item = detail("reasoning.text", self._reasoning_index(block), signature=signature)
+            item = reasoning_detail(
+                "reasoning.text", self._reasoning_index(block), signature=signature
+            )
             event.delta.setdefault("reasoning_details", []).append(item)
 
     def _reasoning_index(self, block: _OpenBlock | None) -> int:
@@ -159,7 +161,7 @@ class MessagesReader:
         ordinal, self._calls = self._calls, self._calls + 1
         self._open[index] = _OpenBlock("tool_use", ordinal, block.get("input"), 0)
         calls = event.delta.setdefault("tool_calls", [])
-        calls.append({"index": ordinal, **called(block, "")})
+        calls.append({"index": ordinal, **tool_call(block, "")})
 
     def _open_reasoning(self, event: Event, index: int, block: _Object) -> None:
         kind = str(block["type"])
@@ -170,7 +172,9 @@ class MessagesReader:
             self._put_signature(event, opened, block.get("signature"))
         else:
             data = block.get("data")
-            item = detail("reasoning.encrypted", ordinal, data=data if type(data) is str else "")
+            item = reasoning_detail(
+                "reasoning.encrypted", ordinal, data=data if type(data) is str else ""
+            )
             event.delta.setdefault("reasoning_details", []).append(item)
 
     def _take_block_stop(self, event: Event, value: _Object) -> None:
@@ -182,9 +186,9 @@ class MessagesReader:
         """What is known of a block only at its end: an input without fragments, and how far its
         citations reach."""
         if block.kind == "tool_use" and not block.has_fragments:
-            _put_fragment(event, block, arguments_of(block.given))
+            _put_fragment(event, block, arguments_text(block.given))
         for citation in block.citations:
-            made = annotation(citation, block.text_start, self._text_chars)
+            made = url_citation(citation, block.text_start, self._text_chars)
             if made is not None:
                 event.delta.setdefault("annotations", []).append(made)
 
@@ -206,7 +210,7 @@ class MessagesReader:
         self._take_block_stop(event, {"index": -1})
         self._take_stop(event, message)
         usage = message.get("usage")
-        event.service_tier = tier_of(usage)
+        event.service_tier = read_tier(usage)
         completion = self._tally.completion
         self._tally.add(usage)
         if event.native_finish is None:
@@ -221,14 +225,14 @@ class MessagesReader:
             self._take_stop(event, change)
         usage = value.get("usage")
         if type(usage) is dict:
-            event.service_tier = tier_of(usage)
+            event.service_tier = read_tier(usage)
             self._tally.add(usage)
             event.usage = self._tally.report()
 
     def _take_stop(self, event: Event, owner: _Object) -> None:
         event.native_finish = word(owner.get("stop_reason"))
         event.stop_sequence = word(owner.get("stop_sequence"))
-        if refusal := refusal_of(event.native_finish, owner.get("stop_details")):
+        if refusal := read_refusal(event.native_finish, owner.get("stop_details")):
             event.delta["refusal"] = refusal
 
     def _take_message_stop(self, event: Event, value: _Object) -> None:
@@ -242,7 +246,9 @@ class MessagesReader:
 
     def _take_error(self, event: Event, value: _Object) -> None:
         event.has_choice = False
-        event.error = coded(value.get("error")) or {"message": "the upstream broke off its answer"}
+        event.error = put_status_code(value.get("error")) or {
+            "message": "the upstream broke off its answer"
+        }
 
 
 def _put_fragment(event: Event, block: _OpenBlock | None, fragment: Any) -> None:

@@ -1,9 +1,9 @@
-"""How far the items of one streamed answer have been said."""
+"""How far the items of one streamed answer have been sent."""
 
 from typing import Any
 
 
-class Piece:
+class OutputPart:
     """One part of an item: the characters, tokens and annotations of it that were said. `offset`
     is where its text begins in the content of the whole answer."""
 
@@ -13,7 +13,7 @@ class Piece:
         self.chars = self.tokens = self.annotations = self.offset = 0
 
 
-class Item:
+class OutputItem:
     """One output item, known by what the stream told of it so far."""
 
     __slots__ = (
@@ -30,7 +30,7 @@ class Item:
         self.call_index: int | None = None
         self.reasoning_index: int | None = None
         self.is_closed = self.is_named = self.is_sealed = self.is_signed = False
-        self.pieces: dict[tuple[str, int], Piece] = {}
+        self.pieces: dict[tuple[str, int], OutputPart] = {}
         if value is not None:
             self.learn(value)
 
@@ -42,54 +42,54 @@ class Item:
         self.format = self.format or _text(value.get("format"))
         self.type = self.type or _text(value.get("type"))
 
-    def piece(self, kind: str, index: Any) -> Piece:
+    def piece(self, kind: str, index: Any) -> OutputPart:
         key = (kind, index if type(index) is int else 0)
         piece = self.pieces.get(key)
         if piece is None:
-            piece = self.pieces[key] = Piece()
+            piece = self.pieces[key] = OutputPart()
         return piece
 
-    def unsaid(self, kind: str, index: Any, text: Any) -> str:
+    def remaining(self, kind: str, index: Any, text: Any) -> str:
         """What remains of the whole text of a piece."""
         if not isinstance(text, str):
             return ""
         return text[self.piece(kind, index).chars :]
 
 
-class Items:
+class OutputItems:
     """The items of one answer by id and by place. Upstreams differ in which of the two they keep to
     from event to event: an id that is known decides, then the place."""
 
     __slots__ = ("_by_id", "_by_place")
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Item] = {}
-        self._by_place: dict[int, Item] = {}
+        self._by_id: dict[str, OutputItem] = {}
+        self._by_place: dict[int, OutputItem] = {}
 
-    def known(self, id: Any) -> Item | None:
+    def find(self, id: Any) -> OutputItem | None:
         return self._by_id.get(id) if type(id) is str else None
 
-    def at(self, place: int) -> Item | None:
+    def at(self, place: int) -> OutputItem | None:
         return self._by_place.get(place)
 
-    def of(self, id: Any, place: Any) -> Item:
+    def for_event(self, id: Any, place: Any) -> OutputItem:
         """The item of an event, a new one where none is known."""
-        item = self.known(id)
+        item = self.find(id)
         if item is not None:
             return item
         item = self._by_place.get(place) if type(place) is int else None
-        return self._put(Item() if item is None or item.is_closed else item, id, place)
+        return self._put(OutputItem() if item is None or item.is_closed else item, id, place)
 
-    def begun(self, id: Any, place: Any) -> Item:
+    def begin(self, id: Any, place: Any) -> OutputItem:
         """The item that an event announces: a new one, unless something was said of it before."""
-        item = self.known(id)
+        item = self.find(id)
         if item is not None:
             return item
         item = self._by_place.get(place) if type(place) is int else None
         is_early = item is not None and item.id is None and not item.is_closed
-        return self._put(item if item is not None and is_early else Item(), id, place)
+        return self._put(item if item is not None and is_early else OutputItem(), id, place)
 
-    def _put(self, item: Item, id: Any, place: Any) -> Item:
+    def _put(self, item: OutputItem, id: Any, place: Any) -> OutputItem:
         if type(id) is str:
             item.id = item.id or id
             self._by_id[id] = item

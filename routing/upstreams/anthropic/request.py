@@ -1,17 +1,116 @@
 """A chat-shaped prompt as a body of the messages API.
 
 Only parameters that the endpoint lists are sent. What the API has no place for, or would refuse, is
-left out or changed as little as it takes (docs/explanation/translation.md lists it all).
+left out or changed as little as possible (docs/explanation/translation.md lists it all).
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from routing.entities.efforts import BUDGET_RATIOS, Effort
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.blocks import cache_mark
-from routing.upstreams.anthropic.marks import mark_last_block, with_last_marks
-from routing.upstreams.anthropic.schemas import closed
-from routing.upstreams.anthropic.thinking import Thinking, thinking_of
-from routing.upstreams.anthropic.turns import is_prefill, lacks_thinking, turns_of
+from routing.upstreams.anthropic.messages import (
+    build_messages,
+    is_prefill,
+    lacks_thinking,
+    limit_marks,
+    mark_last_block,
+)
+
+# --- Reasoning ------------------------------------------------------------------------------------
+
+BUDGET_TOKENS_MIN: Final = 1024
+BUDGET_TOKENS_MAX: Final = 128_000
+
+
+def budget_for_effort(effort: Effort, output_tokens_max: int) -> int | None:
+    """The token budget of an effort other than "none", strictly below the output cap; None where
+    the cap has no room for the smallest."""
+    # A cap as large as this changes nothing any more, and one past a double would be an error.
+    cap = min(output_tokens_max, 20 * BUDGET_TOKENS_MAX)
+    return budget_below(output_tokens_max, min(int(cap * BUDGET_RATIOS[effort]), BUDGET_TOKENS_MAX))
+
+
+def budget_below(output_tokens_max: int, wanted: int) -> int | None:
+    """A wanted budget as far as the output cap has room for it, None where not even for the
+    smallest."""
+    budget = min(max(wanted, BUDGET_TOKENS_MIN), output_tokens_max - 1)
+    return budget if budget >= BUDGET_TOKENS_MIN else None
+
+
+_OFF: Final = {"type": "disabled"}
+# The API knows neither end of the scale under these names.
+_EFFORTS: Final = {"minimal": "low"}
+
+
+class Thinking(NamedTuple):
+    """What is sent; None where nothing is."""
+
+    thinking: dict[str, Any] | None = None
+    effort: str | None = None
+
+    @property
+    def is_on(self) -> bool:
+        return self.thinking is not None and self.thinking != _OFF
+
+
+def resolve_thinking(prompt: Prompt, terms: Terms, output_tokens_max: int) -> Thinking:
+    """An endpoint that lists `reasoning` takes budgets, one that lists `reasoning_effort` efforts
+    with a depth the model chooses. A budget is sent as one where it can be."""
+    budgets, efforts = ("reasoning" in terms.supported), ("reasoning_effort" in terms.supported)
+    if prompt.reasoning_tokens is not None and budgets:
+        return _thinking_with_budget(prompt.reasoning_tokens, output_tokens_max)
+    effort = prompt.effort
+    if effort is None or not (budgets or efforts):
+        return Thinking()
+    if effort == "none":
+        return Thinking(_OFF)
+    if efforts:
+        display = "omitted" if prompt.exclude_reasoning else "summarized"
+        adaptive = {"type": "adaptive", "display": display}
+        return Thinking(adaptive, _EFFORTS.get(effort, effort))
+    return _enabled_thinking(budget_for_effort(effort, output_tokens_max))
+
+
+def _thinking_with_budget(wanted: int, output_tokens_max: int) -> Thinking:
+    if wanted <= 0:
+        return Thinking(_OFF)
+    return _enabled_thinking(budget_below(output_tokens_max, wanted))
+
+
+def _enabled_thinking(budget: int | None) -> Thinking:
+    """Without room for the smallest budget the model answers without thinking."""
+    if budget is None:
+        return Thinking()
+    return Thinking({"type": "enabled", "budget_tokens": budget})
+
+
+# --- Schemas --------------------------------------------------------------------------------------
+
+_OF_NAMES: Final = ("properties", "$defs", "definitions")
+_OF_SCHEMAS: Final = ("items", "anyOf", "allOf", "oneOf", "prefixItems", "not")
+
+
+def close_schema(schema: Any) -> Any:
+    """The schema with every object closed that does not say whether it is."""
+    if isinstance(schema, list):
+        return [close_schema(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _close_inner(key, value) for key, value in schema.items()}
+    kinds = schema.get("type")
+    if "object" in (kinds if isinstance(kinds, list) else [kinds]):
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def _close_inner(key: str, value: Any) -> Any:
+    if key in _OF_NAMES and isinstance(value, dict):
+        return {name: close_schema(each) for name, each in value.items()}
+    return close_schema(value) if key in _OF_SCHEMAS else value
+
+
+# --- The body -------------------------------------------------------------------------------------
 
 TEMPERATURE_MAX: Final = 1
 # The least `top_p` that goes with thinking.
@@ -28,10 +127,10 @@ _TIERS: Final = {
 }
 
 
-def translated_body(prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def build_request(prompt: Prompt, terms: Terms) -> dict[str, Any]:
     """The JSON object to send. The prompt's own body is not changed."""
     body = prompt.body
-    system, turns = turns_of(body["messages"])
+    system, turns = build_messages(body["messages"])
     if (automatic := _automatic_mark(body)) is not None:
         mark_last_block(turns, automatic)
     limit = output_limit(prompt, terms)
@@ -44,13 +143,13 @@ def translated_body(prompt: Prompt, terms: Terms) -> dict[str, Any]:
         sent["system"] = system
     if "tools" in terms.supported:
         _put_tools(sent, body, terms.supported)
-    thinking = thinking_of(prompt, terms, limit)
-    if cannot_think(sent):
+    thinking = resolve_thinking(prompt, terms, limit)
+    if refuses_thinking(sent):
         thinking = Thinking(None if thinking.is_on else thinking.thinking, thinking.effort)
     _put_sampling(sent, body, terms.supported, thinks=thinking.is_on)
     _put_output(sent, body, terms.supported, thinking)
     put_common(sent, prompt, terms, body.get("service_tier"))
-    return with_last_marks(sent)
+    return limit_marks(sent)
 
 
 def output_limit(prompt: Prompt, terms: Terms) -> int:
@@ -81,8 +180,8 @@ def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[
     functions = [tool for tool in body.get("tools") or [] if tool["type"] == "function"]
     if not functions:
         return
-    sent["tools"] = [_tool(tool, strict=strict) for tool in functions]
-    choice = _choice(body.get("tool_choice")) if "tool_choice" in supported else None
+    sent["tools"] = [_build_tool(tool, strict=strict) for tool in functions]
+    choice = _build_tool_choice(body.get("tool_choice")) if "tool_choice" in supported else None
     one_at_a_time = body.get("parallel_tool_calls") is False
     if one_at_a_time and "parallel_tool_calls" in supported:
         choice = choice or {"type": "auto"}
@@ -92,7 +191,7 @@ def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[
         sent["tool_choice"] = choice
 
 
-def _tool(tool: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+def _build_tool(tool: dict[str, Any], *, strict: bool) -> dict[str, Any]:
     function = tool["function"]
     schema = function.get("parameters") or {"properties": {}}
     sent = {"name": function["name"], "input_schema": {"type": "object", **schema}}
@@ -105,7 +204,7 @@ def _tool(tool: dict[str, Any], *, strict: bool) -> dict[str, Any]:
     return sent
 
 
-def _choice(choice: Any) -> dict[str, Any] | None:
+def _build_tool_choice(choice: Any) -> dict[str, Any] | None:
     """A choice that names a server tool is the gateway's own and not for the upstream."""
     if isinstance(choice, str):
         return {"type": _CHOICES[choice]}
@@ -114,7 +213,7 @@ def _choice(choice: Any) -> dict[str, Any] | None:
     return {"type": "tool", "name": choice["function"]["name"]}
 
 
-def cannot_think(sent: dict[str, Any]) -> bool:
+def refuses_thinking(sent: dict[str, Any]) -> bool:
     """Where the API refuses thinking, the answer matters more than the reasoning."""
     forced = sent.get("tool_choice", {}).get("type") in ("any", "tool")
     return forced or is_prefill(sent["messages"]) or lacks_thinking(sent["messages"])
@@ -146,14 +245,14 @@ def _put_sampling(
     if "top_k" in given:
         given["top_k"] = int(given["top_k"])
     sent |= given
-    if "stop" in supported and (stops := _stops(body.get("stop"))):
+    if "stop" in supported and (stops := _read_stops(body.get("stop"))):
         sent["stop_sequences"] = stops
 
 
 _SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})
 
 
-def _stops(stop: Any) -> list[str]:
+def _read_stops(stop: Any) -> list[str]:
     """Blank ones are refused by the API."""
     given = [stop] if isinstance(stop, str) else stop or []
     return [text for text in given if text.strip()]
@@ -171,6 +270,6 @@ def _put_output(
     wanted = body.get("response_format") or {}
     schema = wanted["json_schema"].get("schema") if wanted.get("type") == "json_schema" else None
     if schema is not None and supported & _SCHEMA_WORDS:
-        config["format"] = {"type": "json_schema", "schema": closed(schema)}
+        config["format"] = {"type": "json_schema", "schema": close_schema(schema)}
     if config:
         sent["output_config"] = config

@@ -7,19 +7,24 @@ knows and the endpoint lists is sent, and the gateway's own fields never.
 from typing import Any, Final
 
 from routing.entities.exchange import Prompt, Terms
-from routing.upstreams.anthropic.budgets import budget_below
-from routing.upstreams.anthropic.marks import with_last_marks
-from routing.upstreams.anthropic.translated import output_limit, put_common
-from routing.upstreams.anthropic.turns import empty_turn, lacks_thinking
-from routing.upstreams.anthropic.unsaid import put_unsaid
+from routing.upstreams.anthropic.messages import empty_turn, lacks_thinking, limit_marks
+from routing.upstreams.anthropic.request import (
+    budget_below,
+    close_schema,
+    fit_to_thinking,
+    output_limit,
+    put_common,
+    refuses_thinking,
+    resolve_thinking,
+)
 
 # Written below, whatever the caller said.
-_WRITTEN: Final = frozenset(
+_BUILT_FIELDS: Final = frozenset(
     {"model", "messages", "max_tokens", "stream", "metadata", "service_tier", "thinking"}
     | {"output_config", "context_management", "tools", "tool_choice"}
 )
 # They address the gateway.
-_GATEWAY: Final = frozenset(
+_GATEWAY_FIELDS: Final = frozenset(
     {"models", "fallbacks", "provider", "plugins", "route", "preset", "session_id", "trace"}
     | {"user", "debug", "usage", "stop_server_tools_when", "max_tool_calls", "transforms"}
 )
@@ -33,7 +38,7 @@ _REASONING: Final = frozenset({"reasoning", "reasoning_effort"})
 _SCHEMA: Final = frozenset({"response_format", "structured_outputs"})
 
 
-def passed_body(prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def build_passthrough(prompt: Prompt, terms: Terms) -> dict[str, Any]:
     """The JSON object to send. The caller's body is neither changed nor copied deeply."""
     original = {key: value for key, value in (prompt.original or {}).items() if value is not None}
     limit = output_limit(prompt, terms)
@@ -43,19 +48,23 @@ def passed_body(prompt: Prompt, terms: Terms) -> dict[str, Any]:
         "messages": original["messages"] or [empty_turn()],
     }
     for name, value in original.items():
-        if name not in _WRITTEN and name not in _GATEWAY and _is_listed(name, terms.supported):
+        if (
+            name not in _BUILT_FIELDS
+            and name not in _GATEWAY_FIELDS
+            and _is_listed(name, terms.supported)
+        ):
             sent[name] = value
     if "tools" in terms.supported:
         _put_tools(sent, original, terms.supported)
-    if (thinking := _thinking(original, terms.supported, limit)) is not None:
+    if (thinking := _fit_thinking(original, terms.supported, limit)) is not None:
         sent["thinking"] = thinking
-    if config := _output_config(original.get("output_config") or {}, terms.supported):
+    if config := _fit_output_config(original.get("output_config") or {}, terms.supported):
         sent["output_config"] = config
-    put_unsaid(sent, original, prompt, terms)
-    if (edits := _context_management(original, sent)) is not None:
+    _put_chat_only(sent, original, prompt, terms)
+    if (edits := _fit_context_management(original, sent)) is not None:
         sent["context_management"] = edits
     put_common(sent, prompt, terms, original.get("service_tier"))
-    return with_last_marks(sent)
+    return limit_marks(sent)
 
 
 def _is_listed(name: str, supported: frozenset[str]) -> bool:
@@ -79,7 +88,7 @@ def _put_tools(sent: dict[str, Any], original: dict[str, Any], supported: frozen
         sent["tool_choice"] = choice
 
 
-def _thinking(
+def _fit_thinking(
     original: dict[str, Any], supported: frozenset[str], limit: int
 ) -> dict[str, Any] | None:
     """As the caller wrote it; a budget that the endpoint's cap leaves no room for is shortened, and
@@ -96,7 +105,7 @@ def _thinking(
     return None if shortened is None else {**thinking, "budget_tokens": shortened}
 
 
-def _output_config(config: dict[str, Any], supported: frozenset[str]) -> dict[str, Any]:
+def _fit_output_config(config: dict[str, Any], supported: frozenset[str]) -> dict[str, Any]:
     kept = {key: value for key, value in config.items() if value is not None}
     if not supported & (_REASONING | {"verbosity"}):
         kept.pop("effort", None)
@@ -105,7 +114,9 @@ def _output_config(config: dict[str, Any], supported: frozenset[str]) -> dict[st
     return kept
 
 
-def _context_management(original: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any] | None:
+def _fit_context_management(
+    original: dict[str, Any], sent: dict[str, Any]
+) -> dict[str, Any] | None:
     """Clearing thinking is refused where there is none."""
     management: dict[str, Any] | None = original.get("context_management")
     edits = (management or {}).get("edits")
@@ -115,3 +126,46 @@ def _context_management(original: dict[str, Any], sent: dict[str, Any]) -> dict[
     if not kept:
         return None
     return {**management, "edits": kept}
+
+
+# --- What the request says in the words of chat only ----------------------------------------------
+
+
+def _put_chat_only(
+    sent: dict[str, Any], original: dict[str, Any], prompt: Prompt, terms: Terms
+) -> None:
+    """Add the reasoning, the effort and the schema that the caller's own body is silent about, and
+    take out the mark of the cache where only marked blocks are to be cached."""
+    own: dict[str, Any] = original.get("output_config") or {}
+    unsaid: dict[str, Any] = {}
+    if "thinking" not in original and own.get("effort") is None:
+        unsaid |= _put_chat_thinking(sent, original, prompt, terms)
+    if own.get("format") is None and (schema := _read_schema(prompt, terms)) is not None:
+        unsaid["format"] = {"type": "json_schema", "schema": close_schema(schema)}
+    if (prompt.body.get("prompt_cache_options") or {}).get("mode") == "explicit":
+        sent.pop("cache_control", None)
+    if unsaid:
+        sent["output_config"] = {**sent.get("output_config", {}), **unsaid}
+
+
+def _put_chat_thinking(
+    sent: dict[str, Any], original: dict[str, Any], prompt: Prompt, terms: Terms
+) -> dict[str, Any]:
+    """The effort, which goes with the thinking or stands for how much is said."""
+    wanted = resolve_thinking(prompt, terms, sent["max_tokens"])
+    if wanted.thinking is not None and not (wanted.is_on and refuses_thinking(sent)):
+        sent["thinking"] = wanted.thinking
+        if wanted.is_on:
+            fit_to_thinking(sent)
+    effort = wanted.effort
+    if effort is None and "verbosity" in terms.supported and "verbosity" not in original:
+        effort = prompt.body.get("verbosity")
+    return {} if effort is None else {"effort": effort}
+
+
+def _read_schema(prompt: Prompt, terms: Terms) -> dict[str, Any] | None:
+    wanted = prompt.body.get("response_format") or {}
+    if wanted.get("type") != "json_schema" or not terms.supported & _SCHEMA:
+        return None
+    schema: dict[str, Any] | None = wanted["json_schema"].get("schema")
+    return schema

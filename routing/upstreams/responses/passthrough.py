@@ -4,13 +4,13 @@ from typing import Any, Final
 
 from routing.entities.exchange import Prompt, Terms
 from routing.entities.ids import is_own_reasoning
-from routing.upstreams.responses.fields import (
+from routing.upstreams.responses.reasoning_items import is_of_this_wire
+from routing.upstreams.responses.request import (
     LOGPROBS,
     SEALED_REASONING,
-    put_base,
-    reasons,
+    put_common,
+    takes_reasoning,
 )
-from routing.upstreams.responses.reasoning_items import is_of_this_wire
 
 _TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
 _TEXT: Final = {"format": "response_format", "verbosity": "verbosity"}
@@ -18,17 +18,17 @@ _TEXT: Final = {"format": "response_format", "verbosity": "verbosity"}
 _WISHES: Final = ("effort", "enabled", "max_tokens")
 
 
-def passed_body(original: dict[str, Any], prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def build_passthrough(original: dict[str, Any], prompt: Prompt, terms: Terms) -> dict[str, Any]:
     """The JSON object to send. Items, tools and what is in them go as they came."""
     supported = terms.supported
     sent: dict[str, Any] = {
         "model": terms.upstream_model,
-        "input": _input(original["input"]),
+        "input": _filter_input(original["input"]),
         "store": False,
     }
     if original.get("instructions") is not None:
         sent["instructions"] = original["instructions"]
-    put_base(sent, original, prompt, terms)
+    put_common(sent, original, prompt, terms)
     if "tools" in supported and _has_tools(original):
         for name in _TOOLS:
             if original.get(name) is not None and name in supported:
@@ -37,7 +37,7 @@ def passed_body(original: dict[str, Any], prompt: Prompt, terms: Terms) -> dict[
     _put_reasoning(sent, original, prompt, terms)
     if original.get("top_logprobs") is not None and "top_logprobs" in supported:
         sent["top_logprobs"] = int(original["top_logprobs"])
-    if include := _include(original, prompt, terms):
+    if include := _build_include(original, prompt, terms):
         sent["include"] = include
     return sent
 
@@ -50,18 +50,18 @@ def _has_tools(original: dict[str, Any]) -> bool:
     )
 
 
-def _input(items: str | list[Any]) -> str | list[Any]:
+def _filter_input(items: str | list[Any]) -> str | list[Any]:
     if isinstance(items, str):
         return items
     agents = {item["call_id"] for item in items if item.get("subagent_id")}
     return [
-        _unsigned(item)
+        _without_format(item)
         for item in items
-        if not _is_foreign(item) and not (agents and item.get("call_id") in agents)
+        if not _is_not_for_upstream(item) and not (agents and item.get("call_id") in agents)
     ]
 
 
-def _is_foreign(item: dict[str, Any]) -> bool:
+def _is_not_for_upstream(item: dict[str, Any]) -> bool:
     """The gateway's own tools, and reasoning that means nothing to this kind of upstream."""
     kind = item.get("type")
     if kind == "reasoning":
@@ -82,7 +82,7 @@ def _is_replayed(item: dict[str, Any]) -> bool:
     )
 
 
-def _unsigned(item: dict[str, Any]) -> dict[str, Any]:
+def _without_format(item: dict[str, Any]) -> dict[str, Any]:
     """Reasoning without the gateway's note of who wrote it."""
     if item.get("type") != "reasoning" or "format" not in item:
         return item
@@ -103,7 +103,7 @@ def _put_text(sent: dict[str, Any], original: dict[str, Any], supported: frozens
 def _put_reasoning(
     sent: dict[str, Any], original: dict[str, Any], prompt: Prompt, terms: Terms
 ) -> None:
-    if not reasons(terms):
+    if not takes_reasoning(terms):
         return
     given = original.get("reasoning") or {}
     reasoning: dict[str, Any] = {}
@@ -116,13 +116,13 @@ def _put_reasoning(
         sent["reasoning"] = reasoning
 
 
-def _include(original: dict[str, Any], prompt: Prompt, terms: Terms) -> list[str]:
+def _build_include(original: dict[str, Any], prompt: Prompt, terms: Terms) -> list[str]:
     """What the caller wants, and sealed reasoning from those who reason: items without it could not
     be sent again, for nothing is stored."""
     apart = {SEALED_REASONING}
     if "logprobs" not in terms.supported:
         apart.add(LOGPROBS)
     wanted = [name for name in original.get("include") or () if name not in apart]
-    if reasons(terms) and prompt.effort != "none":
+    if takes_reasoning(terms) and prompt.effort != "none":
         wanted.append(SEALED_REASONING)
     return wanted

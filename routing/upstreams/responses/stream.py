@@ -1,17 +1,21 @@
-"""Streams of the responses API, event by event (inference reference 5.5)."""
+"""Streams of the responses API, event by event."""
 
 from collections.abc import Callable
 from typing import Any, Final
 
 from routing.entities.exchange import Event, Native
 from routing.upstreams.failures import malformed
-from routing.upstreams.openai import DONE, word
-from routing.upstreams.payloads import parsed_event
-from routing.upstreams.responses.answers import CALLS, KIND, failure_of, finish_of
-from routing.upstreams.responses.errors import error_of
+from routing.upstreams.payloads import DONE, parse_event, word
+from routing.upstreams.responses.answer import (
+    CALLS,
+    KIND,
+    build_error,
+    chat_usage,
+    read_failure,
+    read_finish,
+)
 from routing.upstreams.responses.output import Output
-from routing.upstreams.responses.progress import Item, Piece
-from routing.upstreams.responses.usage import chat_usage
+from routing.upstreams.responses.output_items import OutputItem, OutputPart
 
 _Object = dict[str, Any]
 
@@ -22,7 +26,7 @@ class ResponsesReader:
     def __init__(self) -> None:
         self.ended = False
         self._output = Output()
-        self._piece = Piece()
+        self._piece = OutputPart()
         self._piece_id: Any = None
         self._piece_part: Any = None
 
@@ -32,7 +36,7 @@ class ResponsesReader:
             return ()
         if payload[:6] == DONE:
             return self._done()
-        value = parsed_event(payload)
+        value = parse_event(payload)
         name = value.get("type")
         if type(name) is not str:
             name = ""
@@ -42,7 +46,7 @@ class ResponsesReader:
         elif (take := _TAKERS.get(name)) is not None:
             take(self, event, value)
         elif value.get("error"):
-            event.error = error_of(value["error"])
+            event.error = build_error(value["error"])
         return (event,)
 
     def _done(self) -> tuple[Event, ...]:
@@ -51,8 +55,8 @@ class ResponsesReader:
         self.ended = True
         return ()
 
-    def _item(self, value: _Object) -> Item:
-        return self._output.items.of(value.get("item_id"), value.get("output_index"))
+    def _item(self, value: _Object) -> OutputItem:
+        return self._output.items.for_event(value.get("item_id"), value.get("output_index"))
 
     def _text_delta(self, event: Event, value: _Object) -> None:
         text = value.get("delta")
@@ -125,7 +129,7 @@ class ResponsesReader:
     def _item_added(self, event: Event, value: _Object) -> None:
         if not isinstance(said := value.get("item"), dict):
             return
-        item = self._output.items.begun(said.get("id"), value.get("output_index"))
+        item = self._output.items.begin(said.get("id"), value.get("output_index"))
         item.learn(said)
         if said.get("type") in CALLS and item.call_index is None:
             # The arguments follow, or are said at the end.
@@ -133,7 +137,7 @@ class ResponsesReader:
 
     def _item_done(self, event: Event, value: _Object) -> None:
         if isinstance(said := value.get("item"), dict):
-            item = self._output.items.of(said.get("id"), value.get("output_index"))
+            item = self._output.items.for_event(said.get("id"), value.get("output_index"))
             item.learn(said)
             self._output.finish_item(event, item, said)
 
@@ -152,7 +156,7 @@ class ResponsesReader:
         if not isinstance(response, dict):
             response = {}
         response = {**response, "status": value["type"].removeprefix("response.")}
-        event.error = failure_of(response)
+        event.error = read_failure(response)
         if event.error is None:
             if not self._output.said and not isinstance(response.get("output"), list):
                 raise malformed("a response without output")
@@ -162,7 +166,7 @@ class ResponsesReader:
         self._note(event, response)
 
     def _finish(self, response: _Object) -> str | None:
-        finish = finish_of(response)
+        finish = read_finish(response)
         called = any(name.startswith("call ") for name in self._output.said)
         return "tool_calls" if called and finish == "stop" else finish
 
@@ -172,12 +176,12 @@ class ResponsesReader:
             response = {}
         self.ended = True
         self._note(event, response)
-        event.error = failure_of(response) or error_of(None, response.get("error_type"))
+        event.error = read_failure(response) or build_error(None, response.get("error_type"))
 
     def _error(self, event: Event, value: _Object) -> None:
         self.ended = True
         flat = {"code": value.get("code"), "message": value.get("message")}
-        event.error = error_of(value.get("error") or flat)
+        event.error = build_error(value.get("error") or flat)
 
 
 _TAKERS: Final[dict[str, Callable[[ResponsesReader, Event, _Object], None]]] = {

@@ -1,17 +1,84 @@
-"""Chat messages as instructions and input items (inference reference 1.2 and 5.2)."""
+"""Chat messages as instructions and input items."""
 
 import hashlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from routing.upstreams.responses.parts import input_parts, is_marked
-from routing.upstreams.responses.reasoning_items import reasoning_items
+from routing.upstreams.responses.reasoning_items import build_reasoning_items
+
+# --- Content parts --------------------------------------------------------------------------------
+
+_BREAKPOINT: Final = {"mode": "explicit"}
+
+
+def is_marked(part: dict[str, Any]) -> bool:
+    """Whether the prompt cache is to end at this part."""
+    return bool(part.get("cache_control") or part.get("prompt_cache_breakpoint"))
+
+
+def input_parts(content: list[dict[str, Any]], *, marks: bool) -> list[dict[str, Any]]:
+    """The parts of anything but an answer; `marks` says whether cache breakpoints are told."""
+    return [_PARTS[part["type"]](part, marks) for part in content]
+
+
+def _text(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+    sent = {"type": "input_text", "text": part["text"]}
+    if marks and is_marked(part):
+        sent["prompt_cache_breakpoint"] = _BREAKPOINT
+    return sent
+
+
+def _image(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+    image = part["image_url"]
+    # Some servers insist on the word, and this one means what its absence does.
+    return {
+        "type": "input_image",
+        "image_url": image["url"],
+        "detail": image.get("detail") or "auto",
+    }
+
+
+def _audio(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+    audio = part["input_audio"]
+    return {
+        "type": "input_audio",
+        "input_audio": {"data": audio["data"], "format": audio["format"]},
+    }
+
+
+def _video(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+    return {"type": "input_video", "video_url": part["video_url"]["url"]}
+
+
+def _file(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+    file = part["file"]
+    sent: dict[str, Any] = {"type": "input_file"}
+    data = file.get("file_data")
+    if data is not None:
+        sent["file_data" if data[:5].lower() == "data:" else "file_url"] = data
+    for name in ("file_id", "filename"):
+        if file.get(name) is not None:
+            sent[name] = file[name]
+    return sent
+
+
+_PARTS: Final[dict[str, Callable[[dict[str, Any], bool], dict[str, Any]]]] = {
+    "text": _text,
+    "image_url": _image,
+    "input_audio": _audio,
+    "video_url": _video,
+    "input_video": _video,
+    "file": _file,
+}
+
+
+# --- Items ----------------------------------------------------------------------------------------
 
 CALL_ID_CHARS_MAX: Final = 64
 _INSTRUCTING: Final = ("system", "developer")
 
 
-def input_of(
+def build_input(
     messages: list[dict[str, Any]], *, marks: bool
 ) -> tuple[str | None, list[dict[str, Any]]]:
     """The instructions, where the conversation opens with a plain text of that kind, and the items
@@ -68,7 +135,7 @@ def _named(content: str | list[dict[str, Any]], name: str | None) -> str | list[
 
 
 def _assistant(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
-    items = reasoning_items(message.get("reasoning_details"))
+    items = build_reasoning_items(message.get("reasoning_details"))
     if spoken := _spoken(message):
         items.append(_answer(spoken))
     items += map(_function_call, message.get("tool_calls") or ())

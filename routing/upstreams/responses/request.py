@@ -1,16 +1,10 @@
-"""The responses body that a chat-shaped prompt means (inference reference 5.1 and 11)."""
+"""The responses body that a chat-shaped prompt means."""
 
 from collections.abc import Callable
 from typing import Any, Final
 
 from routing.entities.exchange import Prompt, Terms
-from routing.upstreams.responses.fields import (
-    LOGPROBS,
-    SEALED_REASONING,
-    put_base,
-    reasons,
-)
-from routing.upstreams.responses.items import input_of
+from routing.upstreams.responses.input_items import build_input
 
 # An endpoint that takes one of these is told where the caller's prompt cache ends.
 _MARKS: Final = frozenset({"cache_control", "prompt_cache_breakpoint", "prompt_cache_options"})
@@ -24,15 +18,15 @@ _NO_PLACE: Final = frozenset(
 _ASKS_FOR_REASONING: Final = ("reasoning", "reasoning_effort", "include_reasoning")
 
 
-def translated_body(prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def build_request(prompt: Prompt, terms: Terms) -> dict[str, Any]:
     """The JSON object to send. The prompt's body is neither changed nor copied deeply."""
     body, supported = prompt.body, terms.supported
     marks = not _MARKS.isdisjoint(supported)
-    instructions, items = input_of(body["messages"], marks=marks)
+    instructions, items = build_input(body["messages"], marks=marks)
     sent: dict[str, Any] = {"model": terms.upstream_model, "input": items, "store": False}
     if instructions is not None:
         sent["instructions"] = instructions
-    put_base(sent, body, prompt, terms, without=_NO_PLACE)
+    put_common(sent, body, prompt, terms, without=_NO_PLACE)
     include: list[str] = []
     _put_tools(sent, body, supported)
     _put_text(sent, body, supported)
@@ -108,11 +102,11 @@ def _put_text(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[s
         sent["text"] = text
 
 
-def _plain(wanted: dict[str, Any]) -> dict[str, Any]:
+def _plain_format(wanted: dict[str, Any]) -> dict[str, Any]:
     return {"type": wanted["type"]}
 
 
-def _json_schema(wanted: dict[str, Any]) -> dict[str, Any]:
+def _schema_format(wanted: dict[str, Any]) -> dict[str, Any]:
     given = wanted["json_schema"]
     # This format insists on a schema.
     sent = {"type": "json_schema", "name": given["name"], "schema": {"type": "object"}}
@@ -123,9 +117,9 @@ def _json_schema(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 _FORMATS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "text": _plain,
-    "json_object": _plain,
-    "json_schema": _json_schema,
+    "text": _plain_format,
+    "json_object": _plain_format,
+    "json_schema": _schema_format,
 }
 
 
@@ -134,7 +128,7 @@ def _put_reasoning(sent: dict[str, Any], prompt: Prompt, terms: Terms, include: 
     stored upstream."""
     body, effort = prompt.body, prompt.effort
     asked = effort is not None or any(body.get(name) is not None for name in _ASKS_FOR_REASONING)
-    if not asked or not reasons(terms):
+    if not asked or not takes_reasoning(terms):
         return
     # Nothing of the reasoning is shown without one, and showing is what callers expect.
     summary = (body.get("reasoning") or {}).get("summary") or "auto"
@@ -155,3 +149,68 @@ def _put_logprobs(
     include.append(LOGPROBS)
     if body.get("top_logprobs") is not None and "top_logprobs" in supported:
         sent["top_logprobs"] = int(body["top_logprobs"])
+
+
+# --- Fields that every body has -------------------------------------------------------------------
+
+LOGPROBS: Final = "message.output_text.logprobs"
+SEALED_REASONING: Final = "reasoning.encrypted_content"
+_REASONING: Final = frozenset({"reasoning", "reasoning_effort"})
+# Never copied, even when an endpoint lists them: they address the gateway, are written by it, or
+# are sent by a rule of their own.
+GATEWAY_FIELDS: Final = frozenset(
+    {
+        *("model", "models", "fallbacks", "route", "provider", "preset", "plugins", "transforms"),
+        *("stream", "stream_options", "usage", "debug", "metadata", "session_id", "trace"),
+        *("user", "safety_identifier", "stop_server_tools_when", "structured_outputs"),
+        *("messages", "input", "instructions", "include", "store", "background"),
+        *("previous_response_id", "conversation", "prompt", "n"),
+        *("max_tokens", "max_completion_tokens", "max_output_tokens"),
+        *("tools", "tool_choice", "parallel_tool_calls", "web_search_options"),
+        *("reasoning", "reasoning_effort", "include_reasoning"),
+        *("response_format", "verbosity", "text", "logprobs", "top_logprobs"),
+    }
+)
+
+
+def put_common(
+    sent: dict[str, Any],
+    body: dict[str, Any],
+    prompt: Prompt,
+    terms: Terms,
+    *,
+    without: frozenset[str] = frozenset(),
+) -> None:
+    """What both kinds of body have in common: everything but the conversation and the groups."""
+    for name in terms.supported.intersection(body) - GATEWAY_FIELDS - without:
+        if body[name] is not None:
+            sent[name] = body[name]
+    if sent.get("service_tier") == "fast":
+        sent["service_tier"] = "priority"
+    if type(sent.get("top_k")) is float:
+        sent["top_k"] = int(sent["top_k"])
+    if prompt.max_output_tokens is not None:
+        sent["max_output_tokens"] = output_cap(prompt, terms)
+    if terms.user_hash is not None:
+        put_user(sent, terms.user_hash, terms.supported)
+    # Some upstreams stream where nothing is said.
+    sent["stream"] = prompt.stream
+
+
+def put_user(sent: dict[str, Any], user_hash: str, supported: frozenset[str]) -> None:
+    """The end user's identity under the newer of the names that the endpoint takes."""
+    for name in ("safety_identifier", "user"):
+        if name in supported:
+            sent[name] = user_hash
+            return
+
+
+def output_cap(prompt: Prompt, terms: Terms) -> int | None:
+    """The caller's cap inside the endpoint's, in tokens."""
+    caps = [cap for cap in (prompt.max_output_tokens, terms.output_cap) if cap is not None]
+    return min(caps, default=None)
+
+
+def takes_reasoning(terms: Terms) -> bool:
+    """Whether the endpoint takes reasoning settings."""
+    return not _REASONING.isdisjoint(terms.supported)

@@ -1,0 +1,196 @@
+"""Whole answers of the messages API in the shape of chat, and the pieces that streams share."""
+
+from typing import Any, Final
+
+from gateway.http.jsonio import dumps
+from routing.entities.exchange import Answer, Native
+from routing.upstreams.anthropic.usage import UsageCounter, read_tier
+from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
+from routing.upstreams.payloads import parse_answer, with_exact_integers, word
+
+_STATUSES: Final = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def put_status_code(error: Any) -> Any:
+    """The error object with the HTTP status that its `type` stands for as its `code`."""
+    if not isinstance(error, dict):
+        return error or {}
+    kind = error.get("type")
+    status = _STATUSES.get(kind) if isinstance(kind, str) else None
+    return {**error, "code": status} if status and error.get("code") is None else error
+
+
+REASONING_FORMAT: Final = "anthropic-claude-v1"
+
+
+def reasoning_detail(kind: str, index: int, **fields: str) -> dict[str, Any]:
+    """A `reasoning_details` item; the pieces of one block share `index`, the block's place among
+    the reasoning blocks of its answer."""
+    return {"type": kind, **fields, "index": index, "format": REASONING_FORMAT, "id": None}
+
+
+def arguments_text(given: Any) -> str:
+    """A tool's input as compact JSON text; some providers give it as text already."""
+    text = given if given is None or isinstance(given, str) else dumps(given).decode()
+    return text or "{}"
+
+
+def tool_call(block: dict[str, Any], arguments: str) -> dict[str, Any]:
+    """The chat call of a `tool_use` block."""
+    function = {"name": word(block.get("name")) or "", "arguments": arguments}
+    return {"id": word(block.get("id")) or None, "type": "function", "function": function}
+
+
+def url_citation(citation: Any, start: int, end: int) -> dict[str, Any] | None:
+    """The `url_citation` of a citation that names a URL, for the characters from `start` to `end`
+    of the content. The other kinds point into documents, which chat annotations cannot."""
+    if not isinstance(citation, dict):
+        return None
+    url = word(citation.get("url")) or _web_url(citation.get("source"))
+    if not url:
+        return None
+    cited = {"url": url, "title": word(citation.get("title")) or ""}
+    if content := word(citation.get("cited_text")):
+        cited["content"] = content
+    return {
+        "type": "url_citation",
+        "url_citation": {**cited, "start_index": start, "end_index": end},
+    }
+
+
+def _web_url(source: Any) -> str | None:
+    named = word(source)
+    return named if named and named.startswith(("https://", "http://")) else None
+
+
+def read_refusal(stop_reason: Any, details: Any) -> str | None:
+    """Why the model refused, where it said so."""
+    if stop_reason != "refusal" or not isinstance(details, dict):
+        return None
+    return word(details.get("explanation")) or None
+
+
+# --- Whole answers --------------------------------------------------------------------------------
+
+KIND: Final = "anthropic"
+
+
+def read_answer(body: bytes, content_type: str) -> Answer:
+    """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
+    value = _parse_answer(body, content_type)
+    blocks = value.get("content")
+    if value.get("type") == "error" or not isinstance(blocks, list):
+        raise _failure_of(value, body)
+    usage = value.get("usage")
+    tally = UsageCounter()
+    tally.add(usage)
+    stop_reason = word(value.get("stop_reason"))
+    message = _build_message([block for block in blocks if isinstance(block, dict)])
+    _put_refusal(message, stop_reason, value.get("stop_details"))
+    return Answer(
+        message=message,
+        native_finish=stop_reason,
+        logprobs=None,
+        usage=tally.report(),
+        error=put_status_code(value["error"]) if value.get("error") else None,
+        upstream_id=word(value.get("id")),
+        system_fingerprint=None,
+        service_tier=read_tier(usage),
+        stop_sequence=word(value.get("stop_sequence")),
+        native=Native(KIND, "", body, value),
+    )
+
+
+def _parse_answer(body: bytes, content_type: str) -> dict[str, Any]:
+    value = parse_answer(body, content_type)
+    try:
+        exact: dict[str, Any] = with_exact_integers(value, body)
+    except ValueError:
+        raise malformed("the answer nests too deeply", raw=body) from None
+    return exact
+
+
+def _failure_of(value: dict[str, Any], body: bytes) -> UpstreamFailure:
+    error = value.get("error")
+    return from_error_object(put_status_code(error)) if error else malformed("no content", raw=body)
+
+
+def _build_message(blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    _put_text(message, [block for block in blocks if block.get("type") == "text"])
+    _put_reasoning(message, blocks)
+    calls = [
+        tool_call(block, arguments_text(block.get("input")))
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def _put_text(message: dict[str, Any], blocks: list[dict[str, Any]]) -> None:
+    """One content, with the web citations of every block over the block's own characters."""
+    texts: list[str] = []
+    annotations: list[dict[str, Any]] = []
+    start = 0
+    for block in blocks:
+        text = block.get("text")
+        if not isinstance(text, str):
+            continue
+        texts.append(text)
+        end = start + len(text)
+        citations = block.get("citations")
+        for citation in citations if isinstance(citations, list) else ():
+            if (made := url_citation(citation, start, end)) is not None:
+                annotations.append(made)
+        start = end
+    if texts:
+        message["content"] = "".join(texts)
+    if annotations:
+        message["annotations"] = annotations
+
+
+def _put_reasoning(message: dict[str, Any], blocks: list[dict[str, Any]]) -> None:
+    kinds = ("thinking", "redacted_thinking")
+    told = [block for block in blocks if block.get("type") in kinds]
+    details = [_block_detail(block, index) for index, block in enumerate(told)]
+    if details:
+        message["reasoning_details"] = details
+    if text := "".join(item.get("text", "") for item in details):
+        message["reasoning"] = text
+
+
+def _block_detail(block: dict[str, Any], index: int) -> dict[str, Any]:
+    if block["type"] == "redacted_thinking":
+        return reasoning_detail("reasoning.encrypted", index, data=_text(block.get("data")))
+    fields = {"text": _text(block.get("thinking"))}
+    if signature := _text(block.get("signature")):
+        fields["signature"] = signature
+    return reasoning_detail("reasoning.text", index, **fields)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _put_refusal(message: dict[str, Any], stop_reason: str | None, details: Any) -> None:
+    """A refusal is the model's explanation, or what it said instead of an answer."""
+    if stop_reason != "refusal":
+        return
+    refusal = read_refusal(stop_reason, details)
+    if refusal is None and message["content"]:
+        refusal, message["content"] = message["content"], None
+    if refusal:
+        message["refusal"] = refusal

@@ -1,0 +1,165 @@
+"""Chat messages as a system prompt and turns of the messages API: user and assistant in
+alternation, beginning with the user. Cache breakpoints are counted here."""
+
+from typing import Any, Final
+
+from routing.upstreams.anthropic.blocks import (
+    Block,
+    CallIds,
+    assistant_blocks,
+    content_blocks,
+    text_blocks,
+    tool_result_block,
+)
+
+# What a turn says that has to be there and says nothing.
+_PLACEHOLDER: Final = "."
+
+
+def build_messages(messages: list[dict[str, Any]]) -> tuple[list[Block], list[dict[str, Any]]]:
+    """System blocks and messages. Instructions from the middle of a conversation go to the top,
+    and neighbours of one role become one turn."""
+    system: list[Block] = []
+    turns: list[dict[str, Any]] = []
+    ids = CallIds()
+    for message in messages:
+        role = message["role"]
+        if role in ("system", "developer"):
+            system += text_blocks(message["content"], message.get("name"))
+        elif role == "assistant":
+            _append_blocks(turns, "assistant", assistant_blocks(message, ids))
+        elif role == "tool":
+            _append_blocks(turns, "user", [tool_result_block(message, ids)])
+        else:
+            _append_blocks(turns, "user", content_blocks(message["content"], message.get("name")))
+    if not turns or turns[0]["role"] == "assistant":
+        turns.insert(0, {"role": "user", "content": []})
+    for turn in turns:
+        if turn["role"] == "user":
+            turn["content"] = _put_results_first(turn["content"])
+    _trim_prefill(turns[-1])
+    return system, turns
+
+
+def _append_blocks(turns: list[dict[str, Any]], role: str, blocks: list[Block]) -> None:
+    if role == "assistant" and not blocks:
+        return
+    if turns and turns[-1]["role"] == role:
+        turns[-1]["content"] += blocks
+    else:
+        turns.append({"role": role, "content": blocks})
+
+
+def _put_results_first(blocks: list[Block]) -> list[Block]:
+    """Results come before anything else that a user says to the calls."""
+    if len(blocks) == 1:
+        return blocks
+    if not blocks:
+        return [_placeholder_block()]
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    if not results:
+        return blocks
+    return results + [block for block in blocks if block["type"] != "tool_result"]
+
+
+def empty_turn() -> dict[str, Any]:
+    """What stands for a conversation without a turn, which the API refuses."""
+    return {"role": "user", "content": [_placeholder_block()]}
+
+
+def _placeholder_block() -> Block:
+    return {"type": "text", "text": _PLACEHOLDER}
+
+
+def _trim_prefill(last: dict[str, Any]) -> None:
+    """The API refuses an answer to continue that ends in white space."""
+    if last["role"] == "assistant" and last["content"][-1]["type"] == "text":
+        block = last["content"][-1]
+        block["text"] = block["text"].rstrip()
+
+
+def is_prefill(turns: list[dict[str, Any]]) -> bool:
+    """Whether the model is to continue an answer."""
+    return bool(turns[-1]["role"] == "assistant")
+
+
+def lacks_thinking(turns: list[dict[str, Any]]) -> bool:
+    """Whether the model is in the middle of calling tools and the reasoning that led there is
+    gone; it cannot think on from there."""
+    if len(turns) < 2 or "tool_result" not in _block_types(turns[-1]):
+        return False
+    return _block_types(turns[-2])[:1] not in (["thinking"], ["redacted_thinking"])
+
+
+def _block_types(turn: dict[str, Any]) -> list[Any]:
+    content = turn["content"]
+    return [block.get("type") for block in content] if isinstance(content, list) else []
+
+
+# --- Cache breakpoints ----------------------------------------------------------------------------
+
+MARKS_MAX: Final = 4
+# Where marks stand in a body, in the order in which the model reads it.
+_MARKED: Final = ("tools", "system", "messages")
+# Blocks that cannot carry one.
+_UNMARKABLE: Final = ("thinking", "redacted_thinking")
+
+
+def limit_marks(body: dict[str, Any]) -> dict[str, Any]:
+    """The body with no more breakpoints than the API takes: the last ones stay. An automatic one
+    (`cache_control` on top) takes a place. The same body where there are few enough."""
+    most = MARKS_MAX - (body.get("cache_control") is not None)
+    surplus = _count_marks([body.get(name) for name in _MARKED]) - most
+    if surplus <= 0:
+        return body
+    eraser = _MarkEraser(surplus)
+    return body | {name: eraser.erase(body[name]) for name in _MARKED if name in body}
+
+
+def mark_last_block(turns: list[dict[str, Any]], mark: dict[str, Any]) -> None:
+    """Put an automatic breakpoint on the last block that can carry one."""
+    for turn in reversed(turns):
+        for block in reversed(turn["content"]):
+            if block["type"] not in _UNMARKABLE:
+                block.setdefault("cache_control", dict(mark))
+                return
+
+
+def _count_marks(waiting: list[Any]) -> int:
+    """Breakpoints in these and in all that is inside them, which is put behind them: a call for
+    each block of a long conversation would cost more than the look at it."""
+    marks = 0
+    for value in waiting:
+        if isinstance(value, dict):
+            if value.get("cache_control") is not None:
+                marks += 1
+            inner = value.get("content")
+            if isinstance(inner, list):
+                waiting += inner
+            elif isinstance(inner, dict):
+                waiting.append(inner)
+        elif isinstance(value, list):
+            waiting += value
+    return marks
+
+
+class _MarkEraser:
+    """Copies blocks without the first marks."""
+
+    def __init__(self, surplus: int) -> None:
+        self._surplus = surplus
+
+    def erase(self, value: Any) -> Any:
+        if not self._surplus:
+            return value
+        if isinstance(value, list):
+            return [self.erase(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        kept = dict(value)
+        if "content" in kept:
+            kept["content"] = self.erase(kept["content"])
+        if self._surplus and kept.get("cache_control") is not None:
+            del kept["cache_control"]
+            self._surplus -= 1
+        return kept
