@@ -49,9 +49,9 @@ def _presets() -> Any:
 
 
 def _clear_presets(workspace_id: "UUID") -> int:
-    from routing.presets.services import clear_workspace
+    from routing.presets.services import delete_workspace_presets
 
-    return clear_workspace(workspace_id)
+    return delete_workspace_presets(workspace_id)
 
 
 def _names_a_model(name: str) -> bool:

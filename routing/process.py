@@ -6,7 +6,7 @@ from routing.history.keeper import keeper
 from routing.ledger.writer import ledger
 from routing.serving.settlement import key_uses
 from routing.statistics import observing, sharing
-from routing.tools.web.installed import load_search
+from routing.tools.web.search import load_search_client
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What
 # is not booked after this long is logged while there is still somebody to log it.
@@ -22,7 +22,7 @@ def start() -> None:
     observing.start()
     sharing.start()
     key_uses.start()
-    load_search()
+    load_search_client()
 
 
 def stop() -> None:

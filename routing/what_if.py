@@ -26,7 +26,7 @@ Change = Callable[[Policy], Policy]
 ALL_FAILED = "every endpoint left had failed"
 
 
-class Row(NamedTuple):
+class GenerationRow(NamedTuple):
     """The columns of a generation that a replay reads, by their names."""
 
     created_at: datetime
@@ -77,20 +77,24 @@ class Comparison:
 
 
 def compare(
-    rows: Iterable[Row], snapshot: Snapshot, change: Change, *, random: Callable[[], float]
+    rows: Iterable[GenerationRow],
+    snapshot: Snapshot,
+    change: Change,
+    *,
+    random: Callable[[], float],
 ) -> Comparison:
     """Replay row by row; what is kept are sums."""
     result = Comparison()
     for row in rows:
         result.seen += 1
         try:
-            _replayed(result, row, snapshot, change, random)
+            _replay_row(result, row, snapshot, change, random)
         except NotReplayable as reason:
             result.not_replayed[str(reason)] += 1
     return result
 
 
-def changed(policy: Policy, wishes: ProviderPreferences, named: Iterable[str]) -> Policy:
+def change_policy(policy: Policy, wishes: ProviderPreferences, named: Iterable[str]) -> Policy:
     """The policy with the `named` keys of the `provider` object as `wishes` has them."""
     changes: dict[str, Any] = {}
     for key in named:
@@ -124,9 +128,9 @@ _CHANGES: Mapping[str, Callable[[ProviderPreferences], dict[str, Any]]] = {
 }
 
 
-def _replayed(
+def _replay_row(
     result: Comparison,
-    row: Row,
+    row: GenerationRow,
     snapshot: Snapshot,
     change: Change,
     random: Callable[[], float],
@@ -179,7 +183,7 @@ def _median_s(replay: Replay, name: tuple[str, str]) -> float | None:
     return ttft[0] if ttft else None
 
 
-def _prices_then(row: Row, snapshot: Snapshot) -> Prices:
+def _prices_then(row: GenerationRow, snapshot: Snapshot) -> Prices:
     """Today's prices of the endpoint that answered, else those that its record was charged by."""
     model = snapshot.models.get(row.model)
     endpoint = model and _endpoint(model, row.endpoint_tag)
@@ -195,7 +199,7 @@ def _endpoint(model: ModelEntry, tag: str | None) -> EndpointEntry | None:
     return next((each for each in model.endpoints if each.tag == tag), None)
 
 
-def _cost_nano(row: Row, prices: Prices) -> int:
+def _cost_nano(row: GenerationRow, prices: Prices) -> int:
     usage = Usage(
         prompt_tokens=row.tokens_prompt,
         completion_tokens=row.tokens_completion,

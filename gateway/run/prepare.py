@@ -26,8 +26,8 @@ from gateway.run.demo import access, demo_file
 from gateway.run.plan import ODD_SETTING
 
 # By name, because this package imports no app.
-DEMO_CATALOGUE = "routing.catalogue.demo.demo_catalogue"
-CONFIGURED_PROVIDERS = "routing.providers.well_known.configured_from_environment"
+DEMO_CATALOGUE = "routing.catalogue.files.demo_catalogue"
+CONFIGURED_PROVIDERS = "routing.providers.discovery.configured_from_environment"
 DEMO_DEFAULT_MODEL = "simulated/intern"
 _STATUS_DISABLED = -5
 _LOOK_AGAIN_S = 0.5

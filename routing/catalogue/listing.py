@@ -1,22 +1,25 @@
-"""Which models and endpoints the API shows, to everybody and to one account."""
+"""Which models and endpoints the API lists, for whom, with which statistics and in which order."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
 
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
-from routing.entities.vocabulary import STATUS_REMOVED
+from routing.entities.vocabulary import STATUS_ELEVATED_ERRORS, STATUS_RATE_LIMITED, STATUS_REMOVED
+from routing.metering.popularity import Calls
 from routing.selection.filters import policy_tests
 from routing.selection.guardrail_filters import GuardrailChoice
 from routing.selection.policy import apply_guardrails
 from routing.selection.provider_references import reference_test
-from routing.selection.types import NO_POLICY
+from routing.selection.types import ALL_HEALTHY, NO_POLICY, EndpointStats, HealthSnapshot
 
 # Accounts' listings kept with a snapshot; past it the memory of them begins anew.
 _LISTINGS_MAX: Final = 8
 
 
-class Rules(NamedTuple):
+class ListingRules(NamedTuple):
     """What an account's requests are held to; None and empty say nothing. Providers are named as in
     inference reference 7.2, and a provider's name means its tiers too. `region` is a regional
     host's. `guarded` is hashable."""
@@ -29,10 +32,10 @@ class Rules(NamedTuple):
     guarded: GuardrailChoice | None = None
 
 
-NO_RULES: Final = Rules()
+NO_RULES: Final = ListingRules()
 
 
-def published(model: ModelEntry) -> list[EndpointEntry]:
+def list_published(model: ModelEntry) -> list[EndpointEntry]:
     """The endpoints the API shows: priced and not removed."""
     return [
         endpoint
@@ -41,9 +44,9 @@ def published(model: ModelEntry) -> list[EndpointEntry]:
     ]
 
 
-def top(model: ModelEntry) -> EndpointEntry | None:
+def top_endpoint(model: ModelEntry) -> EndpointEntry | None:
     """The endpoint that stands for a model: the cheapest of those that could serve it best."""
-    return min(published(model), key=_rank, default=None)
+    return min(list_published(model), key=_rank, default=None)
 
 
 def _rank(endpoint: EndpointEntry) -> tuple[object, ...]:
@@ -52,14 +55,14 @@ def _rank(endpoint: EndpointEntry) -> tuple[object, ...]:
     return (not endpoint.routable, endpoint.tier != "default", price, endpoint.tag)
 
 
-def permitted(snapshot: Snapshot, rules: Rules) -> tuple[ModelEntry, ...]:
+def list_permitted(snapshot: Snapshot, rules: ListingRules) -> tuple[ModelEntry, ...]:
     """The listed models with the endpoints that the rules leave; those left none are not there."""
     if rules == NO_RULES:
         return snapshot.listing
     known = snapshot.derive(_Listings)
     found = known.by_rules.get(rules)
     if found is None:
-        found = _narrowed(snapshot.listing, rules)
+        found = _narrow_models(snapshot.listing, rules)
         # Replaced whole: this may run in several threads.
         kept = known.by_rules if len(known.by_rules) < _LISTINGS_MAX else {}
         known.by_rules = {**kept, rules: found}
@@ -68,10 +71,10 @@ def permitted(snapshot: Snapshot, rules: Rules) -> tuple[ModelEntry, ...]:
 
 class _Listings:
     def __init__(self, snapshot: Snapshot) -> None:
-        self.by_rules: dict[Rules, tuple[ModelEntry, ...]] = {}
+        self.by_rules: dict[ListingRules, tuple[ModelEntry, ...]] = {}
 
 
-def _narrowed(models: Iterable[ModelEntry], rules: Rules) -> tuple[ModelEntry, ...]:
+def _narrow_models(models: Iterable[ModelEntry], rules: ListingRules) -> tuple[ModelEntry, ...]:
     ignored = reference_test(rules.ignored_providers, _open)
     allowed = reference_test(rules.allowed_providers, _open) if rules.allowed_providers else _open
 
@@ -89,7 +92,7 @@ def _narrowed(models: Iterable[ModelEntry], rules: Rules) -> tuple[ModelEntry, .
         )
 
     left = [_with_only(model, tuple(filter(allows, model.endpoints))) for model in models]
-    return tuple(filter(published, left))
+    return tuple(filter(list_published, left))
 
 
 def _open(endpoint: EndpointEntry) -> bool:
@@ -100,3 +103,127 @@ def _open(endpoint: EndpointEntry) -> bool:
 def _with_only(model: ModelEntry, endpoints: tuple[EndpointEntry, ...]) -> ModelEntry:
     all_left = len(endpoints) == len(model.endpoints)
     return model if all_left else replace(model, endpoints=endpoints)
+
+
+_T = TypeVar("_T")
+NO_FIGURES: Final = EndpointStats()
+
+
+class LearnedStats(NamedTuple):
+    """Figures and standing are by endpoint key, `calls` by model id."""
+
+    figures: Mapping[int, EndpointStats] = MappingProxyType({})
+    standing: HealthSnapshot = ALL_HEALTHY
+    calls: Mapping[str, Calls] = MappingProxyType({})
+
+    def of(self, endpoint: EndpointEntry) -> EndpointStats:
+        return self.figures.get(endpoint.pk, NO_FIGURES)
+
+    def status(self, endpoint: EndpointEntry) -> int:
+        """The catalogue's status, or what traffic says where that is worse; never an exclusion."""
+        if endpoint.pk in self.standing.parked:
+            return min(endpoint.status, STATUS_RATE_LIMITED)
+        if endpoint.pk in self.standing.unstable:
+            return min(endpoint.status, STATUS_ELEVATED_ERRORS)
+        return endpoint.status
+
+
+NOTHING: Final = LearnedStats()
+
+
+def throughput_tps(model: ModelEntry, learned: LearnedStats) -> float | None:
+    """Of the fastest endpoint, the median."""
+    found = _known(model, learned, lambda figures: figures.throughput_tps)
+    return max([each.p50 for each in found], default=None)
+
+
+def latency_s(model: ModelEntry, learned: LearnedStats) -> float | None:
+    """Of the endpoint that answers soonest, the median time to the first token."""
+    found = _known(model, learned, lambda figures: figures.latency_s)
+    return min([each.p50 for each in found], default=None)
+
+
+def tool_success(model: ModelEntry, learned: LearnedStats) -> float | None:
+    """The share of tool calls that succeeded, endpoints weighing as much as they are called."""
+    known = [
+        (figures.tool_success, max(figures.calls, 1))
+        for figures in map(learned.of, list_published(model))
+        if figures.tool_success is not None
+    ]
+    calls = sum(weight for _, weight in known)
+    return sum(share * weight for share, weight in known) / calls if known else None
+
+
+def _known(
+    model: ModelEntry, learned: LearnedStats, part: Callable[[EndpointStats], _T | None]
+) -> list[_T]:
+    found = [part(learned.of(endpoint)) for endpoint in list_published(model)]
+    return [each for each in found if each is not None]
+
+
+Figure = Callable[[ModelEntry, LearnedStats], float | Decimal | None]
+_MILLION: Final = Decimal(1_000_000)
+
+
+def sort_models(
+    models: Sequence[ModelEntry], name: str | None, learned: LearnedStats
+) -> Sequence[ModelEntry]:
+    """The models, which come newest first, in the order of that name."""
+    figure = _FIGURES[name] if name else None
+    if figure is None:
+        return models
+    known = [(figure(model, learned), model) for model in models]
+    ranked = sorted([pair for pair in known if pair[0] is not None], key=_first)
+    return [model for _, model in ranked] + [model for value, model in known if value is None]
+
+
+def usd_per_million(model: ModelEntry, key: str) -> Decimal:
+    """A price of the endpoint that stands for the model."""
+    best = top_endpoint(model)
+    assert best is not None
+    price: Decimal = getattr(best.prices, key)
+    return price * _MILLION
+
+
+def _first(pair: tuple[Any, ModelEntry]) -> Any:
+    return pair[0]
+
+
+def _context(model: ModelEntry, learned: LearnedStats) -> float | None:
+    return None if model.context_length is None else -model.context_length
+
+
+def _throughput(model: ModelEntry, learned: LearnedStats) -> float | None:
+    fastest = throughput_tps(model, learned)
+    return None if fastest is None else -fastest
+
+
+def _month(model: ModelEntry, learned: LearnedStats) -> float | None:
+    calls = learned.calls.get(model.id)
+    return None if calls is None else -calls.month
+
+
+def _week(model: ModelEntry, learned: LearnedStats) -> float | None:
+    calls = learned.calls.get(model.id)
+    return None if calls is None else -calls.week
+
+
+# What each order goes by, lowest first; None keeps the newest first.
+_FIGURES: Final[Mapping[str, Figure | None]] = {
+    "newest": None,
+    "most-popular": _month,
+    "top-weekly": _week,
+    "pricing-low-to-high": lambda model, _: usd_per_million(model, "prompt"),
+    "pricing-high-to-low": lambda model, _: -usd_per_million(model, "prompt"),
+    "context-high-to-low": _context,
+    "throughput-high-to-low": _throughput,
+    "latency-low-to-high": latency_s,
+    # Benchmarks are not kept: no model has the figure.
+    "intelligence-high-to-low": None,
+    "coding-high-to-low": None,
+    "agentic-high-to-low": None,
+    "design-arena-elo-high-to-low": None,
+}
+SORTS: Final = tuple(_FIGURES)
+# Those that need to know how often models are called.
+BY_CALLS: Final = frozenset({"most-popular", "top-weekly"})

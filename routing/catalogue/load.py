@@ -1,15 +1,232 @@
-"""Loading a catalogue: everything is checked first, then written in one transaction."""
+"""What a catalogue file means for the rows that are there: the difference, by name."""
 
+import os
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db import transaction
 
+from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
-from routing.catalogue.plan import Plan, plan
-from routing.catalogue.snapshot import STALE_S, serving
-from routing.catalogue.spec import read
-from routing.catalogue.version import CatalogueVersion, current_version, version_bumped
+from routing.catalogue.pricebook import book_prices
+from routing.catalogue.snapshot import STALE_S, list_served_versions
+from routing.catalogue.spec import CatalogueSpec, EndpointSpec, ModelSpec, ProviderSpec, parse_spec
+from routing.catalogue.version import CatalogueVersion, bump_version, current_version
+from routing.entities.vocabulary import STATUS_DISABLED
+
+Row = Provider | Model | Endpoint
+_ENV: Final = "env:"
+
+
+@dataclass
+class CatalogueChanges:
+    """Rows to create and rows to save, not yet written; the lists of names are for people."""
+
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    disabled: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    new: dict[type[Any], list[Any]] = field(default_factory=dict)
+    touched: list[tuple[Row, list[str]]] = field(default_factory=list)
+    aliases_gone: set[str] = field(default_factory=set)
+
+    @property
+    def writes(self) -> bool:
+        return bool(self.new or self.touched or self.aliases_gone)
+
+    def create(self, row: Row, name: str) -> None:
+        self.new.setdefault(type(row), []).append(row)
+        self.added.append(name)
+
+    def save(self, row: Row, fields: list[str], name: str, *, also: bool = False) -> None:
+        """Save the named fields; `also` says that something beside them changed."""
+        if fields:
+            self.touched.append((row, fields))
+        (self.changed if fields or also else self.unchanged).append(name)
+
+
+def plan_changes(spec: CatalogueSpec, *, prune: bool = False) -> CatalogueChanges:
+    """Compare a file with the rows. Reads, writes nothing; with `errors` nothing may be written."""
+    return _Planning(spec).plan(prune=prune)
+
+
+class _Planning:
+    def __init__(self, spec: CatalogueSpec) -> None:
+        self.spec = spec
+        self.out = CatalogueChanges()
+        self.providers = {row.slug: row for row in Provider.objects.all()}
+        self.models = {row.slug: row for row in Model.objects.all()}
+        rows = Endpoint.objects.select_related("model", "provider")
+        self.endpoints = {(row.model.slug, row.tag): row for row in rows}
+        self.aliases = dict(ModelAlias.objects.values_list("alias", "model__slug"))
+
+    def plan(self, *, prune: bool) -> CatalogueChanges:
+        self.out.errors = [*_repeats(self.spec), *self._unknown_providers(), *_unset(self.spec)]
+        if self.out.errors:
+            return self.out
+        for provider in self.spec.providers:
+            self._provider(provider)
+        for at, model in enumerate(self.spec.models):
+            self._model(model, f"models[{at}]")
+        if prune:
+            self._prune()
+        return self.out
+
+    def _unknown_providers(self) -> Iterator[str]:
+        known = {*self.providers, *(provider.slug for provider in self.spec.providers)}
+        for place, endpoint in _endpoints(self.spec):
+            if endpoint.provider not in known:
+                yield f"{place}.provider: no provider {endpoint.provider!r} here or in the database"
+
+    def _provider(self, spec: ProviderSpec) -> None:
+        fields = spec.model_dump(exclude={"credential"})
+        row = self.providers.get(spec.slug)
+        new = row is None
+        row = row or Provider(slug=spec.slug)
+        changed = _set(row, fields) + _set_credential(row, spec)
+        self.providers[spec.slug] = row
+        self._keep(row, changed, f"provider {spec.slug}", new=new)
+
+    def _keep(
+        self, row: Row, changed: list[str], name: str, *, new: bool, also: bool = False
+    ) -> None:
+        if new:
+            self.out.create(row, name)
+        else:
+            self.out.save(row, changed, name, also=also)
+
+    def _model(self, spec: ModelSpec, place: str) -> None:
+        row = self.models.get(spec.id)
+        new = row is None
+        row = row or Model(slug=spec.id, created=int(time.time()))
+        self.models[spec.id] = row
+        changed = _set(row, _model_fields(spec))
+        moved = self._set_aliases(row, spec)
+        self._keep(row, changed, f"model {spec.id}", new=new, also=moved)
+        for at, endpoint in enumerate(spec.endpoints):
+            self._endpoint(row, endpoint, f"{place}.endpoints[{at}]")
+
+    def _set_aliases(self, model: Model, spec: ModelSpec) -> bool:
+        """Plan the aliases of a model; true when there are some to add, move or remove."""
+        wanted = set(spec.aliases)
+        own = {alias for alias, slug in self.aliases.items() if slug == spec.id}
+        named = {alias for other in self.spec.models for alias in other.aliases}
+        moved = {alias for alias in wanted - own if alias in self.aliases}
+        self.out.aliases_gone |= moved | (own - named)
+        for alias in sorted(wanted - own):
+            self.out.new.setdefault(ModelAlias, []).append(ModelAlias(alias=alias, model=model))
+        return wanted != own
+
+    def _endpoint(self, model: Model, spec: EndpointSpec, place: str) -> None:
+        name = f"endpoint {model.slug} at {spec.tag}"
+        row = self.endpoints.get((model.slug, spec.tag))
+        new = row is None
+        row = row or Endpoint(model=model, provider=self.providers[spec.provider], tag=spec.tag)
+        fields = spec.model_dump(exclude={"provider", "tag"})
+        if spec.pricing == "auto":
+            fields["pricing"] = book_prices(spec.provider, spec.upstream_model)
+        if fields["pricing"] is None:
+            where = "the price book has none" if spec.pricing == "auto" else "give pricing"
+            self.out.warnings.append(f"{place}: {name} has no price and is not used; {where}")
+        self._keep(row, _set(row, fields), name, new=new)
+
+    def _prune(self) -> None:
+        named = {model.id: {end.tag for end in model.endpoints} for model in self.spec.models}
+        providers = {provider.slug for provider in self.spec.providers}
+        for slug, provider in self.providers.items():
+            if slug not in providers:
+                self._disable(provider, "status", STATUS_DISABLED, f"provider {slug}")
+        for slug, model in self.models.items():
+            if slug not in named and model.visible:
+                self._disable(model, "visible", False, f"model {slug}")
+        for (slug, tag), endpoint in self.endpoints.items():
+            if tag not in named.get(slug, ()):
+                self._disable(endpoint, "status", STATUS_DISABLED, f"endpoint {slug} at {tag}")
+
+    def _disable(self, row: Row, attribute: str, value: int, name: str) -> None:
+        if getattr(row, attribute) > value:
+            setattr(row, attribute, value)
+            self.out.touched.append((row, [attribute]))
+            self.out.disabled.append(name)
+
+
+def _set(row: Row, fields: dict[str, Any]) -> list[str]:
+    """Put the values on the row and name those that differ."""
+    different = [name for name, value in fields.items() if getattr(row, name) != value]
+    for name in different:
+        setattr(row, name, fields[name])
+    return different
+
+
+def _model_fields(spec: ModelSpec) -> dict[str, Any]:
+    fields = spec.model_dump(exclude={"id", "aliases", "endpoints"})
+    fields["canonical_slug"] = spec.canonical_slug or spec.id
+    if spec.decisions is None:
+        fields["decisions"] = bool({"text", "decisions"} & set(spec.output_modalities))
+    if spec.created is None:
+        # A file that does not say leaves the day the model was first loaded.
+        del fields["created"]
+    for name, value in (
+        ("reasoning", spec.reasoning),
+        ("per_request_limits", spec.per_request_limits),
+    ):
+        fields[name] = value and value.model_dump(exclude_unset=name == "reasoning")
+    return fields
+
+
+def _set_credential(row: Provider, spec: ProviderSpec) -> list[str]:
+    """Absent in the file keeps what is stored; unchanged content is not sealed anew."""
+    if "credential" not in spec.model_fields_set:
+        return []
+    wanted = spec.credential
+    if wanted is not None and wanted.startswith(_ENV):
+        wanted = os.environ[wanted.removeprefix(_ENV)]
+    try:
+        if row.credential() == wanted:
+            return []
+    except UnsealError:
+        pass  # It was sealed under another master key; the file's content replaces it.
+    row.set_credential(wanted)
+    return ["credential_sealed"]
+
+
+def _unset(spec: CatalogueSpec) -> Iterator[str]:
+    for at, provider in enumerate(spec.providers):
+        name = (provider.credential or "").removeprefix(_ENV)
+        if (provider.credential or "").startswith(_ENV) and not os.environ.get(name):
+            place = f"providers[{at}].credential"
+            yield f"{place}: the environment variable {name} is not set"
+
+
+def _endpoints(spec: CatalogueSpec) -> Iterator[tuple[str, EndpointSpec]]:
+    for at, model in enumerate(spec.models):
+        for endpoint_at, endpoint in enumerate(model.endpoints):
+            yield f"models[{at}].endpoints[{endpoint_at}]", endpoint
+
+
+def _repeats(spec: CatalogueSpec) -> Iterator[str]:
+    """Names that stand in the file twice."""
+    yield from _twice((f"providers[{at}].slug", row.slug) for at, row in enumerate(spec.providers))
+    models = list(enumerate(spec.models))
+    ids = [(f"models[{at}].id", model.id) for at, model in models]
+    aliases = [(f"models[{at}].aliases", alias) for at, model in models for alias in model.aliases]
+    yield from _twice([*ids, *aliases])
+    for at, model in models:
+        tags = ((f"models[{at}].endpoints[{n}].tag", e.tag) for n, e in enumerate(model.endpoints))
+        yield from _twice(tags)
+
+
+def _twice(names: Iterable[tuple[str, str]]) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for place, name in names:
+        if name in seen:
+            yield f"{place}: {name!r} already stands at {seen[name]}"
+        seen.setdefault(name, place)
+
 
 _BATCH_ROWS: Final = 500
 _LOOK_AGAIN_S: Final = 0.1
@@ -17,31 +234,31 @@ _LOOK_AGAIN_S: Final = 0.1
 WAIT_S: Final = STALE_S + 1
 
 
-def load(document: object, *, prune: bool = False, check: bool = False) -> dict[str, Any]:
+def load_catalogue(document: object, *, prune: bool = False, check: bool = False) -> dict[str, Any]:
     """Bring the database to what the data of a catalogue file says.
 
     Returns `version` and the lists `added`, `changed`, `disabled`, `unchanged`, `errors` and
     `warnings`. With errors, or with `check`, nothing is written.
     """
-    spec, errors = read(document)
+    spec, errors = parse_spec(document)
     if spec is None:
-        return rejected(*errors)
+        return rejection_report(*errors)
     with transaction.atomic():
         # Two loads at once: the second compares with what the first has written.
         CatalogueVersion.objects.select_for_update().first()
-        difference = plan(spec, prune=prune)
+        difference = plan_changes(spec, prune=prune)
         if difference.writes and not difference.errors and not check:
             _apply(difference)
         return _report(difference)
 
 
-def rejected(*errors: str) -> dict[str, Any]:
+def rejection_report(*errors: str) -> dict[str, Any]:
     """The report of a file that never became data."""
-    return _report(Plan(errors=list(errors)))
+    return _report(CatalogueChanges(errors=list(errors)))
 
 
-def _apply(difference: Plan) -> None:
-    with version_bumped("default"):
+def _apply(difference: CatalogueChanges) -> None:
+    with bump_version("default"):
         ModelAlias.objects.filter(alias__in=difference.aliases_gone).delete()
         for kind in (Provider, Model, ModelAlias, Endpoint):
             if kind in difference.new:
@@ -50,7 +267,7 @@ def _apply(difference: Plan) -> None:
             row.save(update_fields=fields)
 
 
-def _report(difference: Plan) -> dict[str, Any]:
+def _report(difference: CatalogueChanges) -> dict[str, Any]:
     names = ("added", "changed", "disabled", "unchanged", "errors", "warnings")
     lists = {name: getattr(difference, name) for name in names}
     return {"version": current_version(), **lists}
@@ -59,7 +276,7 @@ def _report(difference: Plan) -> dict[str, Any]:
 def wait_until_served(version: int, *, timeout_s: float = WAIT_S) -> bool:
     """Wait until every live web process serves `version` or a newer one; false when time is up."""
     deadline = time.monotonic() + timeout_s
-    while any(served < version for served in serving().values()):
+    while any(served < version for served in list_served_versions().values()):
         if time.monotonic() > deadline:
             return False
         time.sleep(_LOOK_AGAIN_S)

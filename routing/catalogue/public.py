@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from routing.catalogue.learned import NOTHING, Learned
-from routing.catalogue.listing import published, top
+from routing.catalogue.listing import NOTHING, LearnedStats, list_published, top_endpoint
 from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.entities.vocabulary import PARAMETERS, STATUS_REMOVED
 from routing.selection.types import Percentiles
@@ -16,20 +15,20 @@ def parameters(endpoints: Iterable[EndpointEntry]) -> list[str]:
     return [parameter for parameter in PARAMETERS if parameter in supported]
 
 
-def model_objects(snapshot: Snapshot, models: Sequence[ModelEntry]) -> list[dict[str, Any]]:
+def serialize_models(snapshot: Snapshot, models: Sequence[ModelEntry]) -> list[dict[str, Any]]:
     """The Model objects of models. Those of the listing are made once for a snapshot; a model that
     was narrowed for one account is not among them."""
     known = snapshot.derive(_listed_objects)
-    return [known.get(model) or model_object(model) for model in models]
+    return [known.get(model) or serialize_model(model) for model in models]
 
 
 def _listed_objects(snapshot: Snapshot) -> Mapping[ModelEntry, dict[str, Any]]:
-    return {model: model_object(model) for model in snapshot.listing}
+    return {model: serialize_model(model) for model in snapshot.listing}
 
 
-def model_object(model: ModelEntry) -> dict[str, Any]:
+def serialize_model(model: ModelEntry) -> dict[str, Any]:
     """The Model object, of a model with a published endpoint."""
-    best = top(model)
+    best = top_endpoint(model)
     assert best is not None
     shown = {
         "id": model.id,
@@ -46,7 +45,7 @@ def model_object(model: ModelEntry) -> dict[str, Any]:
             "is_moderated": best.moderated,
         },
         "per_request_limits": model.per_request_limits,
-        "supported_parameters": parameters(published(model)),
+        "supported_parameters": parameters(list_published(model)),
         "default_parameters": model.default_parameters,
         "supported_voices": _listed(model.supported_voices),
         "links": {"details": f"/api/v1/models/{model.id}/endpoints"},
@@ -73,7 +72,7 @@ def architecture(model: ModelEntry) -> dict[str, Any]:
     }
 
 
-def endpoint_object(endpoint: EndpointEntry, learned: Learned = NOTHING) -> dict[str, Any]:
+def serialize_endpoint(endpoint: EndpointEntry, learned: LearnedStats = NOTHING) -> dict[str, Any]:
     """The Endpoint object; statistics are null where nothing, or too little, was learned."""
     figures = learned.of(endpoint)
     return {
@@ -120,7 +119,7 @@ def _percentiles(value: Percentiles | None, factor: float) -> dict[str, float] |
     return {name: round(each * factor, 3) for name, each in value._asdict().items()}
 
 
-def endpoints_object(model: ModelEntry, learned: Learned = NOTHING) -> dict[str, Any]:
+def serialize_model_endpoints(model: ModelEntry, learned: LearnedStats = NOTHING) -> dict[str, Any]:
     """The model with its endpoints, as `/models/{author}/{slug}/endpoints` shows it."""
     return {
         "id": model.id,
@@ -128,21 +127,23 @@ def endpoints_object(model: ModelEntry, learned: Learned = NOTHING) -> dict[str,
         "created": model.created,
         "description": model.description,
         "architecture": architecture(model),
-        "endpoints": [endpoint_object(endpoint, learned) for endpoint in published(model)],
+        "endpoints": [serialize_endpoint(endpoint, learned) for endpoint in list_published(model)],
     }
 
 
-def zdr_objects(snapshot: Snapshot, learned: Learned = NOTHING) -> list[dict[str, Any]]:
+def serialize_zdr_endpoints(
+    snapshot: Snapshot, learned: LearnedStats = NOTHING
+) -> list[dict[str, Any]]:
     """Every published zero-data-retention endpoint of the listed models."""
     return [
-        endpoint_object(endpoint, learned)
+        serialize_endpoint(endpoint, learned)
         for model in snapshot.listing
-        for endpoint in published(model)
+        for endpoint in list_published(model)
         if endpoint.zdr
     ]
 
 
-def provider_object(provider: ProviderEntry) -> dict[str, Any]:
+def serialize_provider(provider: ProviderEntry) -> dict[str, Any]:
     return {
         "name": provider.name,
         "slug": provider.slug,
@@ -154,11 +155,12 @@ def provider_object(provider: ProviderEntry) -> dict[str, Any]:
     }
 
 
-def provider_objects(snapshot: Snapshot) -> list[dict[str, Any]]:
+def serialize_providers(snapshot: Snapshot) -> list[dict[str, Any]]:
     """The providers that have not been removed, by name."""
     shown = (entry for entry in snapshot.providers.values() if entry.status > STATUS_REMOVED)
     return [
-        provider_object(entry) for entry in sorted(shown, key=lambda entry: entry.name.casefold())
+        serialize_provider(entry)
+        for entry in sorted(shown, key=lambda entry: entry.name.casefold())
     ]
 
 

@@ -7,9 +7,15 @@ from urllib.parse import urlencode
 
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue
-from routing.catalogue.learned import NOTHING, Learned, tool_success
-from routing.catalogue.listing import published
-from routing.catalogue.orders import SORTS, in_order, usd_per_million
+from routing.catalogue.listing import (
+    NOTHING,
+    SORTS,
+    LearnedStats,
+    list_published,
+    sort_models,
+    tool_success,
+    usd_per_million,
+)
 from routing.entities.entries import ModelEntry
 from routing.entities.vocabulary import (
     CATEGORIES,
@@ -28,15 +34,15 @@ INDEXES: Final = ("intelligence", "coding", "agentic")
 Test = Callable[[ModelEntry], bool]
 
 
-class Query(NamedTuple):
+class ModelQuery(NamedTuple):
     """What is asked (`words`), the moment in Unix seconds, and what traffic has taught."""
 
     words: Mapping[str, str]
     now_s: float
-    learned: Learned = NOTHING
+    learned: LearnedStats = NOTHING
 
 
-class Page(NamedTuple):
+class ModelPage(NamedTuple):
     """One page of models: `total_count` counts all that match, `next` is a path or None."""
 
     models: Sequence[ModelEntry]
@@ -44,24 +50,24 @@ class Page(NamedTuple):
     next: str | None
 
 
-def page(models: Sequence[ModelEntry], query: Query, *, path: str) -> Page:
+def list_page(models: Sequence[ModelEntry], query: ModelQuery, *, path: str) -> ModelPage:
     """The models of a query, out of models that come newest first.
 
     Raises `SchemaInvalid`; unknown parameters are ignored.
     """
     offset = _whole(query.words, "offset", 0, None)
     limit = _whole(query.words, "limit", 1, LIMIT_MAX)
-    found = matching(models, query)
+    found = filter_models(models, query)
     if offset is None and limit is None:
-        return Page(found, len(found), None)
+        return ModelPage(found, len(found), None)
     start = offset or 0
     end = start + (limit or LIMIT_DEFAULT)
     more = {**query.words, "offset": str(end), "limit": str(end - start)}
     following = f"{path}?{urlencode(more)}" if end < len(found) else None
-    return Page(found[start:end], len(found), following)
+    return ModelPage(found[start:end], len(found), following)
 
 
-def matching(models: Sequence[ModelEntry], query: Query) -> Sequence[ModelEntry]:
+def filter_models(models: Sequence[ModelEntry], query: ModelQuery) -> Sequence[ModelEntry]:
     """The models that pass every filter, in the order asked for (as they come by default)."""
     for name in ("use_rss", "use_rss_chat_links"):
         if query.words.get(name, "").lower() not in _FALSE:
@@ -70,10 +76,10 @@ def matching(models: Sequence[ModelEntry], query: Query) -> Sequence[ModelEntry]
     tests = [test for filter_ in _FILTERS for test in filter_(query.words)]
     tests += [*_ages(query), *_measured(query)]
     found = [model for model in models if all(test(model) for test in tests)]
-    return in_order(found, sort, query.learned)
+    return sort_models(found, sort, query.learned)
 
 
-def count(models: Sequence[ModelEntry], words: Mapping[str, str]) -> int:
+def count_models(models: Sequence[ModelEntry], words: Mapping[str, str]) -> int:
     """How many of the models have one of the output modalities."""
     tests = _output_modalities(words)
     return sum(all(test(model) for test in tests) for model in models)
@@ -140,7 +146,9 @@ def _supported(query: Mapping[str, str]) -> list[Test]:
     wanted = _words(query, "supported_parameters", PARAMETERS)
 
     def supports_all(model: ModelEntry) -> bool:
-        return wanted <= {name for end in published(model) for name in end.supported_parameters}
+        return wanted <= {
+            name for end in list_published(model) for name in end.supported_parameters
+        }
 
     return [supports_all] if wanted else []
 
@@ -205,7 +213,7 @@ def _architectures(model: ModelEntry) -> set[str]:
 
 
 def _providers(model: ModelEntry) -> set[str]:
-    return {name for endpoint in published(model) for name in endpoint.provider.names}
+    return {name for endpoint in list_published(model) for name in endpoint.provider.names}
 
 
 def _policies(query: Mapping[str, str]) -> list[Test]:
@@ -214,15 +222,15 @@ def _policies(query: Mapping[str, str]) -> list[Test]:
     if distillable:
         tests.append(lambda model: model.distillable == (distillable == "true"))
     if _word(query, "zdr", ("true",)):
-        tests.append(lambda model: any(endpoint.zdr for endpoint in published(model)))
+        tests.append(lambda model: any(endpoint.zdr for endpoint in list_published(model)))
     region = _word(query, "region", tuple(_REGIONS))
     if region:
         wanted = _REGIONS[region]
-        tests.append(lambda model: any(end.region == wanted for end in published(model)))
+        tests.append(lambda model: any(end.region == wanted for end in list_published(model)))
     return tests
 
 
-def _ages(query: Query) -> list[Test]:
+def _ages(query: ModelQuery) -> list[Test]:
     least, most = (_whole(query.words, f"{side}_age_days", 0, None) for side in ("min", "max"))
     tests: list[Test] = []
     if least is not None:
@@ -232,7 +240,7 @@ def _ages(query: Query) -> list[Test]:
     return tests
 
 
-def _measured(query: Query) -> list[Test]:
+def _measured(query: ModelQuery) -> list[Test]:
     """Bounds on figures; a model without the figure is left out."""
     low = _number(query.words, "min_tool_success_rate", maximum=1)
     high = _number(query.words, "max_tool_success_rate", maximum=1)

@@ -20,8 +20,7 @@ from django.utils import timezone
 from gateway.database.db import Lane, run_queries
 from gateway.eventloop import run_in_thread
 from gateway.http.errors import Unavailable
-from routing.catalogue.assembly import assemble
-from routing.catalogue.reading import read_rows
+from routing.catalogue.assembly import assemble, read_rows
 from routing.catalogue.version import CatalogueServing, current_version
 from routing.entities.entries import EMPTY, EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 
@@ -32,10 +31,10 @@ __all__ = [
     "ModelEntry",
     "ProviderEntry",
     "Snapshot",
-    "build",
-    "catalogue",
     "run_in_thread",
-    "serving",
+    "build_snapshot",
+    "catalogue",
+    "list_served_versions",
 ]
 
 log = logging.getLogger("routing.catalogue")
@@ -45,7 +44,7 @@ REPORT_S: Final = 5.0
 STALE_S: Final = 30.0
 
 
-def build() -> Snapshot:
+def build_snapshot() -> Snapshot:
     """Read and assemble the catalogue as it is now. Raises `DatabaseError`."""
     with _no_collections():
         # Not the lane of the hot path's reads: a big catalogue would hold them up.
@@ -79,7 +78,7 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def serving() -> dict[str, int]:
+def list_served_versions() -> dict[str, int]:
     """The version each live process serves, by its name."""
     alive = timezone.now() - timedelta(seconds=STALE_S)
     rows = CatalogueServing.objects.filter(seen_at__gte=alive)
@@ -115,7 +114,7 @@ class Catalogue:
     def _load_first(self) -> None:
         with self._loading:
             if self._snapshot is None:
-                self._serve(build())
+                self._serve(build_snapshot())
 
     def _serve(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -128,7 +127,7 @@ class Catalogue:
         if self._snapshot is not None and version == self._snapshot.version:
             return False
         with self._loading:
-            self._serve(build())
+            self._serve(build_snapshot())
         return True
 
     def forget(self) -> None:

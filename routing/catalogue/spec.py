@@ -235,15 +235,15 @@ class CatalogueSpec(_Spec):
     models: list[ModelSpec] = []
 
 
-def read(document: object) -> tuple[CatalogueSpec | None, list[str]]:
+def parse_spec(document: object) -> tuple[CatalogueSpec | None, list[str]]:
     """The file's data as a spec, or what is wrong with it, each with its place."""
     try:
         return CatalogueSpec.model_validate({} if document is None else document), []
     except ValidationError as error:
-        return None, [_told(detail) for detail in error.errors(include_url=False)]
+        return None, [_error_text(detail) for detail in error.errors(include_url=False)]
 
 
-def _told(detail: Any) -> str:
+def _error_text(detail: Any) -> str:
     place = _place(detail["loc"])
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, PriceError):

@@ -58,7 +58,7 @@ def _bump(using: str) -> None:
 
 
 @contextmanager
-def version_bumped(using: str) -> Iterator[None]:
+def bump_version(using: str) -> Iterator[None]:
     """A transaction that changes the catalogue.
 
     The bump comes first: its row lock puts concurrent changes in a queue, where bumping last would
@@ -73,13 +73,13 @@ class VersionedQuerySet(models.QuerySet[_T]):
     """Bulk changes move the version too."""
 
     def update(self, **kwargs: Any) -> int:
-        with version_bumped(self.db):
+        with bump_version(self.db):
             return super().update(**kwargs)
 
     update.alters_data = True  # type: ignore[attr-defined]  # Django's own marker on the method.
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        with version_bumped(self.db):
+        with bump_version(self.db):
             return super().delete()
 
     # Without the second marker managers would get `delete`, and one slip would empty the table.
@@ -87,13 +87,13 @@ class VersionedQuerySet(models.QuerySet[_T]):
     delete.queryset_only = True  # type: ignore[attr-defined]  # Likewise.
 
     def bulk_create(self, objs: Iterable[_T], *args: Any, **kwargs: Any) -> list[_T]:
-        with version_bumped(self.db):
+        with bump_version(self.db):
             return super().bulk_create(objs, *args, **kwargs)
 
     def bulk_update(
         self, objs: Iterable[_T], fields: Iterable[str], *args: Any, **kwargs: Any
     ) -> int:
-        with version_bumped(self.db):
+        with bump_version(self.db):
             return super().bulk_update(objs, fields, *args, **kwargs)
 
 
@@ -111,9 +111,9 @@ class Versioned(models.Model):
         base_manager_name = "objects"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        with version_bumped(kwargs.get("using") or self._state.db or "default"):
+        with bump_version(kwargs.get("using") or self._state.db or "default"):
             super().save(*args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        with version_bumped(kwargs.get("using") or self._state.db or "default"):
+        with bump_version(kwargs.get("using") or self._state.db or "default"):
             return super().delete(*args, **kwargs)

@@ -9,11 +9,11 @@ from django.conf import settings
 SEPARATOR: Final = "\x1f"
 
 
-def salt_of(account_id: UUID) -> str:
+def user_salt(account_id: UUID) -> str:
     """What is put before a user's name and hashed with it."""
     return SEPARATOR.join((settings.ROUTER_USER_HASH_SECRET, str(account_id), ""))
 
 
-def hash_of_user(account_id: UUID, user: str) -> str:
+def hash_user(account_id: UUID, user: str) -> str:
     """SHA-256 hex: what a provider is told, and what history says."""
-    return hashlib.sha256((salt_of(account_id) + user).encode()).hexdigest()
+    return hashlib.sha256((user_salt(account_id) + user).encode()).hexdigest()

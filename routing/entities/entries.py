@@ -1,6 +1,6 @@
 """The catalogue as requests see it: immutable, in memory, whole.
 
-A snapshot is built from rows read at one moment (`routing.catalogue.reading`), and nothing in it
+A snapshot is built from rows read at one moment (`routing.catalogue.assembly`), and nothing in it
 changes afterwards; a request keeps the one it began with.
 """
 

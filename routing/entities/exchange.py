@@ -22,7 +22,7 @@ class Native(NamedTuple):
     value: dict[str, Any]
 
 
-class Beside(NamedTuple):
+class ProviderExtras(NamedTuple):
     """What a provider says in chat that the format does not know: beside its choices, and in the
     choice beside the message."""
 
@@ -51,7 +51,7 @@ class Event:
     has_choice: bool = True
     stop_sequence: str | None = None
     native: Native | None = None
-    beside: Beside | None = None
+    beside: ProviderExtras | None = None
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Answer:
     service_tier: str | None
     stop_sequence: str | None = None
     native: Native | None = None
-    beside: Beside | None = None
+    beside: ProviderExtras | None = None
 
 
 class Prompt(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gateway.http.errors import GatewayError
-from routing.entities.exchange import Beside, Native
+from routing.entities.exchange import Native, ProviderExtras
 from routing.formats.chat.request import ChatRequest
 
 
@@ -61,7 +61,7 @@ class Ending(NamedTuple):
     native: Native | None
     failure: dict[str, Any] | None
     router_metadata: dict[str, Any] | None
-    beside: Beside | None = None
+    beside: ProviderExtras | None = None
 
 
 class CompleteAnswer(NamedTuple):

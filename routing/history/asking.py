@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from routing.entities.end_users import salt_of
+from routing.entities.end_users import user_salt
 from routing.history.columns import (
     LINE_PREFIX,
     LINES,
@@ -274,7 +274,7 @@ class Statement:
         return Text(f"({told})", tuple(spelled.moment(each) for span in spans for each in span))
 
     def _salts(self, sql: str) -> tuple[str, ...]:
-        return (salt_of(self.question.account_id),) * sql.count(SALT)
+        return (user_salt(self.question.account_id),) * sql.count(SALT)
 
     # --- All of it ------------------------------------------------------------------------------
 

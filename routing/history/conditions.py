@@ -7,7 +7,7 @@ from uuid import UUID
 
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, describe_options, name_json_type
-from routing.entities.end_users import hash_of_user
+from routing.entities.end_users import hash_user
 from routing.history.asking import Condition
 from routing.history.body import Filter
 from routing.history.dialect import Dialect
@@ -87,7 +87,7 @@ def _text(value: Any, account_id: UUID, spelled: Dialect) -> list[Text]:
 def _end_user(value: Any, account_id: UUID, spelled: Dialect) -> list[Text]:
     """By the name that the caller gives a user, or by the hash that history has of it."""
     told = _text(value, account_id, spelled)
-    return [*told, Text("%s", (hash_of_user(account_id, value),))]
+    return [*told, Text("%s", (hash_user(account_id, value),))]
 
 
 def _key(value: Any, account_id: UUID, spelled: Dialect) -> list[Text]:

@@ -9,8 +9,7 @@ from gateway.http.errors import GatewayError, MalformedJson
 from gateway.http.jsonio import loads
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
-from routing.presets.applying import applied
-from routing.presets.naming import may_name_a_preset
+from routing.presets.apply import may_name_a_preset, read_with_preset
 
 _PLAIN: Final[dict[str, Any]] = {"session_header": None, "models_max": 3}
 _MESSAGES = [{"role": "user", "content": ""}]
@@ -33,7 +32,7 @@ def chat_of(body: dict[str, Any], caller: Caller | None = None) -> ChatRequest:
     body = {"messages": _MESSAGES} | body
     try:
         if caller is not None and may_name_a_preset(body):
-            return applied("chat", body, caller, partial(CHAT.parse, **_PLAIN)).chat
+            return read_with_preset("chat", body, caller, partial(CHAT.parse, **_PLAIN)).chat
         return CHAT.parse(body, **_PLAIN)
     except GatewayError as error:
         raise Refused(error.text) from error

@@ -12,7 +12,7 @@ from gateway.http.errors import GatewayError, InvalidRequest, NotFound, Unavaila
 from gateway.http.validation import shorten
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.formats.chat.request import ChatRequest
-from routing.plugins.registry import missing as missing_plugins
+from routing.plugins.registry import list_missing as missing_plugins
 from routing.selection.auto import COST_TIERS, AutoOptions, AutoSettings, CostTier, UsableModels
 from routing.selection.filters import GUARDRAILS_STEP, TIER_STEP, list_filters
 from routing.selection.model_references import (

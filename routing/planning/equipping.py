@@ -7,10 +7,10 @@ from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import ChatRequest
 from routing.formats.provider_tools import list_provider_tools
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
-from routing.plugins.registry import missing as missing_plugins
+from routing.plugins.registry import list_missing as missing_plugins
 from routing.selection.model_references import parse_reference
 from routing.serving.request.loop import Loop, with_tools
-from routing.tools.registry import missing, models_asked
+from routing.tools.registry import list_asked_models, list_missing
 from routing.tools.toolbox import Toolbox
 
 
@@ -29,13 +29,13 @@ def _missing_tools(chat: ChatRequest) -> list[str]:
     tools = chat.body.get("tools") or ()
     named = {canonical_tool(tool["type"]) for tool in tools}
     inside = [kind for kind in chat.server_tools if kind not in named]
-    return list(dict.fromkeys((*missing(tools), *inside, *list_provider_tools(chat))))
+    return list(dict.fromkeys((*list_missing(tools), *inside, *list_provider_tools(chat))))
 
 
 def _missing_of_models(chat: ChatRequest) -> list[str]:
     """Plugins that suffixes of the models stand for which tools are to ask. What the request says
     of its own plugins is not said of theirs."""
-    models = models_asked(chat.body.get("tools") or ())
+    models = list_asked_models(chat.body.get("tools") or ())
     effects = {model: parse_reference(model).effects for model in models if ":" in model}
     named = [
         effect.plugin

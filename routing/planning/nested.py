@@ -18,14 +18,14 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.call import Call
 from routing.serving.request.slots import slots
 from routing.serving.tool_loop.conversation import converse
-from routing.tools.interface import Told, ToolFailed
+from routing.tools.interface import ModelAnswer, ToolFailed
 
 # A subagent's fusion's panel is as deep as callers can go.
 DEPTH_MAX: Final = 3
 _DATA_RULES: Final = ("data_collection", "zdr")
 
 
-def ask_model(asker: Call, body: dict[str, Any]) -> Told:
+def ask_model(asker: Call, body: dict[str, Any]) -> ModelAnswer:
     """The answer to a chat body, for a tool of `asker`. Raises `ToolFailed`."""
     if _depth(asker) >= DEPTH_MAX:
         raise ToolFailed("Tools cannot ask models this deep")
@@ -58,7 +58,7 @@ def _data_rules(asker: Call) -> dict[str, Any]:
     return {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
 
 
-def _told(call: Call) -> Told:
+def _told(call: Call) -> ModelAnswer:
     if call.refusal is not None:
         raise call.refusal()
     limited = limiting.too_many(call)
@@ -86,7 +86,7 @@ def _told(call: Call) -> Told:
     said = merge_pieces(loop.pieces, hides_reasoning=True)
     calls = loop.functions and talk.finish_reason == "tool_calls"
     messages = loop.conversation(call.chat) if calls else None
-    return Told(said, talk.attempt.endpoint.model_id, messages)
+    return ModelAnswer(said, talk.attempt.endpoint.model_id, messages)
 
 
 def _depth(call: Call) -> int:

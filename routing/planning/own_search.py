@@ -15,7 +15,7 @@ from routing.formats.messages.format import MESSAGES
 from routing.formats.messages.tools import is_search
 from routing.formats.server_tools import WEB_SEARCH
 from routing.plugins.texts import with_more_tools
-from routing.tools.registry import missing, parameters_of
+from routing.tools.registry import list_missing, parameters_of
 
 # What the tool of the messages format calls otherwise.
 _RENAMED: Final = {"blocked_domains": "excluded_domains"}
@@ -37,7 +37,7 @@ def searching_here(chat: ChatRequest) -> ChatRequest:
     if named is None:
         return chat
     tool = {"type": WEB_SEARCH, "parameters": _parameters(named)}
-    if missing([tool]):
+    if list_missing([tool]):
         return chat
     if not _allowed(chat):
         return replace(chat, native_tools=())

@@ -44,10 +44,9 @@ from routing.planning.equipping import equipped, refuse_what_nothing_runs
 from routing.planning.own_search import beside_own_tools, where_no_provider_does
 from routing.planning.plugging import plugged, refusal_by, shaped
 from routing.planning.refusing import refuse_early
-from routing.plugins.context_compression import compressed
-from routing.plugins.interface import Context, Plugin
-from routing.presets.applying import Applied, applied
-from routing.presets.naming import may_name_a_preset
+from routing.plugins.context_compression import compress_request
+from routing.plugins.interface import Plugin, PluginContext
+from routing.presets.apply import PresetRequest, may_name_a_preset, read_with_preset
 from routing.response_cache.wish import wish_of
 from routing.selection.filters import CONTEXT_STEP, GUARDRAILS_STEP
 from routing.selection.policy import build_policy
@@ -74,7 +73,7 @@ from routing.upstreams.wires import CHAT_KINDS
 _NOT_BESIDE = "Invalid input: not beside tools, plugins or filters that the gateway runs"
 
 
-class Asked(NamedTuple):
+class ResolvedRequest(NamedTuple):
     """What a request asks for: references as they were named, what they came to, what it needs."""
 
     references: tuple[str, ...]
@@ -158,14 +157,14 @@ def _arranged(
     refused with whatever its plan is. Raises `GatewayError`."""
     chat, plugins = plugged(chat, caller.default_text_model)
     chat = beside_own_tools(chat)
-    asked = asked_of(chat, caller, region=region)
-    context = Context(caller, asked.resolution.models, deadline)
+    asked = resolve(chat, caller, region=region)
+    context = PluginContext(caller, asked.resolution.models, deadline)
     if judge is not None and plugins:
         bare = _Arranged(chat, asked, NO_PLAN, NOTHING_LEARNED, [], None, None, plugins)
         context = replace(context, refuse=partial(judge, bare))
     other = where_no_provider_does(chat, asked.resolution.models, format)
     if (other := shaped(plugins, other, context)) is not chat:
-        chat, asked = other, asked_of(other, caller, region=region)
+        chat, asked = other, resolve(other, caller, region=region)
     chat, stages, refusal = _guarded(chat, caller)
     blocked = refusal or (refusal_by(plugins, chat, context) if plugins else None)
     chat, loop = equipped(chat)
@@ -178,7 +177,7 @@ def _arranged(
     plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
     stages += [stage for plugin in plugins for stage in plugin.stages]
     if plan.failed_step == CONTEXT_STEP:
-        shorter = compressed(chat, plan.considered, asked.ask.output_tokens)
+        shorter = compress_request(chat, plan.considered, asked.ask.output_tokens)
         if shorter is not None:
             chat, asked = shorter.chat, asked._replace(ask=ask_of(shorter.chat))
             stages.append(shorter.stage)
@@ -190,7 +189,7 @@ class _Arranged(NamedTuple):
     """`blocked` makes the refusal of what guardrails or plugins keep back."""
 
     chat: ChatRequest
-    asked: Asked
+    asked: ResolvedRequest
     plan: Plan
     state: EndpointState
     stages: list[dict[str, Any]]
@@ -231,13 +230,13 @@ def draft_of(call: Call) -> Draft | None:
     )
 
 
-def asked_of(
+def resolve(
     chat: ChatRequest,
     caller: Caller,
     *,
     dice: Callable[[], float] | None = None,
     region: str | None = None,
-) -> Asked:
+) -> ResolvedRequest:
     """What a request of this caller's asks of the catalogue of this moment. `dice` takes the place
     of the source that virtual routers draw from. Raises `GatewayError`."""
     references = references_of(chat, caller)
@@ -265,10 +264,10 @@ def asked_of(
         random=dice or conversation.random_of_models(),
         sticky_model=sticky_model,
     )
-    return Asked(tuple(references), ask, conversation, resolution, wanted(resolution))
+    return ResolvedRequest(tuple(references), ask, conversation, resolution, wanted(resolution))
 
 
-def _planned(asked: Asked, caller: Caller) -> tuple[Plan, EndpointState]:
+def _planned(asked: ResolvedRequest, caller: Caller) -> tuple[Plan, EndpointState]:
     """The plan, and what it was made from. One that begins with another's probe is made anew."""
     conversation, models = asked.conversation, asked.resolution.models
     ask, policy = asked.ask, asked.policy
@@ -328,7 +327,7 @@ def payer_of(caller: Caller, at: datetime) -> Payer:
 
 def _parsed(
     request: HttpRequest, caller: Caller, body: dict[str, Any], format: CallerFormat
-) -> Applied:
+) -> PresetRequest:
     """The request, with the preset that it names under it."""
     read = partial(
         format.parse,
@@ -337,8 +336,8 @@ def _parsed(
     )
     try:
         if may_name_a_preset(body):
-            return applied(format.name, body, caller, read)
-        return Applied(read(body))
+            return read_with_preset(format.name, body, caller, read)
+        return PresetRequest(read(body))
     except ChatInvalid as error:
         raise SchemaInvalid(error.issues, error_type=error.error_type) from None
 
@@ -350,7 +349,9 @@ def _guarded(chat: ChatRequest, caller: Caller) -> Filtered:
     return filtered(chat, caller.guard.filters, caller.account_id)
 
 
-def _held_to_its_wire(asked: Asked, chat: ChatRequest, format: CallerFormat) -> Asked:
+def _held_to_its_wire(
+    asked: ResolvedRequest, chat: ChatRequest, format: CallerFormat
+) -> ResolvedRequest:
     """Only upstreams of the caller's own format can run the tools it named."""
     models = asked.resolution.models
     kinds = frozenset({format.wire})
@@ -360,8 +361,8 @@ def _held_to_its_wire(asked: Asked, chat: ChatRequest, format: CallerFormat) -> 
 
 
 def _held_to_its_fields(
-    asked: Asked, chat: ChatRequest, format: CallerFormat, *, is_rewritten: bool
-) -> Asked:
+    asked: ResolvedRequest, chat: ChatRequest, format: CallerFormat, *, is_rewritten: bool
+) -> ResolvedRequest:
     """Only upstreams of the caller's own format know these fields, and of them those that list
     them. A request that is written anew has no place for them."""
     fields, kinds = chat.native_fields, frozenset({format.wire})
@@ -373,7 +374,7 @@ def _held_to_its_fields(
     return asked._replace(ask=asked.ask._replace(kinds=kinds, native_fields=fields))
 
 
-def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:
+def _no_endpoint(asked: ResolvedRequest, plan: Plan) -> GatewayError:
     models, ask, policy = asked.resolution.models, asked.ask, asked.policy
     if not models:
         return no_model(asked.references[0], asked.resolution.pool, ask, policy)

@@ -5,8 +5,8 @@ from typing import Any
 
 from gateway.http.errors import GatewayError
 from routing.formats.chat.request import ChatRequest
-from routing.plugins.interface import Context, Plugin
-from routing.plugins.registry import made, missing
+from routing.plugins.interface import Plugin, PluginContext
+from routing.plugins.registry import build_plugins, list_missing
 from routing.plugins.texts import with_more_tools
 from routing.selection.model_references import parse_reference
 
@@ -17,14 +17,14 @@ def plugged(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[P
     entries = _in_force(chat, chat.candidates or [default_model])
     if not entries:
         return chat, ()
-    lacking = missing(entries)
-    plugins = made(each for each in entries if each["id"] not in lacking)
+    lacking = list_missing(entries)
+    plugins = build_plugins(each for each in entries if each["id"] not in lacking)
     for plugin in plugins:
         chat = with_more_tools(chat, plugin.tools())
     return chat, plugins
 
 
-def shaped(plugins: Sequence[Plugin], chat: ChatRequest, context: Context) -> ChatRequest:
+def shaped(plugins: Sequence[Plugin], chat: ChatRequest, context: PluginContext) -> ChatRequest:
     """The request after its plugins, `chat` itself where none changes it. Raises `GatewayError`."""
     for plugin in plugins:
         chat = plugin.asked(chat, context)
@@ -32,7 +32,7 @@ def shaped(plugins: Sequence[Plugin], chat: ChatRequest, context: Context) -> Ch
 
 
 def refusal_by(
-    plugins: Sequence[Plugin], chat: ChatRequest, context: Context
+    plugins: Sequence[Plugin], chat: ChatRequest, context: PluginContext
 ) -> Callable[[], GatewayError] | None:
     """Why one of the plugins does not let the request go on. Raises `GatewayError`."""
     refusals = (plugin.judged(chat, context) for plugin in plugins)

@@ -9,10 +9,10 @@ from gevent.threadpool import ThreadPool
 from gateway.eventloop import run_in_thread
 from gateway.http.large import pause_collector
 from routing.entities.entries import EndpointEntry
+from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import CHARS_PER_TOKEN
 from routing.plugins.interface import Plugin
-from routing.plugins.middle_out import fixed_chars, sizes_of, without_middle
 from routing.plugins.texts import with_messages
 
 ID: Final = "context-compression"
@@ -23,32 +23,32 @@ _CHARS_PER_TOKEN_MIN: Final = 3
 _THREADS: Final = 2
 
 
-class ContextCompression(Plugin):
+class ContextCompressionPlugin(Plugin):
     """Its work is done once it is known that no endpoint has room for the request (`compressed`):
     one that fits somewhere is left alone."""
 
 
-class Compressed(NamedTuple):
+class CompressedRequest(NamedTuple):
     """The request that fits, and what is told of it."""
 
     chat: ChatRequest
     stage: dict[str, Any]
 
 
-def compressed(
+def compress_request(
     chat: ChatRequest, endpoints: Sequence[EndpointEntry], output_tokens: int | None
-) -> Compressed | None:
+) -> CompressedRequest | None:
     """The request made to fit the roomiest of these endpoints that may have it compressed. None
     where there is none, or where what has to stay is too long."""
     if chat.native_tools or chat.native_fields or chat.decides:
         # What only the caller's own format has words for is not written anew.
         return None
-    wish = _wish(chat)
-    rooms = [_room(each, output_tokens) for each in endpoints if _may(each, wish)]
+    wish = _is_wanted(chat)
+    rooms = [_prompt_room(each, output_tokens) for each in endpoints if _may_compress(each, wish)]
     tokens = max(rooms, default=0.0)
     if tokens <= 0:
         return None
-    return run_in_thread(lambda: _made(chat, tokens), threads=_threads)
+    return run_in_thread(lambda: _compress(chat, tokens), threads=_threads)
 
 
 @cache
@@ -57,32 +57,32 @@ def _threads() -> ThreadPool:
     return ThreadPool(_THREADS)
 
 
-def _made(chat: ChatRequest, tokens: float) -> Compressed | None:
+def _compress(chat: ChatRequest, tokens: float) -> CompressedRequest | None:
     """The request within so many tokens; however many messages it has, each is read a few times."""
     messages: list[dict[str, Any]] = chat.body["messages"]
     with pause_collector():
-        sizes = sizes_of(messages)
+        sizes = message_sizes(messages)
         beside = chat.prompt_text_chars - sum(sizes)
         if fixed_chars(messages, sizes) + beside > tokens * CHARS_PER_TOKEN:
             return None
-        made = without_middle(messages, sizes, int(tokens * _CHARS_PER_TOKEN_MIN) - beside)
-        return Compressed(with_messages(chat, made), _stage(len(messages), len(made)))
+        made = remove_middle(messages, sizes, int(tokens * _CHARS_PER_TOKEN_MIN) - beside)
+        return CompressedRequest(with_messages(chat, made), _stage(len(messages), len(made)))
 
 
-def _wish(chat: ChatRequest) -> bool | None:
+def _is_wanted(chat: ChatRequest) -> bool | None:
     """What the request says of it; None where it says nothing."""
     said = next((each for each in chat.plugins if each["id"] == ID), None)
     return None if said is None else bool(said.get("enabled", True))
 
 
-def _may(endpoint: EndpointEntry, wish: bool | None) -> bool:
+def _may_compress(endpoint: EndpointEntry, wish: bool | None) -> bool:
     if "text" not in endpoint.output_modalities:
         return False
     room = endpoint.context_length
     return (room is not None and room <= _BY_ITSELF_TOKENS_MAX) if wish is None else wish
 
 
-def _room(endpoint: EndpointEntry, output_tokens: int | None) -> float:
+def _prompt_room(endpoint: EndpointEntry, output_tokens: int | None) -> float:
     """How many tokens a prompt may have."""
     most = endpoint.prompt_tokens_max
     if not output_tokens or endpoint.context_length is None:
@@ -103,3 +103,96 @@ def _stage(before: int, after: int) -> dict[str, Any]:
             "compressed_count": after,
         },
     }
+
+
+_KEPT_ROLES: Final = frozenset({"system", "developer"})
+_CUT: Final = "\n…\n"
+# A text that is cut to less than this says nothing any more.
+_CUT_CHARS_MIN: Final = 64
+
+
+def message_sizes(messages: list[dict[str, Any]]) -> list[int]:
+    """The characters of each message."""
+    return [read_prompt([each]).text_chars for each in messages]
+
+
+def fixed_chars(messages: list[dict[str, Any]], sizes: list[int]) -> int:
+    """The size of what is never taken out; `sizes` are those of the messages."""
+    newest = _newest_turn(messages)
+    return sum(sizes[at] for at, each in enumerate(messages) if at >= newest or _is_fixed(each))
+
+
+def remove_middle(
+    messages: list[dict[str, Any]], sizes: list[int], chars_max: int
+) -> list[dict[str, Any]]:
+    """The messages with as much of the middle taken out as brings them down to that size, or as
+    near as what stays lets them. `sizes` are those of the messages."""
+    excess = sum(sizes) - chars_max
+    gone: set[int] = set()
+    cut: dict[int, dict[str, Any]] = {}
+    for unit in _middle_first(_removable_units(messages)):
+        if excess <= 0:
+            break
+        size = sum(sizes[at] for at in unit)
+        if size > excess and (shorter := _shorten_message(messages, unit, excess)) is not None:
+            cut[unit[0]] = shorter
+            break
+        gone.update(unit)
+        excess -= size
+    return [cut.get(at, each) for at, each in enumerate(messages) if at not in gone]
+
+
+def _removable_units(messages: list[dict[str, Any]]) -> list[list[int]]:
+    """The places of what may go, together what goes together."""
+    units: list[list[int]] = []
+    # The latest unit that makes a call of that id.
+    callers: dict[str, int] = {}
+    for at in range(_newest_turn(messages)):
+        message = messages[at]
+        if _is_fixed(message):
+            continue
+        if message["role"] == "tool" and units:
+            # What answers a call stands somewhere behind it, mostly at once.
+            units[callers.get(message["tool_call_id"], len(units) - 1)].append(at)
+            continue
+        callers |= {call["id"]: len(units) for call in message.get("tool_calls") or ()}
+        units.append([at])
+    return units
+
+
+def _newest_turn(messages: list[dict[str, Any]]) -> int:
+    """Where it begins: at the latest message of the user's, else at the last message, with the call
+    that a result at the end answers."""
+    last = len(messages) - 1
+    users = (at for at in range(last, -1, -1) if messages[at]["role"] == "user")
+    start = next(users, last)
+    while start > 0 and messages[start]["role"] == "tool":
+        start -= 1
+    return start
+
+
+def _middle_first(units: list[list[int]]) -> list[list[int]]:
+    """Nearest to the middle first; of two as near the older."""
+    middle = (len(units) - 1) / 2
+    order = sorted(range(len(units)), key=lambda place: (abs(place - middle), place))
+    return [units[place] for place in order]
+
+
+def _shorten_message(
+    messages: list[dict[str, Any]], unit: list[int], excess: int
+) -> dict[str, Any] | None:
+    """A message with so much less in the middle of its text; None where it is no mere text, or
+    hardly anything would be left."""
+    message = messages[unit[0]]
+    text = message.get("content")
+    if len(unit) > 1 or type(text) is not str or message.get("tool_calls"):
+        return None
+    left = len(text) - excess - len(_CUT)
+    if left < _CUT_CHARS_MIN:
+        return None
+    head = (left + 1) // 2
+    return {**message, "content": f"{text[:head]}{_CUT}{text[len(text) - left + head :]}"}
+
+
+def _is_fixed(message: dict[str, Any]) -> bool:
+    return message["role"] in _KEPT_ROLES

@@ -1,16 +1,28 @@
 """`file-parser`: the text of PDFs and text files, for models that read no files."""
 
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 
-from gateway.http.errors import GatewayError, InvalidRequest, PayloadTooLarge
+from gateway.http.errors import GatewayError, InvalidRequest, PayloadTooLarge, Unavailable
 from gateway.live_settings import settings
-from routing.fetching.files import NO_TEXT, FileText
-from routing.fetching.targets import URL_CHARS_MAX
+from gateway.outbound.errors import BodyTooLarge, NotAllowed, OutboundError
+from gateway.outbound.http_client import Limits, Reply
+from routing.fetching.doors import door_for
+from routing.fetching.files import (
+    NO_TEXT,
+    TOO_SLOW,
+    Content,
+    FileText,
+    FileUnreadable,
+    ReadersBusy,
+    read_file,
+)
+from routing.fetching.following import Ready, TooManyRedirects, follow
+from routing.fetching.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
 from routing.formats.chat.request import ChatRequest
 from routing.formats.provider_tools import list_provider_tools
-from routing.plugins.files import text_of
-from routing.plugins.interface import Context, Plugin
+from routing.plugins.interface import Plugin, PluginContext
 from routing.plugins.texts import with_messages
 
 ID: Final = "file-parser"
@@ -24,7 +36,7 @@ _TEXT: Final = frozenset({"cloudflare-ai", "pdf-text"})
 _NAME_CHARS_MAX: Final = 200
 
 
-class FileParser(Plugin):
+class FileParserPlugin(Plugin):
     """Where the caller names no engine, files go as they are to models that read files."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -35,7 +47,7 @@ class FileParser(Plugin):
         self._until: float | None = None
         self._annotations: list[dict[str, Any]] = []
 
-    def asked(self, chat: ChatRequest, context: Context) -> ChatRequest:
+    def asked(self, chat: ChatRequest, context: PluginContext) -> ChatRequest:
         """Raises `GatewayError` for a file that cannot be read."""
         if self._engine not in (None, NATIVE) and self._engine not in _TEXT:
             raise InvalidRequest(f"server tool not available: {ID} ({self._engine})")
@@ -54,13 +66,15 @@ class FileParser(Plugin):
     def annotations(self) -> list[dict[str, Any]]:
         return self._annotations
 
-    def _is_native(self, context: Context) -> bool:
+    def _is_native(self, context: PluginContext) -> bool:
         if self._engine is not None:
             return self._engine == NATIVE
         endpoints = (each for model in context.models for each in model.endpoints)
         return any("file" in each.input_modalities for each in endpoints)
 
-    def _message(self, message: dict[str, Any], place: int, context: Context) -> dict[str, Any]:
+    def _message(
+        self, message: dict[str, Any], place: int, context: PluginContext
+    ) -> dict[str, Any]:
         content = message.get("content")
         if not isinstance(content, list):
             return message
@@ -71,7 +85,7 @@ class FileParser(Plugin):
         changed = any(new is not old for new, old in zip(parts, content, strict=True))
         return {**message, "content": parts} if changed else message
 
-    def _part(self, part: dict[str, Any], path: str, context: Context) -> dict[str, Any]:
+    def _part(self, part: dict[str, Any], path: str, context: PluginContext) -> dict[str, Any]:
         """The text of a file; what has none stays as it is."""
         file = part.get("file") if part["type"] == "file" else None
         if file is None or not file.get("file_data"):
@@ -81,11 +95,11 @@ class FileParser(Plugin):
             return part
         self._spend(len(found.text), path)
         name = str(file.get("filename") or "")[:_NAME_CHARS_MAX]
-        said = {"type": "text", "text": _shown(found, name)}
+        said = {"type": "text", "text": _file_text(found, name)}
         self._cite(found, name, said)
         return said | ({"cache_control": part["cache_control"]} if "cache_control" in part else {})
 
-    def _text_of(self, where: str, path: str, context: Context) -> FileText:
+    def _text_of(self, where: str, path: str, context: PluginContext) -> FileText:
         """Read once, however often it is sent: the same text object or the same URL."""
         # Hashing a long one would hold everybody up.
         key = where if len(where) <= URL_CHARS_MAX else id(where)
@@ -94,13 +108,13 @@ class FileParser(Plugin):
         if len(self._read) == FILES_MAX:
             raise InvalidRequest(f"{path}: more than {FILES_MAX} files to be read")
         if not self._chars_left:
-            raise _too_much(path)
+            raise _too_much_text(path)
         if self._until is None:
             # Nobody works for who would be refused anyway.
             context.refuse()
             self._until = min(context.deadline, time.monotonic() + settings.ROUTER_FILE_SECONDS)
         try:
-            found = text_of(where, self._until, chars_max=self._chars_left)
+            found = read_text(where, self._until, chars_max=self._chars_left)
         except GatewayError as error:
             raise type(error)(f"{path}: The file {error.text}") from None
         self._read[key] = where, found
@@ -108,7 +122,7 @@ class FileParser(Plugin):
 
     def _spend(self, chars: int, path: str) -> None:
         if chars > self._chars_left:
-            raise _too_much(path)
+            raise _too_much_text(path)
         self._chars_left -= chars
 
     def _cite(self, found: FileText, name: str, said: dict[str, Any]) -> None:
@@ -132,15 +146,114 @@ class FileParser(Plugin):
         return {"type": "plugin", "name": ID, "summary": f"{len(read)} files read", "data": data}
 
 
-def _too_much(path: str) -> PayloadTooLarge:
+def _too_much_text(path: str) -> PayloadTooLarge:
     return PayloadTooLarge(
         f"{path}: The files of a request have more than {TEXT_CHARS_MAX} characters in all"
     )
 
 
-def _shown(found: FileText, name: str) -> str:
+def _file_text(found: FileText, name: str) -> str:
     """What the model reads."""
     quoted = name.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     opening = f'<file name="{quoted}">' if name else "<file>"
     more = "\n[There is more of this file than is shown here.]" if found.is_cut else ""
     return f"{opening}\n{found.text or NO_TEXT}{more}\n</file>"
+
+
+_HOPS_MAX: Final = 5
+_CONNECT_S: Final = 10.0
+_PIECE_CHARS: Final = 1 << 20
+_HEADERS: Final = [
+    ("Accept", "application/pdf, text/*;q=0.9, */*;q=0.5"),
+    ("Accept-Encoding", "gzip, deflate"),
+]
+
+
+def read_text(where: str, until: float, *, chars_max: int) -> FileText:
+    """The text of a file at an http(s) or in a data URL, or as much of its beginning; `until` is
+    monotonic. Raises `GatewayError`, whose text says what is wrong with the file."""
+    if time.monotonic() >= until:
+        raise InvalidRequest(TOO_SLOW)
+    content = _read_data_url(where) if where[:5].lower() == "data:" else _fetch(where, until)
+    if content.size > settings.ROUTER_FILE_BYTES:
+        raise PayloadTooLarge(f"is larger than {settings.ROUTER_FILE_BYTES} bytes")
+    try:
+        return read_file(content, until, chars_max=chars_max)
+    except ReadersBusy as error:
+        raise Unavailable(str(error)) from None
+    except FileUnreadable as error:
+        raise InvalidRequest(str(error)) from None
+
+
+# --- Where a file comes from ----------------------------------------------------------------------
+
+
+def _read_data_url(url: str) -> Content:
+    head, comma, _ = url[5:].partition(",") if len(url) < _PIECE_CHARS else _head(url)
+    if not comma:
+        raise InvalidRequest("is no data URL")
+    kind, *options = (word.strip().lower() for word in head.split(";"))
+    start = len("data:") + len(head) + 1
+    size = len(url) - start
+    if "base64" in options:
+        return Content(kind, "base64", _encode_pieces(url, start), size, size * 3 // 4)
+    return Content(kind, "percent", _encode_pieces(url, start), size, size)
+
+
+def _head(url: str) -> tuple[str, str, str]:
+    """Without a copy of all that is behind it."""
+    end = url.find(",", 5, _PIECE_CHARS)
+    return (url[5:end], ",", "") if end > 0 else ("", "", "")
+
+
+def _encode_pieces(url: str, start: int) -> Iterator[bytes]:
+    for at in range(start, len(url), _PIECE_CHARS):
+        yield url[at : at + _PIECE_CHARS].encode("ascii", "replace")
+
+
+def _fetch(url: str, until: float) -> Content:
+    """Through the guarded door: what a caller names is never of our own network."""
+    try:
+        followed = follow(
+            target_of(*split_url(url)),
+            method="GET",
+            prepare=_prepare,
+            door_of=lambda host: door_for(host, private=settings.ROUTER_FETCH_PRIVATE_HOSTS),
+            limits=_limits(until),
+            deadline=until,
+            hops_max=_HOPS_MAX,
+        )
+        with followed.reply as reply:
+            return _read_reply(reply)
+    except TargetRefused as error:
+        raise InvalidRequest(f"has a URL that is not fetched: {error}") from None
+    except NotAllowed:
+        raise InvalidRequest("has a URL whose host is not one of the public Internet") from None
+    except TooManyRedirects:
+        raise InvalidRequest(f"has a URL with more than {_HOPS_MAX} redirects") from None
+    except BodyTooLarge:
+        raise PayloadTooLarge(f"is larger than {settings.ROUTER_FILE_BYTES} bytes") from None
+    except OutboundError:
+        raise InvalidRequest("has a URL that could not be fetched") from None
+
+
+def _prepare(target: Target, *, method: str, hop: int) -> Ready:
+    return Ready(target.path, list(_HEADERS), b"")
+
+
+def _limits(until: float) -> Limits:
+    left_s = max(0.1, until - time.monotonic())
+    return Limits(
+        connect_s=min(_CONNECT_S, left_s),
+        first_byte_s=left_s,
+        idle_s=left_s,
+        body_bytes_max=settings.ROUTER_FILE_BYTES,
+    )
+
+
+def _read_reply(reply: Reply) -> Content:
+    if reply.status != 200:
+        raise InvalidRequest(f"has a URL that answers {reply.status}")
+    kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = reply.read_all()
+    return Content(kind, "", [body], len(body), len(body))

@@ -7,11 +7,12 @@ from typing import Any
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from routing.entities.entries import ModelEntry
+from routing.formats.caller import AnswerPieces
 from routing.formats.chat.request import ChatRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class PluginContext:
     """What a plugin may know of the request: who asks, the models that it comes to (none where a
     router found none), and until when there is time (monotonic seconds).
 
@@ -43,12 +44,14 @@ class Plugin:
         nothing here runs is not available either. Asked before a model is chosen."""
         return []
 
-    def asked(self, chat: ChatRequest, context: Context) -> ChatRequest:
+    def asked(self, chat: ChatRequest, context: PluginContext) -> ChatRequest:
         """The request as it goes on, `chat` itself where it stays as it is (`routing.plugins.texts`
         makes another). Content filters come after it. Raises `GatewayError`."""
         return chat
 
-    def judged(self, chat: ChatRequest, context: Context) -> Callable[[], GatewayError] | None:
+    def judged(
+        self, chat: ChatRequest, context: PluginContext
+    ) -> Callable[[], GatewayError] | None:
         """What makes the refusal of a request that is not to go on; None lets it pass. It comes
         after the content filters."""
         return None
@@ -68,3 +71,31 @@ class Plugin:
 
 # From the checked settings of the entry in `plugins`, its `id` and `enabled` included.
 Maker = Callable[[dict[str, Any]], Plugin]
+
+
+def rewrite_message(
+    plugins: Sequence[Plugin],
+    chat: ChatRequest,
+    message: dict[str, Any],
+    stages: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """The message of a whole answer after the plugins; what they did is added to the stages."""
+    for plugin in plugins:
+        before = len(plugin.stages)
+        message = plugin.answered(chat, message)
+        stages += plugin.stages[before:]
+    cited = list_citations(plugins)
+    if cited:
+        message = {**message, "annotations": [*(message.get("annotations") or ()), *cited]}
+    return message
+
+
+def replace_text(pieces: AnswerPieces, text: str) -> AnswerPieces:
+    """The pieces of an answer whose texts together were made into this one."""
+    silent = [{**each, "content": None} if isinstance(each, dict) else each for each in pieces]
+    return [*silent, {"role": "assistant", "content": text}]
+
+
+def list_citations(plugins: Sequence[Plugin]) -> list[dict[str, Any]]:
+    """What the answer cites on account of its plugins."""
+    return [each for plugin in plugins for each in plugin.annotations()]

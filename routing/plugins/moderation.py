@@ -15,7 +15,7 @@ from gateway.http.errors import PermissionDenied, Unavailable
 from gateway.live_settings import settings
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.texts import changed
-from routing.plugins.interface import Context, Plugin
+from routing.plugins.interface import Plugin, PluginContext
 
 log = logging.getLogger("routing.plugins")
 _TOLD_CHARS_MAX: Final = 100
@@ -31,23 +31,23 @@ class Flagged(PermissionDenied):
     message = "Request blocked by moderation"
 
     def __init__(self, reasons: Sequence[str], text: str) -> None:
-        told = {"reasons": list(reasons), "flagged_input": shortened(text)}
+        told = {"reasons": list(reasons), "flagged_input": shorten(text)}
         super().__init__(metadata=told)
 
 
-class Moderation(Plugin):
+class ModerationPlugin(Plugin):
     """Without a hook it does nothing."""
 
-    def judged(self, chat: ChatRequest, context: Context) -> Callable[[], Flagged] | None:
+    def judged(self, chat: ChatRequest, context: PluginContext) -> Callable[[], Flagged] | None:
         """Raises `Unavailable` where the hook fails: what it was to keep back must not go on
         without it."""
         path = settings.ROUTER_MODERATION_HOOK
-        texts = texts_of(chat) if path else []
+        texts = list_texts(chat) if path else []
         if not texts:
             return None
         begun = time.monotonic()
         limit_s = min(float(settings.ROUTER_MODERATION_TIMEOUT), context.deadline - begun)
-        verdicts = _asked(path, texts, max(0.0, limit_s))
+        verdicts = _run_hook(path, texts, max(0.0, limit_s))
         self.facts["moderation_latency_ms"] = round((time.monotonic() - begun) * 1000)
         for text, reasons in zip(texts, verdicts, strict=True):
             if reasons:
@@ -56,7 +56,7 @@ class Moderation(Plugin):
         return None
 
 
-def texts_of(chat: ChatRequest) -> list[str]:
+def list_texts(chat: ChatRequest) -> list[str]:
     """What is said in a request, whoever says it, in order, each text once."""
     texts: dict[str, None] = {}
 
@@ -69,7 +69,7 @@ def texts_of(chat: ChatRequest) -> list[str]:
     return list(texts)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """At most 100 characters; of a longer text the middle is left out."""
     if len(text) <= _TOLD_CHARS_MAX:
         return text
@@ -78,9 +78,9 @@ def shortened(text: str) -> str:
     return f"{text[:head]}{_DOTS}{text[len(text) - left + head :]}"
 
 
-def _asked(path: str, texts: list[str], limit_s: float) -> list[list[str]]:
+def _run_hook(path: str, texts: list[str], limit_s: float) -> list[list[str]]:
     try:
-        verdicts = [list(map(str, reasons)) for reasons in _in_time(path, texts, limit_s)]
+        verdicts = [list(map(str, reasons)) for reasons in _run_with_timeout(path, texts, limit_s)]
     except Exception as error:
         log.exception("The moderation hook failed", exc_info=error)
         raise Unavailable("Moderation is not available") from None
@@ -90,8 +90,8 @@ def _asked(path: str, texts: list[str], limit_s: float) -> list[list[str]]:
     return verdicts
 
 
-def _in_time(path: str, texts: list[str], limit_s: float) -> Sequence[Sequence[str]]:
-    hook = _loaded(path)
+def _run_with_timeout(path: str, texts: list[str], limit_s: float) -> Sequence[Sequence[str]]:
+    hook = _load_hook(path)
     if not under_gevent():
         return hook(texts)
     with Timeout(limit_s, TimeoutError("the moderation hook took too long")):
@@ -108,6 +108,6 @@ def _stage(reasons: Sequence[str]) -> dict[str, Any]:
 
 
 @cache
-def _loaded(path: str) -> Hook:
+def _load_hook(path: str) -> Hook:
     hook: Hook = import_string(path)
     return hook

@@ -7,23 +7,22 @@ from typing import Any, Final
 from django.utils.module_loading import import_string
 
 from gateway.live_settings import settings
-from routing.plugins.context_compression import ContextCompression
-from routing.plugins.file_parser import FileParser
-from routing.plugins.fusion import Fusion
+from routing.plugins.context_compression import ContextCompressionPlugin
+from routing.plugins.file_parser import FileParserPlugin
 from routing.plugins.interface import Maker, Plugin
-from routing.plugins.moderation import Moderation
-from routing.plugins.response_healing import ResponseHealing
-from routing.plugins.web import Web, WebFetch
-from routing.tools.registry import missing as missing_tools
+from routing.plugins.moderation import ModerationPlugin
+from routing.plugins.response_healing import ResponseHealingPlugin
+from routing.plugins.tool_plugins import FusionPlugin, WebFetchPlugin, WebPlugin
+from routing.tools.registry import list_missing as missing_tools
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
-    "context-compression": ContextCompression,
-    "file-parser": FileParser,
-    "fusion": Fusion,
-    "moderation": Moderation,
-    "response-healing": ResponseHealing,
-    "web": Web,
-    "web-fetch": WebFetch,
+    "context-compression": ContextCompressionPlugin,
+    "file-parser": FileParserPlugin,
+    "fusion": FusionPlugin,
+    "moderation": ModerationPlugin,
+    "response-healing": ResponseHealingPlugin,
+    "web": WebPlugin,
+    "web-fetch": WebFetchPlugin,
 }
 # Settings of virtual routers: they act on their own model only, or are ignored.
 OF_ROUTERS: Final = frozenset(
@@ -38,19 +37,19 @@ def maker_of(plugin_id: str) -> Maker | None:
     """What makes a plugin of its checked settings; None where nothing here carries it out. A
     backend that the operator configured comes before a built-in one."""
     path = settings.ROUTER_TOOL_BACKENDS.get(plugin_id)
-    return _loaded(path) if path else BUILT_IN.get(plugin_id)
+    return _load_maker(path) if path else BUILT_IN.get(plugin_id)
 
 
-def missing(entries: Iterable[dict[str, Any]]) -> list[str]:
+def list_missing(entries: Iterable[dict[str, Any]]) -> list[str]:
     """Ids of the switched-on plugins that nothing here can carry out."""
     return [
         entry["id"]
         for entry in entries
-        if _is_on(entry) and entry["id"] not in OF_ROUTERS and not _runs(entry)
+        if _is_on(entry) and entry["id"] not in OF_ROUTERS and not _is_available(entry)
     ]
 
 
-def made(entries: Iterable[dict[str, Any]]) -> tuple[Plugin, ...]:
+def build_plugins(entries: Iterable[dict[str, Any]]) -> tuple[Plugin, ...]:
     """The plugins of a request, of those that are switched on and can be carried out."""
     return tuple(
         maker(entry)
@@ -63,12 +62,12 @@ def _is_on(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get("enabled", True)) or entry["id"] in _WITHOUT_SWITCH
 
 
-def _runs(entry: dict[str, Any]) -> bool:
+def _is_available(entry: dict[str, Any]) -> bool:
     maker = maker_of(entry["id"])
     return maker is not None and not missing_tools(maker(entry).tools())
 
 
 @cache
-def _loaded(path: str) -> Maker:
+def _load_maker(path: str) -> Maker:
     maker: Maker = import_string(path)
     return maker

@@ -3,16 +3,21 @@
 Only whole answers that were to be JSON. What cannot be mended stays as it came.
 """
 
+import json
 import re
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 from orjson import loads
 
+from gateway.sandbox import host_users
+from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import Plugin
-from routing.plugins.mending import mended
 
 ID: Final = "response-healing"
 _OF_JSON: Final = frozenset({"json_object", "json_schema"})
@@ -22,7 +27,7 @@ CHARS_MAX: Final = 65_536
 FENCES_MAX: Final = 3
 
 
-class ResponseHealing(Plugin):
+class ResponseHealingPlugin(Plugin):
     def rewrites(self, chat: ChatRequest) -> bool:
         return not chat.stream and chat.response_format_type in _OF_JSON
 
@@ -30,7 +35,7 @@ class ResponseHealing(Plugin):
         text = message.get("content")
         if not self.rewrites(chat) or type(text) is not str or not text.strip():
             return message
-        made = healed(text, wants_object=_wants_object(chat))
+        made = heal_json(text, wants_object=_wants_object(chat))
         if made is None:
             return message
         summary = "The answer was put in order as JSON"
@@ -38,18 +43,18 @@ class ResponseHealing(Plugin):
         return {**message, "content": made}
 
 
-def healed(text: str, *, wants_object: bool) -> str | None:
+def heal_json(text: str, *, wants_object: bool) -> str | None:
     """The JSON text that was meant; None where it is good as it is, or beyond mending."""
-    if len(text) > CHARS_MAX or _is_wanted(_strict(text), wants_object):
+    if len(text) > CHARS_MAX or _is_wanted(_parse_strict(text), wants_object):
         return None
-    parts = list(dict.fromkeys(_parts(text)))
+    parts = list(dict.fromkeys(_json_candidates(text)))
     for part in parts:
-        if _is_wanted(_strict(part), wants_object):
+        if _is_wanted(_parse_strict(part), wants_object):
             return part
-    return mended(parts, wants_object=wants_object) if parts else None
+    return mend_json(parts, wants_object=wants_object) if parts else None
 
 
-def _parts(text: str) -> Iterator[str]:
+def _json_candidates(text: str) -> Iterator[str]:
     """Where the JSON may stand: in one of the first fences, else from the first bracket on."""
     for fenced in islice(_FENCED.finditer(text), FENCES_MAX):
         yield fenced.group(1).strip()
@@ -62,7 +67,7 @@ def _parts(text: str) -> Iterator[str]:
         yield text[first.start() :].strip()
 
 
-def _strict(text: str) -> Any:
+def _parse_strict(text: str) -> Any:
     """The value of JSON text; None where it is none."""
     try:
         return loads(text)
@@ -79,3 +84,40 @@ def _wants_object(chat: ChatRequest) -> bool:
         return True
     schema = chat.body["response_format"]["json_schema"].get("schema") or {}
     return schema.get("type") == "object"
+
+
+AT_ONCE: Final = 2
+CPU_S: Final = 1
+# With waiting for others: the answer is in nobody's books until then.
+TIME_S: Final = 5.0
+_MEMORY_BYTES: Final = 268_435_456
+_MADE_BYTES_MAX: Final = 1_048_576
+_MENDER: Final = str(Path(__file__).with_name("json_mender.py").resolve())
+_free = threading.BoundedSemaphore(AT_ONCE)
+
+
+def mend_json(texts: Sequence[str], *, wants_object: bool) -> str | None:
+    """The JSON text of the first of these that was meant to be some; None where there is none, or
+    it takes too much time, processor time or memory."""
+    until = time.monotonic() + TIME_S
+    if not _free.acquire(timeout=TIME_S):
+        return None
+    try:
+        asked = json.dumps({"texts": texts, "wants_object": wants_object}).encode()
+        return _run_mender(asked, until).decode() or None
+    except (OSError, WorkerEnded, WorkerTimeout, ValueError):
+        return None
+    finally:
+        _free.release()
+
+
+def _run_mender(asked: bytes, until: float) -> bytes:
+    limits = {"seconds": TIME_S, "cpu_seconds": CPU_S, "memory_bytes": _MEMORY_BYTES}
+    user = host_users.lease()
+    command = host_users.script_command([_MENDER, json.dumps(limits)], ("json_repair",), user)
+    mender = SubprocessWorker(command, {"LANG": "C.UTF-8"}, user)
+    try:
+        mender.send(asked, until)
+        return mender.receive(_MADE_BYTES_MAX, until)
+    finally:
+        mender.close()

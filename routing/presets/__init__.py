@@ -1,1 +1,1 @@
-"""Presets: settings of requests, kept in a workspace under a name (management reference 4)."""
+"""Presets: settings of requests, stored in a workspace under a name."""

@@ -1,4 +1,4 @@
-"""Making presets, adding versions, and changing which one is in force (management reference 4)."""
+"""Creating presets, adding versions, and changing the designated version."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -13,31 +13,30 @@ from accounts.models import Membership, User, Workspace
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import GatewayError, NotFound, PayloadTooLarge
 from gateway.http.jsonio import dumps
-from routing.presets.inforce import forget_presets
-from routing.presets.keeping import Content
 from routing.presets.models import Preset, PresetVersion
-from routing.presets.places import Place
+from routing.presets.read import PresetScope, forget_active_presets
+from routing.presets.schema import PresetContent
 
 # Lists show a hundred versions at once, and none of them may be as large as a whole conversation.
 CONTENT_BYTES_MAX: Final = 1_048_576
 _LOCK_WAIT: Final = "3s"
-# PostgreSQL: the lock was not to be had in time, or two waited for each other.
+# SQLSTATE of PostgreSQL: lock timeout, deadlock.
 _LOST: Final = frozenset({"55P03", "40P01"})
-# What an operator changes.
+# Fields that an operator may change.
 CHANGEABLE: Final = ("name", "description", "status", "designated_version_id")
 
 
-class Conflict(GatewayError):
+class PresetConflict(GatewayError):
     status, error_type = 409, "invalid_request"
     message = "Resource conflict. Please try again later."
 
 
-class Archived(Conflict):
+class PresetArchived(PresetConflict):
     message = "Preset is archived"
 
 
-class _Found(NamedTuple):
-    """The workspace, who makes the version, and the preset if it is there already."""
+class _PresetLookup(NamedTuple):
+    """The workspace, the creator of the version, and the preset if it exists."""
 
     workspace_id: uuid.UUID
     maker: User | None
@@ -45,13 +44,13 @@ class _Found(NamedTuple):
 
 
 def save_version(
-    *, place: Place, slug: str, content: Content, creator: str | None, by: Actor
+    *, place: PresetScope, slug: str, content: PresetContent, creator: str | None, by: Actor
 ) -> Preset:
-    """The preset of that slug with a new version in force; a new preset where there is none.
+    """Add a version to the preset of that slug and designate it; create the preset if it is new.
 
-    `creator` is a user's public id; the account's first admin stands for a key without one. Raises
-    `NotFound` for a workspace that is not there, `Archived`, `PayloadTooLarge`, and `Conflict`
-    where somebody else was faster or holds the preset for more than three seconds.
+    `creator` is a user's public id; None means the account's first admin. Raises `NotFound` for an
+    unknown workspace, `PresetArchived`, `PayloadTooLarge`, and `PresetConflict` if a concurrent
+    change wins or holds the row for more than three seconds.
     """
     config = dumps(content.config).decode()
     if len(config.encode()) + len(content.system_prompt.encode()) > CONTENT_BYTES_MAX:
@@ -61,21 +60,21 @@ def save_version(
     version = PresetVersion(
         config=config, system_prompt=content.system_prompt, version=1, created_at=now
     )
-    with _racing(), transaction.atomic():
+    with _conflict_on_race(), transaction.atomic():
         found = _find(place, slug, creator)
         version.creator = found.maker
         if found.preset is None:
             preset = _create(place, found, slug, version, by)
         else:
-            _wait_no_longer()
+            _limit_lock_wait()
             preset = _add(found.preset, version, by)
     preset.designated_version = version
     return preset
 
 
 def change_preset(*, preset_id: uuid.UUID, by: Actor, changes: Mapping[str, Any]) -> Preset:
-    """The preset with its name, description, status or version in force changed. `changes` are by
-    the names of `CHANGEABLE`; the version is one of its own. Raises `NotFound`."""
+    """Change a preset's name, description, status or designated version (keys of `CHANGEABLE`).
+    Raises `NotFound`."""
     now = datetime.now(UTC)
     with transaction.atomic():
         preset = Preset.objects.select_for_update(no_key=True).filter(pk=preset_id).first()
@@ -91,41 +90,41 @@ def change_preset(*, preset_id: uuid.UUID, by: Actor, changes: Mapping[str, Any]
         preset.updated_at = now
         preset.save(update_fields=[*changes, "status_updated_at", "updated_at"])
         _record(by, "updated", preset, before, read_fields(preset, CHANGEABLE))
-        transaction.on_commit(forget_presets)
+        transaction.on_commit(forget_active_presets)
     return preset
 
 
-def clear_workspace(workspace_id: uuid.UUID) -> int:
-    """Remove the workspace's presets with all versions, in the transaction of its deletion; how
+def delete_workspace_presets(workspace_id: uuid.UUID) -> int:
+    """Delete the workspace's presets with all versions, in the caller's transaction; returns how
     many presets there were."""
     PresetVersion.objects.filter(preset__workspace=workspace_id).delete()
     gone, _ = Preset.objects.filter(workspace=workspace_id).delete()
-    transaction.on_commit(forget_presets)
+    transaction.on_commit(forget_active_presets)
     return gone
 
 
 @contextmanager
-def _racing() -> Iterator[None]:
-    """Whoever comes second gets a `Conflict`."""
+def _conflict_on_race() -> Iterator[None]:
+    """Turn database errors of concurrent changes into `PresetConflict`."""
     try:
         yield
     except IntegrityError as error:
-        raise Conflict from error
+        raise PresetConflict from error
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) in _LOST or "locked" in str(error):
-            raise Conflict from error
+            raise PresetConflict from error
         raise
 
 
-def _wait_no_longer() -> None:
-    """SQLite has one writer at a time and waits by a limit of its own."""
+def _limit_lock_wait() -> None:
+    """Set PostgreSQL's lock timeout. SQLite has a limit of its own."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
 
 
-def _find(place: Place, slug: str, creator: str | None) -> _Found:
-    """All of it in one query. Raises `NotFound`."""
+def _find(place: PresetScope, slug: str, creator: str | None) -> _PresetLookup:
+    """Find workspace, creator and preset in one query. Raises `NotFound`."""
     makers = _makers(creator)
     row = (
         Workspace.objects.filter(place.workspace)
@@ -134,17 +133,17 @@ def _find(place: Place, slug: str, creator: str | None) -> _Found:
             maker=Subquery(makers.values("pk")[:1]),
             maker_public_id=Subquery(makers.values("public_id")[:1]),
         )
-        .values("pk", "maker", "maker_public_id", "kept__creator__public_id", *_KEPT)
+        .values("pk", "maker", "maker_public_id", "kept__creator__public_id", *_PRESET_COLUMNS)
         .first()
     )
     if row is None:
         raise NotFound
     maker = User(pk=row["maker"], public_id=row["maker_public_id"]) if row["maker"] else None
-    return _Found(row["pk"], maker, _preset_in(row) if row["kept__id"] else None)
+    return _PresetLookup(row["pk"], maker, _preset_in(row) if row["kept__id"] else None)
 
 
 _FIELDS: Final = tuple(field.attname for field in Preset._meta.concrete_fields)
-_KEPT: Final = tuple(f"kept__{name}" for name in _FIELDS)
+_PRESET_COLUMNS: Final = tuple(f"kept__{name}" for name in _FIELDS)
 
 
 def _makers(creator: str | None) -> QuerySet[User]:
@@ -162,7 +161,9 @@ def _preset_in(row: Mapping[str, Any]) -> Preset:
     return preset
 
 
-def _create(place: Place, found: _Found, slug: str, version: PresetVersion, by: Actor) -> Preset:
+def _create(
+    place: PresetScope, found: _PresetLookup, slug: str, version: PresetVersion, by: Actor
+) -> Preset:
     preset = Preset(
         account_id=place.account_id,
         workspace_id=found.workspace_id,
@@ -178,13 +179,13 @@ def _create(place: Place, found: _Found, slug: str, version: PresetVersion, by: 
     version.save(force_insert=True)
     facts = {**read_fields(preset, ("slug", "workspace_id", "designated_version_id")), "version": 1}
     _record(by, "created", preset, None, facts)
-    transaction.on_commit(forget_presets)
+    transaction.on_commit(forget_active_presets)
     return preset
 
 
 def _add(preset: Preset, version: PresetVersion, by: Actor) -> Preset:
     if preset.status == Preset.Status.ARCHIVED:
-        raise Archived
+        raise PresetArchived
     before = {"designated_version_id": preset.designated_version_id}
     version.preset, version.version = preset, _next_number(preset, version)
     version.save(force_insert=True)
@@ -192,11 +193,11 @@ def _add(preset: Preset, version: PresetVersion, by: Actor) -> Preset:
     preset.updated_at = version.created_at
     after = {"designated_version_id": version.pk, "version": version.version}
     _record(by, "updated", preset, before, after)
-    transaction.on_commit(forget_presets)
+    transaction.on_commit(forget_active_presets)
     return preset
 
 
-# Takes the row's lock, reads it as it is then and moves it, in one statement.
+# Locks, reads and updates the row in one statement.
 _NEXT: Final = (
     "UPDATE routing_preset SET latest_version = latest_version + 1, "
     "designated_version_id = %s, updated_at = %s "
@@ -205,8 +206,8 @@ _NEXT: Final = (
 
 
 def _next_number(preset: Preset, version: PresetVersion) -> int:
-    """The number of a version that is put in force. Raises `Conflict` where the preset was archived
-    or removed in the meantime."""
+    """Designate the version and return its number. Raises `PresetConflict` if the preset was
+    archived or removed in the meantime."""
     key = Preset._meta.pk
     values = [
         key.get_db_prep_value(version.pk, connection),
@@ -218,7 +219,7 @@ def _next_number(preset: Preset, version: PresetVersion) -> int:
         cursor.execute(_NEXT, values)
         row = cursor.fetchone()
     if row is None:
-        raise Conflict
+        raise PresetConflict
     return int(row[0])
 
 

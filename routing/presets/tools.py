@@ -1,10 +1,9 @@
-"""Tools of a preset in the words of each caller format, and beside those of a request.
+"""Tools, `tool_choice` and `response_format` of a preset in the words of each caller format.
 
-A preset keeps tools as they were given, so these functions read all three ways of saying them.
-"""
+A preset keeps tools as they were given, so these functions read the forms of all three formats."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from routing.formats.messages.tools import CUSTOM, SEARCH_PREFIX
 from routing.formats.server_tools import (
@@ -20,13 +19,13 @@ Tool = dict[str, Any]
 
 _FUNCTION: Final = "function"
 _FUNCTION_KEYS: Final = ("name", "description", "parameters", "strict")
-# Tools of the gateway's own that a format does not offer.
+# Server tools that a format does not offer.
 _NOT_OFFERED: Final[Mapping[str, frozenset[str]]] = {
     "chat": frozenset({"router:apply_patch", "router:shell", "router:tool_search"}),
     "messages": frozenset({"router:apply_patch", "router:files"}),
     "responses": frozenset(),
 }
-# What is told apart by the name beside the type.
+# Types of tools of which a request may have several, and the field that distinguishes them.
 _NAMED: Final[Mapping[str, str]] = {
     "custom": "name",
     "namespace": "name",
@@ -41,16 +40,16 @@ _RESPONSES_ONLY: Final = frozenset(
 )
 
 
-def union(kept: Sequence[Tool], given: Sequence[Any]) -> list[Any]:
-    """A preset's tools in their order, each replaced where the request brings the same one, then
-    what only the request has. What the request says may be anything: its check comes later."""
+def merge_tools(kept: Sequence[Tool], given: Sequence[Any]) -> list[Any]:
+    """The preset's tools in their order, each replaced by the request's same tool if there is one,
+    then the request's other tools. `given` is not yet validated."""
     own: dict[object, list[Any]] = {}
     for tool in given:
-        own.setdefault(identity(tool), []).append(tool)
+        own.setdefault(tool_identity(tool), []).append(tool)
     tools: list[Any] = []
     placed: set[object] = set()
     for tool in kept:
-        what = identity(tool)
+        what = tool_identity(tool)
         if what not in own:
             tools.append(tool)
         elif what not in placed:
@@ -59,12 +58,12 @@ def union(kept: Sequence[Tool], given: Sequence[Any]) -> list[Any]:
     return tools + [tool for what, left in own.items() if what not in placed for tool in left]
 
 
-def identity(tool: Any) -> object:
-    """What makes two tools the same one: a function's name, an agent's type and name, else the
-    type. What is no tool is like nothing else."""
+def tool_identity(tool: Any) -> object:
+    """The key by which tools are the same: a function's name, an agent's type and name, else the
+    type. A value that is no tool has a key of its own."""
     if not isinstance(tool, dict):
         return id(tool)
-    if (function := _named_function(tool)) is not None:
+    if (function := _function_name(tool)) is not None:
         return _FUNCTION, _word(function)
     kind = canonical_tool(_word(tool.get("type")) or CUSTOM)
     if kind in (ADVISOR, SUBAGENT):
@@ -75,8 +74,8 @@ def identity(tool: Any) -> object:
     return kind, _word(tool.get(_NAMED[kind])) if kind in _NAMED else None
 
 
-def _named_function(tool: Tool) -> Any:
-    """The name of a function in any format's words; None for a tool that is none."""
+def _function_name(tool: Tool) -> Any:
+    """The name of a function tool of any format; None for other tools."""
     if tool.get("type") == _FUNCTION:
         function = tool.get("function")
         return function.get("name", "") if isinstance(function, dict) else tool.get("name", "")
@@ -89,30 +88,29 @@ def _word(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def tools_in(format: str, tools: Iterable[Tool]) -> tuple[list[Tool], list[str]]:
-    """A preset's tools as that format says them, and the kinds of those that nothing can run for
-    this caller. What a message-style provider only describes is left out elsewhere, as it is in
-    translation.
+def convert_tools(format: str, tools: Iterable[Tool]) -> tuple[list[Tool], list[str]]:
+    """A preset's tools in that format, and the types of those that nothing can run for this
+    caller. Provider tools of messages are dropped in other formats, as in translation.
     """
     said: list[Tool] = []
     missing: list[str] = []
     for tool in tools:
         kind = tool.get("type") or CUSTOM
         if (function := _function(tool)) is not None:
-            said.append(_WRITTEN[format](function, tool))
+            said.append(_FUNCTION_WRITERS[format](function, tool))
         elif kind in _NOT_OFFERED[format]:
             missing.append(kind)
         elif kind in SHORTHANDS or kind.startswith(SERVER_PREFIX):
             said.append(_server_tool(format, tool))
-        elif _is_of(format, kind):
+        elif _is_in_format(format, kind):
             said.append(tool)
         elif kind in _RESPONSES_ONLY or kind.startswith(SEARCH_PREFIX):
             missing.append(kind)
     return said, missing
 
 
-def _is_of(format: str, kind: str) -> bool:
-    """Whether a tool that some upstream runs is one of this caller's format."""
+def _is_in_format(format: str, kind: str) -> bool:
+    """Whether a tool that upstreams run belongs to this format."""
     if kind in _RESPONSES_ONLY:
         return format == "responses"
     return format == "messages"
@@ -120,35 +118,35 @@ def _is_of(format: str, kind: str) -> bool:
 
 def _function(tool: Tool) -> Tool | None:
     """The chat format's `function` object; None for a tool that is no function."""
-    if _named_function(tool) is None:
+    if _function_name(tool) is None:
         return None
     if "input_schema" in tool:
-        return {**_given(tool, "name", "description", "strict"), "parameters": tool["input_schema"]}
-    return _given(tool.get("function", tool), *_FUNCTION_KEYS)
+        return {**_pick(tool, "name", "description", "strict"), "parameters": tool["input_schema"]}
+    return _pick(tool.get("function", tool), *_FUNCTION_KEYS)
 
 
-def _given(value: Mapping[str, Any], *names: str) -> Tool:
+def _pick(value: Mapping[str, Any], *names: str) -> Tool:
     return {name: value[name] for name in names if value.get(name) is not None}
 
 
 def _chat_function(function: Tool, tool: Tool) -> Tool:
-    return {"type": _FUNCTION, "function": function, **_given(tool, "cache_control")}
+    return {"type": _FUNCTION, "function": function, **_pick(tool, "cache_control")}
 
 
 def _responses_function(function: Tool, tool: Tool) -> Tool:
     said = {"type": _FUNCTION, "parameters": None, **function}
-    return said | _given(tool, "cache_control", "defer_loading")
+    return said | _pick(tool, "cache_control", "defer_loading")
 
 
 def _messages_function(function: Tool, tool: Tool) -> Tool:
     if "input_schema" in tool:
         return tool
     schema = {"type": "object", **function.get("parameters", {})}
-    said = {**_given(function, "name", "description", "strict"), "input_schema": schema}
-    return said | _given(tool, "cache_control")
+    said = {**_pick(function, "name", "description", "strict"), "input_schema": schema}
+    return said | _pick(tool, "cache_control")
 
 
-_WRITTEN: Final = {
+_FUNCTION_WRITERS: Final = {
     "chat": _chat_function,
     "responses": _responses_function,
     "messages": _messages_function,
@@ -156,8 +154,121 @@ _WRITTEN: Final = {
 
 
 def _server_tool(format: str, tool: Tool) -> Tool:
-    """Messages know web search by its own name only, settings inside."""
+    """Messages have no shorthands of web search: write its own name, with settings inside."""
     if format != "messages" or tool["type"] not in SHORTHANDS:
         return tool
     settings = {name: value for name, value in tool.items() if name not in ("type", "parameters")}
     return {"type": WEB_SEARCH, "parameters": {**settings, **tool.get("parameters", {})}}
+
+
+# Modes of messages, and their names in the other formats.
+_MODES: Final[Mapping[str, str]] = {"auto": "auto", "any": "required", "none": "none"}
+_IN_MESSAGES: Final[Mapping[str, str]] = {mode: kind for kind, mode in _MODES.items()}
+
+
+class PresetToolChoice(NamedTuple):
+    """A mode, a function's name or a server tool's type (`kind`); `given` is the preset's value."""
+
+    given: Any
+    mode: str | None = None
+    name: str | None = None
+    kind: str | None = None
+
+
+def forbids_parallel_calls(given: Any) -> bool:
+    """Whether a choice of the messages format forbids parallel calls."""
+    return isinstance(given, dict) and given.get("disable_parallel_tool_use") is True
+
+
+def convert_choice(format: str, given: Any, tools: Sequence[dict[str, Any]]) -> Any:
+    """The choice in that format; None if the format cannot express it or the tool is missing."""
+    choice = _read_choice(given)
+    if choice is None:
+        return given if format == "responses" else None
+    return _CHOICES[format](choice, {tool_identity(tool) for tool in tools})
+
+
+def _read_choice(given: Any) -> PresetToolChoice | None:
+    """The parsed choice; None for one that only the responses format has."""
+    if isinstance(given, str):
+        return PresetToolChoice(given, mode=given)
+    kind = given["type"]
+    if kind in _MODES:
+        return PresetToolChoice(given, mode=_MODES[kind])
+    if kind in ("function", "tool"):
+        return PresetToolChoice(given, name=given.get("function", given)["name"])
+    if kind == "allowed_tools":
+        return PresetToolChoice(given, mode=given["mode"])
+    return None if kind in ("custom", "mcp") else PresetToolChoice(given, kind=canonical_tool(kind))
+
+
+def _resolve_server_tool(choice: PresetToolChoice, tools: set[object]) -> PresetToolChoice:
+    """The choice, with a name that means a server tool turned into its type: messages name server
+    tools like functions."""
+    own = f"{SERVER_PREFIX}{choice.name}"
+    if choice.name is None or ("function", choice.name) in tools or (own, None) not in tools:
+        return choice
+    return choice._replace(name=None, kind=own)
+
+
+def _chat_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
+    choice = _resolve_server_tool(choice, tools)
+    if choice.mode is not None:
+        return choice.mode
+    if choice.kind is not None:
+        return {"type": choice.kind} if (choice.kind, None) in tools else None
+    chosen = {"type": "function", "function": {"name": choice.name}}
+    return chosen if ("function", choice.name) in tools else None
+
+
+def _responses_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
+    given = choice.given
+    if isinstance(given, dict) and given["type"] == "allowed_tools":
+        return given
+    choice = _resolve_server_tool(choice, tools)
+    if choice.mode is not None:
+        return choice.mode
+    if choice.kind is not None:
+        # In responses a shorthand is a tool of its own.
+        kind = choice.kind if given["type"] == "tool" else given["type"]
+        return {"type": kind} if (choice.kind, None) in tools else None
+    chosen = {"type": "function", "name": choice.name}
+    return chosen if ("function", choice.name) in tools else None
+
+
+def _messages_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
+    if isinstance(choice.given, dict) and choice.given["type"] in (*_MODES, "tool"):
+        return choice.given
+    if choice.mode is not None:
+        return {"type": _IN_MESSAGES[choice.mode]}
+    if choice.kind is not None:
+        chosen = {"type": "tool", "name": choice.kind.removeprefix(SERVER_PREFIX)}
+        return chosen if (choice.kind, None) in tools else None
+    named = {"type": "tool", "name": choice.name}
+    return named if ("function", choice.name) in tools else None
+
+
+_CHOICES: Final[Mapping[str, Callable[[PresetToolChoice, set[object]], Any]]] = {
+    "chat": _chat_choice,
+    "responses": _responses_choice,
+    "messages": _messages_choice,
+}
+
+
+def chat_response_format(kept: dict[str, Any]) -> dict[str, Any]:
+    """A preset's `response_format` in the form of chat."""
+    if kept["type"] != "json_schema" or "json_schema" in kept:
+        return kept
+    named = {name: value for name, value in kept.items() if name != "type" and value is not None}
+    # Messages give the schema no name and always mean it strictly.
+    unnamed = {} if "name" in named else {"name": "response", "strict": True}
+    return {"type": "json_schema", "json_schema": {**unnamed, **named}}
+
+
+def text_format(kept: dict[str, Any]) -> dict[str, Any] | None:
+    """A preset's `response_format` as `text.format` of responses; None if it has no such format."""
+    kept = chat_response_format(kept)
+    if kept["type"] != "json_schema":
+        return kept if kept["type"] in ("text", "json_object") else None
+    said = {name: value for name, value in kept["json_schema"].items() if value is not None}
+    return {"type": "json_schema", "schema": {}, **said}

@@ -1,5 +1,6 @@
-"""Asking a provider which models it serves: `GET {base_url}/models`, read without trust."""
+"""Providers that need no introduction: where they are and how their key is usually called."""
 
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,47 @@ from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
 from routing.entities.exchange import ListedModel
 from routing.entities.vocabulary import INPUT_MODALITIES, PARAMETERS
-from routing.providers.well_known import KnownProvider
 from routing.upstreams.bearer import USUAL_PARAMETERS
 from routing.upstreams.wires import wire_of
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProvider:
+    """A provider to add. `key_env` names the environment variable its key is looked for in, `kind`
+    is the wire kind it speaks."""
+
+    slug: str
+    name: str
+    base_url: str
+    key_env: str
+    kind: str = "openai"
+
+    def key(self) -> str | None:
+        """The key from the environment, if there is one."""
+        return os.environ.get(self.key_env, "").strip() or None
+
+
+_TABLE: Final[tuple[tuple[str, ...], ...]] = (
+    ("anthropic", "Anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "anthropic"),
+    ("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    ("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    ("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    ("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    ("deepseek", "DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    ("together", "Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    ("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    ("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY"),
+    ("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    ("moonshotai", "Moonshot AI", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    ("novita", "Novita", "https://api.novita.ai/v3/openai", "NOVITA_API_KEY"),
+)
+KNOWN: Final = {row[0]: KnownProvider(*row) for row in _TABLE}
+
+
+def configured_from_environment() -> list[KnownProvider]:
+    """The well-known providers whose key is in the environment."""
+    return [provider for provider in KNOWN.values() if provider.key()]
+
 
 CONNECT_S: Final = 5
 READ_S: Final = 20
@@ -50,11 +89,11 @@ _REASONING: Final = (
 )
 
 
-class ProviderError(Exception):
+class DiscoveryError(Exception):
     """The provider did not answer the way a provider does; the text says how, without the key."""
 
 
-class NoList(ProviderError):
+class NoModelList(DiscoveryError):
     """The provider is there, and does not list its models."""
 
 
@@ -82,10 +121,10 @@ def discover(
     them are taken to chat. Raises `ProviderError`."""
     if key and not _KEY.fullmatch(key):
         # requests would quote the whole header in its complaint.
-        raise ProviderError(f"the key of {provider.name} has characters no key has")
+        raise DiscoveryError(f"the key of {provider.name} has characters no key has")
     try:
         entries = _entries(provider, key)
-    except NoList:
+    except NoModelList:
         if not named:
             raise
         entries = []
@@ -104,11 +143,11 @@ def _entries(provider: KnownProvider, key: str | None) -> list[dict[str, Any]]:
     answer = _answer(provider, key)
     entries = answer.get("data") if isinstance(answer, dict) else answer
     if not isinstance(entries, list):
-        raise NoList(f"{provider.name} answered without a list of models")
+        raise NoModelList(f"{provider.name} answered without a list of models")
     found = [each for each in entries if isinstance(each, dict)]
     found = [each for each in found if isinstance(each.get("id"), str) and each["id"]]
     if not found:
-        raise NoList(f"{provider.name} lists no models")
+        raise NoModelList(f"{provider.name} lists no models")
     return found
 
 
@@ -131,10 +170,10 @@ def _answer(provider: KnownProvider, key: str | None) -> Any:
                 _refuse_status(provider, response)
                 return loads(_body(provider, response))
     except MalformedJson as error:
-        raise NoList(f"{provider.name} answered without JSON at {url}") from error
+        raise NoModelList(f"{provider.name} answered without JSON at {url}") from error
     except (requests.RequestException, ValueError) as error:
         why = _reason(error)
-        raise ProviderError(f"{provider.name} does not answer at {url}: {why}") from error
+        raise DiscoveryError(f"{provider.name} does not answer at {url}: {why}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -158,11 +197,11 @@ def _proxies() -> dict[str, str]:
 
 def _refuse_status(provider: KnownProvider, response: requests.Response) -> None:
     if response.status_code in (401, 403):
-        raise ProviderError(f"{provider.name} refuses the key (status {response.status_code})")
+        raise DiscoveryError(f"{provider.name} refuses the key (status {response.status_code})")
     if response.status_code != 200:
         words = _body(provider, response)[:_WORDS_SHOWN].decode(errors="replace").strip()
         words = " ".join(words.split())
-        raise NoList(f"{provider.name} answered {response.status_code}: {words}")
+        raise NoModelList(f"{provider.name} answered {response.status_code}: {words}")
 
 
 def _body(provider: KnownProvider, response: requests.Response) -> bytes:
@@ -171,9 +210,9 @@ def _body(provider: KnownProvider, response: requests.Response) -> bytes:
     for chunk in response.iter_content(65_536):
         body += chunk
         if len(body) > ANSWER_BYTES_MAX:
-            raise ProviderError(f"{provider.name} sent more than {ANSWER_BYTES_MAX} bytes")
+            raise DiscoveryError(f"{provider.name} sent more than {ANSWER_BYTES_MAX} bytes")
         if time.monotonic() > deadline:
-            raise ProviderError(f"{provider.name} took longer than {TOTAL_S} s")
+            raise DiscoveryError(f"{provider.name} took longer than {TOTAL_S} s")
     return bytes(body)
 
 

@@ -2,8 +2,15 @@
 
 from typing import Any, Final
 
-from routing.tools.asking import agent_name, body_of, instructed, text_in, transcript, user
-from routing.tools.interface import Context, Definition, Result
+from routing.tools.interface import Definition, Result, ToolContext
+from routing.tools.model_calls import (
+    agent_name,
+    build_body,
+    format_transcript,
+    required_text,
+    user_message,
+    with_instructions,
+)
 from routing.tools.texts import json_text
 
 _TOLD: Final = (
@@ -22,7 +29,7 @@ _PARAMETERS: Final = {
 }
 
 
-class Advisor:
+class AdvisorTool:
     """Asks one model, with the conversation where the caller wants it forwarded."""
 
     # As long as the request may take.
@@ -34,15 +41,17 @@ class Advisor:
         told = f"{_ABOUT} {about[:200]}".strip()
         self.definition = Definition(agent_name("advisor", parameters), told, _PARAMETERS)
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
-        question = text_in(arguments, "question")
-        said = [user(question)]
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+        question = required_text(arguments, "question")
+        said = [user_message(question)]
         if self._settings.get("forward_transcript"):
-            told = transcript(context.messages)
-            said = [user(f"The conversation so far:\n\n{told}\n\nThe question:\n\n{question}")]
-        messages = instructed(self._settings.get("instructions") or _TOLD, *said)
+            told = format_transcript(context.messages)
+            said = [
+                user_message(f"The conversation so far:\n\n{told}\n\nThe question:\n\n{question}")
+            ]
+        messages = with_instructions(self._settings.get("instructions") or _TOLD, *said)
         settings = {k: v for k, v in self._settings.items() if k != "max_tool_calls"}
-        answer = context.ask(body_of(settings, messages))
+        answer = context.ask(build_body(settings, messages))
         return Result(
             json_text({"advice": answer.text}),
             item={"model": answer.model, "question": question, "advice": answer.text},

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from routing.tools.files import TEXT_BYTES_MAX, bounded_text
-from routing.tools.interface import Context, Definition, Result, ToolFailed
-from routing.tools.sandbox.diffs import DiffFailed, created
-from routing.tools.sandbox.workspace import InWorkspace, path_in
+from routing.tools.files import TEXT_BYTES_MAX, check_length
+from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
+from routing.tools.sandbox.diffs import DiffFailed, create_text
+from routing.tools.sandbox.workspace import WorkspaceTool, required_path
 from routing.tools.texts import json_text
 
 _KINDS: Final = ("create_file", "update_file", "delete_file")
@@ -28,17 +28,17 @@ _DEFINITION: Final = Definition(
 )
 
 
-class ApplyPatch(InWorkspace):
+class ApplyPatchTool(WorkspaceTool):
     """One file a call."""
 
     time_s: float | None = None
     definition = _DEFINITION
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         # Models that know the tool from elsewhere put it all into an operation.
         asked = arguments.get("operation")
         asked = asked if isinstance(asked, dict) else arguments
-        kind, path, diff = asked.get("type"), path_in(asked), asked.get("diff")
+        kind, path, diff = asked.get("type"), required_path(asked), asked.get("diff")
         if kind not in _KINDS:
             raise ToolFailed(f"type must be one of {', '.join(_KINDS)}")
         operation = {"type": kind, "path": path}
@@ -51,7 +51,7 @@ class ApplyPatch(InWorkspace):
 
     def _create(self, path: str, diff: str) -> None:
         try:
-            text = bounded_text(created(diff))
+            text = check_length(create_text(diff))
         except DiffFailed as error:
             raise ToolFailed(str(error)) from None
         self.workspace.ask({"do": "write", "path": path, "text": text, "new": True})
@@ -64,4 +64,4 @@ class ApplyPatch(InWorkspace):
 def _diff(diff: Any) -> str:
     if not isinstance(diff, str):
         raise ToolFailed("diff must be a text")
-    return bounded_text(diff)
+    return check_length(diff)

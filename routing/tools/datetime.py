@@ -4,7 +4,7 @@ from datetime import UTC
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.texts import json_text
 
 _PARAMETERS: Final = {
@@ -19,7 +19,7 @@ _PARAMETERS: Final = {
 }
 
 
-class Datetime:
+class DatetimeTool:
     """Date and time in the caller's zone, or in the one that the model names."""
 
     time_s: float | None = None
@@ -29,7 +29,7 @@ class Datetime:
         told = f"The current date and time. Without a time zone: {self._zone}."
         self.definition = Definition("datetime", told, _PARAMETERS)
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         name = arguments.get("timezone") or self._zone
         now = context.now().astimezone(_zone(name)).isoformat(timespec="seconds")
         said = {"datetime": now, "timezone": name}

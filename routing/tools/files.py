@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from routing.tools.interface import Context, Definition, Result, ToolFailed
-from routing.tools.sandbox.workspace import InWorkspace, path_in
+from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
+from routing.tools.sandbox.workspace import WorkspaceTool, required_path
 from routing.tools.texts import json_text
 
 TEXT_BYTES_MAX: Final = 1_048_576
@@ -25,17 +25,17 @@ _DEFINITION: Final = Definition(
 )
 
 
-class Files(InWorkspace):
+class FilesTool(WorkspaceTool):
     """It has no settings."""
 
     time_s: float | None = None
     definition = _DEFINITION
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         action = arguments.get("action")
         if not isinstance(action, str) or action not in _ACTIONS:
             raise ToolFailed(f"action must be one of {', '.join(_ACTIONS)}")
-        path = "." if action == "list" and not arguments.get("path") else path_in(arguments)
+        path = "." if action == "list" and not arguments.get("path") else required_path(arguments)
         text = {"text": _content(arguments)} if action == "write" else {}
         said = self.workspace.ask({"path": path, **_ACTIONS[action], **text})
         item = {"action": action, "path": path}
@@ -47,10 +47,10 @@ def _content(arguments: dict[str, Any]) -> str:
     content = arguments.get("content")
     if not isinstance(content, str):
         raise ToolFailed("content must be a text")
-    return bounded_text(content)
+    return check_length(content)
 
 
-def bounded_text(text: str) -> str:
+def check_length(text: str) -> str:
     """Raises `ToolFailed` for one that is too long for a file."""
     if len(text) > TEXT_BYTES_MAX:
         raise ToolFailed(f"A file has at most {TEXT_BYTES_MAX} characters")

@@ -1,12 +1,13 @@
 """`router:fusion`: several models answer side by side, and one compares what they said."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from routing.tools.asking import body_of, instructed, text_in, user
-from routing.tools.interface import Context, Definition, Result, ToolFailed
-from routing.tools.side_by_side import side_by_side
+from gateway.database.db import under_gevent
+from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
+from routing.tools.model_calls import build_body, required_text, user_message, with_instructions
 from routing.tools.texts import json_text
 
 OUTPUT_TOKENS_DEFAULT: Final = 16_000
@@ -28,7 +29,7 @@ _JUDGE: Final = (
 )
 
 
-class Fusion:
+class FusionTool:
     """`analysis_models` are the panel and `model` compares: the model that asked, where the caller
     names none."""
 
@@ -43,8 +44,8 @@ class Fusion:
             **parameters,
         }
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
-        question = text_in(arguments, "question")
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+        question = required_text(arguments, "question")
         panel: list[str] = self._settings.get("analysis_models") or [context.model]
         work: list[Callable[[], dict[str, Any]]] = [
             partial(self._answer, context, model, question) for model in panel
@@ -57,11 +58,11 @@ class Fusion:
         said = {"answers": answers, "analysis": analysis}
         return Result(json_text(said), item={"question": question, **said})
 
-    def _answer(self, context: Context, model: str, question: str) -> dict[str, Any]:
+    def _answer(self, context: ToolContext, model: str, question: str) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": model}
         if tools := self._settings.get("tools"):
             fields["tools"] = tools
-        body = body_of(self._settings, [user(question)], **fields)
+        body = build_body(self._settings, [user_message(question)], **fields)
         if mark := self._settings.get("cache_control"):
             body["cache_control"] = mark
         try:
@@ -70,7 +71,7 @@ class Fusion:
             return {"model": model, "error": str(error)}
 
     def _analysis(
-        self, context: Context, question: str, answers: list[dict[str, Any]]
+        self, context: ToolContext, question: str, answers: list[dict[str, Any]]
     ) -> str | None:
         """None for an answer that there is nothing to compare with."""
         if len(answers) == 1:
@@ -79,9 +80,27 @@ class Fusion:
             f"Answer {place} ({each['model']}):\n{each['answer']}"
             for place, each in enumerate(answers, start=1)
         )
-        messages = instructed(_JUDGE, user(f"Question:\n{question}\n\n{told}"))
+        messages = with_instructions(_JUDGE, user_message(f"Question:\n{question}\n\n{told}"))
         settings = {k: v for k, v in self._settings.items() if k != "max_tool_calls"}
         try:
-            return context.ask(body_of(settings, messages)).text
+            return context.ask(build_body(settings, messages)).text
         except ToolFailed:
             return None
+
+
+T = TypeVar("T")
+
+
+def side_by_side(work: Sequence[Callable[[], T]]) -> list[T]:
+    """What each returns, in their order; what the first of them raises. Who is killed while waiting
+    takes them along, and ends once they have: some have a bill to count."""
+    if not under_gevent():
+        with ThreadPoolExecutor(max_workers=len(work)) as pool:
+            return list(pool.map(lambda each: each(), work))
+    from gevent import killall, spawn
+
+    jobs = [spawn(each) for each in work]
+    try:
+        return [job.get() for job in jobs]
+    finally:
+        killall(jobs)

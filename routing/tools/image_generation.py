@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import ModelEntry
-from routing.tools.asking import text_in, user
-from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
+from routing.tools.model_calls import required_text, user_message
 from routing.tools.texts import json_text
 
 _ABOUT: Final = (
@@ -19,7 +19,7 @@ _PARAMETERS: Final = {
 }
 
 
-class ImageGeneration:
+class ImageGenerationTool:
     """The caller's settings but `model` are the picture's own (`image_config`)."""
 
     # As long as the request may take.
@@ -30,8 +30,8 @@ class ImageGeneration:
         self._model = parameters.get("model")
         self._config = {name: each for name, each in parameters.items() if name != "model"}
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
-        prompt = text_in(arguments, "prompt")
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+        prompt = required_text(arguments, "prompt")
         answer = context.ask(self._body(prompt))
         images = answer.message.get("images") or []
         if not images:
@@ -47,11 +47,11 @@ class ImageGeneration:
         model = self._model or _image_model()
         if model is None:
             raise ToolFailed("No model makes pictures")
-        body = {"model": model, "messages": [user(prompt)], "modalities": ["image", "text"]}
+        body = {"model": model, "messages": [user_message(prompt)], "modalities": ["image", "text"]}
         return body | ({"image_config": self._config} if self._config else {})
 
 
-def any_image_model(parameters: dict[str, Any]) -> bool:
+def has_image_model(parameters: dict[str, Any]) -> bool:
     """Whether there is one to ask: the caller's, or any of the catalogue's."""
     named = parameters.get("model")
     if isinstance(named, str):

@@ -52,7 +52,7 @@ class Result:
     calls: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Told(NamedTuple):
+class ModelAnswer(NamedTuple):
     """What another model answered: a chat message, and its id. Where it called functions,
     `messages` are all of its conversation up to their results."""
 
@@ -67,7 +67,7 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ToolContext:
     """What a tool may know of the request, and whom it may ask.
 
     `deadline` is in monotonic seconds; `messages` is the conversation up to the call, chat-shaped,
@@ -81,7 +81,7 @@ class Context:
     model: str
     deadline: float
     now: Callable[[], datetime]
-    ask: Callable[[dict[str, Any]], Told]
+    ask: Callable[[dict[str, Any]], ModelAnswer]
     had_to_call: bool = False
 
 
@@ -95,7 +95,7 @@ class Tool(Protocol):
     definition: Definition
     time_s: float | None
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         """Carry out one call. Calls of one turn run side by side. Raises `ToolFailed`."""
 
 

@@ -8,44 +8,44 @@ from django.utils.module_loading import import_string
 
 from gateway.live_settings import settings
 from routing.formats.server_tools import WEB_SEARCH, canonical_tool, list_named_models
-from routing.tools.advisor import Advisor
-from routing.tools.apply_patch import ApplyPatch
-from routing.tools.datetime import Datetime
-from routing.tools.files import Files
-from routing.tools.fusion import Fusion
-from routing.tools.image_generation import ImageGeneration, any_image_model
+from routing.tools.advisor import AdvisorTool
+from routing.tools.apply_patch import ApplyPatchTool
+from routing.tools.datetime import DatetimeTool
+from routing.tools.files import FilesTool
+from routing.tools.fusion import FusionTool
+from routing.tools.image_generation import ImageGenerationTool, has_image_model
 from routing.tools.interface import Maker
-from routing.tools.search_models import SearchModels
-from routing.tools.shell import Bash, Shell, can_run
-from routing.tools.subagent import Subagent
-from routing.tools.tool_search import ToolSearch
-from routing.tools.web.fetch import WebFetch, fetches_here
-from routing.tools.web.search import WebSearch, searches_here
+from routing.tools.search_models import SearchModelsTool
+from routing.tools.shell import BashTool, ShellTool, is_shell_available
+from routing.tools.subagent import SubagentTool
+from routing.tools.tool_search import ToolSearchTool
+from routing.tools.web.fetch import WebFetchTool, is_fetch_available
+from routing.tools.web.search import WebSearchTool, is_search_available
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
-    "router:advisor": Advisor,
-    "router:apply_patch": ApplyPatch,
-    "router:bash": Bash,
-    "router:datetime": Datetime,
-    "router:experimental__search_models": SearchModels,
-    "router:files": Files,
-    "router:fusion": Fusion,
-    "router:image_generation": ImageGeneration,
-    "router:shell": Shell,
-    "router:subagent": Subagent,
-    "router:tool_search": ToolSearch,
-    "router:web_fetch": WebFetch,
-    "router:web_search": WebSearch,
+    "router:advisor": AdvisorTool,
+    "router:apply_patch": ApplyPatchTool,
+    "router:bash": BashTool,
+    "router:datetime": DatetimeTool,
+    "router:experimental__search_models": SearchModelsTool,
+    "router:files": FilesTool,
+    "router:fusion": FusionTool,
+    "router:image_generation": ImageGenerationTool,
+    "router:shell": ShellTool,
+    "router:subagent": SubagentTool,
+    "router:tool_search": ToolSearchTool,
+    "router:web_fetch": WebFetchTool,
+    "router:web_search": WebSearchTool,
 }
 # What must be there for a built-in tool to do anything.
 _NEEDS: Final[Mapping[str, Callable[[dict[str, Any]], bool]]] = {
-    "router:apply_patch": can_run,
-    "router:bash": can_run,
-    "router:files": can_run,
-    "router:image_generation": any_image_model,
-    "router:shell": can_run,
-    "router:web_fetch": fetches_here,
-    "router:web_search": searches_here,
+    "router:apply_patch": is_shell_available,
+    "router:bash": is_shell_available,
+    "router:files": is_shell_available,
+    "router:image_generation": has_image_model,
+    "router:shell": is_shell_available,
+    "router:web_fetch": is_fetch_available,
+    "router:web_search": is_search_available,
 }
 
 
@@ -53,18 +53,26 @@ def maker_of(kind: str) -> Maker | None:
     """What makes a tool of that type (`router:...`) of the caller's parameters; None where nothing
     here runs it. A backend that the operator configured comes before a built-in one."""
     path = settings.ROUTER_TOOL_BACKENDS.get(kind)
-    return _loaded(path) if path else BUILT_IN.get(kind)
+    return _load_maker(path) if path else BUILT_IN.get(kind)
 
 
-def missing(tools: Iterable[dict[str, Any]]) -> list[str]:
+def list_missing(tools: Iterable[dict[str, Any]]) -> list[str]:
     """The server tools among checked tools, those that a tool may use included, that nothing here
     can run."""
-    return list(dict.fromkeys(kind for kind, settings in _all(tools) if not _runs(kind, settings)))
+    return list(
+        dict.fromkeys(
+            kind for kind, settings in _walk_tools(tools) if not _is_available(kind, settings)
+        )
+    )
 
 
-def models_asked(tools: Iterable[dict[str, Any]]) -> list[str]:
+def list_asked_models(tools: Iterable[dict[str, Any]]) -> list[str]:
     """The models that checked server tools are to ask, as they are named."""
-    return [model for kind, settings in _all(tools) for model in list_named_models(kind, settings)]
+    return [
+        model
+        for kind, settings in _walk_tools(tools)
+        for model in list_named_models(kind, settings)
+    ]
 
 
 def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,15 +86,15 @@ def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
 _FRAME: Final = frozenset({"type", "parameters", "name", "cache_control"})
 
 
-def _all(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _walk_tools(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     for tool in tools:
         if tool["type"] != "function":
             settings = parameters_of(tool)
             yield canonical_tool(tool["type"]), settings
-            yield from _all(settings.get("tools") or ())
+            yield from _walk_tools(settings.get("tools") or ())
 
 
-def _runs(kind: str, given: dict[str, Any]) -> bool:
+def _is_available(kind: str, given: dict[str, Any]) -> bool:
     if kind in settings.ROUTER_TOOL_BACKENDS:
         # What a backend of the operator's own needs is its own affair.
         return True
@@ -95,6 +103,6 @@ def _runs(kind: str, given: dict[str, Any]) -> bool:
 
 
 @cache
-def _loaded(path: str) -> Maker:
+def _load_maker(path: str) -> Maker:
     maker: Maker = import_string(path)
     return maker

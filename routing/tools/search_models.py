@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from accounts.caller import Caller
-from routing.catalogue.listing import Rules, permitted, top
+from routing.catalogue.listing import ListingRules, list_permitted, top_endpoint
 from routing.catalogue.snapshot import catalogue, run_in_thread
 from routing.entities.entries import ModelEntry
-from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.texts import json_text
 
 RESULTS_DEFAULT: Final = 5
@@ -27,7 +27,7 @@ _DEFINITION: Final = Definition(
 )
 
 
-class SearchModels:
+class SearchModelsTool:
     """The models that the caller's account may use."""
 
     time_s: float | None = None
@@ -36,27 +36,29 @@ class SearchModels:
     def __init__(self, parameters: dict[str, Any]) -> None:
         self._most = int(parameters.get("max_results", RESULTS_DEFAULT))
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         query = arguments.get("query")
         if not isinstance(query, str) or not query.strip():
             raise ToolFailed("query must be a text")
         words = query[:_QUERY_CHARS_MAX].lower().split()[:_WORDS_MAX]
         snapshot, rules = catalogue.current(), _rules_of(context.caller)
-        found = run_in_thread(lambda: best(permitted(snapshot, rules), words, self._most))
-        shown = [_shown(model) for model in found]
+        found = run_in_thread(
+            lambda: rank_models(list_permitted(snapshot, rules), words, self._most)
+        )
+        shown = [_serialize_model(model) for model in found]
         item = {"query": query, "arguments": json_text(arguments)}
         return Result(json_text({"models": shown}), item=item)
 
 
-def _rules_of(caller: Caller) -> Rules:
-    return Rules(
+def _rules_of(caller: Caller) -> ListingRules:
+    return ListingRules(
         allowed_providers=caller.allowed_providers,
         ignored_providers=caller.ignored_providers,
         guarded=caller.guard.rules if caller.guard else None,
     )
 
 
-def best(models: Iterable[ModelEntry], words: list[str], most: int) -> list[ModelEntry]:
+def rank_models(models: Iterable[ModelEntry], words: list[str], most: int) -> list[ModelEntry]:
     """Those that most of the words are found in; of equals the newer one, which comes first. One
     that none is found in is not among them."""
     scored = [(_score(model, words), model) for model in models]
@@ -72,8 +74,8 @@ def _score(model: ModelEntry, words: list[str]) -> int:
     return sum(10 if word in name else word in text for word in words)
 
 
-def _shown(model: ModelEntry) -> dict[str, Any]:
-    endpoint = top(model)
+def _serialize_model(model: ModelEntry) -> dict[str, Any]:
+    endpoint = top_endpoint(model)
     pricing = dict(endpoint.pricing or {}) if endpoint else {}
     return {
         "id": model.id,

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from routing.tools.interface import Context, Definition, Result, ToolFailed
-from routing.tools.sandbox import walls
-from routing.tools.sandbox.workspace import InWorkspace, Workspace, within
+from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
+from routing.tools.sandbox import bubblewrap as walls
+from routing.tools.sandbox.workspace import ToolWorkspace, WorkspaceTool, command_time_s
 from routing.tools.texts import json_text
 
 OUTPUT_BYTES: Final = 65_536
@@ -49,17 +49,19 @@ _STOPPED: Final = {
 }
 
 
-class Bash(InWorkspace):
+class BashTool(WorkspaceTool):
     """One command a call. `environment` and `sleep_after_seconds` ask for what every request has: a
     workspace that is there for as long as the request."""
 
     time_s: float | None = None
     definition = _BASH
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         command = _command(arguments.get("command"))
-        ran = _ran(self.workspace, command, within(arguments.get("timeout_s"), context.deadline))
-        told = _told(ran)
+        ran = _run_command(
+            self.workspace, command, command_time_s(arguments.get("timeout_s"), context.deadline)
+        )
+        told = _serialize_run(ran)
         block = {"type": "router_bash_result", **told}
         return Result(
             json_text(told),
@@ -69,25 +71,27 @@ class Bash(InWorkspace):
         )
 
 
-class Shell(InWorkspace):
+class ShellTool(WorkspaceTool):
     """Several commands a call."""
 
     time_s: float | None = None
     definition = _SHELL
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         commands = arguments.get("commands")
         if not isinstance(commands, list) or not 0 < len(commands) <= COMMANDS_MAX:
             raise ToolFailed(f"commands must be a list of 1 to {COMMANDS_MAX} texts")
         asked = arguments.get("timeout_ms")
         each_s = asked / 1000 if isinstance(asked, int | float) else None
-        left_s, output = within(None, context.deadline), list[dict[str, Any]]()
+        left_s, output = command_time_s(None, context.deadline), list[dict[str, Any]]()
         for command in map(_command, commands):
-            ran = _ran(
-                self.workspace, command, max(0.1, min(left_s, within(each_s, context.deadline)))
+            ran = _run_command(
+                self.workspace,
+                command,
+                max(0.1, min(left_s, command_time_s(each_s, context.deadline))),
             )
             left_s -= ran["took_s"]
-            output.append(_outcome(ran))
+            output.append(_serialize_outcome(ran))
         action = {"commands": commands} | ({"timeout_ms": asked} if each_s else {})
         return Result(
             json_text({"output": output}),
@@ -97,12 +101,14 @@ class Shell(InWorkspace):
         )
 
 
-def can_run(parameters: dict[str, Any]) -> bool:
+def is_shell_available(parameters: dict[str, Any]) -> bool:
     """Whether there is such a shell: no provider's own, and none kept from another request."""
     environment = parameters.get("environment") or {}
     kind = environment.get("type") if isinstance(environment, dict) else None
     return (
-        parameters.get("engine") != "native" and kind != "container_reference" and walls.is_there()
+        parameters.get("engine") != "native"
+        and kind != "container_reference"
+        and walls.is_available()
     )
 
 
@@ -114,7 +120,7 @@ def _command(command: Any) -> str:
     return command
 
 
-def _ran(workspace: Workspace, command: str, time_s: float) -> dict[str, Any]:
+def _run_command(workspace: ToolWorkspace, command: str, time_s: float) -> dict[str, Any]:
     order = {"do": "run", "command": command, "time_s": time_s, "bytes": OUTPUT_BYTES}
     said = workspace.ask(order, time_s)
     status, took_s = said.get("status"), said.get("took_s")
@@ -134,14 +140,14 @@ def _text(said: Any) -> str:
     return said[:OUTPUT_BYTES] if isinstance(said, str) else ""
 
 
-def _told(ran: dict[str, Any]) -> dict[str, Any]:
+def _serialize_run(ran: dict[str, Any]) -> dict[str, Any]:
     told = {"stdout": ran["stdout"], "stderr": ran["stderr"], "return_code": ran["status"]}
     if ran["stopped"]:
         told["stopped"] = ran["stopped"]
     return told | ({"truncated": True} if ran["cut"] else {})
 
 
-def _outcome(ran: dict[str, Any]) -> dict[str, Any]:
+def _serialize_outcome(ran: dict[str, Any]) -> dict[str, Any]:
     outcome: dict[str, Any] = {"type": "exit", "exit_code": ran["status"]}
     if ran["by_time"]:
         outcome = {"type": "timeout"}

@@ -4,8 +4,14 @@ from typing import Any, Final
 
 from routing.entities.ids import tool_call_id
 from routing.formats.server_tools import FUNCTIONS, WAITING
-from routing.tools.asking import agent_name, body_of, instructed, text_in, user
-from routing.tools.interface import Context, Definition, Result, Told
+from routing.tools.interface import Definition, ModelAnswer, Result, ToolContext
+from routing.tools.model_calls import (
+    agent_name,
+    build_body,
+    required_text,
+    user_message,
+    with_instructions,
+)
 from routing.tools.texts import json_text
 
 _ABOUT: Final = (
@@ -25,7 +31,7 @@ _RESUME: Final = "The id of an agent that waits, to let it go on; any task will 
 _STATE: Final = "router:subagent_state"
 
 
-class Subagent:
+class SubagentTool:
     """Asks one model, and lets it work with the tools that the caller gave it. Where it calls one
     of the caller's functions, it waits for the caller."""
 
@@ -44,20 +50,20 @@ class Subagent:
         shown = _with_resume(list(self._waiting)) if self._waiting else _PARAMETERS
         self.definition = Definition(agent_name("subagent", parameters), told, shown)
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         past = self._past(arguments, context)
-        task = str(arguments.get("task") or "") if past else text_in(arguments, "task")
-        messages = past or instructed(self._settings.get("instructions"), user(task))
+        task = str(arguments.get("task") or "") if past else required_text(arguments, "task")
+        messages = past or with_instructions(self._settings.get("instructions"), user_message(task))
         tools = [*(self._settings.get("tools") or ()), *self._functions]
         answer = context.ask(
-            body_of(self._settings, messages, **({"tools": tools} if tools else {}))
+            build_body(self._settings, messages, **({"tools": tools} if tools else {}))
         )
         item = {"model": answer.model, "task": task}
         if calls := self._calls(answer):
             return Result(json_text({"status": "waiting"}), item=item, calls=calls)
         return Result(json_text({"output": answer.text}), item=item | {"output": answer.text})
 
-    def _past(self, arguments: dict[str, Any], context: Context) -> list[dict[str, Any]] | None:
+    def _past(self, arguments: dict[str, Any], context: ToolContext) -> list[dict[str, Any]] | None:
         """Of an agent that waits: the one that is meant. The next one where the model was made to
         let it go on, or gives no task that a new one could have."""
         asked = arguments.get("resume")
@@ -68,7 +74,7 @@ class Subagent:
         agent = None if is_new else next(iter(self._waiting), None)
         return None if agent is None else self._waiting.pop(agent)
 
-    def _calls(self, answer: Told) -> list[dict[str, Any]]:
+    def _calls(self, answer: ModelAnswer) -> list[dict[str, Any]]:
         """Those of the caller's functions, the first with all that the agent needs to go on."""
         calls: list[dict[str, Any]] = answer.message.get("tool_calls") or []
         names = {each["function"]["name"] for each in self._functions}
@@ -78,7 +84,7 @@ class Subagent:
         # Agents know nothing of each other's ids.
         made = [{**call, "id": tool_call_id()} for call in calls]
         name = str(self._settings.get("name") or "").strip() or None
-        state = {"type": _STATE, "name": name, "messages": _renamed(answer.messages, made)}
+        state = {"type": _STATE, "name": name, "messages": _replace_calls(answer.messages, made)}
         return [made[0] | {"subagent_items": [state]}, *made[1:]]
 
 
@@ -87,7 +93,9 @@ def _with_resume(ids: list[str]) -> dict[str, Any]:
     return {**_PARAMETERS, "properties": {**_PARAMETERS["properties"], "resume": resume}}
 
 
-def _renamed(messages: list[dict[str, Any]], made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _replace_calls(
+    messages: list[dict[str, Any]], made: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """The conversation whose last turn has made these calls of functions, behind those of tools."""
     last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
     said = messages[last]

@@ -18,14 +18,14 @@ def failure_text(told: str) -> str:
     return json_text({"error": told[:_SHOWN_CHARS]})
 
 
-def bounded(text: str, chars_max: int) -> str:
+def cut_text(text: str, chars_max: int) -> str:
     """The text, or its beginning and how much of it that is."""
     if len(text) <= chars_max:
         return text
     return f"{text[:chars_max]}\n[cut: the first {chars_max} of {len(text)} characters]"
 
 
-def arguments_of(text: str) -> dict[str, Any] | None:
+def parse_arguments(text: str) -> dict[str, Any] | None:
     """The arguments of a call; None where they are no JSON object. Many models give an empty text
     to a function without parameters."""
     if not text.strip():

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from routing.tools.asking import text_in
-from routing.tools.interface import Context, Definition, Result
+from routing.tools.interface import Definition, Result, ToolContext
+from routing.tools.model_calls import required_text
 from routing.tools.texts import json_text
 
 FOUND_MAX: Final = 5
@@ -27,7 +27,7 @@ _DEFINITION: Final = Definition(
 )
 
 
-class Deferred:
+class DeferredFunctions:
     """The functions that a request keeps back, by name; `show` those that were found."""
 
     def __init__(self, functions: Mapping[str, dict[str, Any]]) -> None:
@@ -58,17 +58,17 @@ class Deferred:
         return sum(_NAME_WEIGHT if word in lower else word in text for word in words)
 
 
-class ToolSearch:
+class ToolSearchTool:
     """`deferred` is given by the request's toolbox."""
 
     time_s: float | None = None
     definition = _DEFINITION
 
     def __init__(self, parameters: dict[str, Any]) -> None:
-        self.deferred = Deferred({})
+        self.deferred = DeferredFunctions({})
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
-        query = text_in(arguments, "query")
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+        query = required_text(arguments, "query")
         found = self.deferred.find(query)
         names = [str(function["name"]) for function in found]
         for name in names:

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.tools.interface import Definition, Maker, Tool
 from routing.tools.registry import maker_of, parameters_of
-from routing.tools.sandbox.workspace import InWorkspace, Workspace
-from routing.tools.tool_search import Deferred, ToolSearch
+from routing.tools.sandbox.workspace import ToolWorkspace, WorkspaceTool
+from routing.tools.tool_search import DeferredFunctions, ToolSearchTool
 
 NAME_CHARS_MAX: Final = 64
 # Of a number behind a name, with its line.
@@ -16,7 +16,7 @@ _NUMBER_CHARS_MAX: Final = 8
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Fitted(NamedTuple):
+class RequestTool(NamedTuple):
     """A tool of a request: its type, the name that the model calls it by, and itself."""
 
     type: str
@@ -33,12 +33,12 @@ class Toolbox:
     """
 
     def __init__(self, tools: Sequence[dict[str, Any]], called: Iterable[str] = ()) -> None:
-        self._fitted: dict[str, Fitted] = {}
+        self._fitted: dict[str, RequestTool] = {}
         self._taken = {_function(tool)["name"] for tool in tools if tool["type"] == "function"}
         # By the beginning of a name that is taken: the last number behind it.
         self._numbers: dict[str, int] = {}
-        self._workspace = Workspace()
-        self._deferred = Deferred(_kept_back(tools))
+        self._workspace = ToolWorkspace()
+        self._deferred = DeferredFunctions(_deferred_functions(tools))
         for name in called:
             self._deferred.show(name)
         self._tools = [tool if tool["type"] == "function" else self._fit(tool) for tool in tools]
@@ -53,7 +53,7 @@ class Toolbox:
         """Goes up when there is more to be shown."""
         return self._deferred.shown
 
-    def find(self, name: str) -> Fitted | None:
+    def find(self, name: str) -> RequestTool | None:
         """The server tool that a model's call names."""
         return self._fitted.get(name)
 
@@ -74,11 +74,11 @@ class Toolbox:
         maker = maker_of(kind)
         assert maker is not None  # Refused before.
         made = _made(maker, tool)
-        if isinstance(made, InWorkspace):
+        if isinstance(made, WorkspaceTool):
             made.workspace = self._workspace
-        elif isinstance(made, ToolSearch):
+        elif isinstance(made, ToolSearchTool):
             made.deferred = self._deferred
-        fitted = Fitted(kind, self._free(made.definition), made)
+        fitted = RequestTool(kind, self._free(made.definition), made)
         self._fitted[fitted.name] = fitted
         function = {
             "name": fitted.name,
@@ -99,7 +99,7 @@ class Toolbox:
         return name
 
 
-def _kept_back(tools: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _deferred_functions(tools: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The functions that are only shown once they were found, where there is a way to find them."""
     if not any(tool["type"] == TOOL_SEARCH for tool in tools):
         return {}

@@ -9,7 +9,15 @@ from typing import Any, Final
 import orjson
 
 from gateway.http.jsonio import dumps
-from routing.entities.exchange import Answer, Beside, Event, Prompt, Terms, Wire, WireRequest
+from routing.entities.exchange import (
+    Answer,
+    Event,
+    Prompt,
+    ProviderExtras,
+    Terms,
+    Wire,
+    WireRequest,
+)
 from routing.upstreams.bearer import BearerWire
 from routing.upstreams.chat_shape import StreamedCalls, needs_shape, whole_message
 from routing.upstreams.chat_usage import usual_usage
@@ -87,10 +95,10 @@ def event(data: bytes, *, is_first: bool = False) -> Event:
     return read
 
 
-def _beside(value: dict[str, Any], choice: dict[str, Any]) -> Beside | None:
+def _beside(value: dict[str, Any], choice: dict[str, Any]) -> ProviderExtras | None:
     answer = {name: each for name, each in value.items() if name not in _KNOWN}
     own = {name: each for name, each in choice.items() if name not in _KNOWN_OF_CHOICE}
-    return Beside(answer, own) if answer or own else None
+    return ProviderExtras(answer, own) if answer or own else None
 
 
 def _tier(value: Any) -> str | None:

@@ -13,9 +13,14 @@ from gateway.http.responses import json_response
 from gateway.http.viewset import LeanViewSet
 from gateway.regions import MAIN, region_of
 from routing.catalogue import public, query
-from routing.catalogue.learned import NOTHING, Learned
-from routing.catalogue.listing import Rules, permitted, published
-from routing.catalogue.orders import BY_CALLS
+from routing.catalogue.listing import (
+    BY_CALLS,
+    NOTHING,
+    LearnedStats,
+    ListingRules,
+    list_permitted,
+    list_published,
+)
 from routing.catalogue.snapshot import catalogue, run_in_thread
 from routing.entities.entries import ModelEntry, Snapshot
 from routing.metering.popularity import popularity
@@ -48,11 +53,11 @@ class CatalogueViewSet(LeanViewSet):
         self.beside = {"user_id": caller.creator_id}
         return caller
 
-    def learned(self, caller: Caller | None) -> Learned:
+    def learned(self, caller: Caller | None) -> LearnedStats:
         """What traffic has taught, for those who have a key."""
         if caller is None:
             return NOTHING
-        return Learned(observing.figures(), observing.standing())
+        return LearnedStats(observing.figures(), observing.standing())
 
 
 class ModelViewSet(CatalogueViewSet):
@@ -68,13 +73,13 @@ class ModelViewSet(CatalogueViewSet):
     def user(self, request: HttpRequest) -> HttpResponse:
         caller = self.known(authenticate(request))
         snapshot, rules = catalogue.current(), _rules_of(caller, region_of(request))
-        models = run_in_thread(lambda: permitted(snapshot, rules))
+        models = run_in_thread(lambda: list_permitted(snapshot, rules))
         return _listed(request, snapshot, models, self.learned(caller))
 
     @describe_model_count
     def count(self, request: HttpRequest) -> HttpResponse:
         self.caller(request)
-        number = query.count(catalogue.current().listing, request.GET.dict())
+        number = query.count_models(catalogue.current().listing, request.GET.dict())
         return json_response({"data": {"count": number}})
 
     @describe_model
@@ -94,7 +99,7 @@ class ModelViewSet(CatalogueViewSet):
     def endpoints(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
         learned = self.learned(self.caller(request))
         model = _shown(f"{author}/{slug}")
-        return json_response({"data": public.endpoints_object(model, learned)})
+        return json_response({"data": public.serialize_model_endpoints(model, learned)})
 
 
 class EndpointViewSet(CatalogueViewSet):
@@ -104,7 +109,7 @@ class EndpointViewSet(CatalogueViewSet):
     def zdr(self, request: HttpRequest) -> HttpResponse:
         learned = self.learned(self.caller(request))
         snapshot = catalogue.current()
-        shown = run_in_thread(lambda: public.zdr_objects(snapshot, learned))
+        shown = run_in_thread(lambda: public.serialize_zdr_endpoints(snapshot, learned))
         return json_response({"data": shown})
 
 
@@ -114,21 +119,21 @@ class ProviderViewSet(CatalogueViewSet):
     @describe_providers
     def list(self, request: HttpRequest) -> HttpResponse:
         self.caller(request)
-        return json_response({"data": public.provider_objects(catalogue.current())})
+        return json_response({"data": public.serialize_providers(catalogue.current())})
 
 
 def _listed(
-    request: HttpRequest, snapshot: Snapshot, models: Sequence[ModelEntry], learned: Learned
+    request: HttpRequest, snapshot: Snapshot, models: Sequence[ModelEntry], learned: LearnedStats
 ) -> HttpResponse:
     """One page of models. A big catalogue takes a while to look through."""
     words, path = request.GET.dict(), request.path_info
     if words.get("sort") in BY_CALLS:
         learned = learned._replace(calls=popularity.calls())
-    asked = query.Query(words, time.time(), learned)
+    asked = query.ModelQuery(words, time.time(), learned)
 
-    def work() -> tuple[query.Page, list[dict[str, object]]]:
-        found = query.page(models, asked, path=path)
-        return found, public.model_objects(snapshot, found.models)
+    def work() -> tuple[query.ModelPage, list[dict[str, object]]]:
+        found = query.list_page(models, asked, path=path)
+        return found, public.serialize_models(snapshot, found.models)
 
     found, objects = run_in_thread(work)
     return json_response(
@@ -136,8 +141,8 @@ def _listed(
     )
 
 
-def _rules_of(caller: Caller, region: str) -> Rules:
-    return Rules(
+def _rules_of(caller: Caller, region: str) -> ListingRules:
+    return ListingRules(
         allowed_providers=caller.allowed_providers,
         ignored_providers=caller.ignored_providers,
         region=None if region == MAIN else region,
@@ -148,7 +153,7 @@ def _rules_of(caller: Caller, region: str) -> Rules:
 def _model_object(reference: str) -> dict[str, object]:
     """The Model object, with what the name stands for where it is another. Raises `NotFound`."""
     model = _shown(reference)
-    shown = public.model_object(model)
+    shown = public.serialize_model(model)
     if parse_reference(reference).base != model.id:
         shown["alias_target"] = {"slug": model.id, "name": model.name}
     return shown
@@ -157,6 +162,6 @@ def _model_object(reference: str) -> dict[str, object]:
 def _shown(reference: str) -> ModelEntry:
     """The model of that name, which may be an alias or carry a suffix. Raises `NotFound`."""
     model = find_model(catalogue.current(), reference)
-    if model is None or not model.visible or not published(model):
+    if model is None or not model.visible or not list_published(model):
         raise NotFound(f"Model {reference[:200]} not found")
     return model

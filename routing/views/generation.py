@@ -12,7 +12,7 @@ from gateway.http.responses import json_response
 from gateway.http.times import format_time
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
-from routing.entities.end_users import hash_of_user
+from routing.entities.end_users import hash_user
 from routing.metering.models import Generation
 from routing.views.openapi.generation_description import describe_generation
 
@@ -58,7 +58,7 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "workspace_id": str(row.workspace_id),
         "preset_id": row.preset_id,
         "session_id": row.session_id,
-        "external_user": None if user is None else hash_of_user(row.account_id, user),
+        "external_user": None if user is None else hash_user(row.account_id, user),
         "origin": detail.get("origin", ""),
         "http_referer": detail.get("http_referer"),
         "user_agent": detail.get("user_agent"),

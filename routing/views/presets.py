@@ -19,12 +19,15 @@ from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
 from routing.formats.chat.request import ChatInvalid
-from routing.presets import reading
-from routing.presets.keeping import Content, content_of
-from routing.presets.objects import preset_object, version_object, whole_object
-from routing.presets.places import place_of
+from routing.presets import read
+from routing.presets.read import (
+    resolve_scope,
+    serialize_preset,
+    serialize_preset_with_version,
+    serialize_version,
+)
+from routing.presets.schema import SLUG_PATTERN, PresetContent, build_content, is_slug
 from routing.presets.services import save_version
-from routing.presets.slugs import SLUG_PATTERN, is_slug
 from routing.views.openapi import presets as described
 
 # Leading zeros are a caller's own business, within reason.
@@ -46,17 +49,17 @@ class PresetsViewSet(_Presets):
     @described.listing
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.caller_of(request)
-        place, page = place_of(caller, request.GET, lists=True), parse_page(request.GET)
-        rows, total = run_queries(Lane.READ, lambda: reading.page_of_presets(place, page))
-        return json_response({"data": list(map(preset_object, rows)), "total_count": total})
+        place, page = resolve_scope(caller, request.GET, lists=True), parse_page(request.GET)
+        rows, total = run_queries(Lane.READ, lambda: read.list_presets(place, page))
+        return json_response({"data": list(map(serialize_preset, rows)), "total_count": total})
 
     @described.retrieval
     def retrieve(self, request: HttpRequest, slug: str) -> HttpResponseBase:
         caller = self.caller_of(request)
         _check_slug(slug)
-        place = place_of(caller, request.GET)
-        row = run_queries(Lane.READ, lambda: reading.find_preset(place, slug))
-        return json_response({"data": whole_object(row)})
+        place = resolve_scope(caller, request.GET)
+        row = run_queries(Lane.READ, lambda: read.find_preset(place, slug))
+        return json_response({"data": serialize_preset_with_version(row)})
 
 
 class _WithoutUnavailable(_Presets):
@@ -73,17 +76,17 @@ class PresetVersionsViewSet(_WithoutUnavailable):
     def list(self, request: HttpRequest, slug: str) -> HttpResponseBase:
         caller = self.caller_of(request)
         _check_slug(slug)
-        place, page = place_of(caller, request.GET), parse_page(request.GET)
-        rows, total = run_queries(Lane.READ, lambda: reading.page_of_versions(place, slug, page))
-        return json_response({"data": list(map(version_object, rows)), "total_count": total})
+        place, page = resolve_scope(caller, request.GET), parse_page(request.GET)
+        rows, total = run_queries(Lane.READ, lambda: read.list_versions(place, slug, page))
+        return json_response({"data": list(map(serialize_version, rows)), "total_count": total})
 
     @described.version
     def retrieve(self, request: HttpRequest, slug: str, version: str) -> HttpResponseBase:
         caller = self.caller_of(request)
         _check_slug(slug)
-        number, place = _number(version), place_of(caller, request.GET)
-        row = run_queries(Lane.READ, lambda: reading.find_version(place, slug, number))
-        return json_response({"data": version_object(row)})
+        number, place = _number(version), resolve_scope(caller, request.GET)
+        row = run_queries(Lane.READ, lambda: read.find_version(place, slug, number))
+        return json_response({"data": serialize_version(row)})
 
 
 class _Making(_WithoutUnavailable):
@@ -96,7 +99,7 @@ class _Making(_WithoutUnavailable):
         if caller.intern_id is not None:
             raise PermissionDenied
         _check_slug(slug)
-        place = place_of(caller, request.GET)
+        place = resolve_scope(caller, request.GET)
         body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
         if text := describe_unknown_limit(body, _MODEL_LISTS):
             raise SchemaInvalid([Issue("", text)])
@@ -111,11 +114,11 @@ class _Making(_WithoutUnavailable):
                 by=key_actor(caller),
             ),
         )
-        return json_response({"data": whole_object(row)})
+        return json_response({"data": serialize_preset_with_version(row)})
 
-    def _content(self, body: dict[str, Any]) -> Content:
+    def _content(self, body: dict[str, Any]) -> PresetContent:
         try:
-            return content_of(self.body_format, body, models_max=settings.ROUTER_MAX_MODELS)
+            return build_content(self.body_format, body, models_max=settings.ROUTER_MAX_MODELS)
         except ChatInvalid as error:
             raise SchemaInvalid(error.issues, error_type=error.error_type) from None
 

@@ -15,8 +15,8 @@ from accounts.patterns import is_quick_to_compile
 from accounts.services import guardrails
 from accounts.views.schemas.guardrail import read_guardrail_changes
 from gateway.http.errors import SchemaInvalid
-from routing.catalogue.document import parse
-from routing.catalogue.load import load
+from routing.catalogue.files import parse
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from tests.support.catalogue import CONFORMANCE
 from tests.support.management import Manager, manager
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 @pytest.fixture(autouse=True)
 def known(db: None) -> Iterator[None]:
     """The conformance catalogue says which models and providers there are."""
-    assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
+    assert load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
     catalogue.forget()
     catalogue.current()
     yield

@@ -27,8 +27,8 @@ from accounts.services.workspace_members import add_members
 from interns.models import Vault
 from interns.vault.secrets import Stored, put_secret
 from interns.vault.service import workspace_vault
-from routing.catalogue.document import parse
-from routing.catalogue.load import load
+from routing.catalogue.files import parse
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from tests.accounts.office import hold
 from tests.support.access_table import TABLE
@@ -52,7 +52,7 @@ USD = 1_000_000_000
 @pytest.fixture(autouse=True)
 def loaded(db: None) -> Iterator[None]:
     """With a catalogue."""
-    load(parse(CONFORMANCE.read_text(encoding="utf-8")))
+    load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))
     catalogue.forget()
     catalogue.current()
     yield

@@ -17,8 +17,8 @@ from accounts.tasks import clear_deleted_workspaces
 from interns.models import Vault, VaultSecret
 from interns.vault.secrets import Stored, put_secret
 from interns.vault.service import workspace_vault
-from routing.catalogue.document import parse
-from routing.catalogue.load import load
+from routing.catalogue.files import parse
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from tests.accounts.brought import caller_of
 from tests.support.catalogue import CONFORMANCE
@@ -31,7 +31,7 @@ NEW = {"name": "Production", "slug": "production"}
 @pytest.fixture
 def known(db: None) -> Iterator[None]:
     """The conformance catalogue says which models there are."""
-    assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
+    assert load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
     catalogue.forget()
     catalogue.current()
     yield

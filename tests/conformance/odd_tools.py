@@ -4,7 +4,7 @@ import time
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from routing.tools.interface import Context, Definition, Result
+from routing.tools.interface import Definition, Result, ToolContext
 
 FEE_NANO = 7_000
 BACKENDS = (
@@ -26,7 +26,7 @@ class _Odd:
 class Hangs(_Odd):
     definition = Definition("hangs", "Never answers.", {"type": "object"})
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         time.sleep(3600)
         raise AssertionError
 
@@ -34,14 +34,14 @@ class Hangs(_Odd):
 class TooMuch(_Odd):
     definition = Definition("too_much", "Says ten million characters.", {"type": "object"})
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         return Result("much " * 2_000_000)
 
 
 class Raises(_Odd):
     definition = Definition("raises", "Has a bug.", {"type": "object"})
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         raise RuntimeError("internal-detail-4711")
 
 
@@ -50,6 +50,6 @@ class Slow(_Odd):
 
     definition = Definition("slow", "Takes its time.", {"type": "object"})
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         time.sleep(0.5)
         return Result("slowly", cost_nano=Fraction(FEE_NANO))

@@ -17,7 +17,7 @@ import django
 django.setup()
 
 from gateway.sandbox.seccomp import refused_calls  # noqa: E402 - Django's settings come first.
-from routing.tools.sandbox.workspace import Workspace  # noqa: E402
+from routing.tools.sandbox.workspace import ToolWorkspace  # noqa: E402
 
 CLONE = {"x86_64": 56, "aarch64": 220}[platform.machine()]
 # Each prints what it reached, and nothing else.
@@ -58,7 +58,7 @@ END""",
 LEFT = "(setsid sleep 3171 &) ; echo left"
 
 
-def run(workspace: Workspace, command: str) -> dict[str, Any]:
+def run(workspace: ToolWorkspace, command: str) -> dict[str, Any]:
     order = {"do": "run", "command": command, "bytes": 4000, "time_s": 10.0}
     return workspace.ask(order, 10.0)
 
@@ -93,7 +93,7 @@ def is_alive(pid: int) -> bool:
 
 def main() -> None:
     before = Path("/proc/sys/vm/swappiness").read_text()
-    workspace = Workspace()
+    workspace = ToolWorkspace()
     result: dict[str, Any] = {}
     for name, command in ATTACKS.items():
         result[name] = run(workspace, command)["stdout"]

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
-from routing.catalogue.load import load
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint
-from routing.catalogue.snapshot import build
+from routing.catalogue.snapshot import build_snapshot
 from routing.entities.prices import PRICE_KEYS, Prices
 from routing.metering.cost import (
     FREE,
@@ -251,7 +251,7 @@ UNUSABLE: dict[str, Any] = {
 @pytest.mark.django_db
 @pytest.mark.parametrize("pricing", [..., None])
 def test_an_endpoint_without_a_price_is_kept_but_nothing_is_sent_there(pricing: Any) -> None:
-    assert load(catalogue(pricing))["errors"] == []
+    assert load_catalogue(catalogue(pricing))["errors"] == []
 
     plan = _planned()
 
@@ -263,19 +263,19 @@ def test_an_endpoint_without_a_price_is_kept_but_nothing_is_sent_there(pricing: 
 @pytest.mark.django_db
 def test_such_a_price_is_refused_in_a_file_and_takes_its_endpoint_out_when_set_by_hand() -> None:
     for what, pricing in UNUSABLE.items():
-        assert load(catalogue(pricing))["errors"], what
+        assert load_catalogue(catalogue(pricing))["errors"], what
         assert not Endpoint.objects.exists()
-    load(catalogue(SOUND))
+    load_catalogue(catalogue(SOUND))
 
     for what, pricing in UNUSABLE.items():
         Endpoint.objects.update(pricing=pricing)
         plan = _planned()
-        assert (plan.order, len(build().problems)) == ([], 1), what
+        assert (plan.order, len(build_snapshot().problems)) == ([], 1), what
         assert [each.step for each in plan.removed] == [NO_PRICE]
 
 
 def _planned() -> Any:
-    snapshot = build()
+    snapshot = build_snapshot()
     return select([snapshot.models["acme/one"]], ASK, random=lambda: 0.0)
 
 

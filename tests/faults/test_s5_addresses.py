@@ -23,8 +23,8 @@ from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
 from gateway.outbound.origin import Origin
 from gateway.outbound.resolver import Address, Resolver
 from routing.fetching import doors
-from routing.plugins.files import text_of
-from routing.tools.web.fetch import WebFetch
+from routing.plugins.file_parser import read_text
+from routing.tools.web.fetch import WebFetchTool
 from tests.interns.outbound.door import open_door
 from tests.interns.outbound.site import serve_site
 from tests.routing.tools.made import context
@@ -177,7 +177,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _page_refused(url: str, **parameters: Any) -> str:
-    result = WebFetch(parameters).run({"url": url}, context())
+    result = WebFetchTool(parameters).run({"url": url}, context())
     assert result.failed, result.text
     code: str = result.block["error_code"]
     assert json.loads(result.text)["error"]
@@ -187,7 +187,7 @@ def _page_refused(url: str, **parameters: Any) -> str:
 def _file_refused(url: str) -> str:
     """By the codes of the other."""
     with pytest.raises(InvalidRequest) as error:
-        text_of(url, time.monotonic() + 30, chars_max=100)
+        read_text(url, time.monotonic() + 30, chars_max=100)
     is_judged = "not one of the public Internet" in error.value.text
     return "url_not_allowed" if is_judged or "not fetched" in error.value.text else NOT_THERE
 
@@ -255,8 +255,8 @@ def test_private_hosts_are_the_operators_alone(site: WebSite, names: Any) -> Non
     names()
     url = f"http://site.example:{site.port}/plain"
 
-    assert not WebFetch({}).run({"url": url}, context()).failed
-    assert text_of(url, time.monotonic() + 30, chars_max=100).text
+    assert not WebFetchTool({}).run({"url": url}, context()).failed
+    assert read_text(url, time.monotonic() + 30, chars_max=100).text
     assert _page_refused(url, allowed_domains=["else.example"]) == "url_not_allowed"
 
 

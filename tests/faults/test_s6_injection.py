@@ -14,8 +14,8 @@ from accounts.authentication import forget_keys
 from accounts.services.accounts import open_account
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
-from routing.catalogue.document import parse
-from routing.catalogue.load import load
+from routing.catalogue.files import parse
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from tests.support.access_table import TABLE, Row
 from tests.support.catalogue import CONFORMANCE
@@ -61,7 +61,7 @@ FIELDS: dict[str, Callable[[str], dict[str, Any]]] = {
 
 @pytest.fixture
 def key() -> Iterator[str]:
-    assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
+    assert load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
     account = open_account(name="someone")
     add_credits(account=account, amount_nano=10**9, source="t", source_ref="t")
     catalogue.forget()
@@ -139,7 +139,7 @@ CALLERS = ("management", "inference", "admin")
 
 @pytest.fixture
 def tenant() -> Iterator[Tenant]:
-    load(parse(CONFORMANCE.read_text(encoding="utf-8")))
+    load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))
     catalogue.forget()
     catalogue.current()
     yield new_tenant("injected")

@@ -246,12 +246,15 @@ def load_large(scene: Scene) -> None:
 def change_provider(server: GatewayServer, number: int) -> float:
     """Seconds from the commit until every web process says that it serves the change."""
     from routing.catalogue.models import Provider
-    from routing.catalogue.snapshot import serving
+    from routing.catalogue.snapshot import list_served_versions
     from routing.catalogue.version import current_version
 
     Provider.objects.filter(slug="large-0").update(name=f"Renamed {number}")
     committed_at, version = time.monotonic(), current_version()
     server.wait_until(
-        lambda: len(serving()) == 2 and min(serving().values()) >= version, within_s=20
+        lambda: (
+            len(list_served_versions()) == 2 and min(list_served_versions().values()) >= version
+        ),
+        within_s=20,
     )
     return time.monotonic() - committed_at

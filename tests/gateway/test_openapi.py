@@ -20,8 +20,8 @@ from accounts.views.bodies.key_objects import current_key_object as key_object
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps, loads
 from gateway.openapi.errors import ERROR_TYPES
-from routing.catalogue.document import parse
-from routing.catalogue.load import load
+from routing.catalogue.files import parse
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from routing.formats.caller import AnswerIdentity, Ending
 from routing.formats.chat.format import build_chat_answer, build_chat_choice
@@ -194,7 +194,7 @@ def test_records_keys_and_credits_fit_their_description(document: dict[str, Any]
 
 @pytest.mark.django_db
 def test_the_catalogue_and_refusals_fit_their_description(document: dict[str, Any]) -> None:
-    assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
+    assert load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
     catalogue.forget()
     for path, status, name in (
         ("models?output_modalities=all", 200, "ModelPage"),

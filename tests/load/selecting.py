@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.load.apart import print_measured, timed_us
 
 if TYPE_CHECKING:
-    from routing.catalogue.reading import Rows
+    from routing.catalogue.assembly import Rows
     from routing.entities.entries import Snapshot
 
 ENDPOINTS: Final = 8
@@ -38,7 +38,7 @@ class Choosing:
 def rows_of(models: int, endpoints_each: int) -> "Rows":
     """A catalogue with so many models beside the one of eight endpoints; nearly every price differs
     from every other."""
-    from routing.catalogue.reading import ENDPOINT_FIELDS, MODEL_FIELDS, PROVIDER_FIELDS, Rows
+    from routing.catalogue.assembly import ENDPOINT_FIELDS, MODEL_FIELDS, PROVIDER_FIELDS, Rows
 
     providers = [_provider(pk) for pk in range(1, max(ENDPOINTS, endpoints_each) + 1)]
     chosen = [(MODEL, ENDPOINTS), *((f"fill/m{n}", endpoints_each) for n in range(models))]

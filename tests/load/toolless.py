@@ -31,11 +31,10 @@ def walk() -> Callable[[], None]:
     from routing.planning.disabled_tools import refuse_disabled_tools
     from routing.planning.equipping import equipped, refuse_what_nothing_runs
     from routing.planning.plugging import plugged, refusal_by, shaped
-    from routing.plugins.answers import rewritten
-    from routing.plugins.interface import Context
+    from routing.plugins.interface import PluginContext, rewrite_message
 
     chat = CHAT.parse(dict(_BODY), session_header=None, models_max=3)
-    context = Context(cast(Caller, None), (), time.monotonic() + 600)
+    context = PluginContext(cast(Caller, None), (), time.monotonic() + 600)
     disabled = partial(refuse_disabled_tools, _DISABLED)
     message, stages = {"role": "assistant", "content": "The same."}, list[dict[str, Any]]()
 
@@ -47,7 +46,7 @@ def walk() -> Callable[[], None]:
         refusal_by(plugins, asked, context)
         asked, loop = equipped(asked)
         assert loop is None
-        rewritten(plugins, asked, message, stages)
+        rewrite_message(plugins, asked, message, stages)
 
     return steps
 

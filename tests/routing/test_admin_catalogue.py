@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from gateway.sealing import unseal
-from routing.catalogue.document import parse
-from routing.catalogue.load import load
+from routing.catalogue.files import parse
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
 from routing.catalogue.snapshot import catalogue
 from routing.catalogue.version import current_version
@@ -172,7 +172,7 @@ def test_lists_may_be_left_empty(admin_client: Client, provider: Provider) -> No
 
 
 def test_every_row_of_the_fixture_can_be_saved_as_it_stands(admin_client: Client) -> None:
-    assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
+    assert load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
     for model in (Provider, Model, Endpoint):
         before = list(model.objects.order_by("pk").values())
         for row in model.objects.all():

@@ -29,7 +29,7 @@ from routing.selection.types import (
     Policy,
     Requirements,
 )
-from routing.what_if import ALL_FAILED, Comparison, Row, changed, compare
+from routing.what_if import ALL_FAILED, Comparison, GenerationRow, change_policy, compare
 from tests.routing.selection.entries import endpoint, model
 from tests.support.operations import fill
 
@@ -69,7 +69,7 @@ def row(
     state: EndpointState = NOTHING_LEARNED,
     world: ModelEntry = WORLD,
     **columns: Any,
-) -> Row:
+) -> GenerationRow:
     """A generation of `world` that `served` answered, after `failed` had failed it."""
     plan = select([world], CHAT, policy, state, random=lambda: 0.0)
     keys = {each.tag: each.pk for each in world.endpoints}
@@ -86,17 +86,17 @@ def row(
         chosen=keys[served],
     )
     own = {"model": world.id, "endpoint_tag": served, "provider_name": served.title()}
-    return Row(**USUAL | own | {"trace": orjson.dumps(trace).decode()} | columns)
+    return GenerationRow(**USUAL | own | {"trace": orjson.dumps(trace).decode()} | columns)
 
 
-def tried(*rows: Row, world: ModelEntry = WORLD, **wanted: Any) -> Comparison:
+def tried(*rows: GenerationRow, world: ModelEntry = WORLD, **wanted: Any) -> Comparison:
     """The rows under a `provider` object of these keys."""
     wishes = resolve_provider(cast("Any", wanted)) or ProviderPreferences()
     held = MappingProxyType({world.id: world})
     return compare(
         rows,
         Snapshot(1, held, EMPTY.aliases, EMPTY.providers, (world,), 0),
-        lambda policy: changed(policy, wishes, wanted),
+        lambda policy: change_policy(policy, wishes, wanted),
         random=random.Random(0).random,
     )
 
@@ -163,7 +163,7 @@ def test_a_policy_is_changed_in_the_fields_of_its_keys() -> None:
     }
     wishes = resolve_provider(wanted)
     assert wishes is not None
-    assert changed(policy, wishes, wanted) == Policy(
+    assert change_policy(policy, wishes, wanted) == Policy(
         only=("d",),
         order=("c",),
         ignore=("e",),

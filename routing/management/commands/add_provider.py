@@ -13,9 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from gateway.commands import JsonCommand, Refused
 from routing.catalogue.spec import Slug, Url
 from routing.entities.prices import PriceError, Prices
-from routing.providers.adding import add_provider, kind_of
-from routing.providers.discovery import NoList, ProviderError
-from routing.providers.well_known import KNOWN, KnownProvider
+from routing.providers.discovery import KNOWN, DiscoveryError, KnownProvider, NoModelList
+from routing.providers.services import add_provider, find_kind
 from routing.upstreams.wires import CHAT_KINDS
 
 _HELP = f"""
@@ -98,9 +97,9 @@ class Command(JsonCommand):
                 named=options["model"],
                 probe=not options["no_probe"],
             )
-        except NoList as error:
+        except NoModelList as error:
             raise Refused(f"{error}; name its models with --model; nothing was stored") from error
-        except ProviderError as error:
+        except DiscoveryError as error:
             raise Refused(f"{error}; nothing was stored") from error
         return {"provider": provider.slug, **asdict(added)}, 0
 
@@ -132,7 +131,7 @@ def _provider(options: dict[str, Any]) -> KnownProvider:
         name=options["name"] or (known.name if known else slug),
         base_url=base_url or (known.base_url if known else ""),
         key_env=options["key_env"] or (known.key_env if known else ""),
-        kind=options["kind"] or kind_of(slug) or (known.kind if known else "openai"),
+        kind=options["kind"] or find_kind(slug) or (known.kind if known else "openai"),
     )
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway.commands import JsonCommand
-from routing.catalogue.document import dump
-from routing.catalogue.dumping import dump_catalogue
+from routing.catalogue.files import dump, dump_catalogue
 
 
 class Command(JsonCommand):

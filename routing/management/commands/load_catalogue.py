@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.commands import JsonCommand
-from routing.catalogue.document import DocumentError, parse
-from routing.catalogue.load import load, rejected, wait_until_served
+from routing.catalogue.files import DocumentError, parse
+from routing.catalogue.load import load_catalogue, rejection_report, wait_until_served
 
 _HELP = """
 Load a catalogue file (YAML or JSON; - reads standard input).
@@ -68,5 +68,5 @@ def _load(file: str, *, prune: bool, check: bool) -> dict[str, Any]:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         document = parse(text)
     except (OSError, UnicodeDecodeError, DocumentError) as error:
-        return rejected(f"{file}: {error}")
-    return load(document, prune=prune, check=check)
+        return rejection_report(f"{file}: {error}")
+    return load_catalogue(document, prune=prune, check=check)

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand
 from gateway.http.times import format_time
 from routing.catalogue.load import wait_until_served
-from routing.catalogue.refreshing import refresh_prices
+from routing.catalogue.pricebook import refresh_prices
 
 
 class Command(JsonCommand):

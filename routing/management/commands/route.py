@@ -14,7 +14,7 @@ from gateway.http.errors import GatewayError
 from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import chat_of, json_object
 from routing.planning.candidates import no_model
-from routing.planning.pipeline import Asked, asked_of
+from routing.planning.pipeline import ResolvedRequest, resolve
 from routing.planning.plugging import plugged
 from routing.selection.replay import TraceRow, read_rows
 from routing.selection.select import select
@@ -48,7 +48,7 @@ _FIGURES = {
 
 
 class _Routed(NamedTuple):
-    asked: Asked
+    asked: ResolvedRequest
     state: EndpointState
     plan: Plan
     own: tuple[ByokEntry, ...]
@@ -132,7 +132,7 @@ def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) 
     sharing.sharing().listen()
     observing.refresh()
     chat, _ = plugged(chat, caller.default_text_model)
-    asked = asked_of(chat, caller, dice=dice)
+    asked = resolve(chat, caller, dice=dice)
     references, ask, conversation, resolution, policy = asked
     if not resolution.models:
         raise no_model(references[0], resolution.pool, ask, policy)

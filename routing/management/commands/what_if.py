@@ -22,7 +22,7 @@ from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.management.chat_argument import chat_of, json_object
 from routing.metering.models import Generation
-from routing.what_if import Comparison, Row, Side, changed, compare
+from routing.what_if import Comparison, GenerationRow, Side, change_policy, compare
 
 _PORTION_ROWS = 500
 
@@ -52,7 +52,7 @@ class Command(JsonCommand):
         found = compare(
             _rows(options["since"], until, options["account"], options["limit"]),
             catalogue.current(),
-            partial(changed, wishes=wishes, named=wanted),
+            partial(change_policy, wishes=wishes, named=wanted),
             random=dice.random,
         )
         period = {"since": format_time(options["since"]), "until": format_time(until)}
@@ -115,17 +115,17 @@ def _side_lines(name: str, side: dict[str, Any], compared: int) -> Iterator[str]
 
 def _rows(
     since: datetime, until: datetime, account: str | None, limit: int | None
-) -> Iterator[Row]:
+) -> Iterator[GenerationRow]:
     """Newest first, portion by portion: a period may hold millions, and a cursor over all of them
     would keep a transaction open (on SQLite one that the ledger waits for)."""
     rows = Generation.objects.filter(created_at__gte=since, created_at__lt=until, lost=False)
     if account is not None:
         rows = rows.filter(account=_account(account))
-    ordered = rows.order_by("-created_at", "-pk").values_list("pk", *Row._fields)
+    ordered = rows.order_by("-created_at", "-pk").values_list("pk", *GenerationRow._fields)
     behind, left = Q(), sys.maxsize if limit is None else limit
     while left > 0:
         portion = list(ordered.filter(behind)[: min(left, _PORTION_ROWS)])
-        yield from (Row(*values) for _, *values in portion)
+        yield from (GenerationRow(*values) for _, *values in portion)
         if len(portion) < _PORTION_ROWS:
             return
         left -= len(portion)

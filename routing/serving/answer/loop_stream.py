@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from gateway.outbound.reply import Reply
-from routing.plugins.answers import citations
+from routing.plugins.interface import list_citations
 from routing.serving.answer.stream import AnswerStream, CallerGone, Work
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
@@ -25,8 +25,8 @@ from routing.serving.tool_loop.guarded_results import guarded_results
 from routing.serving.tool_loop.loop_relay import LoopRelay
 from routing.serving.tool_loop.turns import context_of, tell_stage, turns_after
 from routing.statistics.observing import observed
+from routing.tools.calls import RunningCalls, ServerToolCall
 from routing.tools.interface import Result
-from routing.tools.running import Running, ToolCall
 
 
 class LoopStream(AnswerStream):
@@ -34,7 +34,7 @@ class LoopStream(AnswerStream):
 
     def __init__(self, call: Call, client: Any) -> None:
         super().__init__(call, client)
-        self._running: Running | None = None
+        self._running: RunningCalls | None = None
         # The turn that ended last.
         self._last: tuple[Attempt, LoopRelay] | None = None
         self._ended = False
@@ -75,12 +75,14 @@ class LoopStream(AnswerStream):
         else:
             yield from self._close(attempt, relay, "length")
 
-    def _run_tools(self, attempt: Attempt, relay: LoopRelay, calls: list[ToolCall]) -> Work[None]:
+    def _run_tools(
+        self, attempt: Attempt, relay: LoopRelay, calls: list[ServerToolCall]
+    ) -> Work[None]:
         if not self._committed:
             yield from self._commit()
         yield relay.open() + b"".join(map(relay.writer.tool_began, relay.loop.activities))
         self._wrote_at = process.now()
-        self._running = running = Running(calls, context_of(self._call, attempt))
+        self._running = running = RunningCalls(calls, context_of(self._call, attempt))
         try:
             yield from self._waited(running, relay)
         except (CallerGone, GeneratorExit):
@@ -98,7 +100,7 @@ class LoopStream(AnswerStream):
         yield relay.results(relay.loop.activities, results)
         self._wrote_at = process.now()
 
-    def _stopped(self, running: Running) -> list[Result]:
+    def _stopped(self, running: RunningCalls) -> list[Result]:
         """The results there are, once agents have counted what their providers bill."""
         self._call.caller_left = not self._stopping
         if self._call.caller_left:
@@ -106,7 +108,7 @@ class LoopStream(AnswerStream):
             self._watch.cut()
         return running.stop(to_the_end=self._call.caller_left)
 
-    def _waited(self, running: Running, relay: LoopRelay) -> Work[None]:
+    def _waited(self, running: RunningCalls, relay: LoopRelay) -> Work[None]:
         """Until all tools have ended; the caller's connection is kept alive meanwhile."""
         while not running.wait(max(0.0, self._keep_alive_at() - process.now())):
             if self._gone:
@@ -133,7 +135,7 @@ class LoopStream(AnswerStream):
         if not self._committed:
             yield from self._commit()
         self._ended = True
-        cited = relay.cited([*relay.loop.annotations, *citations(call.plugins)])
+        cited = relay.cited([*relay.loop.annotations, *list_citations(call.plugins)])
         yield cited + relay.closing(report, metadata, finish_reason=finish_reason)
 
     def _wind_up(self) -> None:

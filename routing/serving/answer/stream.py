@@ -20,7 +20,7 @@ from gateway.live_settings import settings
 from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
-from routing.plugins.answers import citations
+from routing.plugins.interface import list_citations
 from routing.serving.answer.relaying import Echo, relay_for, writer_for
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.own_credentials import went_well
@@ -227,7 +227,7 @@ class AnswerStream:
             yield from self._commit()
         # The end of the body is mostly here by now; read, it lets the connection be used again.
         read_to_end(reply)
-        yield relay.cited(citations(call.plugins)) + relay.closing(report, metadata)
+        yield relay.cited(list_citations(call.plugins)) + relay.closing(report, metadata)
 
     def _accept(self, attempt: Attempt, relay: Relay) -> None:
         """Raises `UpstreamFailure` for a refusal where another model may do better."""

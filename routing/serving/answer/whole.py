@@ -10,7 +10,7 @@ from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending
 from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
 from routing.history.keeper import wait_kept
 from routing.metering.usage import Usage
-from routing.plugins.answers import rewritten, said_at_last
+from routing.plugins.interface import replace_text, rewrite_message
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.one_answer import answer_of, finish_of
 from routing.serving.attempts.own_credentials import went_well
@@ -65,9 +65,9 @@ def _conversed(call: Call, talk: Talk) -> bytes:
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
     said = merge_pieces(pieces, hides_reasoning=call.hides_reasoning)
-    message = rewritten(call.plugins, call.chat, said, call.stages)
+    message = rewrite_message(call.plugins, call.chat, said, call.stages)
     if message.get("content") != said.get("content"):
-        pieces = said_at_last(pieces, message["content"])
+        pieces = replace_text(pieces, message["content"])
     if call.content is not None:
         call.content.answered(message)
     native = answer.native_finish if talk.is_last_word else None
@@ -95,7 +95,7 @@ def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
         judged = well_formed(answer.message.get("tool_calls"))
         tokens = usage.completion_tokens
         observed(attempt, streamed=False, tokens=tokens, tools_good=judged)
-    message = rewritten(call.plugins, call.chat, _cleaned(call, answer), call.stages)
+    message = rewrite_message(call.plugins, call.chat, _cleaned(call, answer), call.stages)
     if call.content is not None:
         call.content.answered(message)
     outcome = _outcome(call, attempt, answer, usage, finish_of(answer, message))

@@ -6,7 +6,7 @@ No I/O happens here. What the attempt produced so far is kept for the books.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from routing.entities.exchange import Beside, Event, Native, StreamReader
+from routing.entities.exchange import Event, Native, ProviderExtras, StreamReader
 from routing.entities.ids import tool_call_id
 from routing.formats.caller import Ending, StreamWriter
 from routing.formats.chat.answer import clean_delta, count_text_chars, has_content, normalize_finish
@@ -63,7 +63,7 @@ class Relay:
         self._exclude_reasoning = exclude_reasoning
         self._has_tool_calls = self._fingerprint_said = False
         self._stop_sequence: str | None = None
-        self._beside: Beside | None = None
+        self._beside: ProviderExtras | None = None
         # The payload that is being read, where it may pass, and the one that told the finish.
         self._saying: Native | None = None
         self._said_last: Native | None = None
@@ -240,10 +240,10 @@ class Relay:
         self.ended = True
 
 
-def _joined(known: Beside | None, said: Beside) -> Beside:
+def _joined(known: ProviderExtras | None, said: ProviderExtras) -> ProviderExtras:
     if known is None:
         return said
-    return Beside(
+    return ProviderExtras(
         _joined_words(known.answer, said.answer), _joined_words(known.choice, said.choice)
     )
 

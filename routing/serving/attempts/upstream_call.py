@@ -5,7 +5,7 @@ from typing import Any, Final
 from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
-from routing.entities.end_users import hash_of_user
+from routing.entities.end_users import hash_user
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT
@@ -189,4 +189,4 @@ def _user_hash(call: Call, endpoint: EndpointEntry) -> str | None:
     the endpoint does not ask for it."""
     if "user" not in endpoint.taken_fields:
         return None
-    return hash_of_user(call.caller.account_id, call.chat.user or "")
+    return hash_user(call.caller.account_id, call.chat.user or "")

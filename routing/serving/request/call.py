@@ -26,7 +26,7 @@ from routing.selection.types import EndpointState, Plan, Policy, Requirements
 from routing.serving.request.loop import Loop
 from routing.serving.request.stickiness import Key
 from routing.serving.request.tally import Charge
-from routing.tools.interface import Told
+from routing.tools.interface import ModelAnswer
 from routing.upstreams.failures import UpstreamFailure
 
 
@@ -146,7 +146,7 @@ class Call:
     # Nobody reads the answer any more; of the root, and set before its tools are stopped.
     caller_left: bool = field(default=False, init=False)
     # Asks a model for a tool of this call.
-    ask: Callable[["Call", dict[str, Any]], Told] | None = None
+    ask: Callable[["Call", dict[str, Any]], ModelAnswer] | None = None
     # Those that the request switches on.
     plugins: tuple[Plugin, ...] = ()
     # Where the answer may come from the response cache; and the answer that did.

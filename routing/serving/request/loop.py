@@ -17,9 +17,9 @@ from routing.formats.chat.request import ChatRequest
 from routing.metering.report import ToolUse
 from routing.serving.request.stop_conditions import is_met
 from routing.serving.request.tally import Tally
-from routing.tools.citing import cited
+from routing.tools.calls import ServerToolCall
+from routing.tools.citations import place_citations
 from routing.tools.interface import Result
-from routing.tools.running import ToolCall
 from routing.tools.toolbox import Toolbox
 
 STEPS_MAX: Final = 30
@@ -66,7 +66,9 @@ class Loop:
 
     # --- One turn -------------------------------------------------------------------------------
 
-    def take(self, message: dict[str, Any], *, finish: str, logprobs: Any = None) -> list[ToolCall]:
+    def take(
+        self, message: dict[str, Any], *, finish: str, logprobs: Any = None
+    ) -> list[ServerToolCall]:
         """Note an answer of the model whose cost is in the tally, and say which server tools to
         run: none where the loop ends with it."""
         self.turns += 1
@@ -117,7 +119,7 @@ class Loop:
 
     def _pending(
         self, server: list[dict[str, Any]], finish: str, names: list[str]
-    ) -> list[ToolCall]:
+    ) -> list[ServerToolCall]:
         left = CALLS_PER_TURN_MAX
         if not self._conditions:
             left = min(left, max(0, self._steps_max - self.executed))
@@ -128,13 +130,13 @@ class Loop:
         self._tools_off = self._fires(finish, names)
         return pending
 
-    def _call(self, call: dict[str, Any], *, runs: bool) -> ToolCall:
+    def _call(self, call: dict[str, Any], *, runs: bool) -> ServerToolCall:
         fitted = self._toolbox.find(_name(call))
         assert fitted is not None
         arguments = call["function"]["arguments"]
-        return ToolCall(fitted, call["id"], arguments, None if runs else _NO_STEPS_LEFT)
+        return ServerToolCall(fitted, call["id"], arguments, None if runs else _NO_STEPS_LEFT)
 
-    def _activity(self, call: ToolCall) -> ToolActivity:
+    def _activity(self, call: ServerToolCall) -> ToolActivity:
         place = self._first_detail
         self._first_detail = self._next_detail = place + 1
         fitted = call.fitted
@@ -193,7 +195,7 @@ class Loop:
     def annotations(self) -> list[dict[str, Any]]:
         """What the answer cites of what tools found, to be told when it ends."""
         before = self._chars_before if self._is_one_text else 0
-        return cited(self._citable, self._text, before=before) if self._citable else []
+        return place_citations(self._citable, self._text, before=before) if self._citable else []
 
     @property
     def _text(self) -> str:

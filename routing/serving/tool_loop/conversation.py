@@ -15,8 +15,8 @@ from routing.serving.request.tool_calls import well_formed
 from routing.serving.tool_loop.guarded_results import guarded_results
 from routing.serving.tool_loop.turns import context_of, turns_after
 from routing.statistics.observing import observed
+from routing.tools.calls import RunningCalls, ServerToolCall
 from routing.tools.interface import Result
-from routing.tools.running import Running, ToolCall
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ def _cut_short(last: Served) -> Talk:
     return Talk(last.attempt, last.answer, "length", is_last_word=False)
 
 
-def _taken(call: Call, served: Served) -> tuple[str, list[ToolCall]]:
+def _taken(call: Call, served: Served) -> tuple[str, list[ServerToolCall]]:
     """Count the turn; its finish reason and the tools to run."""
     attempt, answer, loop = served.attempt, served.answer, call.loop
     assert loop is not None
@@ -86,8 +86,8 @@ def _usage(call: Call, served: Served) -> Usage:
     return measured(call, served.attempt, answer.usage, count_text_chars(answer.message))
 
 
-def _run(call: Call, attempt: Attempt, calls: list[ToolCall]) -> list[Result]:
-    running = Running(calls, context_of(call, attempt))
+def _run(call: Call, attempt: Attempt, calls: list[ServerToolCall]) -> list[Result]:
+    running = RunningCalls(calls, context_of(call, attempt))
     try:
         running.wait(None)
     except BaseException:  # Also a greenlet being killed must not leave tools running.

@@ -8,8 +8,8 @@ from routing.formats.chat.facts import utf8_bytes
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.filters import filtered
 from routing.serving.request.call import Call
+from routing.tools.calls import failed_result
 from routing.tools.interface import Result
-from routing.tools.running import failed
 
 _KEPT_BACK = "A content filter kept the result back"
 
@@ -51,6 +51,6 @@ def _as_request(chat: ChatRequest, text: str) -> ChatRequest:
 
 
 def _kept_back(result: Result) -> Result:
-    told = failed(_KEPT_BACK)
+    told = failed_result(_KEPT_BACK)
     told.cost_nano, told.web_searches = result.cost_nano, result.web_searches
     return told

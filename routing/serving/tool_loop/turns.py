@@ -14,7 +14,7 @@ from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import entry_at
 from routing.serving.request.call import Attempt, Call
 from routing.serving.request.loop import must_call
-from routing.tools.interface import Context
+from routing.tools.interface import ToolContext
 
 
 def demand_of(chat: ChatRequest) -> Demand:
@@ -76,10 +76,10 @@ def tell_stage(call: Call) -> None:
     )
 
 
-def context_of(call: Call, attempt: Attempt) -> Context:
+def context_of(call: Call, attempt: Attempt) -> ToolContext:
     """For the tools that the attempt's model has called."""
     assert call.ask is not None
-    return Context(
+    return ToolContext(
         caller=call.caller,
         messages=call.chat.body["messages"],
         model=attempt.endpoint.model_id,

@@ -28,7 +28,7 @@ class _Hunk(NamedTuple):
     at_end: bool
 
 
-def created(diff: str) -> str:
+def create_text(diff: str) -> str:
     """The text of a new file, whose diff has no lines but those that come. Raises `DiffFailed`."""
     lines = diff.splitlines()
     wrong = next((line for line in lines if not line.startswith("+")), None)
@@ -37,7 +37,7 @@ def created(diff: str) -> str:
     return "".join(f"{line[1:]}\n" for line in lines)
 
 
-def patched(text: str, diff: str) -> str:
+def patch_text(text: str, diff: str) -> str:
     """The text once the diff was applied; its line ends stay. Raises `DiffFailed`."""
     ending = "\r\n" if "\r\n" in text else "\n"
     # Of the last line's end comes an empty one, which keeps it.
@@ -112,7 +112,7 @@ def _found(file: _File, hunk: _Hunk, at: int) -> int:
     if not hunk.old:
         return _end_of(file.lines) if hunk.at_end or not hunk.anchor else at
     for like in _LIKE:
-        fitting = places(file.alike(like), [like(line) for line in hunk.old], at)
+        fitting = find_places(file.alike(like), [like(line) for line in hunk.old], at)
         found = max(fitting, default=None) if hunk.at_end else next(fitting, None)
         # As far as it went.
         last = len(file.lines) if found is None or hunk.at_end else found + len(hunk.old)
@@ -122,7 +122,7 @@ def _found(file: _File, hunk: _Hunk, at: int) -> int:
     raise DiffFailed(f"The file has no such lines: {hunk.old[0][:80]!r}")
 
 
-def places(lines: Sequence[str], old: Sequence[str], at: int) -> Iterator[int]:
+def find_places(lines: Sequence[str], old: Sequence[str], at: int) -> Iterator[int]:
     """Where `old` begins in `lines`, from `at` on. No line is looked at again from its beginning
     (Knuth, Morris and Pratt), so that lines which are all alike take no longer than others."""
     back = _borders(old)

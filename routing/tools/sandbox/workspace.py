@@ -15,7 +15,7 @@ from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from routing.tools.interface import ToolFailed
-from routing.tools.sandbox import walls
+from routing.tools.sandbox import bubblewrap as walls
 
 # What commands may take less than the tool itself, to be told of rather than cut off with it.
 GRACE_S: Final = 2.0
@@ -28,13 +28,13 @@ PATH_CHARS_MAX: Final = 1000
 _GONE: Final = "The workspace was lost with all its files; it begins anew with the next call"
 
 
-class Workspace:
+class ToolWorkspace:
     """`ask` may come from several calls at once; one is carried out after the other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside: SubprocessWorker | None = None
-        self._place = _Place()
+        self._place = _WorkspaceSlot()
         self._closed = False
 
     def ask(self, order: dict[str, Any], time_s: float = _FILE_S) -> dict[str, Any]:
@@ -78,7 +78,9 @@ class Workspace:
             self._place.take()
             try:
                 user = host_users.lease()
-                self._inside = SubprocessWorker(walls.wrapped(user.uid if user else None), {}, user)
+                self._inside = SubprocessWorker(
+                    walls.workspace_command(user.uid if user else None), {}, user
+                )
             except OSError as error:
                 self._place.give_back()
                 raise ToolFailed(f"No workspace can be had: {error.strerror}") from None
@@ -108,7 +110,7 @@ def _read(frame: bytes) -> dict[str, Any]:
     return said
 
 
-class _Place:
+class _WorkspaceSlot:
     """One of the workspaces that a process may have at once."""
 
     _count = 0
@@ -119,23 +121,23 @@ class _Place:
         self._taken = False
 
     def take(self) -> None:
-        with _Place._lock:
-            if _Place._count >= settings.ROUTER_SHELLS_MAX:
+        with _WorkspaceSlot._lock:
+            if _WorkspaceSlot._count >= settings.ROUTER_SHELLS_MAX:
                 raise ToolFailed("Too many workspaces are in use; try again later")
-            _Place._count += 1
+            _WorkspaceSlot._count += 1
             self._taken = True
 
     def give_back(self) -> None:
-        with _Place._lock:
+        with _WorkspaceSlot._lock:
             if self._taken:
-                _Place._count -= 1
+                _WorkspaceSlot._count -= 1
                 self._taken = False
 
     def __del__(self) -> None:
         self.give_back()
 
 
-def within(asked: Any, deadline: float) -> float:
+def command_time_s(asked: Any, deadline: float) -> float:
     """The seconds that a command may take: what a model asks for, if that is less than the tool has
     and the request (until `deadline`, monotonic)."""
     most = min(float(settings.ROUTER_TOOL_TIMEOUT), deadline - time.monotonic()) - 1.5 * GRACE_S
@@ -144,14 +146,14 @@ def within(asked: Any, deadline: float) -> float:
     return min(most, float(asked)) if is_number and asked > 0 else most
 
 
-class InWorkspace:
+class WorkspaceTool:
     """A tool that works in the `workspace` of its request, which the toolbox gives it."""
 
     def __init__(self, parameters: dict[str, Any]) -> None:
-        self.workspace = Workspace()
+        self.workspace = ToolWorkspace()
 
 
-def path_in(arguments: dict[str, Any]) -> str:
+def required_path(arguments: dict[str, Any]) -> str:
     """The `path` of a call. Raises `ToolFailed`."""
     path = arguments.get("path")
     if not isinstance(path, str) or not path.strip() or len(path) > PATH_CHARS_MAX:

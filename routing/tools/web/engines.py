@@ -15,7 +15,7 @@ _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _COUNTRY: Final = re.compile(r"[A-Za-z]{2}")
 
 
-class Wish(NamedTuple):
+class SearchQuery(NamedTuple):
     """One search. `chars` of text are wanted of each of the `results`; `depth` is "fast", "auto" or
     "deep"; `country` two letters, or empty."""
 
@@ -28,7 +28,7 @@ class Wish(NamedTuple):
     country: str = ""
 
 
-class Sent(NamedTuple):
+class EngineRequest(NamedTuple):
     """A request below the engine's base URL; with `json` it is a POST."""
 
     path: str
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
     json: Mapping[str, Any] | None = None
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """One result; `age` is when the page was published, as the engine says it."""
 
     url: str
@@ -46,16 +46,16 @@ class Found(NamedTuple):
     age: str | None
 
 
-class Engine(Protocol):
+class SearchEngine(Protocol):
     """`url` is the base URL where the operator names none; empty: one must be named."""
 
     name: str
     url: str
     needs_key: bool
 
-    def request(self, wish: Wish, key: str) -> Sent: ...
+    def request(self, wish: SearchQuery, key: str) -> EngineRequest: ...
 
-    def results(self, answer: Any) -> Iterator[Found]:
+    def results(self, answer: Any) -> Iterator[SearchResult]:
         """In the engine's order."""
 
 
@@ -64,14 +64,14 @@ class SearXNG:
 
     name, url, needs_key = "searxng", "", False
 
-    def request(self, wish: Wish, key: str) -> Sent:
+    def request(self, wish: SearchQuery, key: str) -> EngineRequest:
         # The instance itself knows no keys; what stands before it may.
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return Sent("/search", headers, {"q": _with_sites(wish), "format": "json"})
+        return EngineRequest("/search", headers, {"q": _with_sites(wish), "format": "json"})
 
-    def results(self, answer: Any) -> Iterator[Found]:
+    def results(self, answer: Any) -> Iterator[SearchResult]:
         for each in _objects(answer, "results"):
-            yield _found(each, text=_text(each, "content"), age=_text(each, "publishedDate"))
+            yield _build_result(each, text=_text(each, "content"), age=_text(each, "publishedDate"))
 
 
 class Brave:
@@ -80,18 +80,18 @@ class Brave:
     name, url, needs_key = "brave", "https://api.search.brave.com/res/v1", True
     _RESULTS_MAX: Final = 20
 
-    def request(self, wish: Wish, key: str) -> Sent:
+    def request(self, wish: SearchQuery, key: str) -> EngineRequest:
         params = {"q": _with_sites(wish), "count": str(min(wish.results, self._RESULTS_MAX))}
         if wish.country:
             params["country"] = wish.country.upper()
-        return Sent("/web/search", {"X-Subscription-Token": key}, params)
+        return EngineRequest("/web/search", {"X-Subscription-Token": key}, params)
 
-    def results(self, answer: Any) -> Iterator[Found]:
+    def results(self, answer: Any) -> Iterator[SearchResult]:
         for each in _objects(_inner(answer, "web"), "results"):
             snippets = each.get("extra_snippets")
             more = [text for text in snippets if isinstance(text, str)] if snippets else []
             text = "\n".join([_text(each, "description"), *more])
-            yield _found(each, text=text, age=_text(each, "page_age") or _text(each, "age"))
+            yield _build_result(each, text=text, age=_text(each, "page_age") or _text(each, "age"))
 
 
 class Tavily:
@@ -100,7 +100,7 @@ class Tavily:
     name, url, needs_key = "tavily", "https://api.tavily.com", True
     _RESULTS_MAX: Final = 20
 
-    def request(self, wish: Wish, key: str) -> Sent:
+    def request(self, wish: SearchQuery, key: str) -> EngineRequest:
         asked: dict[str, Any] = {
             "query": wish.query,
             "max_results": min(wish.results, self._RESULTS_MAX),
@@ -110,12 +110,12 @@ class Tavily:
             asked["include_domains"] = list(wish.allowed)
         if wish.excluded:
             asked["exclude_domains"] = list(wish.excluded)
-        return Sent("/search", {"Authorization": f"Bearer {key}"}, json=asked)
+        return EngineRequest("/search", {"Authorization": f"Bearer {key}"}, json=asked)
 
-    def results(self, answer: Any) -> Iterator[Found]:
+    def results(self, answer: Any) -> Iterator[SearchResult]:
         for each in _objects(answer, "results"):
             text = _text(each, "raw_content") or _text(each, "content")
-            yield _found(each, text=text, age=_text(each, "published_date"))
+            yield _build_result(each, text=text, age=_text(each, "published_date"))
 
 
 class Exa:
@@ -124,7 +124,7 @@ class Exa:
     name, url, needs_key = "exa", "https://api.exa.ai", True
     _TYPES: Final = {"fast": "fast", "auto": "auto", "deep": "deep"}
 
-    def request(self, wish: Wish, key: str) -> Sent:
+    def request(self, wish: SearchQuery, key: str) -> EngineRequest:
         asked: dict[str, Any] = {
             "query": wish.query,
             "numResults": wish.results,
@@ -137,35 +137,35 @@ class Exa:
             asked["excludeDomains"] = list(wish.excluded)
         if wish.country:
             asked["userLocation"] = wish.country.upper()
-        return Sent("/search", {"x-api-key": key}, json=asked)
+        return EngineRequest("/search", {"x-api-key": key}, json=asked)
 
-    def results(self, answer: Any) -> Iterator[Found]:
+    def results(self, answer: Any) -> Iterator[SearchResult]:
         for each in _objects(answer, "results"):
             marked = each.get("highlights")
             parts = [text for text in marked if isinstance(text, str)] if marked else []
             text = _text(each, "text") or _text(each, "summary") or "\n".join(parts)
-            yield _found(each, text=text, age=_text(each, "publishedDate"))
+            yield _build_result(each, text=text, age=_text(each, "publishedDate"))
 
 
-ENGINES: Final[Mapping[str, Engine]] = {
+ENGINES: Final[Mapping[str, SearchEngine]] = {
     engine.name: engine for engine in (SearXNG(), Brave(), Tavily(), Exa())
 }
 
 
-def country_of(location: Mapping[str, Any] | None) -> str:
+def country_code(location: Mapping[str, Any] | None) -> str:
     """The country of a `user_location` where it is two letters, as engines want it."""
     country = (location or {}).get("country") or ""
     return country if _COUNTRY.fullmatch(country) else ""
 
 
-def _with_sites(wish: Wish) -> str:
+def _with_sites(wish: SearchQuery) -> str:
     """The query in the words of engines whose only place for domains it is."""
     wanted = " OR ".join(f"site:{domain}" for domain in wish.allowed)
     unwanted = [f"-site:{domain}" for domain in wish.excluded]
     return " ".join(filter(None, (wish.query, wanted, *unwanted)))
 
 
-def _found(each: Mapping[str, Any], *, text: str, age: str) -> Found:
+def _build_result(each: Mapping[str, Any], *, text: str, age: str) -> SearchResult:
     """Results without a URL of the web come with an empty one."""
     url = _text(each, "url").strip()
     try:
@@ -174,7 +174,7 @@ def _found(each: Mapping[str, Any], *, text: str, age: str) -> Found:
         is_web = False
     url = url if is_web and len(url) <= URL_CHARS_MAX and url.isprintable() else ""
     title = " ".join(_plain(_text(each, "title")).split())[:TITLE_CHARS_MAX]
-    return Found(url, title, _plain(text).strip(), age or None)
+    return SearchResult(url, title, _plain(text).strip(), age or None)
 
 
 def _plain(text: str) -> str:

@@ -1,17 +1,208 @@
 """`router:web_fetch`: a page of the public Internet, as text."""
 
 import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from gateway.live_settings import settings
-from routing.fetching.targets import URL_CHARS_MAX
-from routing.tools.interface import Context, Definition, Result
+from gateway.outbound.errors import (
+    ConnectTimeout,
+    DeadlineExceeded,
+    FirstByteTimeout,
+    IdleTimeout,
+    NotAllowed,
+    OutboundError,
+)
+from gateway.outbound.http_client import Limits, Reply
+from routing.fetching.charsets import decoded, known_charset
+from routing.fetching.doors import door_for
+from routing.fetching.files import NO_TEXT, PDF, Content, FileUnreadable, read_file
+from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
+from routing.fetching.pages import Unreadable, read_page
+from routing.fetching.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
+from routing.tools.interface import Definition, Result, ToolContext
 from routing.tools.texts import json_text
+from routing.tools.web.calls import Code, UseCounter, WebFailed, web_failed_result
 from routing.tools.web.domains import Domains
-from routing.tools.web.failing import WebFailed, failed_result
-from routing.tools.web.reading import Document, fetched
-from routing.tools.web.uses import Uses
+
+HOPS_MAX: Final = 5
+_CONNECT_S: Final = 10.0
+# Of the time that a call has: the rest is for reading what came.
+_SHARE_OF_FETCHING: Final = 0.7
+_SHARE_OF_READING: Final = 0.25
+# More than anybody waits for: what is too much is cut here, not refused.
+_ENDLESS_BYTES: Final = 2**50
+_TOO_SLOW: Final = (ConnectTimeout, DeadlineExceeded, FirstByteTimeout, IdleTimeout)
+_HEADERS: Final = [
+    ("User-Agent", "Mozilla/5.0 (compatible; routing-gateway web_fetch)"),
+    ("Accept", "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.5"),
+]
+_TEXTS: Final = frozenset(
+    {
+        *("application/json", "application/xml", "application/javascript", "application/yaml"),
+        *("application/x-yaml", "application/x-ndjson", "application/rtf", "application/sql"),
+    }
+)
+_HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
+# Types by which a server says that it does not know.
+_UNTOLD: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+_PDF_MARK: Final = b"%PDF-"
+_MARKUP: Final = (b"<!doctype html", b"<html")
+
+
+class Document(NamedTuple):
+    """A page as it was read; `url` is where it was in the end, `is_cut` whether it says more."""
+
+    url: str
+    status: int
+    title: str
+    text: str
+    is_cut: bool = False
+
+
+class _ReadText(NamedTuple):
+    title: str
+    text: str
+    is_cut: bool = False
+
+
+class _FetchedBody(NamedTuple):
+    data: bytes
+    charset: str | None
+    url: str
+    timeout_s: float
+
+
+def fetch_document(url: str, domains: Domains, *, timeout_s: float) -> Document:
+    """Raises `WebFailed`."""
+    began = time.monotonic()
+    followed, body = _body(url, domains, began + timeout_s * _SHARE_OF_FETCHING)
+    status = followed.reply.status
+    if status >= 400:
+        code: Code = "too_many_requests" if status == 429 else "url_not_accessible"
+        raise WebFailed(code, f"The site answered with status {status}", status=status)
+    kind, charset = _kind(followed.reply.headers)
+    if _is_pdf(kind, body) and len(body) > settings.ROUTER_FILE_BYTES:
+        told = f"The PDF is larger than {settings.ROUTER_FILE_BYTES} bytes"
+        raise WebFailed("url_not_accessible", told, status=status)
+    read = _reader_of(kind, body)
+    if read is None:
+        told = kind or "bytes"
+        raise WebFailed(
+            "unsupported_content_type", f"The page is no text but {told}", status=status
+        )
+    found = _FetchedBody(body, charset, followed.url, timeout_s * _SHARE_OF_READING)
+    title, text, is_cut = read(found)
+    title, text = title.replace("\0", ""), text.replace("\0", "")
+    return Document(followed.url, status, title, text, is_cut)
+
+
+def _body(url: str, domains: Domains, deadline: float) -> tuple[Followed, bytes]:
+    def prepare(target: Target, *, method: str, hop: int) -> Ready:
+        if not domains.permit(target.host, target.path):
+            raise WebFailed("url_not_allowed", f"{target.host} is not among the allowed domains")
+        return Ready(target.path, _HEADERS, b"")
+
+    try:
+        followed = follow(
+            target_of(*split_url(url)),
+            method="GET",
+            prepare=prepare,
+            door_of=lambda host: door_for(host, private=settings.ROUTER_FETCH_PRIVATE_HOSTS),
+            limits=_limits(deadline - time.monotonic()),
+            deadline=deadline,
+            hops_max=HOPS_MAX,
+        )
+        with followed.reply as reply:
+            return followed, _read(reply)
+    except TargetRefused as error:
+        raise WebFailed("url_not_allowed", str(error)) from None
+    except NotAllowed:
+        raise WebFailed("url_not_allowed", "This host is not one of the public Internet") from None
+    except TooManyRedirects:
+        raise WebFailed("url_not_accessible", f"More than {HOPS_MAX} redirects") from None
+    except _TOO_SLOW:
+        raise WebFailed("url_not_accessible", "The site took too long") from None
+    except OutboundError as error:
+        raise WebFailed("url_not_accessible", f"The site failed: {error}") from None
+    except ValueError as error:
+        # What the door itself finds wrong with a request.
+        raise WebFailed("invalid_tool_input", str(error)) from None
+
+
+def _limits(timeout_s: float) -> Limits:
+    return Limits(
+        connect_s=min(_CONNECT_S, timeout_s),
+        first_byte_s=timeout_s,
+        idle_s=timeout_s,
+        body_bytes_max=_ENDLESS_BYTES,
+    )
+
+
+def _read(reply: Reply) -> bytes:
+    """The body, or its beginning where it is longer. Of a PDF a beginning says nothing: of one that
+    is too long there is a byte more than is read."""
+    kind, _ = _kind(reply.headers)
+    body, bytes_max = bytearray(), settings.ROUTER_FETCH_BYTES
+    while len(body) < bytes_max and (piece := reply.read_some()):
+        body += piece
+        if _is_pdf(kind, body):
+            bytes_max = settings.ROUTER_FILE_BYTES + 1
+    return bytes(body[:bytes_max])
+
+
+def _is_pdf(kind: str, body: bytes | bytearray) -> bool:
+    return kind == PDF or (kind in _UNTOLD and body.startswith(_PDF_MARK))
+
+
+def _kind(headers: Mapping[str, str]) -> tuple[str, str | None]:
+    """The media type in lower case, and the charset that the server names."""
+    kind, *parameters = headers.get("content-type", "").split(";")
+    for part in parameters:
+        name, _, value = part.strip().partition("=")
+        if name.strip().lower() == "charset":
+            return kind.strip().lower(), known_charset(value.strip("\"' "))
+    return kind.strip().lower(), None
+
+
+def _reader_of(kind: str, body: bytes) -> Callable[[_FetchedBody], _ReadText] | None:
+    """What reads a body of this kind; None where nothing does."""
+    if _is_pdf(kind, body):
+        return _pdf
+    if kind in _HTML or (not kind and body[:200].lstrip().lower().startswith(_MARKUP)):
+        return _page
+    is_text = not kind or kind.startswith("text/") or kind.endswith(("+json", "+xml"))
+    return _plain if (is_text or kind in _TEXTS) and b"\0" not in body else None
+
+
+def _page(body: _FetchedBody) -> _ReadText:
+    try:
+        page = read_page(
+            body.data,
+            charset=body.charset,
+            url=body.url,
+            timeout_s=max(0.1, body.timeout_s),
+            chars_max=settings.ROUTER_TOOL_RESULT_CHARS,
+        )
+    except Unreadable:
+        raise WebFailed("unavailable", "The page could not be read") from None
+    return _ReadText(page.title, page.text, page.is_cut)
+
+
+def _pdf(body: _FetchedBody) -> _ReadText:
+    until = time.monotonic() + min(body.timeout_s, float(settings.ROUTER_FILE_SECONDS))
+    content = Content(PDF, "", [body.data], len(body.data), len(body.data))
+    try:
+        read = read_file(content, until, chars_max=settings.ROUTER_TOOL_RESULT_CHARS)
+    except FileUnreadable as error:
+        raise WebFailed("unavailable", f"The PDF {error}") from None
+    return _ReadText("", read.text or NO_TEXT, read.is_cut)
+
+
+def _plain(body: _FetchedBody) -> _ReadText:
+    return _ReadText("", decoded(body.data, body.charset or "utf_8"))
+
 
 # Of the estimator (inference reference 2.5).
 CHARS_PER_TOKEN: Final = 4
@@ -34,35 +225,35 @@ _DEFINITION: Final = Definition(
 )
 
 
-def fetches_here(parameters: dict[str, Any]) -> bool:
+def is_fetch_available(parameters: dict[str, Any]) -> bool:
     """Whether the engine that the caller wants is the one there is."""
     return parameters.get("engine", "auto") in _ENGINES
 
 
-class WebFetch:
+class WebFetchTool:
     """Fetches through the guarded door, within the caller's domains."""
 
     time_s: float | None = None
     definition = _DEFINITION
 
     def __init__(self, parameters: dict[str, Any]) -> None:
-        self._uses = Uses(parameters.get("max_uses"))
+        self._uses = UseCounter(parameters.get("max_uses"))
         tokens = parameters.get("max_content_tokens")
         self._chars_max = None if tokens is None else int(tokens) * CHARS_PER_TOKEN
         self._domains = Domains(
             parameters.get("allowed_domains"), parameters.get("blocked_domains")
         )
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         url = arguments.get("url")
         try:
             document = self._document(url, context)
         except WebFailed as error:
             item = _item(url if isinstance(url, str) else None, status=error.status)
-            return failed_result(error, _BLOCK, item | {"error": str(error)})
+            return web_failed_result(error, _BLOCK, item | {"error": str(error)})
         return _result(document, self._chars_max, context.now())
 
-    def _document(self, url: Any, context: Context) -> Document:
+    def _document(self, url: Any, context: ToolContext) -> Document:
         if not isinstance(url, str) or not url.strip():
             raise WebFailed("invalid_tool_input", "url must be a text")
         if len(url) > URL_CHARS_MAX:
@@ -71,7 +262,7 @@ class WebFetch:
             raise WebFailed("max_uses_exceeded", "No more pages may be fetched for this request")
         left_s = context.deadline - time.monotonic()
         timeout_s = min(left_s, float(settings.ROUTER_TOOL_TIMEOUT))
-        return fetched(url.strip(), self._domains, timeout_s=timeout_s)
+        return fetch_document(url.strip(), self._domains, timeout_s=timeout_s)
 
 
 class _Cut(NamedTuple):

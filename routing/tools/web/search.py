@@ -2,16 +2,22 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any, Final
 
 from gateway.live_settings import settings
-from routing.tools.interface import Context, Definition, Result
+from routing.tools.interface import Definition, Result, ToolContext
 from routing.tools.texts import json_text
+from routing.tools.web.calls import UseCounter, WebFailed, web_failed_result
 from routing.tools.web.domains import Domains
-from routing.tools.web.engines import Engine, Found, Wish, country_of
-from routing.tools.web.failing import WebFailed, failed_result
-from routing.tools.web.installed import answer_of, chosen
-from routing.tools.web.uses import Uses
+from routing.tools.web.engines import (
+    ENGINES,
+    EngineRequest,
+    SearchEngine,
+    SearchQuery,
+    SearchResult,
+    country_code,
+)
 
 RESULTS_DEFAULT: Final = 5
 RESULTS_MAX: Final = 25
@@ -38,13 +44,13 @@ _DEFINITION: Final = Definition(
 )
 
 
-def searches_here(parameters: dict[str, Any]) -> bool:
+def is_search_available(parameters: dict[str, Any]) -> bool:
     """Whether there is an engine, and the caller wants no other one."""
-    engine = chosen()
+    engine = configured_engine()
     return engine is not None and parameters.get("engine", "auto") in ("auto", engine.name)
 
 
-class WebSearch:
+class WebSearchTool:
     """Searches within the caller's domains. `search_prompt` is told to the model beside what is
     found."""
 
@@ -53,26 +59,26 @@ class WebSearch:
 
     def __init__(self, parameters: dict[str, Any]) -> None:
         self._most = min(int(parameters.get("max_results", RESULTS_DEFAULT)), RESULTS_MAX)
-        self._uses = Uses(parameters.get("max_uses"))
-        self._total = Uses(parameters.get("max_total_results", TOTAL_RESULTS_DEFAULT))
+        self._uses = UseCounter(parameters.get("max_uses"))
+        self._total = UseCounter(parameters.get("max_total_results", TOTAL_RESULTS_DEFAULT))
         self._chars = _chars(parameters)
         self._depth = _DEPTHS.get(parameters.get("mode", ""), "auto")
-        self._country = country_of(parameters.get("user_location"))
+        self._country = country_code(parameters.get("user_location"))
         self._domains = Domains(
             parameters.get("allowed_domains"), parameters.get("excluded_domains")
         )
         self._prompt = parameters.get("search_prompt")
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         query = arguments.get("query")
         try:
             engine, found = self._found(query, context)
         except WebFailed as error:
-            return failed_result(error, _BLOCK, _item(query if isinstance(query, str) else ""))
+            return web_failed_result(error, _BLOCK, _item(query if isinstance(query, str) else ""))
         return self._result(str(query), engine, found)
 
-    def _found(self, query: Any, context: Context) -> tuple[Engine, list[Found]]:
-        engine = chosen()
+    def _found(self, query: Any, context: ToolContext) -> tuple[SearchEngine, list[SearchResult]]:
+        engine = configured_engine()
         if not isinstance(query, str) or not query.strip():
             raise WebFailed("invalid_tool_input", "query must be a text")
         if len(query) > QUERY_CHARS_MAX:
@@ -84,15 +90,15 @@ class WebSearch:
         most = self._total.take(self._most)
         if not most:
             raise WebFailed("max_uses_exceeded", "No more results may be had for this request")
-        found: list[Found] = []
+        found: list[SearchResult] = []
         try:
             found = self._asked(engine, query.strip(), context)[:most]
         finally:
             self._total.give_back(most - len(found))
         return engine, found
 
-    def _asked(self, engine: Engine, query: str, context: Context) -> list[Found]:
-        wish = Wish(
+    def _asked(self, engine: SearchEngine, query: str, context: ToolContext) -> list[SearchResult]:
+        wish = SearchQuery(
             query,
             self._most,
             self._chars,
@@ -104,10 +110,10 @@ class WebSearch:
         left_s = context.deadline - time.monotonic()
         timeout_s = min(left_s, float(settings.ROUTER_SEARCH_TIMEOUT))
         sent = engine.request(wish, settings.ROUTER_SEARCH_KEY)
-        answer = answer_of(engine, sent, timeout_s=timeout_s)
+        answer = ask_engine(engine, sent, timeout_s=timeout_s)
         return list(self._permitted(engine.results(answer)))
 
-    def _permitted(self, found: Iterator[Found]) -> Iterator[Found]:
+    def _permitted(self, found: Iterator[SearchResult]) -> Iterator[SearchResult]:
         """Each page once, whatever the engine makes of the lists."""
         seen = set[str]()
         for each in found:
@@ -115,15 +121,18 @@ class WebSearch:
                 seen.add(each.url)
                 yield each._replace(text=each.text[: self._chars])
 
-    def _result(self, query: str, engine: Engine, found: Sequence[Found]) -> Result:
-        said: dict[str, Any] = {"query": query, "results": [_told(each) for each in found]}
+    def _result(self, query: str, engine: SearchEngine, found: Sequence[SearchResult]) -> Result:
+        said: dict[str, Any] = {
+            "query": query,
+            "results": [_serialize_result(each) for each in found],
+        }
         if self._prompt:
             said = {"instructions": self._prompt, **said}
         return Result(
             json_text(said),
             item=_item(query, found),
             block_type=_BLOCK,
-            block=[_shown(each) for each in found],
+            block=[_serialize_block(each) for each in found],
             annotations=[_citation(each) for each in found],
             web_searches=1,
             search_results=len(found),
@@ -136,17 +145,17 @@ def _chars(parameters: dict[str, Any]) -> int:
     return int(parameters.get("max_characters", size))
 
 
-def _told(each: Found) -> dict[str, Any]:
+def _serialize_result(each: SearchResult) -> dict[str, Any]:
     told = {"title": each.title, "url": each.url, "text": each.text}
     return told | ({"published": each.age} if each.age else {})
 
 
-def _item(query: str, found: Sequence[Found] = ()) -> dict[str, Any]:
+def _item(query: str, found: Sequence[SearchResult] = ()) -> dict[str, Any]:
     sources = [{"type": "url", "url": each.url} for each in found]
     return {"action": {"type": "search", "query": query, "sources": sources}}
 
 
-def _shown(each: Found) -> dict[str, Any]:
+def _serialize_block(each: SearchResult) -> dict[str, Any]:
     return {
         "type": "web_search_result",
         "url": each.url,
@@ -156,7 +165,26 @@ def _shown(each: Found) -> dict[str, Any]:
     }
 
 
-def _citation(each: Found) -> dict[str, Any]:
+def _citation(each: SearchResult) -> dict[str, Any]:
     """Its place in the answer is not known yet."""
     cited = {"url": each.url, "title": each.title, "content": each.text[:_CITED_CHARS]}
     return {"type": "url_citation", "url_citation": {**cited, "start_index": 0, "end_index": 0}}
+
+
+_CLIENT: Final = "routing.tools.web.search_client"
+
+
+def configured_engine() -> SearchEngine | None:
+    """The engine that the operator chose."""
+    return ENGINES.get(settings.ROUTER_SEARCH_ENGINE)
+
+
+def load_search_client() -> None:
+    """Load what asks the engine, before there are requests."""
+    if configured_engine() is not None:
+        import_module(_CLIENT)
+
+
+def ask_engine(engine: SearchEngine, sent: EngineRequest, *, timeout_s: float) -> Any:
+    """What the engine says to a request, as JSON. Raises `WebFailed`."""
+    return import_module(_CLIENT).answer_of(engine, sent, timeout_s=timeout_s)

@@ -8,7 +8,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from gateway.openapi.components import OPTIONAL_KEY, Component
 from gateway.openapi.errors import error_responses
 from routing.catalogue import schemas
-from routing.catalogue.orders import SORTS
+from routing.catalogue.listing import SORTS
 from routing.catalogue.query import INDEXES, LIMIT_MAX
 from routing.entities.vocabulary import CATEGORIES
 

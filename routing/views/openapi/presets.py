@@ -17,8 +17,7 @@ from gateway.openapi.components import (
     words,
 )
 from gateway.openapi.errors import error_responses
-from routing.presets.checking import SCHEMAS
-from routing.presets.slugs import SLUG_PATTERN
+from routing.presets.schema import SCHEMAS, SLUG_PATTERN
 from routing.views.openapi import chat as chat_parameters
 from routing.views.openapi import messages as messages_parameters
 from routing.views.openapi import responses as responses_parameters

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from routing.catalogue.document import parse
+from routing.catalogue.files import parse
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "conformance.yaml"
 
@@ -35,9 +35,9 @@ def conformance_data() -> dict[str, Any]:
 @pytest.fixture
 def conformance(db: None, conformance_data: dict[str, Any]) -> dict[str, Any]:
     """The report of having loaded the fixture."""
-    from routing.catalogue.load import load
+    from routing.catalogue.load import load_catalogue
 
-    report = load(conformance_data)
+    report = load_catalogue(conformance_data)
     assert report["errors"] == []
     return report
 

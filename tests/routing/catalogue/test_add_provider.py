@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from routing.catalogue.models import Endpoint, Model, Provider
-from routing.catalogue.snapshot import build
+from routing.catalogue.snapshot import build_snapshot
 from routing.providers import discovery
-from routing.providers.discovery import _our_id
-from routing.providers.well_known import KNOWN, configured_from_environment
+from routing.providers.discovery import KNOWN, _our_id, configured_from_environment
 from tests.routing.catalogue.conftest import run
 from tests.support.local_site import LocalSite, Running, SiteHandler
 
@@ -117,7 +116,7 @@ def test_priced_models_are_enabled_and_the_others_stored_disabled(openai: Script
     assert openai.chats == []
     [(path, headers)] = openai.seen
     assert (path, headers["Authorization"]) == ("/v1/models", f"Bearer {KEY}")
-    seen = build()
+    seen = build_snapshot()
     assert [model.id for model in seen.listing] == ["openai/gpt-4o"]
     endpoint = seen.models["openai/gpt-4o"].endpoints[0]
     assert (endpoint.upstream_model, endpoint.tag) == ("gpt-4o", "openai")
@@ -160,7 +159,7 @@ def test_a_server_of_ones_own_needs_no_key_and_takes_a_given_price(
     assert provider.chats == []
     assert own(provider, "--price", "0/0.5")["enabled"] == ["local/llama3:8b", "org/model"]
 
-    model = build().models["local/llama3:8b"]
+    model = build_snapshot().models["local/llama3:8b"]
     assert (model.visible, model.context_length) == (True, 8192)
     assert model.endpoints[0].pricing == {"prompt": "0", "completion": "0.0000005"}
 
@@ -180,7 +179,7 @@ def test_what_is_no_chat_model_is_skipped(provider: ScriptedProvider) -> None:
     assert added["skipped"][:3] == ["a/embedder", "a/ocr", "a/painter"]
     assert len(added["skipped"]) == 8
     assert added["enabled"] == ["a/chat", "a/embedded"]
-    assert build().models["a/chat"].input_modalities == ("text", "image")
+    assert build_snapshot().models["a/chat"].input_modalities == ("text", "image")
 
 
 def test_a_bare_list_is_a_list_too(provider: ScriptedProvider) -> None:
@@ -228,7 +227,7 @@ def test_models_are_named_where_they_are_not_listed(provider: ScriptedProvider) 
     provider.status = 200
     provider.lists({"id": "listed", "context_length": 4096}, "other")
     assert own(provider, "--free", "--model", "listed")["enabled"] == ["local/listed"]
-    assert build().models["local/listed"].context_length == 4096
+    assert build_snapshot().models["local/listed"].context_length == 4096
 
 
 def test_a_model_without_a_price_says_how_to_give_it_one(provider: ScriptedProvider) -> None:
@@ -244,7 +243,10 @@ def test_a_model_without_a_price_says_how_to_give_it_one(provider: ScriptedProvi
     assert run(*command, "--free")[1].splitlines()[0] == (
         "enabled local/llama (logprobs yes, tools yes, json_schema yes)"
     )
-    assert build().models["local/llama"].endpoints[0].pricing == {"prompt": "0", "completion": "0"}
+    assert build_snapshot().models["local/llama"].endpoints[0].pricing == {
+        "prompt": "0",
+        "completion": "0",
+    }
 
 
 TOOLS = {"tools", "tool_choice"}
@@ -296,7 +298,7 @@ def test_what_a_model_takes_is_found_out(
 
     assert list(outcomes) == ["logprobs", "tools", "json_schema"]
     assert " ".join(outcomes.values()) == told
-    endpoint = build().models["local/llama"].endpoints[0]
+    endpoint = build_snapshot().models["local/llama"].endpoints[0]
     assert endpoint.supported_parameters & (TOOLS | SCHEMA | LOGPROBS) == takes
     assert endpoint.decides == decides
     assert all(body["max_tokens"] <= 64 for body in provider.chats)
@@ -316,7 +318,9 @@ def test_a_model_that_refuses_to_chat_is_not_enabled(provider: ScriptedProvider)
 def test_nobody_is_called_who_is_not_to_be(provider: ScriptedProvider) -> None:
     provider.lists("llama", {"id": "told", "supported_parameters": ["tools"]})
     own(provider, "--free", "--no-probe")
-    assert build().models["local/llama"].endpoints[0].supported_parameters >= TOOLS | SCHEMA
+    assert (
+        build_snapshot().models["local/llama"].endpoints[0].supported_parameters >= TOOLS | SCHEMA
+    )
 
     assert own(provider, "--free")["kept"] == ["local/llama", "local/told"]
     assert provider.chats == []
@@ -404,7 +408,7 @@ def test_a_message_style_provider_is_asked_in_its_own_way(
     [(path, headers)] = provider.seen
     assert (path, headers["Authorization"]) == ("/v1/models?limit=1000", None)
     assert (headers["x-api-key"], headers["anthropic-version"]) == (KEY, "2023-06-01")
-    model = build().models["anthropic/claude-sonnet-4-5"]
+    model = build_snapshot().models["anthropic/claude-sonnet-4-5"]
     endpoint = model.endpoints[0]
     assert (endpoint.provider.kind, endpoint.provider.credential) == ("anthropic", KEY)
     assert (model.created, model.input_modalities) == (1_759_104_000, ("text", "image"))

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from routing.catalogue.document import DocumentError, dump, parse
-from routing.catalogue.dumping import dump_catalogue
-from routing.catalogue.load import load
+from routing.catalogue.files import DocumentError, dump, dump_catalogue, parse
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.version import current_version
 from tests.routing.catalogue.conftest import FIXTURE, run
@@ -112,16 +111,16 @@ def everything(small: dict[str, Any]) -> dict[str, Any]:
 def test_a_dump_loads_back_unchanged_and_rebuilds_the_catalogue_from_nothing(
     small: dict[str, Any],
 ) -> None:
-    load(everything(small))
+    load_catalogue(everything(small))
     text = dump(dump_catalogue())
 
-    report = load(parse(text), prune=True)
+    report = load_catalogue(parse(text), prune=True)
     assert report["errors"] == report["added"] == report["changed"] == report["disabled"] == []
     assert "credential" not in text
 
     for rows in (Endpoint, Model, Provider):
         rows.objects.all().delete()
-    load(parse(text))
+    load_catalogue(parse(text))
     assert dump(dump_catalogue()) == text
 
 

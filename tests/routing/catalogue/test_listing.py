@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from routing.catalogue.listing import NO_RULES, Rules, permitted, top
+from routing.catalogue.listing import NO_RULES, ListingRules, list_permitted, top_endpoint
 from routing.entities.entries import Snapshot
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.snapshots import snapshot
@@ -25,8 +25,8 @@ CATALOGUE = snapshot(
 )
 
 
-def left(rules: Rules, catalogue: Snapshot = CATALOGUE) -> dict[str, list[str]]:
-    found = permitted(catalogue, rules)
+def left(rules: ListingRules, catalogue: Snapshot = CATALOGUE) -> dict[str, list[str]]:
+    found = list_permitted(catalogue, rules)
     return {each.id: [end.tag for end in each.endpoints] for each in found}
 
 
@@ -50,22 +50,24 @@ def left(rules: Rules, catalogue: Snapshot = CATALOGUE) -> dict[str, list[str]]:
 def test_rules_leave_the_endpoints_that_may_be_used(
     rules: dict[str, Any], expected: dict[str, list[str]]
 ) -> None:
-    assert left(Rules(**rules)) == expected
+    assert left(ListingRules(**rules)) == expected
     # The second time it is remembered.
-    assert left(Rules(**rules)) == expected
+    assert left(ListingRules(**rules)) == expected
 
 
 def test_without_rules_the_listing_is_as_it_is() -> None:
-    assert permitted(CATALOGUE, NO_RULES) is CATALOGUE.listing
+    assert list_permitted(CATALOGUE, NO_RULES) is CATALOGUE.listing
 
 
 def test_a_narrowed_model_is_priced_by_what_is_left() -> None:
     cheap = endpoint("alpha", pricing={"prompt": "0.000001", "completion": "0"})
     dear = endpoint("beta", pricing={"prompt": "0.000009", "completion": "0"})
 
-    (found,) = permitted(snapshot([model(cheap, dear)]), Rules(ignored_providers=("alpha",)))
+    (found,) = list_permitted(
+        snapshot([model(cheap, dear)]), ListingRules(ignored_providers=("alpha",))
+    )
 
-    best = top(found)
+    best = top_endpoint(found)
     assert best is not None
     assert best.tag == "beta"
     assert [end.tag for end in found.by_price] == ["beta"]
@@ -73,7 +75,7 @@ def test_a_narrowed_model_is_priced_by_what_is_left() -> None:
 
 def test_listings_of_many_accounts_do_not_pile_up() -> None:
     for n in range(50):
-        left(Rules(ignored_providers=(f"p{n}",)))
+        left(ListingRules(ignored_providers=(f"p{n}",)))
 
     (kept,) = [each for each in CATALOGUE._derived.values() if hasattr(each, "by_rules")]
     assert len(kept.by_rules) <= 8

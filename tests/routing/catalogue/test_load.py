@@ -6,11 +6,10 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from routing.catalogue.demo import demo_catalogue
-from routing.catalogue.document import parse
-from routing.catalogue.load import load, wait_until_served
+from routing.catalogue.files import demo_catalogue, parse
+from routing.catalogue.load import load_catalogue, wait_until_served
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, Provider
-from routing.catalogue.snapshot import STALE_S, build
+from routing.catalogue.snapshot import STALE_S, build_snapshot
 from routing.catalogue.version import current_version
 
 pytestmark = pytest.mark.django_db
@@ -23,17 +22,17 @@ def endpoint_of(data: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.both
 def test_loading_twice_changes_nothing_the_second_time(conformance_data: dict[str, Any]) -> None:
-    first = load(conformance_data)
+    first = load_catalogue(conformance_data)
     sealed = Provider.objects.get(slug="alpha").credential_sealed
 
-    second = load(conformance_data)
+    second = load_catalogue(conformance_data)
 
     assert second == {**first, "added": [], "unchanged": first["added"]}
     assert Provider.objects.get(slug="alpha").credential_sealed == sealed
 
 
 def test_the_fixture_holds_what_the_conformance_rows_assume(conformance: dict[str, Any]) -> None:
-    seen = build()
+    seen = build_snapshot()
     small = seen.models["acme/small"]
 
     assert [end.tag for end in small.endpoints] == ["alpha", "beta", "beta/turbo"]
@@ -49,10 +48,10 @@ def test_the_fixture_holds_what_the_conformance_rows_assume(conformance: dict[st
 
 
 def test_the_demo_loads_cleanly_and_says_that_it_is_simulated() -> None:
-    report = load(demo_catalogue("http://127.0.0.1:9999"))
+    report = load_catalogue(demo_catalogue("http://127.0.0.1:9999"))
 
     assert (report["errors"], report["warnings"]) == ([], [])
-    seen = build()
+    seen = build_snapshot()
     assert len(seen.models["simulated/small"].endpoints) == 3
     assert seen.providers["simulated-swift"].base_url == "http://127.0.0.1:9999/swift/v1"
     ways = {model.id: {each.decides for each in model.endpoints} for model in seen.listing}
@@ -67,7 +66,7 @@ def test_the_demo_loads_cleanly_and_says_that_it_is_simulated() -> None:
 def test_a_temperature_of_decisions_has_its_bounds(small: dict[str, Any]) -> None:
     for temperature in (0, -1, 0.049, 20.1, float("inf"), "1"):
         small["models"][0]["decisions_temperature"] = temperature
-        [error] = load(small)["errors"]
+        [error] = load_catalogue(small)["errors"]
         assert error.startswith("models[0].decisions_temperature: ")
 
 
@@ -77,8 +76,8 @@ def test_a_temperature_of_decisions_reaches_requests_and_the_database_refuses_ot
 ) -> None:
     for temperature in (0.05, 1, 20):
         small["models"][0]["decisions_temperature"] = temperature
-        load(small)
-        assert build().models["acme/one"].decisions_temperature == temperature
+        load_catalogue(small)
+        assert build_snapshot().models["acme/one"].decisions_temperature == temperature
     for temperature in (0, -1, 21):
         with pytest.raises(IntegrityError), transaction.atomic():
             Model.objects.update(decisions_temperature=temperature)
@@ -86,11 +85,11 @@ def test_a_temperature_of_decisions_reaches_requests_and_the_database_refuses_ot
 
 @pytest.mark.both
 def test_only_what_differs_is_changed(small: dict[str, Any]) -> None:
-    load(small)
+    load_catalogue(small)
     small["providers"][0]["name"] = "Acme Inc"
     endpoint_of(small)["pricing"]["prompt"] = "0.000003"
 
-    report = load(small)
+    report = load_catalogue(small)
 
     assert report["changed"] == ["provider acme", "endpoint acme/one at acme"]
     assert report["unchanged"] == ["model acme/one"]
@@ -98,7 +97,7 @@ def test_only_what_differs_is_changed(small: dict[str, Any]) -> None:
 
 
 def test_check_says_what_would_happen_and_writes_nothing(small: dict[str, Any]) -> None:
-    report = load(small, check=True)
+    report = load_catalogue(small, check=True)
 
     assert report["added"] == ["provider acme", "model acme/one", "endpoint acme/one at acme"]
     assert report["version"] == current_version() == 0
@@ -108,23 +107,23 @@ def test_check_says_what_would_happen_and_writes_nothing(small: dict[str, Any]) 
 def test_without_pruning_what_the_file_leaves_out_stays(
     conformance: dict[str, Any], small: dict[str, Any]
 ) -> None:
-    report = load(small)
+    report = load_catalogue(small)
 
     assert report["disabled"] == []
-    assert build().models["acme/solo"].endpoints[0].routable
+    assert build_snapshot().models["acme/solo"].endpoints[0].routable
 
 
 @pytest.mark.both
 def test_pruning_disables_what_the_file_leaves_out_and_naming_it_again_brings_it_back(
     conformance_data: dict[str, Any],
 ) -> None:
-    load(conformance_data)
+    load_catalogue(conformance_data)
     fewer = copy.deepcopy(conformance_data)
     del fewer["models"][0]["endpoints"][1]
     fewer["models"] = fewer["models"][:2]
     fewer["providers"] = fewer["providers"][:2]
 
-    report = load(fewer, prune=True)
+    report = load_catalogue(fewer, prune=True)
 
     assert report["disabled"] == [
         *("provider delta", "provider gamma", "provider typesafe"),
@@ -132,13 +131,13 @@ def test_pruning_disables_what_the_file_leaves_out_and_naming_it_again_brings_it
         *("endpoint acme/small at beta", "endpoint acme/solo at gamma"),
         *("endpoint acme/text at delta", "endpoint typesafe/jev-1.13 at typesafe"),
     ]
-    assert load(fewer, prune=True)["disabled"] == []
-    assert [model.id for model in build().listing] == ["acme/small", "acme/small:free"]
+    assert load_catalogue(fewer, prune=True)["disabled"] == []
+    assert [model.id for model in build_snapshot().listing] == ["acme/small", "acme/small:free"]
 
-    load(conformance_data)
+    load_catalogue(conformance_data)
 
-    assert len(build().listing) == 5
-    assert all(end.routable for model in build().listing for end in model.endpoints)
+    assert len(build_snapshot().listing) == 5
+    assert all(end.routable for model in build_snapshot().listing for end in model.endpoints)
 
 
 QUANTIZATIONS = "int4, int8, fp4, mxfp4, nvfp4, fp6, fp8, mxfp8, fp16, bf16, fp32, unknown"
@@ -161,7 +160,7 @@ BENT_PROVIDERS: list[tuple[dict[str, Any], str]] = [
 
 def test_a_fault_is_told_with_its_place_and_nothing_is_written(small: dict[str, Any]) -> None:
     def is_only_fault(error: str, data: dict[str, Any]) -> None:
-        assert load(data)["errors"] == [error]
+        assert load_catalogue(data)["errors"] == [error]
         assert not Provider.objects.exists()
 
     for changes, error in BENT_ENDPOINTS:
@@ -187,32 +186,32 @@ def test_all_faults_are_told_at_once(small: dict[str, Any]) -> None:
     small["models"][0]["id"] = "no-author"
     del small["models"][0]["name"]
 
-    places = [error.partition(":")[0] for error in load(small)["errors"]]
+    places = [error.partition(":")[0] for error in load_catalogue(small)["errors"]]
     assert places == ["providers[0].slug", "models[0].id", "models[0].name"]
 
 
 def test_a_file_of_another_shape_is_an_error_and_no_crash() -> None:
     documents: list[Any] = [[], "text", 5, {"provider": []}, {"models": {}}]
     for document in documents:
-        assert len(load(document)["errors"]) == 1
+        assert len(load_catalogue(document)["errors"]) == 1
 
 
 def test_an_endpoint_may_use_a_provider_that_is_already_there(small: dict[str, Any]) -> None:
-    load({"providers": small["providers"]})
+    load_catalogue({"providers": small["providers"]})
 
-    assert load({"models": small["models"]})["errors"] == []
+    assert load_catalogue({"models": small["models"]})["errors"] == []
 
 
 def test_an_endpoint_without_a_price_loads_with_a_warning(small: dict[str, Any]) -> None:
     del endpoint_of(small)["pricing"]
 
-    report = load(small)
+    report = load_catalogue(small)
 
     assert report["warnings"] == [
         "models[0].endpoints[0]: endpoint acme/one at acme has no price and is not used; "
         "give pricing"
     ]
-    assert not build().models["acme/one"].endpoints[0].routable
+    assert not build_snapshot().models["acme/one"].endpoints[0].routable
 
 
 def test_auto_takes_the_price_from_the_book(small: dict[str, Any]) -> None:
@@ -221,9 +220,9 @@ def test_auto_takes_the_price_from_the_book(small: dict[str, Any]) -> None:
     endpoints = small["models"][0]["endpoints"]
     endpoints.append({**endpoints[0], "tag": "openai/x", "upstream_model": "nobody-knows-me"})
 
-    report = load(small)
+    report = load_catalogue(small)
 
-    known, unknown = build().models["acme/one"].endpoints
+    known, unknown = build_snapshot().models["acme/one"].endpoints
     assert known.prices is not None
     assert unknown.prices is None
     assert report["warnings"] == [
@@ -241,19 +240,19 @@ def test_a_credential_is_read_kept_replaced_and_removed(
     provider = small["providers"][0]
     monkeypatch.setenv("CATALOGUE_TEST_KEY", "from the environment")
     provider["credential"] = "env:CATALOGUE_TEST_KEY"
-    load(small)
+    load_catalogue(small)
     assert stored() == "from the environment"
 
     del provider["credential"]
-    assert load(small)["changed"] == []
+    assert load_catalogue(small)["changed"] == []
     assert stored() == "from the environment"
 
     provider["credential"] = "${NOT_EXPANDED}"
-    assert load(small)["changed"] == ["provider acme"]
+    assert load_catalogue(small)["changed"] == ["provider acme"]
     assert stored() == "${NOT_EXPANDED}"
 
     provider["credential"] = None
-    assert load(small)["changed"] == ["provider acme"]
+    assert load_catalogue(small)["changed"] == ["provider acme"]
     assert stored() is None
 
 
@@ -261,21 +260,25 @@ def test_aliases_are_added_moved_and_removed(small: dict[str, Any]) -> None:
     first = small["models"][0]
     small["models"].append({"id": "acme/two", "name": "Two"})
     first["aliases"] = ["x/a", "x/b"]
-    load(small)
+    load_catalogue(small)
 
     first["aliases"] = ["x/a", "x/c"]
     small["models"][1]["aliases"] = ["x/b"]
-    report = load(small)
+    report = load_catalogue(small)
 
     assert report["changed"] == ["model acme/one", "model acme/two"]
-    assert dict(build().aliases) == {"x/a": "acme/one", "x/c": "acme/one", "x/b": "acme/two"}
+    assert dict(build_snapshot().aliases) == {
+        "x/a": "acme/one",
+        "x/c": "acme/one",
+        "x/b": "acme/two",
+    }
 
 
 def test_the_day_a_model_was_first_loaded_stays(small: dict[str, Any]) -> None:
-    load(small)
+    load_catalogue(small)
     Model.objects.update(created=1)
 
-    assert load(small)["changed"] == []
+    assert load_catalogue(small)["changed"] == []
     assert Model.objects.get().created == 1
 
 
@@ -293,6 +296,6 @@ def test_a_day_in_yaml_becomes_seconds(small: dict[str, Any]) -> None:
     small["models"][0]["created"] = parse("2026-01-01")
     small["models"][0]["expiration_date"] = parse("2027-01-01")
 
-    assert load(small)["errors"] == []
+    assert load_catalogue(small)["errors"] == []
     assert Model.objects.get().created == 1_767_225_600
     assert Model.objects.get().expiration_date == "2027-01-01"

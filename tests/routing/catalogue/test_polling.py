@@ -7,10 +7,10 @@ from django.db import OperationalError
 from pytest_django import Settings
 
 from gateway.http.errors import Unavailable
-from routing.catalogue import reading, snapshot
-from routing.catalogue.load import load
+from routing.catalogue import assembly, snapshot
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import CatalogueServing, Endpoint
-from routing.catalogue.snapshot import Catalogue, serving
+from routing.catalogue.snapshot import Catalogue, list_served_versions
 from routing.catalogue.version import current_version
 
 WAIT_S = 10
@@ -20,7 +20,7 @@ WAIT_S = 10
 def test_a_change_is_seen_at_the_next_look_and_the_old_view_stays_whole(
     small: dict[str, Any],
 ) -> None:
-    load(small)
+    load_catalogue(small)
     held = Catalogue()
     before = held.current()
 
@@ -38,10 +38,10 @@ def test_a_change_is_seen_at_the_next_look_and_the_old_view_stays_whole(
 def test_a_catalogue_that_never_loaded_is_unavailable_and_heals(
     small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone() -> reading.Rows:
+    def gone() -> assembly.Rows:
         raise OperationalError("the database is gone")
 
-    load(small)
+    load_catalogue(small)
     held = Catalogue()
     with monkeypatch.context() as broken:
         broken.setattr(snapshot, "read_rows", gone)
@@ -57,17 +57,17 @@ def test_polling_follows_changes_and_reports_what_is_served(
     small: dict[str, Any], monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     settings.CATALOGUE_POLL_SECONDS = 0.01
-    load(small)
+    load_catalogue(small)
     held = Catalogue()
     reported = Reports(held, monkeypatch)
     held.start_polling()
     try:
         reported.wait_for(current_version())
-        load({**small, "models": [{**small["models"][0], "name": "Changed"}]})
+        load_catalogue({**small, "models": [{**small["models"][0], "name": "Changed"}]})
         reported.wait_for(current_version())
 
         assert held.current().models["acme/one"].name == "Changed"
-        assert list(serving().values()) == [current_version()]
+        assert list(list_served_versions().values()) == [current_version()]
     finally:
         held.stop_polling()
 
@@ -87,7 +87,7 @@ def test_trouble_is_told_once_and_the_old_view_goes_on(
         looks.release()
         raise OperationalError("the database is gone")
 
-    load(small)
+    load_catalogue(small)
     held = Catalogue()
     before = held.current()
     settings.CATALOGUE_POLL_SECONDS = 0.01

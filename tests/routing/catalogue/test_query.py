@@ -4,10 +4,10 @@ from urllib.parse import parse_qsl
 import pytest
 
 from gateway.http.errors import SchemaInvalid
-from routing.catalogue.learned import Learned
-from routing.catalogue.load import load
-from routing.catalogue.query import Page, Query, count, matching, page
-from routing.catalogue.snapshot import build
+from routing.catalogue.listing import LearnedStats
+from routing.catalogue.load import load_catalogue
+from routing.catalogue.query import ModelPage, ModelQuery, count_models, filter_models, list_page
+from routing.catalogue.snapshot import build_snapshot
 from routing.entities.entries import Snapshot
 from routing.metering.popularity import Calls
 from routing.selection.types import EndpointStats, Percentiles
@@ -52,12 +52,12 @@ NEWEST = ["a/dear", "b/middle", "a/cheap"]
 
 @pytest.fixture
 def listed(db: None) -> Snapshot:
-    assert load(CATALOGUE)["errors"] == []
-    return build()
+    assert load_catalogue(CATALOGUE)["errors"] == []
+    return build_snapshot()
 
 
-def paged(listed: Snapshot, words: dict[str, str]) -> Page:
-    return page(listed.listing, Query(words, NOW_S), path="/models")
+def paged(listed: Snapshot, words: dict[str, str]) -> ModelPage:
+    return list_page(listed.listing, ModelQuery(words, NOW_S), path="/models")
 
 
 KEPT: list[tuple[str, list[str]]] = [
@@ -100,9 +100,9 @@ KEPT: list[tuple[str, list[str]]] = [
 ]
 
 
-def kept(listed: Snapshot, query: str, *known: Learned) -> list[str]:
-    asked = Query(dict(parse_qsl(query, keep_blank_values=True)), NOW_S, *known)
-    return [found.id for found in matching(listed.listing, asked)]
+def kept(listed: Snapshot, query: str, *known: LearnedStats) -> list[str]:
+    asked = ModelQuery(dict(parse_qsl(query, keep_blank_values=True)), NOW_S, *known)
+    return [found.id for found in filter_models(listed.listing, asked)]
 
 
 def test_a_filter_keeps_what_it_says(listed: Snapshot) -> None:
@@ -148,9 +148,9 @@ def test_a_page_beyond_the_end_is_empty(listed: Snapshot) -> None:
 
 
 def test_counting_looks_at_what_comes_out(listed: Snapshot) -> None:
-    assert count(listed.listing, {}) == 3
-    assert count(listed.listing, {"output_modalities": "audio"}) == 1
-    assert count(listed.listing, {"output_modalities": "all", "q": "cheap"}) == 4
+    assert count_models(listed.listing, {}) == 3
+    assert count_models(listed.listing, {"output_modalities": "audio"}) == 1
+    assert count_models(listed.listing, {"output_modalities": "all", "q": "cheap"}) == 4
 
 
 def alike(p50: float) -> Percentiles:
@@ -167,10 +167,10 @@ FIGURES = {
 CALLS = {"a/cheap": Calls(week=1, month=90), "a/dear": Calls(week=5, month=7)}
 
 
-def learned(listed: Snapshot) -> Learned:
+def learned(listed: Snapshot) -> LearnedStats:
     ends = [end for model in listed.listing for end in model.endpoints]
     named = {f"{end.model_id} {end.tag}": end.pk for end in ends}
-    return Learned({named[name]: figures for name, figures in FIGURES.items()}, calls=CALLS)
+    return LearnedStats({named[name]: figures for name, figures in FIGURES.items()}, calls=CALLS)
 
 
 TAUGHT: list[tuple[str, list[str]]] = [

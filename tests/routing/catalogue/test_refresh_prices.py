@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from routing.catalogue.dumping import dump_catalogue
-from routing.catalogue.load import load
+from routing.catalogue.files import dump_catalogue
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint
 from routing.catalogue.pricebook import book_prices
-from routing.catalogue.snapshot import build
+from routing.catalogue.snapshot import build_snapshot
 from routing.catalogue.version import current_version
 from tests.routing.catalogue.conftest import run
 from tests.support.operations import page
@@ -47,7 +47,7 @@ def age() -> None:
 
 
 def test_only_what_came_from_the_book_is_refreshed_in_one_version() -> None:
-    load(catalogue(book="auto", more="auto", hand=OLD))
+    load_catalogue(catalogue(book="auto", more="auto", hand=OLD))
     age()
     version = current_version()
 
@@ -60,11 +60,11 @@ def test_only_what_came_from_the_book_is_refreshed_in_one_version() -> None:
     named = {"model": "openai/gpt-4o", "tag": "openai/book"}
     assert told["drift"][0] == named | {"before": OLD, "after": TODAY}
     assert told["effective_at"] is not None
-    assert build().models["openai/gpt-4o"].endpoints[0].pricing == TODAY
+    assert build_snapshot().models["openai/gpt-4o"].endpoints[0].pricing == TODAY
 
 
 def test_a_second_refresh_finds_nothing_and_makes_no_version() -> None:
-    load(catalogue(book="auto"))
+    load_catalogue(catalogue(book="auto"))
     version = current_version()
 
     status, told = refresh()
@@ -75,7 +75,7 @@ def test_a_second_refresh_finds_nothing_and_makes_no_version() -> None:
 
 
 def test_check_shows_the_drift_and_writes_nothing() -> None:
-    load(catalogue(book="auto"))
+    load_catalogue(catalogue(book="auto"))
     assert refresh("--check")[0] == 0
     age()
     version = current_version()
@@ -89,7 +89,7 @@ def test_check_shows_the_drift_and_writes_nothing() -> None:
 
 
 def test_what_left_the_book_keeps_its_price() -> None:
-    load(catalogue(book="auto"))
+    load_catalogue(catalogue(book="auto"))
     Endpoint.objects.update(pricing=OLD, upstream_model="no-such-model")
 
     status, told = refresh()
@@ -100,7 +100,7 @@ def test_what_left_the_book_keeps_its_price() -> None:
 
 
 def test_what_came_into_the_book_is_priced() -> None:
-    load(catalogue(book="auto"))
+    load_catalogue(catalogue(book="auto"))
     Endpoint.objects.update(pricing=None)
 
     assert refresh()[1]["drift"][0]["before"] is None
@@ -108,11 +108,11 @@ def test_what_came_into_the_book_is_priced() -> None:
 
 
 def test_a_dump_keeps_the_price_and_where_it_came_from() -> None:
-    load(catalogue(book="auto", hand=OLD))
+    load_catalogue(catalogue(book="auto", hand=OLD))
     age()
     dumped = dump_catalogue()
 
-    report = load(dumped)
+    report = load_catalogue(dumped)
 
     assert (report["errors"], report["changed"]) == ([], [])
     sources = dict(Endpoint.objects.values_list("tag", "price_source"))
@@ -121,16 +121,16 @@ def test_a_dump_keeps_the_price_and_where_it_came_from() -> None:
 
 
 def test_a_price_written_into_the_file_is_one_set_by_hand() -> None:
-    load(catalogue(book="auto"))
+    load_catalogue(catalogue(book="auto"))
 
-    load(catalogue(book=OLD))
+    load_catalogue(catalogue(book=OLD))
 
     assert refresh()[1]["unchanged"] == 0
     assert prices() == {"openai/book": OLD}
 
 
 def test_a_price_changed_on_the_page_is_one_set_by_hand(admin_client: Client) -> None:
-    load(catalogue(book="auto"))
+    load_catalogue(catalogue(book="auto"))
     row = Endpoint.objects.get()
     shown = admin_client.get(page(Endpoint, "change", row.pk)).context["adminform"].form
     said = {name: shown[name].value() for name in shown.fields}
@@ -146,7 +146,7 @@ def test_a_price_changed_on_the_page_is_one_set_by_hand(admin_client: Client) ->
 
 
 def test_a_person_reads_what_moved() -> None:
-    load(catalogue(book="auto"))
+    load_catalogue(catalogue(book="auto"))
     age()
 
     _, out, _ = run("refresh_prices")

@@ -10,10 +10,10 @@ import pytest
 from django.db import connection
 from pytest_django import DjangoAssertNumQueries
 
-from routing.catalogue import reading
-from routing.catalogue.load import load
+from routing.catalogue import assembly
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Model, Provider
-from routing.catalogue.snapshot import build
+from routing.catalogue.snapshot import build_snapshot
 from routing.catalogue.version import current_version
 from tests.support.promptness import in_time
 
@@ -26,9 +26,9 @@ def test_an_endpoint_inherits_what_it_does_not_say_itself(small: dict[str, Any])
     endpoints = small["models"][0]["endpoints"]
     endpoints.append({**endpoints[0], "tag": "acme/flex", "zdr": False, "moderated": False})
     endpoints[1] |= {"context_length": 4000, "input_modalities": ["text"]}
-    load(small)
+    load_catalogue(small)
 
-    plain, own = build().models["acme/one"].endpoints
+    plain, own = build_snapshot().models["acme/one"].endpoints
 
     # A tier is read from the tag.
     assert (plain.tier, own.tier) == ("default", "flex")
@@ -41,9 +41,9 @@ def test_an_endpoint_inherits_what_it_does_not_say_itself(small: dict[str, Any])
 @pytest.mark.django_db
 def test_an_endpoint_is_no_better_than_its_provider(small: dict[str, Any]) -> None:
     small["providers"][0]["status"] = -3
-    load(small)
+    load_catalogue(small)
 
-    endpoint = build().models["acme/one"].endpoints[0]
+    endpoint = build_snapshot().models["acme/one"].endpoints[0]
 
     assert endpoint.status == -3
     assert not endpoint.routable
@@ -52,9 +52,9 @@ def test_an_endpoint_is_no_better_than_its_provider(small: dict[str, Any]) -> No
 @pytest.mark.django_db
 def test_a_model_is_found_by_id_and_by_alias(small: dict[str, Any]) -> None:
     small["models"][0]["aliases"] = ["acme/first", "one"]
-    load(small)
+    load_catalogue(small)
 
-    seen = build()
+    seen = build_snapshot()
 
     assert seen.model("acme/one") is seen.model("acme/first") is seen.model("one")
     assert seen.model("acme/other") is None
@@ -74,9 +74,9 @@ def test_the_listing_is_newest_first_without_hidden_unpriced_and_disabled_models
         {**first, "id": "acme/disabled", "endpoints": [{**ends[0], "status": -5}]},
         {**first, "id": "acme/empty", "endpoints": []},
     ]
-    load(small)
+    load_catalogue(small)
 
-    seen = build()
+    seen = build_snapshot()
 
     assert [model.id for model in seen.listing] == ["acme/new", "acme/one", "acme/old"]
     assert seen.models["acme/hidden"].endpoints[0].routable
@@ -88,10 +88,10 @@ def test_the_listing_is_newest_first_without_hidden_unpriced_and_disabled_models
 def test_a_price_that_cannot_be_billed_leaves_the_endpoint_without_one(
     small: dict[str, Any],
 ) -> None:
-    load(small)
+    load_catalogue(small)
     Endpoint.objects.update(pricing={"prompt": "-1", "completion": "1"})
 
-    seen = build()
+    seen = build_snapshot()
 
     assert seen.models["acme/one"].endpoints[0].prices is None
     assert seen.problems == (
@@ -104,15 +104,15 @@ def test_a_credential_is_opened_never_shown_and_moved_to_another_row_switches_th
     small: dict[str, Any],
 ) -> None:
     small["providers"][0]["credential"] = "sk-very-secret"
-    load(small)
-    provider = build().providers["acme"]
+    load_catalogue(small)
+    provider = build_snapshot().providers["acme"]
     assert provider.credential == "sk-very-secret"
     assert "secret" not in repr(provider)
     assert "secret" not in (Provider.objects.get().credential_sealed or "")
 
     Provider.objects.update(slug="thief")
 
-    seen = build()
+    seen = build_snapshot()
     assert seen.providers["thief"].credential is None
     assert not seen.models["acme/one"].endpoints[0].routable
     assert seen.problems == (
@@ -126,15 +126,15 @@ def test_the_number_of_queries_does_not_grow_with_the_catalogue(
 ) -> None:
     first = small["models"][0]
     small["models"] += [{**first, "id": f"acme/{n}", "aliases": [f"a/{n}"]} for n in range(20)]
-    load(small)
+    load_catalogue(small)
 
     with django_assert_num_queries(5):
-        build()
+        build_snapshot()
 
 
 @pytest.mark.django_db
 def test_nothing_in_a_snapshot_can_be_changed(conformance: dict[str, Any]) -> None:
-    seen = build()
+    seen = build_snapshot()
 
     with pytest.raises(TypeError):
         seen.models["acme/small"] = seen.models["acme/solo"]  # type: ignore[index]  # On purpose.
@@ -156,7 +156,7 @@ def change_beside(monkeypatch: pytest.MonkeyPatch) -> None:
         other.join()
         return version
 
-    monkeypatch.setattr(reading, "current_version", version_then_change)
+    monkeypatch.setattr(assembly, "current_version", version_then_change)
 
 
 @pytest.mark.both
@@ -165,15 +165,15 @@ def change_beside(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_version_and_rows_are_of_one_moment_without_which_the_view_is_torn(
     small: dict[str, Any], monkeypatch: pytest.MonkeyPatch, is_one_moment: bool, name: str
 ) -> None:
-    load(small)
+    load_catalogue(small)
     change_beside(monkeypatch)
     if not is_one_moment:
-        monkeypatch.setattr(reading, "_one_moment", nullcontext)
+        monkeypatch.setattr(assembly, "_one_moment", nullcontext)
 
-    rows = reading.read_rows()
+    rows = assembly.read_rows()
 
     assert rows.version < current_version()
-    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == name
+    assert dict(zip(assembly.MODEL_FIELDS, rows.models[0], strict=True))["name"] == name
 
 
 # --- Large catalogues, and the garbage collector --------------------------------------------------
@@ -206,16 +206,16 @@ def model(n: int) -> dict[str, Any]:
 @pytest.mark.both
 @pytest.mark.django_db
 def test_ten_thousand_endpoints_are_built_in_time_and_in_little_memory() -> None:
-    assert load(big_catalogue())["errors"] == []
+    assert load_catalogue(big_catalogue())["errors"] == []
 
     begun = time.perf_counter()
-    seen = build()
+    seen = build_snapshot()
     took_s = time.perf_counter() - begun
 
     assert seen.endpoint_count == MODELS * ENDPOINTS_EACH
     in_time(took_s, BUILD_S_MAX)
     tracemalloc.start()
-    kept = build()
+    kept = build_snapshot()
     held_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept.endpoint_count == seen.endpoint_count
@@ -232,9 +232,9 @@ def unfrozen() -> Iterator[None]:
 @pytest.mark.django_db
 @pytest.mark.usefixtures("unfrozen")
 def test_building_leaves_the_garbage_collector_as_it_was(small: dict[str, Any]) -> None:
-    load(small)
+    load_catalogue(small)
 
-    build()
+    build_snapshot()
 
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
@@ -244,12 +244,12 @@ def test_building_leaves_the_garbage_collector_as_it_was(small: dict[str, Any]) 
 @pytest.mark.usefixtures("unfrozen")
 def test_what_a_web_worker_has_frozen_stays_so(small: dict[str, Any]) -> None:
     """Thawed, all of the process would be gone through in every full collection."""
-    load(small)
+    load_catalogue(small)
     gc.collect()
     gc.freeze()
     frozen = gc.get_freeze_count()
 
-    kept = build()
+    kept = build_snapshot()
 
     assert gc.isenabled()
     # What was frozen can still end by itself; nearly all of it is modules and classes.

@@ -13,7 +13,7 @@ from accounts.authentication import forget_keys
 from accounts.models import Account
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
-from routing.catalogue.load import load
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from routing.metering.popularity import DailyCalls, popularity
 from routing.serving.request import process
@@ -141,7 +141,7 @@ def test_what_cannot_be_called_is_not_found(conformance: dict[str, Any]) -> None
     end = {"provider": "alpha", "upstream_model": "m", "pricing": {"prompt": "1", "completion": 0}}
     hidden = {"id": "acme/hidden", "name": "n", "visible": False, "endpoints": [end]}
     unpriced = {"id": "acme/unpriced", "name": "n", "endpoints": [{**end, "pricing": None}]}
-    load({"models": [hidden, unpriced]})
+    load_catalogue({"models": [hidden, unpriced]})
 
     for path in (
         *("/models/acme/none/endpoints", "/model/acme/none", "/models/acme/none"),
@@ -169,7 +169,7 @@ def test_a_model_is_found_by_whatever_a_request_may_call_it(
     conformance_data: dict[str, Any], db: None, name: str, id: str, is_alias: bool
 ) -> None:
     conformance_data["models"][0]["aliases"] = ["acme/tiny"]
-    load(conformance_data)
+    load_catalogue(conformance_data)
 
     found = read(f"/model/{name}")
 

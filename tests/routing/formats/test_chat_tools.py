@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.open_tools import move_tool_settings
-from routing.plugins.registry import BUILT_IN, OF_ROUTERS, missing
+from routing.plugins.registry import BUILT_IN, OF_ROUTERS, list_missing
 from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths, text_of
 from tests.routing.formats.test_fields import FORMATS
 
@@ -259,9 +259,9 @@ def test_plugin_settings_keep_their_bounds(
 
 def test_a_plugin_that_nothing_runs_is_missing_while_switched_on() -> None:
     for entry, lacking in (({}, ["web"]), ({"enabled": True}, ["web"]), ({"enabled": False}, [])):
-        assert missing(accepted(plugins=[{"id": "web", **entry}]).plugins) == lacking
+        assert list_missing(accepted(plugins=[{"id": "web", **entry}]).plugins) == lacking
     others = (OF_ROUTERS | BUILT_IN.keys()) - {"web"}
-    assert missing(accepted(plugins=[{"id": each} for each in others]).plugins) == []
+    assert list_missing(accepted(plugins=[{"id": each} for each in others]).plugins) == []
 
 
 def test_of_one_plugin_twice_the_last_entry_counts() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from accounts.models import Account, ApiKey, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
-from routing.entities.end_users import hash_of_user
+from routing.entities.end_users import hash_user
 from routing.history.columns import context_bucket
 from routing.metering.models import Generation
 
@@ -141,7 +141,7 @@ def dimension(mine: Office, fact: Fact, name: str) -> Any:
         "provider": fact.provider or "",
         "origin": (fact.app or "")[:18],
         "finish_reason": fact.finish or "",
-        "external_user": hash_of_user(mine.account.pk, fact.user) if fact.user else "",
+        "external_user": hash_user(mine.account.pk, fact.user) if fact.user else "",
         "context_length_bucket": context_bucket(fact.prompt),
     }
     return values.get(name, "")

@@ -8,7 +8,7 @@ import pytest
 from accounts.models import Workspace
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
-from routing.entities.end_users import hash_of_user
+from routing.entities.end_users import hash_user
 from routing.history import deadline
 from routing.history.metrics import DIMENSIONS, METRICS
 from routing.history.rolling import roll_up
@@ -148,7 +148,7 @@ def test_filters(
 
 
 def test_filters_by_ids(boss: Manager, mine: Office, facts: list[Fact]) -> None:
-    hashed = hash_of_user(mine.account.pk, "alice")
+    hashed = hash_user(mine.account.pk, "alice")
     for field, value, count in [
         ("api_key_id", mine.keys[0].hash, 4),
         ("api_key_id", mine.keys[0].pk, 4),

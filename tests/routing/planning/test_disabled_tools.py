@@ -12,7 +12,7 @@ from accounts.caller import Caller
 from accounts.models.account import SERVER_TOOLS
 from routing.formats.server_tools import SHORTHANDS, WEB_SEARCH
 from routing.planning.disabled_tools import ToolDisabled, refuse_disabled_tools
-from routing.planning.pipeline import asked_of
+from routing.planning.pipeline import resolve
 from tests.routing.formats.chat_bodies import Bodies
 from tests.routing.formats.messages.bodies import BODIES as MESSAGES
 from tests.routing.formats.responses.bodies import BODIES as RESPONSES
@@ -156,4 +156,4 @@ def test_a_whole_request_that_names_one_is_refused(
     one = Caller(1, "h", False, uuid4(), uuid4(), "user_1", False, False, None, "")
     caller = replace(one, disabled_server_tools=frozenset({disabled}))
     with pytest.raises(ToolDisabled, match=disabled):
-        asked_of(bodies.accepted(tools=[tool]), caller)
+        resolve(bodies.accepted(tools=[tool]), caller)

@@ -15,9 +15,8 @@ from routing.entities.entries import ModelEntry
 from routing.fetching.files import FileText
 from routing.formats.chat.request import ChatRequest
 from routing.plugins import file_parser
-from routing.plugins.file_parser import FILES_MAX, FileParser
-from routing.plugins.files import text_of
-from routing.plugins.interface import Context
+from routing.plugins.file_parser import FILES_MAX, FileParserPlugin, read_text
+from routing.plugins.interface import PluginContext
 from tests.routing.formats import chat_bodies
 from tests.routing.formats.messages import bodies as messages
 from tests.routing.formats.responses import bodies as responses
@@ -30,10 +29,10 @@ TEXT_ENGINE = {"pdf": {"engine": "cloudflare-ai"}}
 MORE = "[There is more of this file than is shown here.]"
 
 
-def context(*modalities: str) -> Context:
+def context(*modalities: str) -> PluginContext:
     served = SimpleNamespace(input_modalities=modalities or ("text",))
     models = [cast(ModelEntry, SimpleNamespace(endpoints=(served,)))]
-    return Context(cast(Caller, None), models, time.monotonic() + 60)
+    return PluginContext(cast(Caller, None), models, time.monotonic() + 60)
 
 
 def part(where: str, name: str = "", **more: Any) -> dict[str, Any]:
@@ -48,19 +47,19 @@ def chat(*parts: dict[str, Any]) -> ChatRequest:
 
 def parsed(*parts: dict[str, Any]) -> list[dict[str, Any]]:
     """What the parts have become."""
-    after = FileParser(TEXT_ENGINE).asked(chat(*parts), context())
+    after = FileParserPlugin(TEXT_ENGINE).asked(chat(*parts), context())
     found: list[dict[str, Any]] = after.body["messages"][0]["content"][1:]
     return found
 
 
 def refused(*parts: dict[str, Any], settings: Any = TEXT_ENGINE) -> GatewayError:
     with pytest.raises(GatewayError) as error:
-        FileParser(settings).asked(chat(*parts), context())
+        FileParserPlugin(settings).asked(chat(*parts), context())
     return error.value
 
 
 def test_a_pdf_is_text_and_is_cited_once() -> None:
-    plugin = FileParser({"id": "file-parser"})
+    plugin = FileParserPlugin({"id": "file-parser"})
     file = part(HELLO, 'a "b".pdf', cache_control={"type": "ephemeral"})
     before = chat(file, file)
     after = plugin.asked(before, context())
@@ -77,7 +76,7 @@ def test_a_pdf_is_text_and_is_cited_once() -> None:
     (stage,) = plugin.stages
     assert stage["type"] == "plugin"
     assert stage["data"].items() >= {"engine": "pdf-text"}.items()
-    alone = FileParser({"id": "file-parser"})
+    alone = FileParserPlugin({"id": "file-parser"})
     alone.asked(chat(file), context())
     assert alone.stages[0]["data"] == {"engine": "pdf-text", "files": 1, "pages": 2}
 
@@ -104,7 +103,7 @@ def test_texts_are_read_too_and_pictures_stay() -> None:
     ],
 )
 def test_who_reads_a_file(settings: Any, modalities: tuple[str, ...], is_read: bool) -> None:
-    before, plugin = chat(part(HELLO)), FileParser(settings)
+    before, plugin = chat(part(HELLO)), FileParserPlugin(settings)
     assert (plugin.asked(before, context(*modalities)) is not before) is is_read
     assert bool(plugin.annotations()) is bool(plugin.stages) is is_read
 
@@ -125,7 +124,7 @@ def test_who_reads_a_file(settings: Any, modalities: tuple[str, ...], is_read: b
 )
 def test_what_cannot_be_read_is_told_with_its_place(where: str, told: str) -> None:
     with pytest.raises(GatewayError, match=told):
-        text_of(where, time.monotonic() + 30, chars_max=1000)
+        read_text(where, time.monotonic() + 30, chars_max=1000)
     if where.startswith(("data:", "http")) and where != "data:nothing":
         error = refused(part(where))
         assert error.status == 400
@@ -177,7 +176,7 @@ def test_all_files_of_a_request_share_their_time(monkeypatch: pytest.MonkeyPatch
 
     def noted(where: str, at: float, **given: Any) -> FileText:
         until.add(at)
-        return text_of(where, at, **given)
+        return read_text(where, at, **given)
 
     monkeypatch.setattr(file_parser, "text_of", noted)
     began = time.monotonic()
@@ -196,13 +195,13 @@ def test_nothing_is_read_without_a_file_or_for_whoever_would_be_refused(
 
     broke, without = replace(context(), refuse=refuse), chat()
     with pytest.raises(PaymentRequired):
-        FileParser(TEXT_ENGINE).asked(chat(part(HELLO)), broke)
-    assert FileParser(TEXT_ENGINE).asked(without, broke) is without
+        FileParserPlugin(TEXT_ENGINE).asked(chat(part(HELLO)), broke)
+    assert FileParserPlugin(TEXT_ENGINE).asked(without, broke) is without
 
 
 def test_without_time_nothing_is_fetched() -> None:
     with pytest.raises(GatewayError, match="takes too long to be read"):
-        text_of("http://10.0.0.1/a.pdf", time.monotonic(), chars_max=1)
+        read_text("http://10.0.0.1/a.pdf", time.monotonic(), chars_max=1)
 
 
 @override_settings(ROUTER_FILE_SECONDS=0.001)
@@ -221,7 +220,9 @@ def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("pydantic_core.from_json", noted)
     text = "\U0001f600\u0436\n" * 50_000
-    found = text_of(data_url(text.encode(), "text/plain"), time.monotonic() + 30, chars_max=200_000)
+    found = read_text(
+        data_url(text.encode(), "text/plain"), time.monotonic() + 30, chars_max=200_000
+    )
     assert found.text == text
     assert max(map(len, frames)) < 200
 
@@ -229,11 +230,13 @@ def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_other_formats_have_files_too_and_tools_of_a_provider_would_get_lost() -> None:
     item = {"type": "input_file", "file_data": HELLO, "filename": "a.pdf"}
     asked = responses.accepted(input=[{"role": "user", "content": [item]}])
-    after = FileParser(TEXT_ENGINE).asked(asked, context())
+    after = FileParserPlugin(TEXT_ENGINE).asked(asked, context())
     assert "Hello there" in after.body["messages"][0]["content"][0]["text"]
     assert after.rewritten
     bytes_of = {"media_type": "application/pdf", "data": HELLO.partition(",")[2]}
     said = [messages.said("user", messages.document("base64", **bytes_of))]
     tools = [{"type": "bash_20250124", "name": "bash"}]
     with pytest.raises(GatewayError, match="bash_20250124 beside file-parser"):
-        FileParser(TEXT_ENGINE).asked(messages.accepted(messages=said, tools=tools), context())
+        FileParserPlugin(TEXT_ENGINE).asked(
+            messages.accepted(messages=said, tools=tools), context()
+        )

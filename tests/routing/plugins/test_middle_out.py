@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest, parse_chat
-from routing.plugins import context_compression, middle_out
-from routing.plugins.context_compression import compressed
-from routing.plugins.middle_out import fixed_chars, sizes_of, without_middle
+from routing.plugins import context_compression
+from routing.plugins.context_compression import (
+    compress_request,
+    fixed_chars,
+    message_sizes,
+    remove_middle,
+)
 from tests.routing.selection.entries import endpoint
 
 Message = dict[str, Any]
@@ -32,7 +36,7 @@ def result(call_id: str, text: str) -> Message:
 
 
 def shortened(talk: list[Message], chars_max: int) -> list[Message]:
-    return without_middle(talk, sizes_of(talk), chars_max)
+    return remove_middle(talk, message_sizes(talk), chars_max)
 
 
 def chars(messages: list[Message]) -> int:
@@ -63,7 +67,7 @@ def test_system_messages_and_the_newest_turn_stay() -> None:
     talk = [*TALK, call("c"), result("c", "R" * 500)]
     made = shortened(talk, 1)
     assert made == [talk[0], *talk[-3:]]
-    assert chars(made) == fixed_chars(talk, sizes_of(talk))
+    assert chars(made) == fixed_chars(talk, message_sizes(talk))
     # A conversation without a user keeps its end.
     talk = [says("assistant", "a" * 50), call("c1"), result("c1", "r" * 10)]
     assert shortened(talk, 1) == talk[1:]
@@ -111,7 +115,7 @@ def talks(draw: st.DrawFn) -> list[Message]:
 @given(talks(), st.integers(0, 2_000))
 def test_any_conversation(talk: list[Message], chars_max: int) -> None:
     made = shortened(talk, chars_max)
-    assert chars(made) <= max(chars_max, fixed_chars(talk, sizes_of(talk)))
+    assert chars(made) <= max(chars_max, fixed_chars(talk, message_sizes(talk)))
     assert not read_prompt(made).orphans
     kept = [each for each in made if each in talk]
     assert len(made) - len(kept) <= 1  # The one that was shortened.
@@ -141,11 +145,11 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
 
     def noted(messages: list[Message]) -> list[int]:
         measured.append(is_beside)
-        return middle_out.sizes_of(messages)
+        return context_compression.message_sizes(messages)
 
     monkeypatch.setattr(context_compression, "run_in_thread", beside)
     monkeypatch.setattr(context_compression, "sizes_of", noted)
-    made = compressed(long_request(), [endpoint(context_length=1_000)], None)
+    made = compress_request(long_request(), [endpoint(context_length=1_000)], None)
     assert made is not None
     assert 0 < made.chat.message_count < 500
     assert measured == [True]
@@ -153,4 +157,4 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
 
 def test_nothing_is_done_where_no_endpoint_may_compress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(context_compression, "run_in_thread")
-    assert compressed(long_request(), [endpoint(context_length=100_000)], None) is None
+    assert compress_request(long_request(), [endpoint(context_length=100_000)], None) is None

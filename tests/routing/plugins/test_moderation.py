@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.http.errors import Unavailable
 from routing.formats.chat.request import ChatRequest
-from routing.plugins.interface import Context
-from routing.plugins.moderation import Flagged, Moderation, shortened, texts_of
+from routing.plugins.interface import PluginContext
+from routing.plugins.moderation import Flagged, ModerationPlugin, list_texts, shorten
 from tests.routing.formats.chat_bodies import accepted
 from tests.support.moderating import FORBIDDEN, OUTAGE, TOO_FEW
 
@@ -22,9 +22,9 @@ def request(*texts: str) -> ChatRequest:
     return accepted(messages=[{"role": "user", "content": text} for text in texts])
 
 
-def judge(chat: ChatRequest) -> tuple[Moderation, Any]:
-    plugin = Moderation({"id": "moderation"})
-    context: Any = Context(None, (), time.monotonic() + 60)  # type: ignore[arg-type]  # Not asked.
+def judge(chat: ChatRequest) -> tuple[ModerationPlugin, Any]:
+    plugin = ModerationPlugin({"id": "moderation"})
+    context: Any = PluginContext(None, (), time.monotonic() + 60)  # type: ignore[arg-type]  # Not asked.
     return plugin, plugin.judged(chat, context)
 
 
@@ -69,7 +69,7 @@ def test_the_hook_is_shown_every_text_once() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "result"},
         {"role": "user", "content": "said"},
     ]
-    seen = texts_of(accepted(messages=messages))
+    seen = list_texts(accepted(messages=messages))
     assert {"system", "part", "said", "result", "argument"} <= set(seen)
     assert len(seen) == len(set(seen))
     assert PICTURE not in seen
@@ -77,5 +77,5 @@ def test_the_hook_is_shown_every_text_once() -> None:
 
 @given(st.text(max_size=300))
 def test_a_long_text_is_told_by_its_ends(text: str) -> None:
-    told = shortened(text)
+    told = shorten(text)
     assert told == (text if len(text) <= 100 else f"{text[:49]}...{text[-48:]}")

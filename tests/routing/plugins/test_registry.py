@@ -6,12 +6,11 @@ import pytest
 
 from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
 from routing.planning.plugging import plugged
-from routing.plugins import fusion
-from routing.plugins.fusion import PRESETS, Fusion
+from routing.plugins import tool_plugins
 from routing.plugins.interface import Plugin
-from routing.plugins.registry import BUILT_IN, OF_ROUTERS, made, missing
+from routing.plugins.registry import BUILT_IN, OF_ROUTERS, build_plugins, list_missing
 from routing.plugins.texts import with_messages, with_more_tools
-from routing.plugins.web import Web, WebFetch
+from routing.plugins.tool_plugins import PRESETS, FusionPlugin, WebFetchPlugin, WebPlugin
 
 HERE = "tests.routing.plugins.test_registry"
 OWN = {"type": "function", "function": {"name": "own"}}
@@ -55,35 +54,35 @@ def searching(settings) -> None:
 # Search needs an engine of the operator's.
 @pytest.mark.parametrize("plugin_id", sorted(BUILT_IN.keys() - {"web"}))
 def test_what_is_built_in_runs(plugin_id: str) -> None:
-    assert missing([{"id": plugin_id}]) == []
-    (plugin,) = made([{"id": plugin_id}])
+    assert list_missing([{"id": plugin_id}]) == []
+    (plugin,) = build_plugins([{"id": plugin_id}])
     assert plugin.annotations() == []
 
 
 @pytest.mark.parametrize("plugin_id", sorted(OF_ROUTERS))
 def test_plugins_of_routers_are_ignored(plugin_id: str) -> None:
-    assert missing([{"id": plugin_id}]) == []
-    assert made([{"id": plugin_id}]) == ()
+    assert list_missing([{"id": plugin_id}]) == []
+    assert build_plugins([{"id": plugin_id}]) == ()
 
 
 def test_a_backend_makes_a_plugin_available_and_a_tool_that_is_not_there_does_not(backends) -> None:
-    assert missing([{"id": "web"}, {"id": "web-fetch"}]) == ["web-fetch"]
-    assert missing([{"id": "web-fetch", "enabled": False}]) == []
+    assert list_missing([{"id": "web"}, {"id": "web-fetch"}]) == ["web-fetch"]
+    assert list_missing([{"id": "web-fetch", "enabled": False}]) == []
 
 
 def test_without_an_engine_the_web_is_not_available() -> None:
-    assert missing([{"id": "web"}, {"id": "web-fetch"}]) == ["web"]
+    assert list_missing([{"id": "web"}, {"id": "web-fetch"}]) == ["web"]
     assert asked(plugins=[{"id": "web"}]).server_tools == []
 
 
 def test_another_engine_than_the_operators_is_not_available(searching) -> None:
-    assert missing([{"id": "web"}]) == []
-    assert missing([{"id": "web", "engine": "exa"}]) == ["web"]
+    assert list_missing([{"id": "web"}]) == []
+    assert list_missing([{"id": "web", "engine": "exa"}]) == ["web"]
 
 
 def test_moderation_has_no_switch() -> None:
     on, off = {"id": "moderation", "enabled": False}, {"id": "response-healing", "enabled": False}
-    assert [type(plugin) for plugin in made([on, off])] == [BUILT_IN["moderation"]]
+    assert [type(plugin) for plugin in build_plugins([on, off])] == [BUILT_IN["moderation"]]
 
 
 def test_its_tools_join_those_of_the_request(backends) -> None:
@@ -145,11 +144,11 @@ def test_settings_of_the_web_plugins_are_those_of_the_tools() -> None:
     same = {"engine": "auto", "mode": "deep", "max_results": 3, "max_uses": 2}
     same |= {"search_prompt": "Cite.", "user_location": place}
     lists = {"include_domains": ["a.example"], "exclude_domains": ["b.example"]}
-    (tool,) = Web({"id": "web", "enabled": True, **same, **lists}).tools()
+    (tool,) = WebPlugin({"id": "web", "enabled": True, **same, **lists}).tools()
     domains = {"allowed_domains": ["a.example"], "excluded_domains": ["b.example"]}
     assert tool == {"type": "router:web_search", "parameters": {**same, **domains}}
     fetching = {"max_uses": 1, "max_content_tokens": 10, "blocked_domains": ["c"]}
-    (tool,) = WebFetch({"id": "web-fetch", **fetching}).tools()
+    (tool,) = WebFetchPlugin({"id": "web-fetch", **fetching}).tools()
     assert tool == {"type": "router:web_fetch", "parameters": fetching}
 
 
@@ -169,15 +168,17 @@ FAST = {"preset": "general-fast"}
 def test_settings_of_a_fusion_are_those_of_the_tool(
     monkeypatch: pytest.MonkeyPatch, settings: Any, given: Any
 ) -> None:
-    monkeypatch.setattr(fusion, "panel_of", lambda preset: [f"{preset}/a", f"{preset}/b"])
-    (tool,) = Fusion({"id": "fusion", "enabled": True, **settings}).tools()
+    monkeypatch.setattr(tool_plugins, "panel_of", lambda preset: [f"{preset}/a", f"{preset}/b"])
+    (tool,) = FusionPlugin({"id": "fusion", "enabled": True, **settings}).tools()
     assert tool == {"type": "router:fusion", "parameters": given}
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("preset", PRESETS)
 def test_an_empty_catalogue_has_no_panel(preset: str) -> None:
-    assert Fusion({"preset": preset}).tools()[0]["parameters"].get("analysis_models", []) == []
+    assert (
+        FusionPlugin({"preset": preset}).tools()[0]["parameters"].get("analysis_models", []) == []
+    )
 
 
 def test_a_request_without_plugins_is_the_very_same() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.plugins import json_mender, response_healing
-from routing.plugins.response_healing import CHARS_MAX, FENCES_MAX, ResponseHealing, healed
+from routing.plugins.response_healing import CHARS_MAX, FENCES_MAX, ResponseHealingPlugin, heal_json
 from tests.routing.formats.chat_bodies import accepted
 
 VALUE = {"name": "Ada", "langs": ["en", "fr"], "deep": {"n": 1.5, "none": None}}
@@ -38,21 +38,21 @@ objects = st.dictionaries(st.text(max_size=8), json_values, max_size=5)
     ],
 )
 def test_what_was_meant_is_found(text: str) -> None:
-    made = healed(text, wants_object=True)
+    made = heal_json(text, wants_object=True)
     assert made is not None
     assert json.loads(made) == VALUE
 
 
 @pytest.mark.parametrize("text", [GOOD, f"  {GOOD}\n", json.dumps(VALUE, indent=2)])
 def test_what_is_good_stays_as_it_is(text: str) -> None:
-    assert healed(text, wants_object=True) is None
+    assert heal_json(text, wants_object=True) is None
 
 
 @pytest.mark.parametrize(
     "text", ["I cannot do that.", "", "{", "[", "{no json at all}", "```\n```"]
 )
 def test_what_cannot_be_mended_stays_as_it_is(text: str) -> None:
-    made = healed(text, wants_object=True)
+    made = heal_json(text, wants_object=True)
     assert made is None or isinstance(json.loads(made), dict)
     if ":" not in text and "{" not in text:
         assert made is None
@@ -60,21 +60,21 @@ def test_what_cannot_be_mended_stays_as_it_is(text: str) -> None:
 
 def test_a_list_will_do_only_where_no_object_is_asked_for() -> None:
     text = "```json\n[1, 2,]\n```"
-    made = healed(text, wants_object=False)
+    made = heal_json(text, wants_object=False)
     assert made is not None
     assert json.loads(made) == [1, 2]
-    assert healed(text, wants_object=True) is None
+    assert heal_json(text, wants_object=True) is None
 
 
 @pytest.mark.parametrize("text", ["[" * 60_000, '{"a":' * 12_000, '{"a": "' + "x" * 60_000])
 def test_what_is_deep_or_long_harms_nobody(text: str) -> None:
-    made = healed(text, wants_object=False)
+    made = heal_json(text, wants_object=False)
     assert made is None or json.loads(made)
 
 
 @given(objects)
 def test_whatever_stands_in_a_fence_comes_out_the_same(value: dict[str, Any]) -> None:
-    made = healed(f"Here:\n```json\n{json.dumps(value)}\n```\n", wants_object=True)
+    made = heal_json(f"Here:\n```json\n{json.dumps(value)}\n```\n", wants_object=True)
     assert made is not None
     assert json.loads(made) == value
 
@@ -87,12 +87,12 @@ def test_any_texts_become_json_or_nothing(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ['{"a": 1e999,}', '{"a": "\ud800",}'])
 def test_what_json_has_no_words_for_is_not_mended(text: str) -> None:
-    assert healed(text, wants_object=True) is None
+    assert heal_json(text, wants_object=True) is None
 
 
 def test_what_would_take_hours_is_left_as_it_is() -> None:
     text = "{ // a\n" * (CHARS_MAX // 7)
-    assert healed(text, wants_object=True) is None
+    assert heal_json(text, wants_object=True) is None
 
 
 def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,10 +103,10 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(response_healing, "mended", nothing)
     many = "".join(f"```\n{{{number}]\n```\n" for number in range(1_000))
-    assert healed(many, wants_object=True) is None
+    assert heal_json(many, wants_object=True) is None
     assert tried[:FENCES_MAX] == ["{0]", "{1]", "{2]"]
     assert len(tried) == FENCES_MAX + 1
-    assert healed("{" * (CHARS_MAX + 1), wants_object=True) is None
+    assert heal_json("{" * (CHARS_MAX + 1), wants_object=True) is None
     assert len(tried) == FENCES_MAX + 1
 
 
@@ -121,7 +121,7 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> None:
-    chat, plugin = accepted(**fields), ResponseHealing({"id": "response-healing"})
+    chat, plugin = accepted(**fields), ResponseHealingPlugin({"id": "response-healing"})
     message = {"role": "assistant", "content": f"```json\n{GOOD}\n```"}
     made = plugin.answered(chat, message)
     assert plugin.rewrites(chat) is is_its_work
@@ -134,4 +134,4 @@ def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> Non
 def test_what_is_no_text_is_left_alone(content: Any) -> None:
     chat = accepted(response_format={"type": "json_object"})
     message = {"role": "assistant", "content": content}
-    assert ResponseHealing({"id": "response-healing"}).answered(chat, message) is message
+    assert ResponseHealingPlugin({"id": "response-healing"}).answered(chat, message) is message

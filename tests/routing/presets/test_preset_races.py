@@ -12,13 +12,13 @@ from accounts.services.accounts import open_account
 from accounts.services.records import SYSTEM
 from gateway.http.errors import GatewayError
 from routing.presets import services
-from routing.presets.keeping import Content
 from routing.presets.models import Preset, PresetVersion
-from routing.presets.places import Place
-from routing.presets.services import Conflict, save_version
+from routing.presets.read import PresetScope
+from routing.presets.schema import PresetContent
+from routing.presets.services import PresetConflict, save_version
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
-CONTENT = Content({"temperature": 0.5}, "")
+CONTENT = PresetContent({"temperature": 0.5}, "")
 WRITERS, ROUNDS, PATIENCE_S = 6, 10, 30.0
 
 
@@ -28,7 +28,7 @@ def account() -> Account:
 
 
 def saved(account: Account, slug: str = "old") -> Preset:
-    place = Place(account.pk, None)
+    place = PresetScope(account.pk, None)
     return save_version(place=place, slug=slug, content=CONTENT, creator=None, by=SYSTEM)
 
 
@@ -40,7 +40,7 @@ def together(account: Account, slug: str) -> list[int]:
         try:
             start.wait(PATIENCE_S)
             return saved(account, slug).designated_version.version
-        except Conflict:
+        except PresetConflict:
             return 0
         finally:
             connection.close()
@@ -118,7 +118,7 @@ def test_whoever_waits_too_long_for_the_row_is_told(account: Account) -> None:
     sitting.start()
     try:
         assert taken.wait(PATIENCE_S)
-        with pytest.raises(Conflict, match=r"^Resource conflict\. Please try again later\.$"):
+        with pytest.raises(PresetConflict, match=r"^Resource conflict\. Please try again later\.$"):
             saved(account)
     finally:
         done.set()

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.presets.choices import choice_in, one_at_a_time
-from routing.presets.merging import merged
-from routing.presets.tools import identity, tools_in, union
+from routing.presets.merge import merge_preset
+from routing.presets.tools import (
+    convert_choice,
+    convert_tools,
+    forbids_parallel_calls,
+    merge_tools,
+    tool_identity,
+)
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
@@ -41,26 +46,26 @@ def test_functions_in_every_format_s_words_with_marks_of_the_cache(kept: str, fo
         marked = spelling("h") | {"cache_control": {"type": "ephemeral"}}
         return [spelling("f", description="Does f", strict=True), spelling("g"), marked]
 
-    said, missing = tools_in(format, tools(SPELLED[kept]))
+    said, missing = convert_tools(format, tools(SPELLED[kept]))
 
     assert (said, missing) == (tools(SPELLED[format]), [])
-    assert list(map(identity, said)) == list(map(identity, tools(SPELLED[kept])))
+    assert list(map(tool_identity, said)) == list(map(tool_identity, tools(SPELLED[kept])))
 
 
 def test_what_a_provider_only_describes_is_left_out_elsewhere() -> None:
     tools = [{"type": "bash_20250124", "name": "bash"}, custom("f")]
 
-    assert tools_in("chat", tools) == ([chat("f")], [])
-    assert tools_in("messages", tools) == (tools, [])
+    assert convert_tools("chat", tools) == ([chat("f")], [])
+    assert convert_tools("messages", tools) == (tools, [])
 
 
 def test_the_shorthand_of_search_in_messages() -> None:
     tool = {"type": "web_search_preview", "max_results": 3, "parameters": {"max_uses": 2}}
 
-    assert tools_in("chat", [tool]) == tools_in("responses", [tool]) == ([tool], [])
+    assert convert_tools("chat", [tool]) == convert_tools("responses", [tool]) == ([tool], [])
     settings = {"max_results": 3, "max_uses": 2}
     own = {"type": "router:web_search", "parameters": settings}
-    assert tools_in("messages", [tool]) == ([own], [])
+    assert convert_tools("messages", [tool]) == ([own], [])
 
 
 def test_the_request_replaces_and_adds() -> None:
@@ -73,7 +78,7 @@ def test_the_request_replaces_and_adds() -> None:
         agent("subagent", "one"),
     ]
 
-    assert union(kept, given) == [given[3], given[1], kept[2], given[2], given[0], given[4]]
+    assert merge_tools(kept, given) == [given[3], given[1], kept[2], given[2], given[0], given[4]]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_the_request_replaces_and_adds() -> None:
     ],
 )
 def test_which_tools_are_one(one: Any, other: Any, same: bool) -> None:
-    assert (identity(one) == identity(other)) is same
+    assert (tool_identity(one) == tool_identity(other)) is same
 
 
 _WORDS = st.sampled_from(["f", "g", "router:advisor", "web_search", "function", None, 5])
@@ -116,11 +121,11 @@ _TOOL = st.fixed_dictionaries(
 
 @given(st.lists(_TOOL, max_size=4), st.lists(_TOOL | _WORDS, max_size=4))
 def test_a_union_loses_and_invents_nothing(kept: list[Any], given_: list[Any]) -> None:
-    joined = union(kept, given_)
+    joined = merge_tools(kept, given_)
 
-    own = {identity(tool) for tool in given_}
+    own = {tool_identity(tool) for tool in given_}
     assert [id(tool) for tool in given_ if not any(tool is each for each in joined)] == []
-    assert [tool for tool in kept if identity(tool) not in own] == [
+    assert [tool for tool in kept if tool_identity(tool) not in own] == [
         tool for tool in joined if not any(tool is each for each in given_)
     ]
 
@@ -147,30 +152,30 @@ CHOICES: dict[str, dict[str, Any]] = {
 def test_choices_in_every_format_s_words(what: str) -> None:
     for format, spelling in SPELLED.items():
         for kept in CHOICES[what].values():
-            assert choice_in(format, kept, [spelling("f"), SEARCH]) == CHOICES[what][format]
+            assert convert_choice(format, kept, [spelling("f"), SEARCH]) == CHOICES[what][format]
 
 
 def test_choices_that_only_responses_have() -> None:
     allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function"}]}
 
-    assert choice_in("responses", allowed, [flat("f")]) == allowed
-    assert choice_in("chat", allowed, [chat("f")]) == "required"
-    assert choice_in("messages", allowed, [custom("f")]) == {"type": "any"}
+    assert convert_choice("responses", allowed, [flat("f")]) == allowed
+    assert convert_choice("chat", allowed, [chat("f")]) == "required"
+    assert convert_choice("messages", allowed, [custom("f")]) == {"type": "any"}
     for choice in ({"type": "custom", "name": "c"}, {"type": "mcp", "server_label": "m"}):
-        assert choice_in("responses", choice, []) == choice
-        assert choice_in("chat", choice, [chat("f")]) is None
-        assert choice_in("messages", choice, [custom("f")]) is None
+        assert convert_choice("responses", choice, []) == choice
+        assert convert_choice("chat", choice, [chat("f")]) is None
+        assert convert_choice("messages", choice, [custom("f")]) is None
 
 
 def test_a_choice_of_what_is_not_there_is_none() -> None:
     for format in SPELLED:
         for what in ("function", "server tool"):
             kept = CHOICES[what]["responses"]
-            assert choice_in(format, kept, [SPELLED[format]("other")]) is None
+            assert convert_choice(format, kept, [SPELLED[format]("other")]) is None
 
 
 def under(format: str, config: dict[str, Any], **body: Any) -> dict[str, Any]:
-    return merged(format, body, config, "").body
+    return merge_preset(format, body, config, "").body
 
 
 def test_one_call_at_a_time_in_every_format() -> None:
@@ -189,7 +194,7 @@ def test_one_call_at_a_time_in_every_format() -> None:
     assert "tool_choice" not in under("messages", config | {"parallel_tool_calls": True})
     for format in ("chat", "responses"):
         kept = {"tools": tools, "tool_choice": choice}
-        assert one_at_a_time(choice)
+        assert forbids_parallel_calls(choice)
         assert under(format, kept)["parallel_tool_calls"] is False
         assert under(format, kept)["tool_choice"] == "auto"
         assert under(format, kept, parallel_tool_calls=True)["parallel_tool_calls"] is True

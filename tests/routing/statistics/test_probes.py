@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.shared_cache import SharedCache
-from routing.catalogue.load import load
+from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Provider
 from routing.selection.health import EndpointHealth
 from routing.statistics import probes
@@ -139,8 +139,8 @@ def test_each_kind_has_its_own_way_to_say_who_asks(upstream, models, kind, heade
 
 def test_the_interval_stands_in_a_catalogue_file() -> None:
     acme = {"slug": "acme", "name": "A", "base_url": "http://a.test/v1", "probe_interval_s": 30.0}
-    assert load({"providers": [acme]})["errors"] == []
+    assert load_catalogue({"providers": [acme]})["errors"] == []
     assert Provider.objects.get(slug="acme").probe_interval_s == 30
     acme["probe_interval_s"] = 1.0
-    (error,) = load({"providers": [acme]})["errors"]
+    (error,) = load_catalogue({"providers": [acme]})["errors"]
     assert "probe_interval_s" in error

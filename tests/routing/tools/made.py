@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from accounts.caller import Caller
-from routing.tools.interface import Context, Definition, Result, Told, ToolFailed
+from routing.tools.interface import Definition, ModelAnswer, Result, ToolContext, ToolFailed
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
-def no_model(body: dict[str, Any]) -> Told:
+def no_model(body: dict[str, Any]) -> ModelAnswer:
     raise ToolFailed("no model here")
 
 
-def context(**given: Any) -> Context:
+def context(**given: Any) -> ToolContext:
     fields: dict[str, Any] = {
         "caller": cast(Caller, None),
         "messages": [{"role": "user", "content": "Hi"}],
@@ -23,7 +23,7 @@ def context(**given: Any) -> Context:
         "now": lambda: NOON,
         "ask": no_model,
     }
-    return Context(**(fields | given))
+    return ToolContext(**(fields | given))
 
 
 class Echo:
@@ -35,5 +35,5 @@ class Echo:
     def __init__(self, parameters: dict[str, Any]) -> None:
         self.parameters = parameters
 
-    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         return Result(repr(arguments))

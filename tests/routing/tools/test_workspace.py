@@ -14,13 +14,13 @@ from django.test import override_settings
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox import subprocess_worker as apart
-from routing.tools.apply_patch import ApplyPatch
-from routing.tools.files import Files
+from routing.tools.apply_patch import ApplyPatchTool
+from routing.tools.files import FilesTool
 from routing.tools.interface import Result, ToolFailed
-from routing.tools.registry import missing
-from routing.tools.sandbox import walls
-from routing.tools.sandbox.workspace import Workspace
-from routing.tools.shell import OUTPUT_BYTES, Bash, Shell
+from routing.tools.registry import list_missing
+from routing.tools.sandbox import bubblewrap as walls
+from routing.tools.sandbox.workspace import ToolWorkspace
+from routing.tools.shell import OUTPUT_BYTES, BashTool, ShellTool
 from routing.tools.toolbox import Toolbox
 from tests.routing.tools.made import context
 from tests.support.promptness import in_time
@@ -28,7 +28,7 @@ from tests.support.promptness import in_time
 
 @pytest.fixture
 def toolbox() -> Iterator[Toolbox]:
-    if not walls.is_there():
+    if not walls.is_available():
         pytest.skip(f"no sandbox here: {walls.isolation().reason}")
     kinds = ("bash", "shell", "files", "apply_patch")
     toolbox = Toolbox([{"type": f"router:{kind}"} for kind in kinds])
@@ -268,7 +268,7 @@ def test_nothing_is_left_once_it_is_closed(toolbox: Toolbox) -> None:
 
 
 def test_one_that_nobody_knows_any_more_ends(toolbox: Toolbox) -> None:
-    workspace = Workspace()
+    workspace = ToolWorkspace()
     workspace.ask({"do": "list", "path": "."})
     assert programs()
     del workspace
@@ -281,7 +281,7 @@ def test_one_that_nobody_knows_any_more_ends(toolbox: Toolbox) -> None:
 @override_settings(ROUTER_SHELLS_MAX=1)
 def test_there_are_only_so_many_at_once(toolbox: Toolbox) -> None:
     bash(toolbox, "true")
-    other = Workspace()
+    other = ToolWorkspace()
     with pytest.raises(ToolFailed, match="Too many workspaces"):
         other.ask({"do": "list", "path": "."})
     toolbox.close()
@@ -293,10 +293,10 @@ def test_there_are_only_so_many_at_once(toolbox: Toolbox) -> None:
 def test_without_a_sandbox_they_are_refused(kind: str) -> None:
     tool = {"type": f"router:{kind}"}
     with override_settings(ROUTER_SHELL="off"):
-        assert missing([tool]) == [f"router:{kind}"]
-        assert missing([{"type": "router:tool_search"}]) == []
+        assert list_missing([tool]) == [f"router:{kind}"]
+        assert list_missing([{"type": "router:tool_search"}]) == []
     with override_settings(ROUTER_SHELL="off", ROUTER_TOOL_BACKENDS={f"router:{kind}": "a.b"}):
-        assert missing([tool]) == []
+        assert list_missing([tool]) == []
 
 
 @pytest.mark.parametrize(
@@ -304,9 +304,9 @@ def test_without_a_sandbox_they_are_refused(kind: str) -> None:
     [{"engine": "native"}, {"environment": {"type": "container_reference", "container_id": "c1"}}],
 )
 def test_a_shell_of_somewhere_else_is_refused(settings: dict[str, Any]) -> None:
-    assert missing([{"type": "router:bash", "parameters": settings}]) == ["router:bash"]
+    assert list_missing([{"type": "router:bash", "parameters": settings}]) == ["router:bash"]
 
 
 def test_every_one_of_them_is_made_of_any_settings() -> None:
-    for maker in (Bash, Shell, Files, ApplyPatch):
+    for maker in (BashTool, ShellTool, FilesTool, ApplyPatchTool):
         maker({"environment": {"type": "container_auto"}, "sleep_after_seconds": 5})

@@ -6,8 +6,8 @@ import pytest
 
 from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import FUNCTIONS, WAITING
-from routing.tools.interface import Told
-from routing.tools.subagent import Subagent
+from routing.tools.interface import ModelAnswer
+from routing.tools.subagent import SubagentTool
 from routing.upstreams.responses.passthrough import _filter_input
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths
 from tests.routing.tools.made import context
@@ -119,13 +119,13 @@ def test_which_agent_a_call_is_for(
 ) -> None:
     asked: list[str] = []
 
-    def ask(body: dict[str, Any]) -> Told:
+    def ask(body: dict[str, Any]) -> ModelAnswer:
         (message,) = body["messages"]
         asked.append(message["content"])
-        return Told({"role": "assistant", "content": "Done."}, "acme/b")
+        return ModelAnswer({"role": "assistant", "content": "Done."}, "acme/b")
 
     waiting = [{"id": each, "messages": [{"role": "user", "content": each}]} for each in WAIT]
-    subagent = Subagent({WAITING: waiting})
+    subagent = SubagentTool({WAITING: waiting})
     subagent.run(arguments, context(ask=ask, had_to_call=had_to_call))
     # Whoever was not meant still waits.
     others = [each for each in WAIT if each != goes_on]

@@ -1,0 +1,221 @@
+"""Reading presets: for the API by its keys' scope, and the active ones for requests."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import orjson
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+from django.db.models import Q, QuerySet
+
+from accounts.caller import Caller
+from accounts.models import Workspace
+from gateway.database.db import Lane, run_queries
+from gateway.http.errors import DatabaseGone, NotFound, SchemaInvalid
+from gateway.http.jsonio import loads
+from gateway.http.paging import Page
+from gateway.http.times import format_optional_time, format_time
+from gateway.http.validation import Issue
+from gateway.ttl_cache import TtlCache
+from routing.presets.merge import chat_defaults
+from routing.presets.models import Preset, PresetVersion
+from routing.presets.schema import CACHE_KEYS, is_slug
+
+
+class PresetScope(NamedTuple):
+    """The workspace whose presets a key reads and writes; None is the account's default one.
+    `all_of_them`: a management key that names no workspace lists those of every workspace."""
+
+    account_id: UUID
+    workspace_id: UUID | None
+    all_of_them: bool = False
+
+    @property
+    def workspace(self) -> Q:
+        """The condition on workspaces."""
+        wanted = Q(pk=self.workspace_id) if self.workspace_id else Q(is_default=True)
+        return wanted & Q(account=self.account_id)
+
+    @property
+    def presets(self) -> Q:
+        """The condition on presets."""
+        owned = Q(account=self.account_id, workspace__deleted_at__isnull=True)
+        if self.workspace_id:
+            return owned & Q(workspace=self.workspace_id)
+        return owned if self.all_of_them else owned & Q(workspace__is_default=True)
+
+
+def resolve_scope(caller: Caller, query: Mapping[str, Any], *, lists: bool = False) -> PresetScope:
+    """An inference key's own workspace, or the one that a management key's query names. Raises
+    `SchemaInvalid`."""
+    if not caller.management:
+        return PresetScope(caller.account_id, caller.workspace_id)
+    named = query.get("workspace_id")
+    if named is None:
+        return PresetScope(caller.account_id, None, all_of_them=lists)
+    try:
+        return PresetScope(caller.account_id, UUID(named))
+    except ValueError:
+        raise SchemaInvalid([Issue("workspace_id", "Invalid UUID")]) from None
+
+
+# What a database's integer holds; a larger number is that of no version.
+_VERSION_MAX = 2**31 - 1
+
+
+def list_presets(place: PresetScope, page: Page) -> tuple[list[Preset], int]:
+    """One page, most recently updated first, and how many there are. Raises `NotFound` for a
+    workspace that is not the account's."""
+    rows = Preset.objects.filter(place.presets)
+    rows_shown = rows.select_related("creator").order_by("-updated_at", "pk")[page.rows]
+    found, total = list(rows_shown), rows.count()
+    if not total and place.workspace_id and not _workspace_is_there(place):
+        raise NotFound
+    return found, total
+
+
+def _workspace_is_there(place: PresetScope) -> bool:
+    return Workspace.objects.filter(place.workspace).exists()
+
+
+def find_preset(place: PresetScope, slug: str) -> Preset:
+    """The preset of that slug with the version in force. Raises `NotFound`."""
+    with_version = ("creator", "designated_version__creator")
+    found = Preset.objects.filter(place.presets, slug=slug).select_related(*with_version).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def list_versions(place: PresetScope, slug: str, page: Page) -> tuple[list[PresetVersion], int]:
+    """One page of a preset's versions, the first one first. Raises `NotFound`."""
+    preset = Preset.objects.filter(place.presets, slug=slug).only("pk").first()
+    if preset is None:
+        raise NotFound
+    rows = _versions().filter(preset=preset)
+    return list(rows.order_by("version")[page.rows]), rows.count()
+
+
+def find_version(place: PresetScope, slug: str, number: int) -> PresetVersion:
+    """That version of the preset. Raises `NotFound`."""
+    presets = Preset.objects.filter(place.presets, slug=slug)
+    wanted = _versions().filter(preset__in=presets, version=min(number, _VERSION_MAX))
+    found = wanted.first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _versions() -> QuerySet[PresetVersion]:
+    return PresetVersion.objects.select_related("creator")
+
+
+def serialize_preset(row: Preset) -> dict[str, Any]:
+    """A preset as in lists; `creator` must have been selected."""
+    return {
+        "id": str(row.pk),
+        "name": row.name,
+        "slug": row.slug,
+        "description": row.description,
+        "status": row.status,
+        "status_updated_at": format_optional_time(row.status_updated_at),
+        "created_at": format_time(row.created_at),
+        "updated_at": format_time(row.updated_at),
+        "creator_user_id": row.creator.public_id if row.creator else "",
+        "workspace_id": str(row.workspace_id),
+        "designated_version_id": str(row.designated_version_id),
+    }
+
+
+def serialize_preset_with_version(row: Preset) -> dict[str, Any]:
+    """A preset with its designated version."""
+    return {
+        **serialize_preset(row),
+        "designated_version": serialize_version(row.designated_version),
+    }
+
+
+def serialize_version(row: PresetVersion) -> dict[str, Any]:
+    """A version. It never changes, so its two times are one."""
+    return {
+        "id": str(row.pk),
+        "preset_id": str(row.preset_id),
+        "version": row.version,
+        "config": orjson.Fragment(row.config),
+        "system_prompt": row.system_prompt,
+        "creator_id": row.creator.public_id if row.creator else "",
+        "created_at": format_time(row.created_at),
+        "updated_at": format_time(row.created_at),
+    }
+
+
+# Bytes of presets that a process caches at most, and the least that an entry counts for.
+_BYTES_MAX: Final = 16 * 1024 * 1024
+_BYTES_MIN: Final = 1_024
+
+
+class ActivePreset(NamedTuple):
+    """An active preset with its designated version. `id` is the preset's; `caching` are its cache
+    settings; `chat_defaults`: see the function of that name."""
+
+    id: str
+    config: dict[str, Any]
+    system_prompt: str
+    size_bytes: int
+    chat_defaults: dict[str, Any] | None = None
+    caching: dict[str, Any] = {}
+
+    @property
+    def models(self) -> list[str]:
+        """`model` and `models` of the preset."""
+        first = [self.config["model"]] if "model" in self.config else []
+        return [*first, *self.config.get("models", ())]
+
+
+def find_active_preset(workspace_id: UUID, slug: str) -> ActivePreset | None:
+    """The workspace's active preset of that slug. Raises `DatabaseGone`."""
+    if not is_slug(slug):
+        return None
+    try:
+        return _recent.find((workspace_id, slug))
+    except (DatabaseError, InterfaceError, TimeoutError) as error:
+        raise DatabaseGone from error
+
+
+def forget_active_presets() -> None:
+    """Empty this process's cache of presets."""
+    _recent.forget()
+
+
+def _read_active(name: tuple[UUID, str]) -> ActivePreset | None:
+    return run_queries(Lane.READ, lambda: _query_active(*name))
+
+
+def _query_active(workspace_id: UUID, slug: str) -> ActivePreset | None:
+    row = (
+        Preset.objects.filter(workspace=workspace_id, slug=slug, status=Preset.Status.ACTIVE)
+        .values_list("pk", "designated_version__config", "designated_version__system_prompt")
+        .first()
+    )
+    if row is None:
+        return None
+    preset_id, config, prompt = row
+    size_bytes = len(config) + len(prompt)
+    parsed = loads(config.encode())
+    caching = {name: parsed[name] for name in CACHE_KEYS if name in parsed}
+    return ActivePreset(
+        str(preset_id), parsed, prompt, size_bytes, chat_defaults(parsed, prompt), caching
+    )
+
+
+def _weight(found: ActivePreset | None) -> int:
+    return max(_BYTES_MIN, found.size_bytes if found else 0)
+
+
+_recent: TtlCache[tuple[UUID, str], ActivePreset] = TtlCache(
+    _read_active,
+    age_max_s=settings.API_KEY_CACHE_SECONDS,
+    size_max=_BYTES_MAX,
+    weight_of=_weight,
+)

@@ -1,0 +1,245 @@
+"""The fields of a request body that a preset keeps, their checks, and the resulting content."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import Field, ValidationError
+from typing_extensions import TypedDict
+
+from gateway.http.validation import Issue, list_issues
+from routing.formats.chat.request import ChatInvalid, convert_offer, find_models_issues
+from routing.formats.chat.schema import ChatBody, find_chat_issues
+from routing.formats.fields import WHOLE, tolerant_checker
+from routing.formats.messages.read import read_reasoning
+from routing.formats.messages.schema import MessagesBody, find_messages_issues
+from routing.formats.open_tools import move_tool_settings
+from routing.formats.responses.schema import ResponsesBody, find_responses_issues
+from routing.selection.model_references import preset_of
+
+# The cap goes by two names in chat; a request that has one of them has said how long.
+CAPS: Final = ("max_tokens", "max_completion_tokens")
+# How answers are cached, which no upstream is told.
+CACHE_KEYS: Final = ("cache_enabled", "cache_ttl_seconds")
+# JSON has one kind of number; these are whole.
+INTEGER_KEYS: Final = frozenset(
+    {*CAPS, "top_k", "top_logprobs", "seed", "max_tool_calls", "cache_ttl_seconds"}
+)
+_EVERYWHERE: Final = ("model", "models", "provider", "temperature", "top_p", "top_k")
+_LATER: Final = ("tools", "tool_choice", "stop_server_tools_when", "plugins", "service_tier")
+
+# What a format has under the very name that the config has.
+SAME_NAME: Final[Mapping[str, tuple[str, ...]]] = {
+    "chat": (
+        *_EVERYWHERE,
+        *("min_p", "top_a", "repetition_penalty", "seed", "logit_bias", "logprobs"),
+        *("frequency_penalty", "presence_penalty", "top_logprobs", *CAPS, "stop"),
+        *("response_format", "verbosity", "reasoning", *_LATER, "parallel_tool_calls"),
+        *("max_tool_calls", "modalities", "image_config", "cache_control"),
+        *("prompt_cache_options", *CACHE_KEYS),
+    ),
+    "responses": (
+        *_EVERYWHERE,
+        *("frequency_penalty", "presence_penalty", "top_logprobs", "reasoning", *_LATER),
+        *("parallel_tool_calls", "max_tool_calls", "modalities", "image_config"),
+        *("cache_control", "prompt_cache_options", "truncation", *CACHE_KEYS),
+    ),
+    "messages": (*_EVERYWHERE, "max_tokens", *_LATER, "speed", "cache_control", *CACHE_KEYS),
+}
+# The fields beside, which are kept under another name or in parts.
+OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "chat": ("reasoning_effort", "functions", "function_call"),
+    "responses": ("max_output_tokens", "text", "instructions", "previous_response_id"),
+    "messages": ("fallbacks", "stop_sequences", "thinking", "output_config", "system"),
+}
+
+
+SLUG_PATTERN: Final = r"^[A-Za-z0-9._~-]{1,100}$"
+_SLUG: Final = re.compile(SLUG_PATTERN[1:-1])
+
+
+def is_slug(text: str) -> bool:
+    """Unreserved characters of a URL. The two that mean a folder are no names."""
+    return _SLUG.fullmatch(text) is not None and text not in (".", "..")
+
+
+CACHE_TTL_S_MAX: Final = 86_400
+_OF_THE_CACHE: Final[Mapping[str, Any]] = {
+    "cache_enabled": bool | None,
+    "cache_ttl_seconds": Annotated[int, Field(ge=1, le=CACHE_TTL_S_MAX), WHOLE] | None,
+}
+# Where inference insists on a model a preset need not name one.
+_OPTIONAL: Final[Mapping[str, Any]] = {"model": str}
+
+
+def _build_schema(format: str, body: Any) -> Any:
+    """The fields of an inference body that presets keep, none of them required."""
+    known = {**body.__annotations__, **_OF_THE_CACHE, **_OPTIONAL}
+    fields = {name: known[name] for name in (*SAME_NAME[format], *OTHER_NAMES[format])}
+    make: Any = TypedDict
+    return make(f"{format.capitalize()}Preset", fields, total=False)
+
+
+SCHEMAS: Final[Mapping[str, Any]] = {
+    "chat": _build_schema("chat", ChatBody),
+    "responses": _build_schema("responses", ResponsesBody),
+    "messages": _build_schema("messages", MessagesBody),
+}
+_CHECKS: Final[Mapping[str, Callable[[Any], tuple[Any, Any]]]] = {
+    format: tolerant_checker(schema) for format, schema in SCHEMAS.items()
+}
+_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    format: frozenset((*SAME_NAME[format], *OTHER_NAMES[format])) for format in SCHEMAS
+}
+
+
+def check_body(format: str, body: Mapping[str, Any], *, models_max: int) -> dict[str, Any]:
+    """The fields that a preset keeps of a body in that format, with the caller's own values.
+
+    Raises `ChatInvalid`.
+    """
+    kept: dict[str, Any] = {name: body[name] for name in body if name in _FIELDS[format]}
+    kept = move_tool_settings(kept)
+    try:
+        kept, checked = _CHECKS[format](kept)
+    except ValidationError as error:
+        raise ChatInvalid(list_issues(error)) from None
+    issues = [*_RULES[format](kept, checked, models_max), *_nested_preset_issues(kept)]
+    if issues:
+        raise ChatInvalid(issues)
+    return kept
+
+
+def _nested_preset_issues(kept: Mapping[str, Any]) -> Iterator[Issue]:
+    """A preset that names another one."""
+    named = [("model", kept.get("model"))]
+    named += [(f"models.{place}", each) for place, each in enumerate(kept.get("models") or ())]
+    named += [
+        (f"fallbacks.{place}.model", each["model"])
+        for place, each in enumerate(kept.get("fallbacks") or ())
+    ]
+    for path, model in named:
+        if model is not None and preset_of(model) is not None:
+            yield Issue(path, "Invalid input: a preset cannot name a preset")
+
+
+def _chat_issues(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
+    return find_models_issues(kept, models_max) + find_chat_issues(kept)
+
+
+def _responses_issues(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
+    # The rules read the conversation too, of which a preset keeps nothing.
+    body = {**kept, "input": ""}
+    return find_models_issues(kept, models_max) + find_responses_issues(body)
+
+
+def _messages_issues(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
+    return find_messages_issues(checked, models_max)
+
+
+_RULES: Final[Mapping[str, Callable[[dict[str, Any], Any, int], list[Issue]]]] = {
+    "chat": _chat_issues,
+    "responses": _responses_issues,
+    "messages": _messages_issues,
+}
+
+
+_INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
+_BETWEEN: Final = "\n\n"
+
+
+class PresetContent(NamedTuple):
+    """What a version is made of."""
+
+    config: dict[str, Any]
+    system_prompt: str
+
+
+def build_content(format: str, body: Mapping[str, Any], *, models_max: int) -> PresetContent:
+    """The content of a body in "chat", "responses" or "messages". Raises `ChatInvalid`."""
+    kept = check_body(format, body, models_max=models_max)
+    config = {name: kept[name] for name in SAME_NAME[format] if kept.get(name) is not None}
+    config |= _CONFIGS[format](kept)
+    if not config.get("models", True):
+        del config["models"]
+    config |= {name: int(config[name]) for name in INTEGER_KEYS.intersection(config)}
+    if config.get("reasoning", {}).get("max_tokens") is not None:
+        budget = int(config["reasoning"]["max_tokens"])
+        config["reasoning"] = {**config["reasoning"], "max_tokens": budget}
+    return PresetContent(config, _SYSTEM_PROMPTS[format](body))
+
+
+def _chat_config(kept: dict[str, Any]) -> dict[str, Any]:
+    effort, renamed = kept.get("reasoning_effort"), convert_offer(kept)
+    if effort and "reasoning" not in kept:
+        renamed["reasoning"] = {"effort": effort}
+    return renamed
+
+
+def _responses_config(kept: dict[str, Any]) -> dict[str, Any]:
+    text = kept.get("text", {})
+    renamed = {
+        "max_tokens": kept.get("max_output_tokens"),
+        "response_format": text.get("format"),
+        "verbosity": text.get("verbosity"),
+    }
+    return {name: value for name, value in renamed.items() if value is not None}
+
+
+def _messages_config(kept: dict[str, Any]) -> dict[str, Any]:
+    output = kept.get("output_config", {})
+    models = [entry["model"] for entry in kept.get("fallbacks") or ()]
+    renamed: dict[str, Any] = {
+        "stop": kept.get("stop_sequences"),
+        "response_format": output.get("format"),
+        "reasoning": read_reasoning(kept.get("thinking"), output.get("effort")) or None,
+        "models": models or None,
+    }
+    return {name: value for name, value in renamed.items() if value is not None}
+
+
+_CONFIGS: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "chat": _chat_config,
+    "responses": _responses_config,
+    "messages": _messages_config,
+}
+
+
+def _chat_prompt(body: Mapping[str, Any]) -> str:
+    """The texts of its instructions. The conversation itself is not kept, and not checked."""
+    messages = body.get("messages")
+    said = [
+        message.get("content")
+        for message in (messages if isinstance(messages, list) else ())
+        if isinstance(message, dict) and is_instruction(message)
+    ]
+    return _BETWEEN.join(text for content in said for text in _texts(content))
+
+
+def is_instruction(message: Mapping[str, Any]) -> bool:
+    """Whether a message tells the model how to behave."""
+    role = message.get("role")
+    return type(role) is str and role in _INSTRUCTION_ROLES
+
+
+def _responses_prompt(body: Mapping[str, Any]) -> str:
+    return body.get("instructions") or ""
+
+
+def _messages_prompt(body: Mapping[str, Any]) -> str:
+    return _BETWEEN.join(_texts(body.get("system")))
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """A text, or those of a list of parts; anything else says nothing."""
+    for part in content if isinstance(content, list) else [content]:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str) and text:
+            yield text
+
+
+_SYSTEM_PROMPTS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "chat": _chat_prompt,
+    "responses": _responses_prompt,
+    "messages": _messages_prompt,
+}

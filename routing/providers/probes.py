@@ -1,0 +1,205 @@
+"""Finding out what a model takes: one tiny call for log-probabilities, for tools and for a JSON
+schema each. What a call cannot tell stays as it was assumed."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import loads
+from gateway.outbound.errors import OutboundError
+from routing.entities.exchange import Answer, Prompt, Terms
+from routing.providers.discovery import FoundModel, KnownProvider
+from routing.upstreams.failures import UpstreamFailure
+from routing.upstreams.single_call import call_once
+from routing.upstreams.wires import wire_of
+
+# Models of one provider; their calls take this long together at most.
+MODELS_MAX: Final = 20
+TOTAL_S: Final = 180.0
+AT_ONCE: Final = 4
+# A server of one's own may have to load the model first.
+_CALL_S: Final = 60.0
+_OUTPUT_TOKENS_MAX: Final = 64
+# Whoever answers so will not do it; other failures may pass.
+_REFUSALS: Final = frozenset({400, 404, 405, 415, 422, 500, 501})
+
+
+class ProbeOutcome(Enum):
+    """What became of what was asked for."""
+
+    DONE = "yes"
+    IGNORED = "ignored"
+    REFUSED = "no"
+    UNTOLD = "untold"
+
+
+class Probe(NamedTuple):
+    """A call that asks for something. `proves` are the parameters that it takes, of which
+    `ignored` are left where the model answers and does not heed it. `heeded` reads the answer."""
+
+    name: str
+    proves: tuple[str, ...]
+    ignored: tuple[str, ...]
+    question: str
+    body: Mapping[str, Any]
+    heeded: Callable[[Answer], bool]
+
+
+class ProbeResult(NamedTuple):
+    """What a model takes, by probe, and whether it chats at all."""
+
+    parameters: list[str]
+    outcomes: dict[str, str]
+    chats: bool
+
+
+def _has_logprobs(answer: Answer) -> bool:
+    content = answer.logprobs.get("content") if isinstance(answer.logprobs, dict) else None
+    first = content[0] if isinstance(content, list) and content else None
+    return isinstance(first, dict) and bool(first.get("top_logprobs"))
+
+
+def _has_call(answer: Answer) -> bool:
+    return bool(answer.message.get("tool_calls"))
+
+
+def _fits_schema(answer: Answer) -> bool:
+    text = answer.message.get("content")
+    try:
+        value = loads(text.encode()) if isinstance(text, str) else None
+    except MalformedJson:
+        return False
+    return isinstance(value, dict) and type(value.get("blue")) is bool
+
+
+_SCHEMA: Final = {
+    "type": "object",
+    "properties": {"blue": {"type": "boolean"}},
+    "required": ["blue"],
+    "additionalProperties": False,
+}
+_TOOL: Final = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather of a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
+PROBES: Final = (
+    Probe(
+        "logprobs",
+        ("logprobs", "top_logprobs"),
+        (),
+        "Is the sky blue? Say yes or no.",
+        # As many as decisions ask for.
+        {"logprobs": True, "top_logprobs": 20},
+        _has_logprobs,
+    ),
+    Probe(
+        "tools",
+        ("tools", "tool_choice"),
+        ("tools",),
+        "What is the weather in Oslo?",
+        {"tools": [_TOOL], "tool_choice": "required"},
+        _has_call,
+    ),
+    Probe(
+        "json_schema",
+        ("response_format", "structured_outputs"),
+        (),
+        # Nothing in it asks for JSON.
+        "Is the sky blue? Say yes or no.",
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "sky", "strict": True, "schema": _SCHEMA},
+            }
+        },
+        _fits_schema,
+    ),
+)
+_PLAIN: Final = Probe("plain", (), (), "Say hello.", {}, lambda answer: True)
+
+
+def probe_models(
+    provider: KnownProvider, key: str | None, models: Sequence[FoundModel]
+) -> dict[str, ProbeResult]:
+    """What the first of these models take, by id. Raises nothing: who does not answer tells
+    nothing."""
+    deadline = time.monotonic() + TOTAL_S
+    asked = models[:MODELS_MAX]
+    work = partial(_probe_model, provider, key, deadline)
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:
+        found = list(threads.map(work, asked))
+    return {model.id: each for model, each in zip(asked, found, strict=True)}
+
+
+def _probe_model(
+    provider: KnownProvider, key: str | None, deadline: float, model: FoundModel
+) -> ProbeResult:
+    parameters = list(model.supported_parameters)
+    outcomes: dict[str, ProbeOutcome] = {}
+    for probe in PROBES:
+        outcome = outcomes[probe.name] = _outcome(provider, key, deadline, model, probe)
+        if outcome is ProbeOutcome.UNTOLD:
+            continue
+        kept = {ProbeOutcome.DONE: probe.proves, ProbeOutcome.IGNORED: probe.ignored}.get(
+            outcome, ()
+        )
+        parameters = [each for each in parameters if each not in probe.proves] + list(kept)
+    chats = True
+    if set(outcomes.values()) == {ProbeOutcome.REFUSED}:
+        # Whatever it is asked for it refuses: perhaps it does not chat.
+        chats = _outcome(provider, key, deadline, model, _PLAIN) is not ProbeOutcome.REFUSED
+    return ProbeResult(parameters, {name: each.value for name, each in outcomes.items()}, chats)
+
+
+def _outcome(
+    provider: KnownProvider, key: str | None, deadline: float, model: FoundModel, probe: Probe
+) -> ProbeOutcome:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        return ProbeOutcome.UNTOLD
+    messages = [{"role": "user", "content": probe.question}]
+    capped = {} if probe is _PLAIN else {"max_tokens": _OUTPUT_TOKENS_MAX}
+    body = {"model": model.upstream_model, "messages": messages, **capped, **probe.body}
+    prompt = Prompt(body, None, False, capped.get("max_tokens"), None, None, False)
+    takes = frozenset((*model.supported_parameters, *probe.proves))
+    terms = Terms(model.upstream_model, takes, None, key, None, _OUTPUT_TOKENS_MAX)
+    try:
+        with call_once(
+            provider.base_url, provider.kind, prompt, terms, total_s=min(_CALL_S, left_s)
+        ) as reply:
+            status, content_type = reply.status, reply.headers.get("content-type", "")
+            said = reply.read_all()
+    except (OutboundError, ValueError):
+        return ProbeOutcome.UNTOLD
+    if not 200 <= status < 300:
+        return ProbeOutcome.REFUSED if status in _REFUSALS else ProbeOutcome.UNTOLD
+    try:
+        answer = wire_of(provider.kind).answer(said, content_type)
+    except UpstreamFailure:
+        return ProbeOutcome.UNTOLD
+    return _read(answer, probe)
+
+
+def _read(answer: Answer, probe: Probe) -> ProbeOutcome:
+    if answer.error is not None:
+        return ProbeOutcome.REFUSED
+    if probe.heeded(answer):
+        return ProbeOutcome.DONE
+    # Cut off, it may have been on its way.
+    return (
+        ProbeOutcome.UNTOLD
+        if answer.native_finish in ("length", "max_tokens")
+        else ProbeOutcome.IGNORED
+    )

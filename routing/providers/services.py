@@ -1,0 +1,155 @@
+"""Adding a real provider with what it serves. Asked twice, it changes nothing the second time."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from django.db import transaction
+
+from gateway.sealing import UnsealError
+from routing.catalogue.models import Endpoint, Model, Provider
+from routing.catalogue.pricebook import BookEntry, book_entry
+from routing.catalogue.version import current_version
+from routing.providers.discovery import FoundModel, KnownProvider, discover
+from routing.providers.probes import ProbeResult, probe_models
+
+
+@dataclass
+class AddedModels:
+    """Model ids by what became of them."""
+
+    version: int = 0
+    enabled: list[str] = field(default_factory=list)
+    unpriced: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    # What calls found out: probe -> outcome, by model.
+    probed: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def add_provider(
+    provider: KnownProvider,
+    key: str | None,
+    *,
+    pricing: dict[str, str] | None = None,
+    named: Sequence[str] = (),
+    probe: bool = True,
+) -> AddedModels:
+    """Ask the provider for its models, or for those `named`, then store it with them.
+
+    Models the price book knows are enabled; `pricing` prices the others, and without it they are
+    stored disabled. With `probe` a few calls find out what the enabled ones take where that would
+    be assumed. Rows that exist keep what an operator made of them. Raises `ProviderError` before
+    anything is stored.
+    """
+    found = discover(provider, key, named=named)
+    books = {
+        model.id: book_entry(provider.slug, model.upstream_model) for model in found if model.chats
+    }
+    probed: dict[str, ProbeResult] = {}
+    if probe:
+        priced = {name for name, book in books.items() if pricing or (book and book.pricing)}
+        unknown = [each for each in found if each.assumed and each.id in priced]
+        probed = probe_models(provider, key, _without_endpoint(provider, unknown))
+    with transaction.atomic():
+        row = _provider_row(provider, key)
+        added = AddedModels()
+        for model in found:
+            one = probed.get(model.id)
+            if not model.chats or (one and not one.chats):
+                added.skipped.append(model.id)
+                continue
+            endpoint = _add_model(added, row, model, books[model.id], pricing)
+            if one and endpoint and endpoint.supported_parameters == model.supported_parameters:
+                endpoint.supported_parameters = one.parameters
+                endpoint.save(update_fields=["supported_parameters"])
+                added.probed[model.id] = one.outcomes
+        added.version = current_version()
+    return added
+
+
+def _without_endpoint(provider: KnownProvider, models: Sequence[FoundModel]) -> list[FoundModel]:
+    """Those that will be enabled now: an endpoint with a price is an operator's by now."""
+    rows = Endpoint.objects.filter(provider__slug=provider.slug, tag=provider.slug)
+    there = set(rows.filter(pricing__isnull=False).values_list("model__slug", flat=True))
+    return [model for model in models if model.id not in there]
+
+
+def _provider_row(provider: KnownProvider, key: str | None) -> Provider:
+    base_url = provider.base_url.rstrip("/")
+    row = Provider.objects.filter(slug=provider.slug).first()
+    if row is None:
+        row = Provider(slug=provider.slug, name=provider.name, kind=provider.kind)
+    elif (row.base_url, _stored(row), row.kind) == (base_url, key, provider.kind):
+        return row
+    row.base_url, row.kind = base_url, provider.kind
+    row.set_credential(key)
+    row.save()
+    return row
+
+
+def find_kind(slug: str) -> str | None:
+    """The wire kind of a provider that is there already."""
+    return Provider.objects.filter(slug=slug).values_list("kind", flat=True).first()
+
+
+def _stored(row: Provider) -> str | None:
+    try:
+        return row.credential()
+    except UnsealError:
+        return None
+
+
+def _add_model(
+    added: AddedModels,
+    provider: Provider,
+    found: FoundModel,
+    book: BookEntry | None,
+    fallback: dict[str, str] | None,
+) -> Endpoint | None:
+    """The endpoint, None where one is kept as it is."""
+    pricing = (book.pricing if book else None) or fallback
+    model = Model.objects.filter(slug=found.id).first()
+    endpoint = model.endpoints.filter(tag=provider.slug).first() if model else None
+    if endpoint and endpoint.pricing is not None:
+        added.kept.append(found.id)
+        return None
+    if model is None:
+        model = _new_model(found, book, visible=pricing is not None)
+    elif pricing is not None and not model.endpoints.filter(pricing__isnull=False).exists():
+        # It was hidden for want of a price, and now has one.
+        model.visible = True
+        model.save(update_fields=["visible"])
+    if endpoint is None:
+        endpoint = _new_endpoint(model, provider, found)
+    if endpoint.pk is None or pricing is not None:
+        endpoint.pricing = pricing
+        endpoint.price_source = "book" if book and book.pricing else "hand"
+        endpoint.save()
+    (added.unpriced if pricing is None else added.enabled).append(found.id)
+    return endpoint
+
+
+def _new_model(found: FoundModel, book: BookEntry | None, *, visible: bool) -> Model:
+    return Model.objects.create(
+        slug=found.id,
+        canonical_slug=found.id,
+        name=found.name or (book.name if book else None) or found.id,
+        created=found.created or int(time.time()),
+        context_length=found.context_length or (book.context_length if book else None),
+        input_modalities=found.input_modalities,
+        output_modalities=["text"],
+        visible=visible,
+    )
+
+
+def _new_endpoint(model: Model, provider: Provider, found: FoundModel) -> Endpoint:
+    return Endpoint(
+        model=model,
+        provider=provider,
+        tag=provider.slug,
+        upstream_model=found.upstream_model,
+        context_length=found.context_length,
+        max_completion_tokens=found.max_completion_tokens,
+        supported_parameters=found.supported_parameters,
+    )

@@ -1,0 +1,62 @@
+"""How calls of web tools fail, and how often a tool may be used in one request."""
+
+import threading
+from typing import Any, Literal
+
+from routing.tools.interface import Result
+from routing.tools.texts import failure_text
+
+Code = Literal[
+    "invalid_tool_input",
+    "max_uses_exceeded",
+    "query_too_long",
+    "too_many_requests",
+    "unavailable",
+    "unsupported_content_type",
+    "url_not_accessible",
+    "url_not_allowed",
+    "url_too_long",
+]
+
+
+class WebFailed(Exception):
+    """`code` is the word of messages for it, the text is for the model, `status` a site's own."""
+
+    def __init__(self, code: Code, text: str, *, status: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.status = status
+
+
+def web_failed_result(error: WebFailed, block_type: str, item: dict[str, Any]) -> Result:
+    """The failed call of a tool with that result block in messages."""
+    return Result(
+        failure_text(str(error)),
+        item=item,
+        block_type=block_type,
+        block={"type": f"{block_type}_error", "error_code": error.code},
+        failed=True,
+    )
+
+
+class UseCounter:
+    """At most `most` of something; None is any number."""
+
+    def __init__(self, most: float | None) -> None:
+        self._left = None if most is None else int(most)
+        self._lock = threading.Lock()
+
+    def take(self, wish: int = 1) -> int:
+        """As many of the wished ones as are left, which then are used."""
+        with self._lock:
+            if self._left is None:
+                return wish
+            given = min(wish, self._left)
+            self._left -= given
+            return given
+
+    def give_back(self, count: int) -> None:
+        """What was taken and not needed."""
+        with self._lock:
+            if self._left is not None:
+                self._left += count
