@@ -31,10 +31,10 @@ __all__ = [
     "ModelEntry",
     "ProviderEntry",
     "Snapshot",
-    "run_in_thread",
     "build_snapshot",
     "catalogue",
     "list_served_versions",
+    "run_in_thread",
 ]
 
 log = logging.getLogger("routing.catalogue")

@@ -7,35 +7,14 @@ A setting in both places is the one in `parameters`. What a tool does not name i
 from collections.abc import Collection
 from typing import Any, Final
 
-from routing.formats.server_tools import (
-    ADVISOR,
-    FUSION,
-    IMAGE_GENERATION,
-    INHERITING,
-    SUBAGENT,
-    WEB_FETCH,
-    WEB_SEARCH,
-    AdvisorParameters,
-    BashParameters,
-    DatetimeParameters,
-    FusionParameters,
-    SearchModelsParameters,
-    SubagentParameters,
-    WebFetchParameters,
-    WebSearchParameters,
-)
+from routing.formats.server_tools import IMAGE_GENERATION, INHERITING, SUBAGENT, TOOLS
 
 Tool = dict[str, Any]
 
 _SETTINGS: Final[dict[str, Collection[str]]] = {
-    ADVISOR: frozenset(AdvisorParameters.__annotations__),
-    "router:bash": frozenset(BashParameters.__annotations__),
-    "router:datetime": frozenset(DatetimeParameters.__annotations__),
-    "router:experimental__search_models": frozenset(SearchModelsParameters.__annotations__),
-    FUSION: frozenset(FusionParameters.__annotations__),
-    SUBAGENT: frozenset(SubagentParameters.__annotations__) | frozenset(INHERITING),
-    WEB_FETCH: frozenset(WebFetchParameters.__annotations__),
-    WEB_SEARCH: frozenset(WebSearchParameters.__annotations__),
+    name: spec.setting_names | (frozenset(INHERITING) if name == SUBAGENT else frozenset())
+    for name, spec in TOOLS.items()
+    if spec.setting_names
 }
 # What a tool has in any case, settings or not.
 _FRAME_KEYS: Final = frozenset({"type", "parameters", "cache_control"})

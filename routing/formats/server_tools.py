@@ -2,12 +2,22 @@
 
 Keys a tool does not name are ignored, as everywhere inside tools."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Iterable, Mapping
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+)
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, StringConstraints
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, is_typeddict
 
 from routing.formats.fields import (
     ONE_KIND,
@@ -23,49 +33,73 @@ from routing.formats.fields import (
 )
 from routing.formats.reasoning import ToolReasoningField
 
-SHORTHANDS: Final = frozenset(
-    {
-        "web_search",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-        "web_search_2025_08_26",
-    }
+# Other names of web search, in the order in which refusals list them.
+SHORTHAND_NAMES: Final = (
+    "web_search",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
+    "web_search_2025_08_26",
 )
+SHORTHANDS: Final = frozenset(SHORTHAND_NAMES)
 SERVER_PREFIX: Final = "router:"
-WEB_SEARCH: Final = "router:web_search"
-WEB_FETCH: Final = "router:web_fetch"
 ADVISOR: Final = "router:advisor"
-TOOL_SEARCH: Final = "router:tool_search"
-SUBAGENT: Final = "router:subagent"
+APPLY_PATCH: Final = "router:apply_patch"
+BASH: Final = "router:bash"
+DATETIME: Final = "router:datetime"
+FILES: Final = "router:files"
 FUSION: Final = "router:fusion"
 IMAGE_GENERATION: Final = "router:image_generation"
+SEARCH_MODELS: Final = "router:experimental__search_models"
+SHELL: Final = "router:shell"
+SUBAGENT: Final = "router:subagent"
+TOOL_SEARCH: Final = "router:tool_search"
+WEB_FETCH: Final = "router:web_fetch"
+WEB_SEARCH: Final = "router:web_search"
 
 ImageSetting = Annotated[str | Number | list[Any], ONE_KIND]
 AnalysisModels = Annotated[list[str], Field(min_length=1, max_length=8)]
 
 
+class ToolSpec(NamedTuple):
+    """All that is known of a server tool. A new one is a module of `routing.tools` and a spec here.
+
+    `parameters` is the pydantic type of its settings, `formats` the caller formats that offer it.
+    `maker` is the dotted path of the class that runs it; `routing.tools.registry` imports it,
+    because formats must not import tools. `model_settings` are the settings that name models.
+    A workspace may switch the tool off if `can_disable` (`accounts.models.account.ServerTool`).
+    """
+
+    name: str
+    parameters: Any
+    formats: frozenset[str]
+    maker: str
+    model_settings: tuple[str, ...] = ()
+    can_disable: bool = True
+
+    @property
+    def setting_names(self) -> frozenset[str]:
+        """The names of its settings; empty if any name is allowed."""
+        settings = self.parameters
+        settings = get_args(settings)[0] if get_origin(settings) is Annotated else settings
+        return frozenset(settings.__annotations__) if is_typeddict(settings) else frozenset()
+
+    def schema(self, parameters: Any = None) -> Any:
+        """The TypedDict of the tool in a body, with these parameters instead of its own."""
+        name = "".join(map(str.capitalize, self.name.removeprefix(SERVER_PREFIX).split("_")))
+        fields = {
+            "type": Annotated[Literal[self.name], REQUIRED],
+            "parameters": parameters or self.parameters,
+        }
+        make: Any = TypedDict
+        return make(name, fields, total=False)
+
+
+_ANY_FORMAT: Final = frozenset({"chat", "messages", "responses"})
+
+
 def canonical_tool(kind: str) -> str:
     """The server tool's own name; the shorthand spellings all mean web search."""
     return WEB_SEARCH if kind in SHORTHANDS else kind
-
-
-# Settings that name models which the tool asks.
-_MODEL_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    ADVISOR: ("model",),
-    FUSION: ("model", "analysis_models"),
-    IMAGE_GENERATION: ("model",),
-    SUBAGENT: ("model",),
-}
-
-
-def list_named_models(tool: str, settings: Mapping[str, Any]) -> list[str]:
-    """The models that a server tool of that name is to ask by its settings."""
-    found: list[str] = []
-    for name in _MODEL_SETTINGS.get(tool, ()):
-        value = settings.get(name)
-        values = value if isinstance(value, list) else [value]
-        found += [each for each in values if isinstance(each, str)]
-    return found
 
 
 def _check_zone(name: str) -> str:
@@ -157,48 +191,10 @@ class BashParameters(TypedDict, total=False):
     sleep_after_seconds: Annotated[int, Field(ge=0, le=2_592_000), WHOLE]
 
 
-class DatetimeTool(TypedDict, total=False):
-    type: Annotated[Literal["router:datetime"], REQUIRED]
-    parameters: DatetimeParameters
-
-
-class SearchModelsTool(TypedDict, total=False):
-    type: Annotated[Literal["router:experimental__search_models"], REQUIRED]
-    parameters: SearchModelsParameters
-
-
-class FilesTool(TypedDict, total=False):
-    type: Annotated[Literal["router:files"], REQUIRED]
-    parameters: dict[str, Any]
-
-
-class ImageGenerationTool(TypedDict, total=False):
-    type: Annotated[Literal["router:image_generation"], REQUIRED]
-    parameters: dict[str, ImageSetting]
-
-
-class WebFetchTool(TypedDict, total=False):
-    type: Annotated[Literal["router:web_fetch"], REQUIRED]
-    parameters: WebFetchParameters
-
-
-class WebSearchTool(TypedDict, total=False):
-    type: Annotated[Literal["router:web_search"], REQUIRED]
-    parameters: Annotated[WebSearchParameters, AfterValidator(_check_domain_lists)]
-
-
 class _WebSearchShorthand(WebSearchParameters, total=False):
     """The settings sit beside `type`, in `parameters`, or in both."""
 
-    type: Annotated[
-        Literal[
-            "web_search",
-            "web_search_preview",
-            "web_search_preview_2025_03_11",
-            "web_search_2025_08_26",
-        ],
-        REQUIRED,
-    ]
+    type: Annotated[Literal[SHORTHAND_NAMES], REQUIRED]  # type: ignore[valid-type]  # Built from the list.
     parameters: WebSearchParameters
     # Read where it is understood; whoever runs the search judges the rest.
     filters: Any
@@ -212,23 +208,54 @@ def _check_shorthand(tool: _WebSearchShorthand) -> _WebSearchShorthand:
 WebSearchShorthand = Annotated[_WebSearchShorthand, AfterValidator(_check_shorthand)]
 
 
-class BashTool(TypedDict, total=False):
-    type: Annotated[Literal["router:bash"], REQUIRED]
-    parameters: BashParameters
+# Tools that a tool with a model of its own may hand to that model.
+_LEAVES: Final = (
+    ToolSpec(DATETIME, DatetimeParameters, _ANY_FORMAT, "routing.tools.datetime.Datetime"),
+    ToolSpec(
+        SEARCH_MODELS,
+        SearchModelsParameters,
+        _ANY_FORMAT,
+        "routing.tools.search_models.SearchModels",
+    ),
+    ToolSpec(
+        FILES,
+        dict[str, Any],
+        frozenset({"chat", "responses"}),
+        "routing.tools.files.Files",
+        can_disable=False,
+    ),
+    ToolSpec(
+        IMAGE_GENERATION,
+        dict[str, ImageSetting],
+        _ANY_FORMAT,
+        "routing.tools.image_generation.ImageGeneration",
+        model_settings=("model",),
+    ),
+    ToolSpec(WEB_FETCH, WebFetchParameters, _ANY_FORMAT, "routing.tools.web.fetch.WebFetch"),
+    ToolSpec(
+        WEB_SEARCH,
+        Annotated[WebSearchParameters, AfterValidator(_check_domain_lists)],
+        _ANY_FORMAT,
+        "routing.tools.web.search.WebSearch",
+    ),
+    ToolSpec(BASH, BashParameters, _ANY_FORMAT, "routing.tools.shell.Bash"),
+)
 
 
-# What a tool that runs a model of its own may hand to that model.
-LeafTool = Annotated[
-    DatetimeTool
-    | SearchModelsTool
-    | FilesTool
-    | ImageGenerationTool
-    | WebFetchTool
-    | WebSearchTool
-    | WebSearchShorthand
-    | BashTool,
-    Tagged("type"),
-]
+def _listed(specs: Iterable[ToolSpec]) -> list[ToolSpec]:
+    """The specs in the order in which refusals list them."""
+    return sorted(specs, key=lambda spec: spec.name.replace("experimental__", ""))
+
+
+def _any_of(specs: Iterable[ToolSpec]) -> Any:
+    """The type of a tool that is one of these. A shorthand comes behind the tool that it means."""
+    members: list[Any] = []
+    for spec in specs:
+        members += [spec.schema(), *([WebSearchShorthand] if spec.name == WEB_SEARCH else [])]
+    return Annotated[Union[tuple(members)], Tagged("type")]  # noqa: UP007 - Of a list.
+
+
+LeafTool: TypeAlias = _any_of(_LEAVES)  # type: ignore[valid-type]  # Built from the specs.
 LeafTools = Annotated[list[LeafTool], Field(max_length=8)]
 
 ToolAgentName = Annotated[
@@ -263,29 +290,25 @@ class FusionParameters(_AgentParameters, total=False):
     cache_control: dict[str, Any]
 
 
-class AdvisorTool(TypedDict, total=False):
-    type: Annotated[Literal["router:advisor"], REQUIRED]
-    parameters: AdvisorParameters
-
-
-class FusionTool(TypedDict, total=False):
-    type: Annotated[Literal["router:fusion"], REQUIRED]
-    parameters: FusionParameters
-
-
-NestedSubagentTool = Annotated[
-    AdvisorTool
-    | BashTool
-    | DatetimeTool
-    | FilesTool
-    | FusionTool
-    | ImageGenerationTool
-    | SearchModelsTool
-    | WebFetchTool
-    | WebSearchTool
-    | WebSearchShorthand,
-    Tagged("type"),
-]
+_AGENTS: Final = (
+    ToolSpec(
+        ADVISOR,
+        AdvisorParameters,
+        _ANY_FORMAT,
+        "routing.tools.advisor.Advisor",
+        model_settings=("model",),
+    ),
+    ToolSpec(
+        FUSION,
+        FusionParameters,
+        _ANY_FORMAT,
+        "routing.tools.fusion.Fusion",
+        model_settings=("model", "analysis_models"),
+    ),
+)
+NestedSubagentTool: TypeAlias = _any_of(  # type: ignore[valid-type]  # Built from the specs.
+    _listed((*_LEAVES, *_AGENTS))
+)
 
 
 # Settings of a subagent that only responses have.
@@ -303,9 +326,56 @@ class SubagentParameters(_AgentParameters, total=False):
     tools: list[NestedSubagentTool]
 
 
-class SubagentTool(TypedDict, total=False):
-    type: Annotated[Literal["router:subagent"], REQUIRED]
-    parameters: SubagentParameters
+_RESPONSES: Final = frozenset({"responses"})
+_NOT_CHAT: Final = _ANY_FORMAT - {"chat"}
+TOOLS: Final = {
+    spec.name: spec
+    for spec in _listed(
+        (
+            *_LEAVES,
+            *_AGENTS,
+            ToolSpec(
+                SUBAGENT,
+                SubagentParameters,
+                _ANY_FORMAT,
+                "routing.tools.subagent.Subagent",
+                model_settings=("model",),
+            ),
+            ToolSpec(
+                APPLY_PATCH, dict[str, Any], _RESPONSES, "routing.tools.apply_patch.ApplyPatch"
+            ),
+            ToolSpec(SHELL, dict[str, Any], _NOT_CHAT, "routing.tools.shell.Shell"),
+            ToolSpec(
+                TOOL_SEARCH, dict[str, Any], _NOT_CHAT, "routing.tools.tool_search.ToolSearch"
+            ),
+        )
+    )
+}
+
+
+def tool_names(format: str) -> tuple[str, ...]:
+    """The server tools that a caller format offers."""
+    return tuple(name for name, spec in TOOLS.items() if format in spec.formats)
+
+
+def tool_schemas(format: str, **parameters: Any) -> tuple[Any, ...]:
+    """The TypedDicts of the server tools that a caller format offers; `subagent=...` gives that
+    tool other parameters in this format."""
+    return tuple(
+        TOOLS[name].schema(parameters.get(name.removeprefix(SERVER_PREFIX)))
+        for name in tool_names(format)
+    )
+
+
+def list_named_models(tool: str, settings: Mapping[str, Any]) -> list[str]:
+    """The models that a server tool of that name is to ask by its settings."""
+    spec = TOOLS.get(tool)
+    found: list[str] = []
+    for name in spec.model_settings if spec is not None else ():
+        value = settings.get(name)
+        values = value if isinstance(value, list) else [value]
+        found += [each for each in values if isinstance(each, str)]
+    return found
 
 
 class StepCountIs(TypedDict, total=False):

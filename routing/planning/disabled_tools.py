@@ -9,6 +9,7 @@ from routing.formats.server_tools import (
     FUSION,
     SERVER_PREFIX,
     TOOL_SEARCH,
+    WEB_FETCH,
     WEB_SEARCH,
     canonical_tool,
     list_named_models,
@@ -18,7 +19,7 @@ from routing.selection.model_references import parse_reference
 # Plugins that do a server tool's work; `:online` behind a model is another spelling of the first.
 _TOOL_OF_PLUGIN: Final[Mapping[str, str]] = {
     "web": WEB_SEARCH,
-    "web-fetch": "router:web_fetch",
+    "web-fetch": WEB_FETCH,
     "fusion": FUSION,
 }
 # Tools of which a provider has several kinds.

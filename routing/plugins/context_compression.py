@@ -23,7 +23,7 @@ _CHARS_PER_TOKEN_MIN: Final = 3
 _THREADS: Final = 2
 
 
-class ContextCompressionPlugin(Plugin):
+class ContextCompression(Plugin):
     """Its work is done once it is known that no endpoint has room for the request (`compressed`):
     one that fits somewhere is left alone."""
 

@@ -36,7 +36,7 @@ _TEXT: Final = frozenset({"cloudflare-ai", "pdf-text"})
 _NAME_CHARS_MAX: Final = 200
 
 
-class FileParserPlugin(Plugin):
+class FileParser(Plugin):
     """Where the caller names no engine, files go as they are to models that read files."""
 
     def __init__(self, settings: dict[str, Any]) -> None:

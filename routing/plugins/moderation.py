@@ -35,7 +35,7 @@ class Flagged(PermissionDenied):
         super().__init__(metadata=told)
 
 
-class ModerationPlugin(Plugin):
+class Moderation(Plugin):
     """Without a hook it does nothing."""
 
     def judged(self, chat: ChatRequest, context: PluginContext) -> Callable[[], Flagged] | None:

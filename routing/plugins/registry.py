@@ -7,20 +7,20 @@ from typing import Any, Final
 from django.utils.module_loading import import_string
 
 from gateway.live_settings import settings
-from routing.plugins.context_compression import ContextCompressionPlugin
-from routing.plugins.file_parser import FileParserPlugin
+from routing.plugins.context_compression import ContextCompression
+from routing.plugins.file_parser import FileParser
 from routing.plugins.interface import Maker, Plugin
-from routing.plugins.moderation import ModerationPlugin
-from routing.plugins.response_healing import ResponseHealingPlugin
+from routing.plugins.moderation import Moderation
+from routing.plugins.response_healing import ResponseHealing
 from routing.plugins.tool_plugins import FusionPlugin, WebFetchPlugin, WebPlugin
 from routing.tools.registry import list_missing as missing_tools
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
-    "context-compression": ContextCompressionPlugin,
-    "file-parser": FileParserPlugin,
+    "context-compression": ContextCompression,
+    "file-parser": FileParser,
     "fusion": FusionPlugin,
-    "moderation": ModerationPlugin,
-    "response-healing": ResponseHealingPlugin,
+    "moderation": Moderation,
+    "response-healing": ResponseHealing,
     "web": WebPlugin,
     "web-fetch": WebFetchPlugin,
 }

@@ -27,7 +27,7 @@ CHARS_MAX: Final = 65_536
 FENCES_MAX: Final = 3
 
 
-class ResponseHealingPlugin(Plugin):
+class ResponseHealing(Plugin):
     def rewrites(self, chat: ChatRequest) -> bool:
         return not chat.stream and chat.response_format_type in _OF_JSON
 

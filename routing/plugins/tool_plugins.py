@@ -6,7 +6,7 @@ from typing import Any, Final
 from gateway.live_settings import settings
 from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import TEXT_ONLY
-from routing.formats.server_tools import WEB_FETCH, WEB_SEARCH
+from routing.formats.server_tools import FUSION, WEB_FETCH, WEB_SEARCH
 from routing.plugins.interface import Plugin
 from routing.selection.auto import AutoOptions, AutoSettings, CostTier, choose_auto_models
 from routing.selection.types import Requirements
@@ -64,7 +64,7 @@ class FusionPlugin(Plugin):
         }
         if "preset" in self.settings and (panel := choose_panel(self.settings["preset"])):
             given = {"analysis_models": panel} | given
-        return [{"type": "router:fusion", "parameters": given}]
+        return [{"type": FUSION, "parameters": given}]
 
 
 def choose_panel(preset: str) -> list[str]:

@@ -11,8 +11,10 @@ from routing.formats.server_tools import (
     SERVER_PREFIX,
     SHORTHANDS,
     SUBAGENT,
+    TOOLS,
     WEB_SEARCH,
     canonical_tool,
+    tool_names,
 )
 
 Tool = dict[str, Any]
@@ -21,9 +23,8 @@ _FUNCTION: Final = "function"
 _FUNCTION_KEYS: Final = ("name", "description", "parameters", "strict")
 # Server tools that a format does not offer.
 _NOT_OFFERED: Final[Mapping[str, frozenset[str]]] = {
-    "chat": frozenset({"router:apply_patch", "router:shell", "router:tool_search"}),
-    "messages": frozenset({"router:apply_patch", "router:files"}),
-    "responses": frozenset(),
+    format: frozenset(TOOLS).difference(tool_names(format))
+    for format in ("chat", "messages", "responses")
 }
 # Types of tools of which a request may have several, and the field that distinguishes them.
 _NAMED: Final[Mapping[str, str]] = {

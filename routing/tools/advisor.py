@@ -29,7 +29,7 @@ _PARAMETERS: Final = {
 }
 
 
-class AdvisorTool:
+class Advisor:
     """Asks one model, with the conversation where the caller wants it forwarded."""
 
     # As long as the request may take.

@@ -28,7 +28,7 @@ _DEFINITION: Final = Definition(
 )
 
 
-class ApplyPatchTool(WorkspaceTool):
+class ApplyPatch(WorkspaceTool):
     """One file a call."""
 
     time_s: float | None = None

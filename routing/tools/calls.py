@@ -152,7 +152,7 @@ def _start(work: Callable[[], None]) -> _Greenlet | _Thread:
 
 
 def failed_result(told: str) -> Result:
-    return Result(failure_text(told), failed_result=True)
+    return Result(failure_text(told), failed=True)
 
 
 def _run_call(call: ServerToolCall, context: ToolContext) -> Result:

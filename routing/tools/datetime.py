@@ -19,7 +19,7 @@ _PARAMETERS: Final = {
 }
 
 
-class DatetimeTool:
+class Datetime:
     """Date and time in the caller's zone, or in the one that the model names."""
 
     time_s: float | None = None

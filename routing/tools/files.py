@@ -25,7 +25,7 @@ _DEFINITION: Final = Definition(
 )
 
 
-class FilesTool(WorkspaceTool):
+class Files(WorkspaceTool):
     """It has no settings."""
 
     time_s: float | None = None

@@ -29,7 +29,7 @@ _JUDGE: Final = (
 )
 
 
-class FusionTool:
+class Fusion:
     """`analysis_models` are the panel and `model` compares: the model that asked, where the caller
     names none."""
 

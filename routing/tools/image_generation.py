@@ -19,7 +19,7 @@ _PARAMETERS: Final = {
 }
 
 
-class ImageGenerationTool:
+class ImageGeneration:
     """The caller's settings but `model` are the picture's own (`image_config`)."""
 
     # As long as the request may take.
@@ -29,6 +29,15 @@ class ImageGenerationTool:
     def __init__(self, parameters: dict[str, Any]) -> None:
         self._model = parameters.get("model")
         self._config = {name: each for name, each in parameters.items() if name != "model"}
+
+    @staticmethod
+    def is_available(parameters: dict[str, Any]) -> bool:
+        """Whether there is one to ask: the caller's, or any of the catalogue's."""
+        named = parameters.get("model")
+        if isinstance(named, str):
+            model = catalogue.current().model(named)
+            return model is None or _makes_images(model)
+        return _image_model() is not None
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         prompt = required_text(arguments, "prompt")
@@ -49,15 +58,6 @@ class ImageGenerationTool:
             raise ToolFailed("No model makes pictures")
         body = {"model": model, "messages": [user_message(prompt)], "modalities": ["image", "text"]}
         return body | ({"image_config": self._config} if self._config else {})
-
-
-def has_image_model(parameters: dict[str, Any]) -> bool:
-    """Whether there is one to ask: the caller's, or any of the catalogue's."""
-    named = parameters.get("model")
-    if isinstance(named, str):
-        model = catalogue.current().model(named)
-        return model is None or _makes_images(model)
-    return _image_model() is not None
 
 
 def _image_model() -> str | None:

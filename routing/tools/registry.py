@@ -1,51 +1,17 @@
 """Which server tools there are here, and what runs them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
 from django.utils.module_loading import import_string
 
 from gateway.live_settings import settings
-from routing.formats.server_tools import WEB_SEARCH, canonical_tool, list_named_models
-from routing.tools.advisor import AdvisorTool
-from routing.tools.apply_patch import ApplyPatchTool
-from routing.tools.datetime import DatetimeTool
-from routing.tools.files import FilesTool
-from routing.tools.fusion import FusionTool
-from routing.tools.image_generation import ImageGenerationTool, has_image_model
+from routing.formats.server_tools import TOOLS, WEB_SEARCH, canonical_tool, list_named_models
 from routing.tools.interface import Maker
-from routing.tools.search_models import SearchModelsTool
-from routing.tools.shell import BashTool, ShellTool, is_shell_available
-from routing.tools.subagent import SubagentTool
-from routing.tools.tool_search import ToolSearchTool
-from routing.tools.web.fetch import WebFetchTool, is_fetch_available
-from routing.tools.web.search import WebSearchTool, is_search_available
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
-    "router:advisor": AdvisorTool,
-    "router:apply_patch": ApplyPatchTool,
-    "router:bash": BashTool,
-    "router:datetime": DatetimeTool,
-    "router:experimental__search_models": SearchModelsTool,
-    "router:files": FilesTool,
-    "router:fusion": FusionTool,
-    "router:image_generation": ImageGenerationTool,
-    "router:shell": ShellTool,
-    "router:subagent": SubagentTool,
-    "router:tool_search": ToolSearchTool,
-    "router:web_fetch": WebFetchTool,
-    "router:web_search": WebSearchTool,
-}
-# What must be there for a built-in tool to do anything.
-_NEEDS: Final[Mapping[str, Callable[[dict[str, Any]], bool]]] = {
-    "router:apply_patch": is_shell_available,
-    "router:bash": is_shell_available,
-    "router:files": is_shell_available,
-    "router:image_generation": has_image_model,
-    "router:shell": is_shell_available,
-    "router:web_fetch": is_fetch_available,
-    "router:web_search": is_search_available,
+    name: import_string(spec.maker) for name, spec in TOOLS.items()
 }
 
 
@@ -98,8 +64,13 @@ def _is_available(kind: str, given: dict[str, Any]) -> bool:
     if kind in settings.ROUTER_TOOL_BACKENDS:
         # What a backend of the operator's own needs is its own affair.
         return True
-    needs = _NEEDS.get(kind)
-    return kind in BUILT_IN and (needs is None or needs(given))
+    tool = BUILT_IN.get(kind)
+    return tool is not None and getattr(tool, "is_available", _needs_nothing)(given)
+
+
+def _needs_nothing(parameters: dict[str, Any]) -> bool:
+    """For tools that are available whatever their settings."""
+    return True
 
 
 @cache

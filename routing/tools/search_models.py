@@ -27,7 +27,7 @@ _DEFINITION: Final = Definition(
 )
 
 
-class SearchModelsTool:
+class SearchModels:
     """The models that the caller's account may use."""
 
     time_s: float | None = None

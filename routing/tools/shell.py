@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
-from routing.tools.sandbox import bubblewrap as walls
 from routing.tools.sandbox.workspace import ToolWorkspace, WorkspaceTool, command_time_s
 from routing.tools.texts import json_text
 
@@ -49,7 +48,7 @@ _STOPPED: Final = {
 }
 
 
-class BashTool(WorkspaceTool):
+class Bash(WorkspaceTool):
     """One command a call. `environment` and `sleep_after_seconds` ask for what every request has: a
     workspace that is there for as long as the request."""
 
@@ -71,7 +70,7 @@ class BashTool(WorkspaceTool):
         )
 
 
-class ShellTool(WorkspaceTool):
+class Shell(WorkspaceTool):
     """Several commands a call."""
 
     time_s: float | None = None
@@ -99,17 +98,6 @@ class ShellTool(WorkspaceTool):
             block_type="router_shell_tool_result",
             block={"type": "router_shell_result", "output": output},
         )
-
-
-def is_shell_available(parameters: dict[str, Any]) -> bool:
-    """Whether there is such a shell: no provider's own, and none kept from another request."""
-    environment = parameters.get("environment") or {}
-    kind = environment.get("type") if isinstance(environment, dict) else None
-    return (
-        parameters.get("engine") != "native"
-        and kind != "container_reference"
-        and walls.is_available()
-    )
 
 
 def _command(command: Any) -> str:

@@ -31,7 +31,7 @@ _RESUME: Final = "The id of an agent that waits, to let it go on; any task will 
 _STATE: Final = "router:subagent_state"
 
 
-class SubagentTool:
+class Subagent:
     """Asks one model, and lets it work with the tools that the caller gave it. Where it calls one
     of the caller's functions, it waits for the caller."""
 

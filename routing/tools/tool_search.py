@@ -58,7 +58,7 @@ class DeferredFunctions:
         return sum(_NAME_WEIGHT if word in lower else word in text for word in words)
 
 
-class ToolSearchTool:
+class ToolSearch:
     """`deferred` is given by the request's toolbox."""
 
     time_s: float | None = None

@@ -8,7 +8,7 @@ from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.tools.interface import Definition, Maker, Tool
 from routing.tools.registry import maker_of, parameters_of
 from routing.tools.sandbox.workspace import ToolWorkspace, WorkspaceTool
-from routing.tools.tool_search import DeferredFunctions, ToolSearchTool
+from routing.tools.tool_search import DeferredFunctions, ToolSearch
 
 NAME_CHARS_MAX: Final = 64
 # Of a number behind a name, with its line.
@@ -76,7 +76,7 @@ class Toolbox:
         made = _made(maker, tool)
         if isinstance(made, WorkspaceTool):
             made.workspace = self._workspace
-        elif isinstance(made, ToolSearchTool):
+        elif isinstance(made, ToolSearch):
             made.deferred = self._deferred
         fitted = RequestTool(kind, self._free(made.definition), made)
         self._fitted[fitted.name] = fitted

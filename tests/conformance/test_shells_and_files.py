@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routing.tools.sandbox import bubblewrap as walls
+from routing.tools.sandbox import bubblewrap
 from tests.conformance.desk import Desk, changed_workspace, exact, opened
 from tests.conformance.pairs import HELLO, Pair
 from tests.conformance.test_server_tools import STREAMED, WEATHER
@@ -19,7 +19,7 @@ SPOKEN = pytest.mark.parametrize("pair", SPEAKERS, indirect=True)
 TWO_SPOKEN = pytest.mark.parametrize("pair", ["messages", "responses"], indirect=True)
 PDF = pdf("Hello from the file")
 NEEDS_WALLS = pytest.mark.skipif(
-    not walls.is_available(), reason=f"no sandbox here: {walls.isolation().reason}"
+    not bubblewrap.is_available(), reason=f"no sandbox here: {bubblewrap.isolation().reason}"
 )
 
 

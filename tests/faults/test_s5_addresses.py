@@ -24,7 +24,7 @@ from gateway.outbound.origin import Origin
 from gateway.outbound.resolver import Address, Resolver
 from routing.fetching import doors
 from routing.plugins.file_parser import read_text
-from routing.tools.web.fetch import WebFetchTool
+from routing.tools.web.fetch import WebFetch
 from tests.interns.outbound.door import open_door
 from tests.interns.outbound.site import serve_site
 from tests.routing.tools.made import context
@@ -177,7 +177,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _page_refused(url: str, **parameters: Any) -> str:
-    result = WebFetchTool(parameters).run({"url": url}, context())
+    result = WebFetch(parameters).run({"url": url}, context())
     assert result.failed, result.text
     code: str = result.block["error_code"]
     assert json.loads(result.text)["error"]
@@ -255,7 +255,7 @@ def test_private_hosts_are_the_operators_alone(site: WebSite, names: Any) -> Non
     names()
     url = f"http://site.example:{site.port}/plain"
 
-    assert not WebFetchTool({}).run({"url": url}, context()).failed
+    assert not WebFetch({}).run({"url": url}, context()).failed
     assert read_text(url, time.monotonic() + 30, chars_max=100).text
     assert _page_refused(url, allowed_domains=["else.example"]) == "url_not_allowed"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.sandbox import unprivileged
-from routing.tools.sandbox import bubblewrap as walls
+from routing.tools.sandbox import bubblewrap
 from tests.support.another_user import USER, with_python
 from tests.support.manage import PROJECT
 
@@ -23,8 +23,8 @@ ATTACKS = str(Path(__file__).with_name("attacks.py"))
 @pytest.fixture(scope="module", params=["root", "user"])
 def found(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """What came of each attack."""
-    if not walls.is_available():
-        pytest.skip(f"no sandbox here: {walls.isolation().reason}")
+    if not bubblewrap.is_available():
+        pytest.skip(f"no sandbox here: {bubblewrap.isolation().reason}")
     if request.param == "root" and os.geteuid():
         pytest.skip("these tests are not run by root")
     home = tempfile.mkdtemp(dir="/var/tmp")

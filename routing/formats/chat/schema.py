@@ -1,7 +1,7 @@
 """The top level of a chat-completions body, and the rules that span several of its fields."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -29,23 +29,16 @@ from routing.formats.server_tools import (
     ADVISOR,
     FUNCTIONS,
     INHERITING,
+    SHORTHAND_NAMES,
     SUBAGENT,
     WAITING,
-    AdvisorTool,
-    BashTool,
     ContextSize,
-    DatetimeTool,
-    FilesTool,
-    FusionTool,
-    ImageGenerationTool,
     ImageSetting,
-    SearchModelsTool,
     StopConditions,
-    SubagentTool,
-    WebFetchTool,
     WebSearchShorthand,
-    WebSearchTool,
     canonical_tool,
+    tool_names,
+    tool_schemas,
 )
 
 
@@ -62,19 +55,8 @@ class FunctionTool(TypedDict, total=False):
     cache_control: CacheControl
 
 
-Tool = Annotated[
-    FunctionTool
-    | AdvisorTool
-    | BashTool
-    | DatetimeTool
-    | FilesTool
-    | FusionTool
-    | ImageGenerationTool
-    | SearchModelsTool
-    | SubagentTool
-    | WebFetchTool
-    | WebSearchTool
-    | WebSearchShorthand,
+Tool: TypeAlias = Annotated[  # type: ignore[valid-type]  # Built from the specs of server tools.
+    Union[(FunctionTool, *tool_schemas("chat"), WebSearchShorthand)],
     Tagged("type"),
 ]
 
@@ -89,25 +71,7 @@ class FunctionChoice(TypedDict, total=False):
 
 
 class ServerToolChoice(TypedDict, total=False):
-    type: Annotated[
-        Literal[
-            "router:advisor",
-            "router:bash",
-            "router:datetime",
-            "router:files",
-            "router:fusion",
-            "router:image_generation",
-            "router:experimental__search_models",
-            "router:subagent",
-            "router:web_fetch",
-            "router:web_search",
-            "web_search",
-            "web_search_preview",
-            "web_search_preview_2025_03_11",
-            "web_search_2025_08_26",
-        ],
-        REQUIRED,
-    ]
+    type: Annotated[Literal[(*tool_names("chat"), *SHORTHAND_NAMES)], REQUIRED]  # type: ignore[valid-type]  # Built from the specs.
 
 
 NamedChoice = Annotated[FunctionChoice | ServerToolChoice, Tagged("type")]

@@ -1,6 +1,6 @@
 """`tools` and `tool_choice` (inference reference 4.4 and 4.5)."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union
 
 from pydantic import AfterValidator, Discriminator, Tag
 from typing_extensions import TypedDict
@@ -11,16 +11,8 @@ from routing.formats.fields import REQUIRED, Count, NonEmpty, Tagged
 from routing.formats.server_tools import (
     SERVER_PREFIX,
     SHORTHANDS,
-    AdvisorTool,
-    BashTool,
-    DatetimeTool,
-    FusionTool,
-    ImageGenerationTool,
-    SearchModelsTool,
-    SubagentTool,
     UserLocation,
-    WebFetchTool,
-    WebSearchTool,
+    tool_schemas,
 )
 
 CUSTOM: Final = "custom"
@@ -42,11 +34,6 @@ class CustomMessagesTool(TypedDict, total=False):
     strict: bool | None
     cache_control: CacheControl | None
     defer_loading: bool
-
-
-class ShellTool(TypedDict, total=False):
-    type: Annotated[Literal["router:shell", "router:tool_search"], REQUIRED]
-    parameters: dict[str, Any]
 
 
 class _ProviderSearch(TypedDict, total=False):
@@ -85,17 +72,8 @@ class ProviderTool(TypedDict, total=False):
     cache_control: CacheControl | None
 
 
-ServerTool = Annotated[
-    AdvisorTool
-    | BashTool
-    | DatetimeTool
-    | FusionTool
-    | ImageGenerationTool
-    | SearchModelsTool
-    | ShellTool
-    | SubagentTool
-    | WebFetchTool
-    | WebSearchTool,
+ServerTool: TypeAlias = Annotated[  # type: ignore[valid-type]  # Built from the specs of server tools.
+    Union[tool_schemas("messages")],  # noqa: UP007 - Of a list.
     Tagged("type"),
 ]
 

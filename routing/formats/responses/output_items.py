@@ -16,7 +16,14 @@ from routing.formats.responses.events import (
     PartKind,
     TextFragments,
 )
-from routing.formats.server_tools import ADVISOR, SUBAGENT, WEB_FETCH, WEB_SEARCH
+from routing.formats.server_tools import (
+    ADVISOR,
+    FUSION,
+    IMAGE_GENERATION,
+    SUBAGENT,
+    WEB_FETCH,
+    WEB_SEARCH,
+)
 
 
 class OutputItem(Protocol):
@@ -191,16 +198,16 @@ class OutputCall(_GrowingItem):
         return self.events.say("response.function_call_arguments.done", done)
 
 
-FUSION: Final = "fusion_call"
+_FUSION_CALL: Final = "fusion_call"
 # Only items of these can have failed; others are incomplete then.
 _MAY_FAIL: Final = frozenset({ADVISOR, SUBAGENT})
 _PAGE_FIELDS: Final = ("url", "title", "content", "httpStatus", "error")
 # Tools whose work the format tells of in events of their own: their name there, and what is said
 # when one begins.
 _TOOL_EVENTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "router:web_search": ("web_search_call", ("in_progress", "searching")),
-    "router:image_generation": ("image_generation_call", ("in_progress", "generating")),
-    "router:fusion": (FUSION, ("in_progress",)),
+    WEB_SEARCH: ("web_search_call", ("in_progress", "searching")),
+    IMAGE_GENERATION: ("image_generation_call", ("in_progress", "generating")),
+    FUSION: (_FUSION_CALL, ("in_progress",)),
 }
 
 
@@ -230,24 +237,26 @@ class OutputTool(_GrowingItem):
         if self._steps is None or self._activity.status != "completed":
             return b""
         name, item = self._steps[0], self._activity.item
-        told = self._fused(item) if name == FUSION else b""
+        told = self._fused(item) if name == _FUSION_CALL else b""
         return told + self._step(name, "completed")
 
     def _fused(self, item: dict[str, Any]) -> bytes:
         """Who was asked and what came of it, told once all of it is there."""
         answers = item.get("answers", ())
         # Each is numbered as it is written.
-        events = [self._step(FUSION, "panel.added", model=each["model"]) for each in answers]
+        events = [self._step(_FUSION_CALL, "panel.added", model=each["model"]) for each in answers]
         events += map(self._panel, answers)
-        events.append(self._step(FUSION, "analysis.in_progress"))
-        events.append(self._step(FUSION, "analysis.completed", analysis=item.get("analysis")))
+        events.append(self._step(_FUSION_CALL, "analysis.in_progress"))
+        events.append(self._step(_FUSION_CALL, "analysis.completed", analysis=item.get("analysis")))
         return b"".join(events)
 
     def _panel(self, answer: dict[str, Any]) -> bytes:
         if "error" in answer:
-            return self._step(FUSION, "panel.failed", model=answer["model"], error=answer["error"])
+            return self._step(
+                _FUSION_CALL, "panel.failed", model=answer["model"], error=answer["error"]
+            )
         said = {"model": answer["model"], "content": answer["answer"]}
-        return self._step(FUSION, "panel.completed", **said)
+        return self._step(_FUSION_CALL, "panel.completed", **said)
 
     def _step(self, name: str, step: str, **fields: Any) -> bytes:
         return self.events.say(f"response.{name}.{step}", {**self.place, **fields})

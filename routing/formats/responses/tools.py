@@ -1,7 +1,7 @@
 """`tools` and `tool_choice` (inference reference 5.3)."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union
 
 from pydantic import Field, StringConstraints
 from typing_extensions import TypedDict
@@ -9,17 +9,10 @@ from typing_extensions import TypedDict
 from routing.formats.chat.messages import CacheControl
 from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, SchemaName, Tagged
 from routing.formats.server_tools import (
-    AdvisorTool,
-    BashTool,
-    DatetimeTool,
-    FilesTool,
-    FusionTool,
-    ImageGenerationTool,
-    SearchModelsTool,
     SubagentParameters,
-    WebFetchTool,
     WebSearchShorthand,
-    WebSearchTool,
+    tool_names,
+    tool_schemas,
 )
 
 
@@ -74,35 +67,16 @@ class InheritingParameters(SubagentParameters, total=False):
     ]
 
 
-class InheritingSubagent(TypedDict, total=False):
-    type: Annotated[Literal["router:subagent"], REQUIRED]
-    parameters: InheritingParameters
-
-
-class RouterTool(TypedDict, total=False):
-    """Server tools that chat does not have."""
-
-    type: Annotated[Literal["router:apply_patch", "router:shell", "router:tool_search"], REQUIRED]
-    parameters: dict[str, Any]
-
-
-_OtherTool = (
-    CustomResponsesTool
-    | UpstreamTool
-    | AdvisorTool
-    | BashTool
-    | DatetimeTool
-    | FilesTool
-    | FusionTool
-    | ImageGenerationTool
-    | RouterTool
-    | SearchModelsTool
-    | InheritingSubagent
-    | WebFetchTool
-    | WebSearchTool
-    | WebSearchShorthand
+_OTHER_TOOLS: Final = (
+    CustomResponsesTool,
+    UpstreamTool,
+    *tool_schemas("responses", subagent=InheritingParameters),
+    WebSearchShorthand,
 )
-NestedTool = Annotated[NestedFunction | _OtherTool, Tagged("type")]
+NestedTool: TypeAlias = Annotated[
+    Union[(NestedFunction, *_OTHER_TOOLS)],  # type: ignore[valid-type]  # Built from the specs.
+    Tagged("type"),
+]
 
 
 class Namespace(TypedDict, total=False):
@@ -114,7 +88,10 @@ class Namespace(TypedDict, total=False):
     tools: Annotated[list[NestedTool], REQUIRED]
 
 
-Tool = Annotated[FlatFunctionTool | Namespace | _OtherTool, Tagged("type")]
+Tool: TypeAlias = Annotated[
+    Union[(FlatFunctionTool, Namespace, *_OTHER_TOOLS)],  # type: ignore[valid-type]  # Built from the specs.
+    Tagged("type"),
+]
 
 
 class NamedResponsesChoice(TypedDict, total=False):
@@ -128,36 +105,16 @@ class McpChoice(TypedDict, total=False):
     name: str | None
 
 
+_TYPED_CHOICES: Final = (
+    *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
+    *("file_search", "computer_use_preview", "code_interpreter", "image_generation"),
+    *("local_shell", "shell", "apply_patch"),
+    *sorted(tool_names("responses")),
+)
+
+
 class TypedChoice(TypedDict, total=False):
-    type: Annotated[
-        Literal[
-            "web_search",
-            "web_search_2025_08_26",
-            "web_search_preview",
-            "web_search_preview_2025_03_11",
-            "file_search",
-            "computer_use_preview",
-            "code_interpreter",
-            "image_generation",
-            "local_shell",
-            "shell",
-            "apply_patch",
-            "router:advisor",
-            "router:apply_patch",
-            "router:bash",
-            "router:datetime",
-            "router:experimental__search_models",
-            "router:files",
-            "router:fusion",
-            "router:image_generation",
-            "router:shell",
-            "router:subagent",
-            "router:tool_search",
-            "router:web_fetch",
-            "router:web_search",
-        ],
-        REQUIRED,
-    ]
+    type: Annotated[Literal[_TYPED_CHOICES], REQUIRED]  # type: ignore[valid-type]  # Built from the specs.
 
 
 class AllowedTool(TypedDict, total=False):

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway.commands import JsonCommand
-from routing.catalogue.files import dump, dump_catalogue
+from routing.catalogue.dump import dump_catalogue
+from routing.catalogue.files import dump
 
 
 class Command(JsonCommand):

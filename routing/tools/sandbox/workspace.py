@@ -15,7 +15,7 @@ from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from routing.tools.interface import ToolFailed
-from routing.tools.sandbox import bubblewrap as walls
+from routing.tools.sandbox import bubblewrap
 
 # What commands may take less than the tool itself, to be told of rather than cut off with it.
 GRACE_S: Final = 2.0
@@ -79,7 +79,7 @@ class ToolWorkspace:
             try:
                 user = host_users.lease()
                 self._inside = SubprocessWorker(
-                    walls.workspace_command(user.uid if user else None), {}, user
+                    bubblewrap.workspace_command(user.uid if user else None), {}, user
                 )
             except OSError as error:
                 self._place.give_back()
@@ -151,6 +151,18 @@ class WorkspaceTool:
 
     def __init__(self, parameters: dict[str, Any]) -> None:
         self.workspace = ToolWorkspace()
+
+    @staticmethod
+    def is_available(parameters: dict[str, Any]) -> bool:
+        """Whether there is a sandbox here. A provider's own shell (`engine: native`) and one kept
+        from another request are not available."""
+        environment = parameters.get("environment") or {}
+        kind = environment.get("type") if isinstance(environment, dict) else None
+        return (
+            parameters.get("engine") != "native"
+            and kind != "container_reference"
+            and bubblewrap.is_available()
+        )
 
 
 def required_path(arguments: dict[str, Any]) -> str:

@@ -225,12 +225,7 @@ _DEFINITION: Final = Definition(
 )
 
 
-def is_fetch_available(parameters: dict[str, Any]) -> bool:
-    """Whether the engine that the caller wants is the one there is."""
-    return parameters.get("engine", "auto") in _ENGINES
-
-
-class WebFetchTool:
+class WebFetch:
     """Fetches through the guarded door, within the caller's domains."""
 
     time_s: float | None = None
@@ -243,6 +238,11 @@ class WebFetchTool:
         self._domains = Domains(
             parameters.get("allowed_domains"), parameters.get("blocked_domains")
         )
+
+    @staticmethod
+    def is_available(parameters: dict[str, Any]) -> bool:
+        """Whether the engine that the caller wants is the one there is."""
+        return parameters.get("engine", "auto") in _ENGINES
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         url = arguments.get("url")

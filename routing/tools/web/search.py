@@ -44,13 +44,7 @@ _DEFINITION: Final = Definition(
 )
 
 
-def is_search_available(parameters: dict[str, Any]) -> bool:
-    """Whether there is an engine, and the caller wants no other one."""
-    engine = configured_engine()
-    return engine is not None and parameters.get("engine", "auto") in ("auto", engine.name)
-
-
-class WebSearchTool:
+class WebSearch:
     """Searches within the caller's domains. `search_prompt` is told to the model beside what is
     found."""
 
@@ -68,6 +62,12 @@ class WebSearchTool:
             parameters.get("allowed_domains"), parameters.get("excluded_domains")
         )
         self._prompt = parameters.get("search_prompt")
+
+    @staticmethod
+    def is_available(parameters: dict[str, Any]) -> bool:
+        """Whether there is an engine, and the caller wants no other one."""
+        engine = configured_engine()
+        return engine is not None and parameters.get("engine", "auto") in ("auto", engine.name)
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         query = arguments.get("query")
@@ -187,4 +187,4 @@ def load_search_client() -> None:
 
 def ask_engine(engine: SearchEngine, sent: EngineRequest, *, timeout_s: float) -> Any:
     """What the engine says to a request, as JSON. Raises `WebFailed`."""
-    return import_module(_CLIENT).answer_of(engine, sent, timeout_s=timeout_s)
+    return import_module(_CLIENT).ask_engine(engine, sent, timeout_s=timeout_s)

@@ -17,7 +17,7 @@ from django.urls import get_resolver
 get_resolver().url_patterns
 from importlib import import_module
 import_module("routing.process")
-import_module("routing.tools.web.search").load_search()
+import_module("routing.tools.web.search").load_search_client()
 held = [name for name in {names} if name in sys.modules]
 import requests, yaml
 from drf_spectacular.generators import SchemaGenerator

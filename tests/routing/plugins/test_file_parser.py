@@ -15,7 +15,7 @@ from routing.entities.entries import ModelEntry
 from routing.fetching.files import FileText
 from routing.formats.chat.request import ChatRequest
 from routing.plugins import file_parser
-from routing.plugins.file_parser import FILES_MAX, FileParserPlugin, read_text
+from routing.plugins.file_parser import FILES_MAX, FileParser, read_text
 from routing.plugins.interface import PluginContext
 from tests.routing.formats import chat_bodies
 from tests.routing.formats.messages import bodies as messages
@@ -47,19 +47,19 @@ def chat(*parts: dict[str, Any]) -> ChatRequest:
 
 def parsed(*parts: dict[str, Any]) -> list[dict[str, Any]]:
     """What the parts have become."""
-    after = FileParserPlugin(TEXT_ENGINE).asked(chat(*parts), context())
+    after = FileParser(TEXT_ENGINE).asked(chat(*parts), context())
     found: list[dict[str, Any]] = after.body["messages"][0]["content"][1:]
     return found
 
 
 def refused(*parts: dict[str, Any], settings: Any = TEXT_ENGINE) -> GatewayError:
     with pytest.raises(GatewayError) as error:
-        FileParserPlugin(settings).asked(chat(*parts), context())
+        FileParser(settings).asked(chat(*parts), context())
     return error.value
 
 
 def test_a_pdf_is_text_and_is_cited_once() -> None:
-    plugin = FileParserPlugin({"id": "file-parser"})
+    plugin = FileParser({"id": "file-parser"})
     file = part(HELLO, 'a "b".pdf', cache_control={"type": "ephemeral"})
     before = chat(file, file)
     after = plugin.asked(before, context())
@@ -76,7 +76,7 @@ def test_a_pdf_is_text_and_is_cited_once() -> None:
     (stage,) = plugin.stages
     assert stage["type"] == "plugin"
     assert stage["data"].items() >= {"engine": "pdf-text"}.items()
-    alone = FileParserPlugin({"id": "file-parser"})
+    alone = FileParser({"id": "file-parser"})
     alone.asked(chat(file), context())
     assert alone.stages[0]["data"] == {"engine": "pdf-text", "files": 1, "pages": 2}
 
@@ -103,7 +103,7 @@ def test_texts_are_read_too_and_pictures_stay() -> None:
     ],
 )
 def test_who_reads_a_file(settings: Any, modalities: tuple[str, ...], is_read: bool) -> None:
-    before, plugin = chat(part(HELLO)), FileParserPlugin(settings)
+    before, plugin = chat(part(HELLO)), FileParser(settings)
     assert (plugin.asked(before, context(*modalities)) is not before) is is_read
     assert bool(plugin.annotations()) is bool(plugin.stages) is is_read
 
@@ -178,7 +178,7 @@ def test_all_files_of_a_request_share_their_time(monkeypatch: pytest.MonkeyPatch
         until.add(at)
         return read_text(where, at, **given)
 
-    monkeypatch.setattr(file_parser, "text_of", noted)
+    monkeypatch.setattr(file_parser, "read_text", noted)
     began = time.monotonic()
     parsed(*(part(f"data:text/plain,{n}") for n in "123"))
     assert len(until) == 1
@@ -188,15 +188,15 @@ def test_all_files_of_a_request_share_their_time(monkeypatch: pytest.MonkeyPatch
 def test_nothing_is_read_without_a_file_or_for_whoever_would_be_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(file_parser, "text_of", None)
+    monkeypatch.setattr(file_parser, "read_text", None)
 
     def refuse() -> None:
         raise PaymentRequired
 
     broke, without = replace(context(), refuse=refuse), chat()
     with pytest.raises(PaymentRequired):
-        FileParserPlugin(TEXT_ENGINE).asked(chat(part(HELLO)), broke)
-    assert FileParserPlugin(TEXT_ENGINE).asked(without, broke) is without
+        FileParser(TEXT_ENGINE).asked(chat(part(HELLO)), broke)
+    assert FileParser(TEXT_ENGINE).asked(without, broke) is without
 
 
 def test_without_time_nothing_is_fetched() -> None:
@@ -230,13 +230,11 @@ def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_other_formats_have_files_too_and_tools_of_a_provider_would_get_lost() -> None:
     item = {"type": "input_file", "file_data": HELLO, "filename": "a.pdf"}
     asked = responses.accepted(input=[{"role": "user", "content": [item]}])
-    after = FileParserPlugin(TEXT_ENGINE).asked(asked, context())
+    after = FileParser(TEXT_ENGINE).asked(asked, context())
     assert "Hello there" in after.body["messages"][0]["content"][0]["text"]
     assert after.rewritten
     bytes_of = {"media_type": "application/pdf", "data": HELLO.partition(",")[2]}
     said = [messages.said("user", messages.document("base64", **bytes_of))]
     tools = [{"type": "bash_20250124", "name": "bash"}]
     with pytest.raises(GatewayError, match="bash_20250124 beside file-parser"):
-        FileParserPlugin(TEXT_ENGINE).asked(
-            messages.accepted(messages=said, tools=tools), context()
-        )
+        FileParser(TEXT_ENGINE).asked(messages.accepted(messages=said, tools=tools), context())

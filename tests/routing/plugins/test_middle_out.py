@@ -148,7 +148,7 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
         return context_compression.message_sizes(messages)
 
     monkeypatch.setattr(context_compression, "run_in_thread", beside)
-    monkeypatch.setattr(context_compression, "sizes_of", noted)
+    monkeypatch.setattr(context_compression, "message_sizes", noted)
     made = compress_request(long_request(), [endpoint(context_length=1_000)], None)
     assert made is not None
     assert 0 < made.chat.message_count < 500

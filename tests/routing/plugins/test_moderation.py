@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.http.errors import Unavailable
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import PluginContext
-from routing.plugins.moderation import Flagged, ModerationPlugin, list_texts, shorten
+from routing.plugins.moderation import Flagged, Moderation, list_texts, shorten
 from tests.routing.formats.chat_bodies import accepted
 from tests.support.moderating import FORBIDDEN, OUTAGE, TOO_FEW
 
@@ -22,8 +22,8 @@ def request(*texts: str) -> ChatRequest:
     return accepted(messages=[{"role": "user", "content": text} for text in texts])
 
 
-def judge(chat: ChatRequest) -> tuple[ModerationPlugin, Any]:
-    plugin = ModerationPlugin({"id": "moderation"})
+def judge(chat: ChatRequest) -> tuple[Moderation, Any]:
+    plugin = Moderation({"id": "moderation"})
     context: Any = PluginContext(None, (), time.monotonic() + 60)  # type: ignore[arg-type]  # Not asked.
     return plugin, plugin.judged(chat, context)
 

@@ -168,7 +168,7 @@ FAST = {"preset": "general-fast"}
 def test_settings_of_a_fusion_are_those_of_the_tool(
     monkeypatch: pytest.MonkeyPatch, settings: Any, given: Any
 ) -> None:
-    monkeypatch.setattr(tool_plugins, "panel_of", lambda preset: [f"{preset}/a", f"{preset}/b"])
+    monkeypatch.setattr(tool_plugins, "choose_panel", lambda preset: [f"{preset}/a", f"{preset}/b"])
     (tool,) = FusionPlugin({"id": "fusion", "enabled": True, **settings}).tools()
     assert tool == {"type": "router:fusion", "parameters": given}
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.plugins import json_mender, response_healing
-from routing.plugins.response_healing import CHARS_MAX, FENCES_MAX, ResponseHealingPlugin, heal_json
+from routing.plugins.response_healing import CHARS_MAX, FENCES_MAX, ResponseHealing, heal_json
 from tests.routing.formats.chat_bodies import accepted
 
 VALUE = {"name": "Ada", "langs": ["en", "fr"], "deep": {"n": 1.5, "none": None}}
@@ -101,7 +101,7 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(texts: list[str], *, wants_object: bool) -> None:
         tried.extend(texts)
 
-    monkeypatch.setattr(response_healing, "mended", nothing)
+    monkeypatch.setattr(response_healing, "mend_json", nothing)
     many = "".join(f"```\n{{{number}]\n```\n" for number in range(1_000))
     assert heal_json(many, wants_object=True) is None
     assert tried[:FENCES_MAX] == ["{0]", "{1]", "{2]"]
@@ -121,7 +121,7 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> None:
-    chat, plugin = accepted(**fields), ResponseHealingPlugin({"id": "response-healing"})
+    chat, plugin = accepted(**fields), ResponseHealing({"id": "response-healing"})
     message = {"role": "assistant", "content": f"```json\n{GOOD}\n```"}
     made = plugin.answered(chat, message)
     assert plugin.rewrites(chat) is is_its_work
@@ -134,4 +134,4 @@ def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> Non
 def test_what_is_no_text_is_left_alone(content: Any) -> None:
     chat = accepted(response_format={"type": "json_object"})
     message = {"role": "assistant", "content": content}
-    assert ResponseHealingPlugin({"id": "response-healing"}).answered(chat, message) is message
+    assert ResponseHealing({"id": "response-healing"}).answered(chat, message) is message

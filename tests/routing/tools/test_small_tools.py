@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.serving.request.loop import Loop, with_tools
-from routing.tools.datetime import DatetimeTool
+from routing.tools.datetime import Datetime
 from routing.tools.interface import ToolFailed
-from routing.tools.search_models import SearchModelsTool, rank_models
+from routing.tools.search_models import SearchModels, rank_models
 from routing.tools.tool_search import FOUND_MAX
 from routing.tools.toolbox import NAME_CHARS_MAX, Toolbox
 from tests.routing.formats.chat_bodies import accepted
@@ -39,7 +39,7 @@ SEARCH: dict[str, Any] = {"type": "router:tool_search"}
     ],
 )
 def test_the_time_in_a_zone(settings, arguments, time: str, zone: str) -> None:
-    result = DatetimeTool(settings).run(arguments, context())
+    result = Datetime(settings).run(arguments, context())
     told = {"datetime": f"2026-03-01T{time}", "timezone": zone}
     assert json.loads(result.text) == result.item == told
 
@@ -47,7 +47,7 @@ def test_the_time_in_a_zone(settings, arguments, time: str, zone: str) -> None:
 @pytest.mark.parametrize("name", ["Nowhere/At_All", "../../etc/passwd", "x" * 5000, 5, ["UTC"]])
 def test_a_zone_that_there_is_not_is_told_to_the_model(name) -> None:
     with pytest.raises(ToolFailed):
-        DatetimeTool({}).run({"timezone": name}, context())
+        Datetime({}).run({"timezone": name}, context())
 
 
 SMALL = replace(model(id="acme/small"), description="Quick and cheap.")
@@ -58,7 +58,7 @@ CODER = replace(model(id="other/coder"), description="Writes code, reads images 
 @pytest.mark.parametrize("arguments", [{}, {"query": ""}, {"query": "  "}, {"query": 5}])
 def test_a_search_for_no_model_is_told_to_the_model(arguments) -> None:
     with pytest.raises(ToolFailed):
-        SearchModelsTool({}).run(arguments, context())
+        SearchModels({}).run(arguments, context())
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from django.test import override_settings
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox import subprocess_worker as apart
-from routing.tools.apply_patch import ApplyPatchTool
-from routing.tools.files import FilesTool
+from routing.tools.apply_patch import ApplyPatch
+from routing.tools.files import Files
 from routing.tools.interface import Result, ToolFailed
 from routing.tools.registry import list_missing
-from routing.tools.sandbox import bubblewrap as walls
+from routing.tools.sandbox import bubblewrap
 from routing.tools.sandbox.workspace import ToolWorkspace
-from routing.tools.shell import OUTPUT_BYTES, BashTool, ShellTool
+from routing.tools.shell import OUTPUT_BYTES, Bash, Shell
 from routing.tools.toolbox import Toolbox
 from tests.routing.tools.made import context
 from tests.support.promptness import in_time
@@ -28,8 +28,8 @@ from tests.support.promptness import in_time
 
 @pytest.fixture
 def toolbox() -> Iterator[Toolbox]:
-    if not walls.is_available():
-        pytest.skip(f"no sandbox here: {walls.isolation().reason}")
+    if not bubblewrap.is_available():
+        pytest.skip(f"no sandbox here: {bubblewrap.isolation().reason}")
     kinds = ("bash", "shell", "files", "apply_patch")
     toolbox = Toolbox([{"type": f"router:{kind}"} for kind in kinds])
     yield toolbox
@@ -142,7 +142,8 @@ def test_odd_files_are_read_and_listed_as_far_as_that_goes(toolbox: Toolbox) -> 
 def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
     seen = bash(
         toolbox,
-        f"cat {Path(__file__).resolve()} {walls.__file__} /etc/passwd; env; ls -a; hostname; id -u;"
+        f"cat {Path(__file__).resolve()} {bubblewrap.__file__} /etc/passwd;"
+        " env; ls -a; hostname; id -u;"
         " for f in /x /dev/x /usr/x /srv/x; do echo > $f; done; set -- /proc/[0-9]*; echo $#;"
         " exec 3<>/dev/tcp/127.0.0.1/80",
     )
@@ -308,5 +309,5 @@ def test_a_shell_of_somewhere_else_is_refused(settings: dict[str, Any]) -> None:
 
 
 def test_every_one_of_them_is_made_of_any_settings() -> None:
-    for maker in (BashTool, ShellTool, FilesTool, ApplyPatchTool):
+    for maker in (Bash, Shell, Files, ApplyPatch):
         maker({"environment": {"type": "container_auto"}, "sleep_after_seconds": 5})

@@ -7,7 +7,7 @@ import pytest
 from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import FUNCTIONS, WAITING
 from routing.tools.interface import ModelAnswer
-from routing.tools.subagent import SubagentTool
+from routing.tools.subagent import Subagent
 from routing.upstreams.responses.passthrough import _filter_input
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths
 from tests.routing.tools.made import context
@@ -125,7 +125,7 @@ def test_which_agent_a_call_is_for(
         return ModelAnswer({"role": "assistant", "content": "Done."}, "acme/b")
 
     waiting = [{"id": each, "messages": [{"role": "user", "content": each}]} for each in WAIT]
-    subagent = SubagentTool({WAITING: waiting})
+    subagent = Subagent({WAITING: waiting})
     subagent.run(arguments, context(ask=ask, had_to_call=had_to_call))
     # Whoever was not meant still waits.
     others = [each for each in WAIT if each != goes_on]

@@ -11,7 +11,7 @@ import pytest
 from routing.fetching import doors, pages
 from routing.fetching.files import NO_TEXT
 from routing.tools.registry import list_missing
-from routing.tools.web.fetch import WebFetchTool
+from routing.tools.web.fetch import WebFetch
 from tests.routing.tools.made import context
 from tests.support.promptness import in_time
 from tests.support.web_site import WebSite, serve_web_site
@@ -36,8 +36,8 @@ def site(running_web_site: WebSite, settings: Any) -> WebSite:
     return running_web_site
 
 
-def fetch(url: Any, tool: WebFetchTool | None = None, **given: Any) -> Any:
-    return (tool or WebFetchTool(given)).run({"url": url}, context())
+def fetch(url: Any, tool: WebFetch | None = None, **given: Any) -> Any:
+    return (tool or WebFetch(given)).run({"url": url}, context())
 
 
 def told_of(url: str, **given: Any) -> Any:
@@ -148,7 +148,7 @@ def test_a_pdf_that_is_too_large_is_not_read(site: WebSite, settings: Any) -> No
 
 
 def test_uses_are_counted(site: WebSite) -> None:
-    tool = WebFetchTool({"max_uses": 1})
+    tool = WebFetch({"max_uses": 1})
     assert not fetch(f"{site.url}/plain", tool).failed
     told = ("max_uses_exceeded", "No more pages may be fetched for this request")
     assert error_of(fetch(f"{site.url}/plain", tool)) == told

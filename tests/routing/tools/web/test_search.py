@@ -9,7 +9,7 @@ import pytest
 from django.test import override_settings
 
 from routing.tools.registry import list_missing
-from routing.tools.web.search import WebSearchTool
+from routing.tools.web.search import WebSearch
 from tests.routing.tools.made import context
 from tests.support.promptness import in_time
 from tests.support.search_engine import AGE, SearchEngine, serve_search_engine
@@ -37,8 +37,8 @@ def chosen(name: str, url: str, **more: Any) -> Any:
     return override_settings(**(given | more))
 
 
-def search(tool: WebSearchTool | None = None, query: Any = "cats", **given: Any) -> Any:
-    return (tool or WebSearchTool(given)).run({"query": query}, context())
+def search(tool: WebSearch | None = None, query: Any = "cats", **given: Any) -> Any:
+    return (tool or WebSearch(given)).run({"query": query}, context())
 
 
 def results(**given: Any) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def test_texts_are_as_long_as_was_wished_and_a_prompt_is_told_beside(engine: Sea
 
 
 def test_uses_and_results_are_counted_over_the_request(engine: SearchEngine) -> None:
-    tool = WebSearchTool({"max_uses": 3, "max_results": 2, "max_total_results": 3})
+    tool = WebSearch({"max_uses": 3, "max_results": 2, "max_total_results": 3})
     assert [search(tool).search_results, search(tool).search_results] == [2, 1]
     for told in (
         "No more results may be had for this request",
@@ -135,7 +135,7 @@ def test_uses_and_results_are_counted_over_the_request(engine: SearchEngine) -> 
         assert error_of(search(tool)) == ("max_uses_exceeded", told)
     assert len(engine.asked) == 2
     # Results that were not got are not counted.
-    tool = WebSearchTool({"max_results": 2, "max_total_results": 2})
+    tool = WebSearch({"max_results": 2, "max_total_results": 2})
     assert search(tool, "odd").search_results == 0
     assert search(tool, "status 500").failed
     assert search(tool).search_results == 2
