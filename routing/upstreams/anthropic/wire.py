@@ -36,7 +36,7 @@ class AnthropicMessages:
     keeps_tools_when_off = True
     output_tokens_min = 1
     # What every model takes; a list of models names the others.
-    usual_parameters = (
+    usual_parameters: tuple[str, ...] = (
         *("temperature", "top_p", "top_k", "max_tokens", "stop"),
         *("tools", "tool_choice", "parallel_tool_calls", "reasoning"),
     )

@@ -19,7 +19,7 @@ class Responses(BearerWire):
     kind = KIND
     takes_budgets = False
     output_tokens_min = 16
-    usual_parameters = (
+    usual_parameters: tuple[str, ...] = (
         *("temperature", "top_p", "max_tokens", "response_format", "structured_outputs"),
         *("tools", "tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort"),
     )

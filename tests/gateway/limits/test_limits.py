@@ -185,14 +185,14 @@ def test_all_limits_or_none_and_looking_takes_nothing(counters: Callable[[], Rat
     def work() -> None:
         scope = f"s{next(_names)}"
         wide, narrow = Limit(f"{scope}-wide", 10, DAY_S), Limit(f"{scope}-narrow", 5, MINUTE_S, 3)
-        assert [here.exceeded(wide, narrow) for _ in range(20)] == [None] * 20
+        assert [here.find_exceeded(wide, narrow) for _ in range(20)] == [None] * 20
         assert isinstance(there.take(wide, narrow), Taken)
-        for refused in (here.exceeded(wide, narrow), here.take(wide, narrow)):
+        for refused in (here.find_exceeded(wide, narrow), here.take(wide, narrow)):
             assert isinstance(refused, Exceeded)
             assert (refused.limit, refused.used) == (narrow, 3)
         # Nothing was counted of either: nine and two are left.
         rest = wide._replace(cost=9), narrow._replace(cost=2)
-        assert here.exceeded(*rest) is None
+        assert here.find_exceeded(*rest) is None
         assert isinstance(there.take(*rest), Taken)
         assert isinstance(there.take(wide), Exceeded)
 

@@ -145,7 +145,7 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
 
     def noted(messages: list[Message]) -> list[int]:
         measured.append(is_beside)
-        return context_compression.message_sizes(messages)
+        return message_sizes(messages)
 
     monkeypatch.setattr(context_compression, "run_in_thread", beside)
     monkeypatch.setattr(context_compression, "message_sizes", noted)
