@@ -137,7 +137,7 @@ def _replay_row(
 ) -> None:
     if row.status != 200 or row.endpoint_tag is None:
         raise NotReplayable("it was not answered")
-    replay = read_replay(_parsed(row.trace))
+    replay = read_replay(_parse_trace(row.trace))
     models = [found for name in replay.models if (found := snapshot.models.get(name))]
     if not models:
         raise NotReplayable("its models are gone from the catalogue")
@@ -170,7 +170,7 @@ def _add_latency(result: Comparison, then_s: float | None, now_s: float | None) 
         result.after.latency_s += now_s
 
 
-def _parsed(trace: str) -> Any:
+def _parse_trace(trace: str) -> Any:
     try:
         return orjson.loads(trace)
     except ValueError:

@@ -153,7 +153,7 @@ class _Assembly:
             aliases=MappingProxyType(dict(self.rows.aliases)),
             providers=MappingProxyType({entry.slug: entry for entry in self.providers.values()}),
             listing=tuple(
-                sorted(filter(_listed, models), key=lambda model: (-model.created, model.id))
+                sorted(filter(_is_listed, models), key=lambda model: (-model.created, model.id))
             ),
             endpoint_count=len(self.rows.endpoints),
             problems=tuple(self.problems),
@@ -202,7 +202,7 @@ class _Assembly:
         taken = [*own["supported_parameters"], *own.pop("extra_parameters")]
         own["supported_parameters"] = self._set(own["supported_parameters"])
         own["taken_fields"] = self._set(taken)
-        prices, pricing = self._priced(own.pop("pricing"), own)
+        prices, pricing = self._parse_prices(own.pop("pricing"), own)
         return EndpointEntry(
             **own,
             canonical_slug=model["canonical_slug"],
@@ -222,7 +222,7 @@ class _Assembly:
             return None
         return EffortRules(self._set(supported or ()), mandatory)
 
-    def _priced(self, pricing: Any, endpoint: dict[str, Any]) -> _Priced:
+    def _parse_prices(self, pricing: Any, endpoint: dict[str, Any]) -> _Priced:
         if pricing is None:
             return None, None
         key = orjson.dumps(pricing)
@@ -237,16 +237,16 @@ class _Assembly:
         return self._prices[key]
 
     def _tuple(self, words: Sequence[str]) -> tuple[str, ...]:
-        return _interned(tuple(words), self._words, tuple)
+        return _intern(tuple(words), self._words, tuple)
 
     def _optional(self, words: Sequence[str] | None) -> tuple[str, ...] | None:
         return None if words is None else self._tuple(words)
 
     def _set(self, words: Sequence[str]) -> frozenset[str]:
-        return _interned(tuple(words), self._sets, frozenset)
+        return _intern(tuple(words), self._sets, frozenset)
 
 
-def _interned(
+def _intern(
     words: tuple[str, ...],
     known: dict[tuple[str, ...], _T],
     make: Callable[[tuple[str, ...]], _T],
@@ -256,7 +256,7 @@ def _interned(
     return known[words]
 
 
-def _listed(model: ModelEntry) -> bool:
+def _is_listed(model: ModelEntry) -> bool:
     return model.visible and any(
         endpoint.prices is not None and endpoint.status > STATUS_DISABLED
         for endpoint in model.endpoints

@@ -133,13 +133,13 @@ NOTHING: Final = LearnedStats()
 
 def throughput_tps(model: ModelEntry, learned: LearnedStats) -> float | None:
     """Of the fastest endpoint, the median."""
-    found = _known(model, learned, lambda figures: figures.throughput_tps)
+    found = _known_figures(model, learned, lambda figures: figures.throughput_tps)
     return max([each.p50 for each in found], default=None)
 
 
 def latency_s(model: ModelEntry, learned: LearnedStats) -> float | None:
     """Of the endpoint that answers soonest, the median time to the first token."""
-    found = _known(model, learned, lambda figures: figures.latency_s)
+    found = _known_figures(model, learned, lambda figures: figures.latency_s)
     return min([each.p50 for each in found], default=None)
 
 
@@ -154,7 +154,7 @@ def tool_success(model: ModelEntry, learned: LearnedStats) -> float | None:
     return sum(share * weight for share, weight in known) / calls if known else None
 
 
-def _known(
+def _known_figures(
     model: ModelEntry, learned: LearnedStats, part: Callable[[EndpointStats], _T | None]
 ) -> list[_T]:
     found = [part(learned.of(endpoint)) for endpoint in list_published(model)]

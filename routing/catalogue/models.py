@@ -54,7 +54,7 @@ def _choices(words: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(word, word) for word in words]
 
 
-def _known(field: str, words: tuple[Any, ...]) -> Q:
+def _is_one_of(field: str, words: tuple[Any, ...]) -> Q:
     return Q(**{f"{field}__in": list(words)})
 
 
@@ -101,10 +101,10 @@ class Provider(Versioned):
         ordering = ["slug"]
         constraints = [
             models.CheckConstraint(
-                name="routing_provider_kind_known", condition=_known("kind", WIRE_KINDS)
+                name="routing_provider_kind_known", condition=_is_one_of("kind", WIRE_KINDS)
             ),
             models.CheckConstraint(
-                name="routing_provider_status_known", condition=_known("status", STATUSES)
+                name="routing_provider_status_known", condition=_is_one_of("status", STATUSES)
             ),
         ]
 
@@ -252,21 +252,21 @@ class Endpoint(Versioned):
                 name="routing_endpoint_tag_once_per_model", fields=["model", "tag"]
             ),
             models.CheckConstraint(
-                name="routing_endpoint_status_known", condition=_known("status", STATUSES)
+                name="routing_endpoint_status_known", condition=_is_one_of("status", STATUSES)
             ),
             models.CheckConstraint(
-                name="routing_endpoint_tier_known", condition=_known("tier", TIERS)
+                name="routing_endpoint_tier_known", condition=_is_one_of("tier", TIERS)
             ),
             models.CheckConstraint(
-                name="routing_endpoint_region_known", condition=_known("region", REGIONS)
+                name="routing_endpoint_region_known", condition=_is_one_of("region", REGIONS)
             ),
             models.CheckConstraint(
                 name="routing_endpoint_price_source_known",
-                condition=_known("price_source", PRICE_SOURCES),
+                condition=_is_one_of("price_source", PRICE_SOURCES),
             ),
             models.CheckConstraint(
                 name="routing_endpoint_quantization_known",
-                condition=Q(quantization__isnull=True) | _known("quantization", QUANTIZATIONS),
+                condition=Q(quantization__isnull=True) | _is_one_of("quantization", QUANTIZATIONS),
             ),
         ]
 

@@ -97,7 +97,7 @@ def _in_force(model: "ModelInfo", now: datetime) -> "tuple[ModelPrice, list[Cond
     return base, by_time
 
 
-def _listed(prices: "ModelPrice") -> Iterator[tuple[str, Any, Decimal]]:
+def _list_prices(prices: "ModelPrice") -> Iterator[tuple[str, Any, Decimal]]:
     """Our key, the book's price and the divisor. Raises `KeyError` for a price without a slot."""
     for book_key, price in vars(prices).items():
         if price is not None and book_key not in _NEVER_CHARGED:
@@ -107,7 +107,8 @@ def _listed(prices: "ModelPrice") -> Iterator[tuple[str, Any, Decimal]]:
 
 def _base(prices: "ModelPrice") -> dict[str, Any]:
     return {
-        key: plain(getattr(price, "base", price) / units) for key, price, units in _listed(prices)
+        key: plain(getattr(price, "base", price) / units)
+        for key, price, units in _list_prices(prices)
     }
 
 
@@ -115,7 +116,7 @@ def _tiers(prices: "ModelPrice") -> Iterator[dict[str, Any]]:
     """One override for each threshold and key, lowest threshold first so that the highest wins."""
     steps = [
         (tier.start, key, plain(tier.price / units))
-        for key, price, units in _listed(prices)
+        for key, price, units in _list_prices(prices)
         for tier in getattr(price, "tiers", ())
     ]
     for start in sorted({start for start, _, _ in steps}):

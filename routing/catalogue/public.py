@@ -47,7 +47,7 @@ def serialize_model(model: ModelEntry) -> dict[str, Any]:
         "per_request_limits": model.per_request_limits,
         "supported_parameters": parameters(list_published(model)),
         "default_parameters": model.default_parameters,
-        "supported_voices": _listed(model.supported_voices),
+        "supported_voices": _list_or_none(model.supported_voices),
         "links": {"details": f"/api/v1/models/{model.id}/endpoints"},
         "hugging_face_id": model.hugging_face_id,
         "knowledge_cutoff": model.knowledge_cutoff,
@@ -151,7 +151,7 @@ def serialize_provider(provider: ProviderEntry) -> dict[str, Any]:
         "terms_of_service_url": provider.terms_of_service_url,
         "status_page_url": provider.status_page_url,
         "headquarters": provider.headquarters,
-        "datacenters": _listed(provider.datacenters),
+        "datacenters": _list_or_none(provider.datacenters),
     }
 
 
@@ -164,5 +164,5 @@ def serialize_providers(snapshot: Snapshot) -> list[dict[str, Any]]:
     ]
 
 
-def _listed(words: tuple[str, ...] | None) -> list[str] | None:
+def _list_or_none(words: tuple[str, ...] | None) -> list[str] | None:
     return None if words is None else list(words)

@@ -22,23 +22,23 @@ def main() -> None:
     bind(json.loads(sys.argv[1]))
     (length,) = LENGTH.unpack(sys.stdin.buffer.read(LENGTH.size))
     asked = json.loads(sys.stdin.buffer.read(length))
-    told = (mended(asked["texts"], wants_object=asked["wants_object"]) or "").encode()
+    told = (mend(asked["texts"], wants_object=asked["wants_object"]) or "").encode()
     sys.stdout.buffer.write(LENGTH.pack(len(told)) + told)
     sys.stdout.buffer.flush()
 
 
-def mended(texts: Sequence[str], *, wants_object: bool) -> str | None:
+def mend(texts: Sequence[str], *, wants_object: bool) -> str | None:
     """The JSON text of the first that was meant to be some."""
     wanted = (dict,) if wants_object else (dict, list)
     for text in texts:
-        value = repaired(text)
+        value = repair(text)
         # Of mere prose in brackets nothing is left.
-        if value and isinstance(value, wanted) and (made := written(value)) is not None:
+        if value and isinstance(value, wanted) and (made := write_json(value)) is not None:
             return made
     return None
 
 
-def repaired(text: str) -> Any:
+def repair(text: str) -> Any:
     import json_repair
 
     try:
@@ -47,7 +47,7 @@ def repaired(text: str) -> Any:
         return None
 
 
-def written(value: Any) -> str | None:
+def write_json(value: Any) -> str | None:
     """None for what JSON has no words for."""
     try:
         made = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -80,7 +80,7 @@ def _provider_row(provider: KnownProvider, key: str | None) -> Provider:
     row = Provider.objects.filter(slug=provider.slug).first()
     if row is None:
         row = Provider(slug=provider.slug, name=provider.name, kind=provider.kind)
-    elif (row.base_url, _stored(row), row.kind) == (base_url, key, provider.kind):
+    elif (row.base_url, _stored_credential(row), row.kind) == (base_url, key, provider.kind):
         return row
     row.base_url, row.kind = base_url, provider.kind
     row.set_credential(key)
@@ -93,7 +93,7 @@ def find_kind(slug: str) -> str | None:
     return Provider.objects.filter(slug=slug).values_list("kind", flat=True).first()
 
 
-def _stored(row: Provider) -> str | None:
+def _stored_credential(row: Provider) -> str | None:
     try:
         return row.credential()
     except UnsealError:

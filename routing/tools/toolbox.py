@@ -73,7 +73,7 @@ class Toolbox:
         kind = canonical_tool(tool["type"])
         maker = maker_of(kind)
         assert maker is not None  # Refused before.
-        made = _made(maker, tool)
+        made = _build_tool(maker, tool)
         if isinstance(made, WorkspaceTool):
             made.workspace = self._workspace
         elif isinstance(made, ToolSearch):
@@ -107,7 +107,7 @@ def _deferred_functions(tools: Sequence[dict[str, Any]]) -> dict[str, dict[str, 
     return {_function(tool)["name"]: _function(tool) for tool in marked}
 
 
-def _made(maker: Maker, tool: dict[str, Any]) -> Tool:
+def _build_tool(maker: Maker, tool: dict[str, Any]) -> Tool:
     return maker(parameters_of(tool))
 
 

@@ -37,7 +37,7 @@ _OWN_PROCESSES: Final = 16
 _SHARED_MEMORY_BYTES: Final = 16 * 1_048_576
 # Of the gateway nothing else is there.
 _PROGRAM: Final = "/program"
-_MODULES: Final = ("inside.py", "diffs.py")
+_MODULES: Final = ("program.py", "diffs.py")
 _BEGIN: Final = f"""
 import sys
 sys.path.append({_PROGRAM!r})
@@ -65,7 +65,7 @@ def workspace_command(uid: int | None) -> list[str]:
     if program is None:
         raise FileNotFoundError("bwrap")
     inside = [word for name in _MODULES for word in _module(name)]
-    return _bounded(program, inside, uid, ["-c", _BEGIN, json.dumps(_limits())])
+    return _sandbox_command(program, inside, uid, ["-c", _BEGIN, json.dumps(_limits())])
 
 
 def _module(name: str) -> list[str]:
@@ -81,7 +81,9 @@ def _limits() -> dict[str, int | str]:
     }
 
 
-def _bounded(program: str, inside: list[str], uid: int | None, rest: list[str]) -> list[str]:
+def _sandbox_command(
+    program: str, inside: list[str], uid: int | None, rest: list[str]
+) -> list[str]:
     """The command of a sandbox in which Python does what `rest` says."""
     command = with_init(
         _python(),
@@ -143,7 +145,7 @@ def _python() -> str:
 
 
 def _trial(program: str) -> list[str]:
-    return _bounded(program, [], host_users.for_trials(), ["-c", _TRIAL])
+    return _sandbox_command(program, [], host_users.for_trials(), ["-c", _TRIAL])
 
 
 def _tell(found: Isolation) -> None:

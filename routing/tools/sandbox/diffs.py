@@ -44,7 +44,7 @@ def patch_text(text: str, diff: str) -> str:
     file = _File(text.replace("\r\n", "\n").split("\n"))
     out, at = list[str](), 0
     for hunk in _hunks(diff):
-        start = _found(file, hunk, at)
+        start = _find_hunk(file, hunk, at)
         out += file.lines[at:start] + hunk.new
         at = start + len(hunk.old)
     return ending.join(out + file.lines[at:])
@@ -105,12 +105,12 @@ def _take(line: str, old: list[str], new: list[str]) -> None:
         new.append(rest)
 
 
-def _found(file: _File, hunk: _Hunk, at: int) -> int:
+def _find_hunk(file: _File, hunk: _Hunk, at: int) -> int:
     """Where the hunk's old lines begin, from `at` on."""
     if hunk.anchor:
-        at = _behind(file.lines, hunk.anchor, at)
+        at = _line_after(file.lines, hunk.anchor, at)
     if not hunk.old:
-        return _end_of(file.lines) if hunk.at_end or not hunk.anchor else at
+        return _end_line(file.lines) if hunk.at_end or not hunk.anchor else at
     for like in _LIKE:
         fitting = find_places(file.alike(like), [like(line) for line in hunk.old], at)
         found = max(fitting, default=None) if hunk.at_end else next(fitting, None)
@@ -146,13 +146,13 @@ def _borders(old: Sequence[str]) -> list[int]:
     return back
 
 
-def _behind(lines: list[str], anchor: str, at: int) -> int:
+def _line_after(lines: list[str], anchor: str, at: int) -> int:
     found = next((n for n in range(at, len(lines)) if lines[n].strip() == anchor), None)
     if found is None:
         raise DiffFailed(f"The file has no such line: {anchor[:80]!r}")
     return found + 1
 
 
-def _end_of(lines: list[str]) -> int:
+def _end_line(lines: list[str]) -> int:
     """Before the nothing behind the last line's end."""
     return len(lines) - 1 if lines[-1] == "" else len(lines)

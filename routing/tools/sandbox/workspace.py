@@ -45,14 +45,16 @@ class ToolWorkspace:
             raise ToolFailed("Not run: another call took all the time")
         try:
             left_s = max(_COMMAND_S_MIN, until - time.monotonic())
-            said = self._told(order | ({"time_s": left_s} if "time_s" in order else {}), left_s)
+            said = self._send_order(
+                order | ({"time_s": left_s} if "time_s" in order else {}), left_s
+            )
         finally:
             self._lock.release()
         if "error" in said:
             raise ToolFailed(str(said["error"]))
         return said
 
-    def _told(self, order: dict[str, Any], time_s: float) -> dict[str, Any]:
+    def _send_order(self, order: dict[str, Any], time_s: float) -> dict[str, Any]:
         until = time.monotonic() + time_s + (GRACE_S if self._inside else _START_S)
         frame = _written(order)
         try:

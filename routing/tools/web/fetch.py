@@ -284,7 +284,7 @@ def _result(document: Document, chars_max: int | None, now: datetime) -> Result:
             "type": "web_fetch_result",
             "url": document.url,
             "retrieved_at": at,
-            "content": _shown(document.title, content),
+            "content": _document_block(document.title, content),
         },
         fetches=1,
     )
@@ -302,7 +302,7 @@ def _cut(text: str, chars_max: int | None) -> _Cut:
     return _Cut(content, len(content) < len(text))
 
 
-def _shown(title: str, content: str) -> dict[str, Any]:
+def _document_block(title: str, content: str) -> dict[str, Any]:
     return {
         "type": "document",
         "source": {"type": "text", "media_type": "text/plain", "data": content},

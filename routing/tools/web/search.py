@@ -72,12 +72,12 @@ class WebSearch:
     def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
         query = arguments.get("query")
         try:
-            engine, found = self._found(query, context)
+            engine, found = self._search(query, context)
         except WebFailed as error:
             return web_failed_result(error, _BLOCK, _item(query if isinstance(query, str) else ""))
         return self._result(str(query), engine, found)
 
-    def _found(self, query: Any, context: ToolContext) -> tuple[SearchEngine, list[SearchResult]]:
+    def _search(self, query: Any, context: ToolContext) -> tuple[SearchEngine, list[SearchResult]]:
         engine = configured_engine()
         if not isinstance(query, str) or not query.strip():
             raise WebFailed("invalid_tool_input", "query must be a text")
@@ -92,12 +92,14 @@ class WebSearch:
             raise WebFailed("max_uses_exceeded", "No more results may be had for this request")
         found: list[SearchResult] = []
         try:
-            found = self._asked(engine, query.strip(), context)[:most]
+            found = self._query_engine(engine, query.strip(), context)[:most]
         finally:
             self._total.give_back(most - len(found))
         return engine, found
 
-    def _asked(self, engine: SearchEngine, query: str, context: ToolContext) -> list[SearchResult]:
+    def _query_engine(
+        self, engine: SearchEngine, query: str, context: ToolContext
+    ) -> list[SearchResult]:
         wish = SearchQuery(
             query,
             self._most,
@@ -111,9 +113,9 @@ class WebSearch:
         timeout_s = min(left_s, float(settings.ROUTER_SEARCH_TIMEOUT))
         sent = engine.request(wish, settings.ROUTER_SEARCH_KEY)
         answer = ask_engine(engine, sent, timeout_s=timeout_s)
-        return list(self._permitted(engine.results(answer)))
+        return list(self._filter_permitted(engine.results(answer)))
 
-    def _permitted(self, found: Iterator[SearchResult]) -> Iterator[SearchResult]:
+    def _filter_permitted(self, found: Iterator[SearchResult]) -> Iterator[SearchResult]:
         """Each page once, whatever the engine makes of the lists."""
         seen = set[str]()
         for each in found:

@@ -56,7 +56,7 @@ def _exchange(engine: SearchEngine, sent: EngineRequest, until: float) -> tuple[
             params=dict(sent.params),
             headers={"Accept": "application/json", "Accept-Encoding": "identity", **sent.headers},
             json=None if sent.json is None else dict(sent.json),
-            timeout=(min(_CONNECT_S, _left(until)), _left(until)),
+            timeout=(min(_CONNECT_S, _left_s(until)), _left_s(until)),
             allow_redirects=False,
             stream=True,
         ) as reply:
@@ -75,5 +75,5 @@ def _read(reply: requests.Response, until: float) -> bytes:
     return bytes(body)
 
 
-def _left(until: float) -> float:
+def _left_s(until: float) -> float:
     return max(0.001, until - time.monotonic())

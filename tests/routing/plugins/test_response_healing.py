@@ -81,7 +81,7 @@ def test_whatever_stands_in_a_fence_comes_out_the_same(value: dict[str, Any]) ->
 
 @given(st.lists(st.text(max_size=200), max_size=3))
 def test_any_texts_become_json_or_nothing(texts: list[str]) -> None:
-    made = json_mender.mended(texts, wants_object=True)
+    made = json_mender.mend(texts, wants_object=True)
     assert made is None or isinstance(json.loads(made), dict)
 
 
