@@ -7,7 +7,6 @@ from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest
 
 from accounts.caller import Caller, read_caller
-from accounts.keycache import KeyCache
 from accounts.keystring import hash_key, is_well_formed
 from accounts.rates import count_management_request, guard_lookup
 from gateway.database.db import Lane, run_queries
@@ -18,6 +17,12 @@ from gateway.http.errors import (
     Unauthenticated,
 )
 from gateway.live_settings import settings
+from gateway.ttl_cache import TtlCache
+
+
+class KeyCache(TtlCache[str, Caller]):
+    """`find(hash)` gives the caller or None."""
+
 
 _CREATOR_LEFT = (
     "This API key's creator is no longer a member of the organization. "

@@ -9,7 +9,15 @@ from typing import Any, Literal, NamedTuple
 from django.db.models import Exists, OuterRef
 
 from accounts.byok import ByokEntry, load_credentials
-from accounts.guard_rules import Guard, GuardrailEntry, combine_guardrails
+from accounts.guard_rules import (
+    Guard,
+    GuardrailEntry,
+    build_entries,
+    build_guardrail_scopes,
+    combine_guardrails,
+    load_applied_guardrails,
+    match_guardrails,
+)
 from accounts.models import (
     Account,
     ApiKey,
@@ -17,12 +25,6 @@ from accounts.models import (
     Membership,
     Workspace,
     WorkspaceBudget,
-)
-from accounts.services.guardrail_reading import (
-    build_entries,
-    build_guardrail_scopes,
-    load_applied_guardrails,
-    match_guardrails,
 )
 from accounts.spending import SpendScope, build_workspace_scopes
 from accounts.windows import find_limited_window

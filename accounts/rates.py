@@ -1,15 +1,16 @@
-"""How often an account may manage, and an address may be wrong about its key, in a minute."""
+"""Rate limits of accounts: management requests and wrong keys a minute, free requests a day."""
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from django.conf import settings
 from django.http import HttpRequest
 
 from accounts.caller import Caller
+from accounts.money import NANO_PER_USD
 from gateway.http.address import find_client
 from gateway.http.errors import Unauthenticated
-from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
+from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
+from gateway.live_settings import settings
 
 T = TypeVar("T")
 _ANALYTICS: Final = "/api/v1/analytics/query"
@@ -62,3 +63,36 @@ def _take(limit: Limit, *, source: str) -> None:
     taken = rate_limiter().take(limit)
     if isinstance(taken, Exceeded):
         raise build_refusal(taken, source=source)
+
+
+FREE_DAY: Final = "free_day"
+NO_LIMIT: Final = -1
+
+
+class FreeRequests(NamedTuple):
+    """A day's quota of an account and what is used of it. `NO_LIMIT` stands where none is set;
+    nothing is counted there."""
+
+    limit: int
+    used: int
+    remaining: int
+
+
+def has_low_quota(caller: Caller) -> bool:
+    """Whether the account has bought too little for the larger quota."""
+    return caller.bought_nano < settings.ROUTER_FREE_CREDIT_THRESHOLD * NANO_PER_USD
+
+
+def daily_limit(caller: Caller) -> Limit | None:
+    """What the account's requests to free variants count against; None for no limit."""
+    most = settings.ROUTER_FREE_RPD_LOW if has_low_quota(caller) else settings.ROUTER_FREE_RPD_HIGH
+    return Limit(f"{FREE_DAY}:{caller.account_id}", most, DAY_S) if most else None
+
+
+def read_free_requests(caller: Caller) -> FreeRequests:
+    """What the limiter says of the caller's account today."""
+    limit = daily_limit(caller)
+    if limit is None:
+        return FreeRequests(NO_LIMIT, 0, NO_LIMIT)
+    used = rate_limiter().read_used(limit)
+    return FreeRequests(limit.most, used, max(0, limit.most - used))

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from celery import shared_task
 from django.conf import settings
 
-from accounts.services import credit_expiry, repeatable, workspaces
+from accounts.services import repeatable, workspaces
 from accounts.services.audit import compare_books, recount_budgets
+from accounts.services.credits import expire_old_credits
 
 log = logging.getLogger("gateway.ledger")
 
@@ -32,7 +33,7 @@ def audit_books() -> int:
 def expire_credits() -> int:
     """Every hour, book what is left of credits older than `CREDIT_EXPIRY_DAYS`."""
     days: int = settings.CREDIT_EXPIRY_DAYS
-    return credit_expiry.expire_old_credits(now=datetime.now(UTC), days=days) if days else 0
+    return expire_old_credits(now=datetime.now(UTC), days=days) if days else 0
 
 
 # What is left is forgotten the next time.

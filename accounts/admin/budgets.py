@@ -20,7 +20,7 @@ from django.http import HttpRequest
 
 from accounts.admin.fields import UsdField
 from accounts.models import SpendCounter, WorkspaceBudget
-from accounts.services.counted import read_spending_of_many
+from accounts.services.budgets import read_spending_of_many
 from accounts.services.records import operator_actor
 from accounts.services.workspace_budgets import (
     LimitsNotDecreasing,

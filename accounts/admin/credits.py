@@ -25,8 +25,8 @@ from accounts.services.credits import (
     transfer_credits,
 )
 from accounts.services.records import operator_actor
-from accounts.services.statements.statement import StatementPeriod
-from accounts.services.statements.statement_file import FORMATS, write_statement
+from accounts.services.statement import StatementPeriod
+from accounts.services.statement_file import FORMATS, write_statement
 from accounts.views.statement_download import download
 from gateway.http.jsonio import format_usd
 

@@ -17,8 +17,8 @@ from accounts.models import (
     SpendCounter,
 )
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
+from accounts.services.past_spending import PastSpending, build_django_reader
 from accounts.services.spend_scopes import build_scope
-from accounts.services.statements.past_spending import PastSpending, build_django_reader
 from accounts.spending import NO_COUNTER, format_guardrail_scope_id
 from accounts.windows import find_window_starts
 

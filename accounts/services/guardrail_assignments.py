@@ -10,10 +10,9 @@ from django.db.models import QuerySet, Subquery
 
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership
 from accounts.models.guardrail import living_assignments
-from accounts.services.guardrail_budgets import end_holder_budgets
 from accounts.services.guardrails import DEFAULT_IDS_VERSION, find_default_workspace, find_guardrail
 from accounts.services.records import Actor, record_change
-from accounts.services.spend_scopes import outdate_limits
+from accounts.services.spend_scopes import end_holder_budgets, outdate_limits
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.paging import Page
 from gateway.http.validation import Issue

@@ -10,10 +10,9 @@ from django.db.models import Manager, Q
 
 from accounts.models import Guardrail, Workspace
 from accounts.models.guardrail import default_name
-from accounts.services.guardrail_budgets import end_guardrail_budget
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import Actor, read_fields, record_change
-from accounts.services.spend_scopes import outdate_limits
+from accounts.services.spend_scopes import end_guardrail_budget, outdate_limits
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.paging import Page
 from gateway.http.validation import Issue

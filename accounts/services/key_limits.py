@@ -7,8 +7,8 @@ from typing import NamedTuple
 from django.db.models import Q
 
 from accounts.models import ApiKey, SpendCounter
+from accounts.services.past_spending import build_django_reader
 from accounts.services.spend_scopes import outdate_limits
-from accounts.services.statements.past_spending import build_django_reader
 from accounts.windows import LIMITED_WINDOW, find_window_starts
 
 # Requests count in the windows they began in, and one that began yesterday may still be raised.

@@ -16,10 +16,9 @@ from accounts.keystring import generate_key, hash_key, label_key
 from accounts.models import Account, ApiKey, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
 from accounts.services.audit import recount_budgets
-from accounts.services.guardrail_budgets import end_member_budgets
 from accounts.services.key_limits import KeyUsage, set_counter_limits
 from accounts.services.records import SYSTEM, Actor, read_fields, record_change
-from accounts.services.spend_scopes import outdate_limits
+from accounts.services.spend_scopes import end_member_budgets, outdate_limits
 from accounts.windows import find_limited_window
 from gateway.http.errors import Conflict, SchemaInvalid
 from gateway.http.validation import Issue

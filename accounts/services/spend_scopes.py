@@ -1,14 +1,18 @@
-"""Beginning, changing and ending budgets, so that they hold from the commit on."""
+"""Ending and changing budgets, so that they hold from the commit on.
 
-from collections.abc import Collection
+Whoever changes a limit calls `outdate_limits` first: from the commit on, no hold is placed under
+older limits. It locks the account's row, so what is read after it stays true until then.
+"""
+
+from collections.abc import Collection, Iterable
 from typing import cast
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from accounts.models import Account, SpendCounter
-from accounts.spending import ScopeKind, SpendScope, WindowName
+from accounts.spending import ScopeKind, SpendScope, WindowName, format_guardrail_scope_id
 
 
 def end_budgets(account_id: UUID, scopes: Collection[SpendScope]) -> None:
@@ -48,3 +52,27 @@ def outdate_limits(account_id: UUID) -> None:
     """
     assert transaction.get_connection().in_atomic_block, "limits change with what they are of"
     Account.objects.filter(pk=account_id).update(limits_version=F("limits_version") + 1)
+
+
+def end_guardrail_budget(guardrail_id: UUID) -> None:
+    """Nobody is held to the guardrail's budget as it was."""
+    _clear_limits(Q(scope_id__startswith=f"{guardrail_id.hex}:"))
+
+
+def end_holder_budgets(pairs: Iterable[tuple[UUID, dict[str, int]]]) -> None:
+    """These holders are not held any more to the budgets of these guardrails."""
+    ids = [format_guardrail_scope_id(guardrail, **holder) for guardrail, holder in pairs]
+    if ids:
+        _clear_limits(Q(scope_id__in=ids))
+
+
+def end_member_budgets(account_id: UUID, user: int | None) -> None:
+    """No guardrail's budget any more for all that a user's keys spend in the account, until the
+    ledger writer meets it again."""
+    if user is not None:
+        _clear_limits(Q(account=account_id, scope_id__endswith=f":u:{user}"))
+
+
+def _clear_limits(whose: Q) -> None:
+    counters = SpendCounter.objects.filter(whose, scope="guardrail", limit_nano__isnull=False)
+    counters.update(limit_nano=None)

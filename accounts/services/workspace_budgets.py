@@ -11,9 +11,9 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 
 from accounts.models import Hold, Workspace, WorkspaceBudget
+from accounts.services.past_spending import build_django_reader, build_usage_condition
 from accounts.services.records import Actor, record_change
 from accounts.services.spend_scopes import end_budgets, outdate_limits
-from accounts.services.statements.past_spending import build_django_reader, build_usage_condition
 from accounts.services.workspaces import match_reference
 from accounts.spending import WINDOW_OF_WORD, SpendScope, build_workspace_scopes
 from accounts.windows import find_window_starts

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import authenticate_counted
-from accounts.free_requests import read_free_requests
+from accounts.rates import read_free_requests
 from accounts.views.bodies.key_objects import current_key_object
 from accounts.views.openapi.key_description import describe_key
 from gateway.database.db import Lane, run_queries

@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime, time
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.services.statements.statement import StatementPeriod
-from accounts.services.statements.statement_file import FORMATS, StatementFormat, write_statement
+from accounts.services.statement import StatementPeriod
+from accounts.services.statement_file import FORMATS, StatementFormat, write_statement
 from accounts.views.managed import ManagedViewSet
 from accounts.views.openapi.statement_description import describe_statement
 from accounts.views.statement_download import download

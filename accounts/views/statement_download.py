@@ -2,7 +2,7 @@
 
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 
-from accounts.services.statements.statement_file import IN_MEMORY_BYTES, StatementFile
+from accounts.services.statement_file import IN_MEMORY_BYTES, StatementFile
 
 
 def download(made: StatementFile) -> HttpResponseBase:

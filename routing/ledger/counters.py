@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from accounts.models import SpendCounter
-from accounts.services.statements.past_spending import (
+from accounts.services.past_spending import (
     ChargeScope,
     PastSpending,
     SqlReader,

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import F, Q, Sum
 
 from accounts.models import Account, LedgerEntry, SpendCounter
-from accounts.services.statements.past_spending import (
+from accounts.services.past_spending import (
     ChargeScope,
     build_django_reader,
     find_budget_counters,

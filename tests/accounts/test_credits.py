@@ -17,12 +17,12 @@ from accounts import tasks
 from accounts.models import Account, AuditRecord, LedgerEntry, PurchaseFee
 from accounts.models.ledger import CREDIT_KINDS
 from accounts.services.accounts import open_account
-from accounts.services.credit_expiry import expire_old_credits
 from accounts.services.credits import (
     InsufficientBalance,
     MovementConflict,
     add_credits,
     calculate_fee_nano,
+    expire_old_credits,
     take_credits,
     take_payment,
     transfer_credits,
@@ -203,7 +203,7 @@ def test_what_a_request_holds_expires_once_it_is_free(account: Account) -> None:
 
 
 def test_many_accounts_expire_in_batches(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accounts.services.credit_expiry._BATCH", 2)
+    monkeypatch.setattr("accounts.services.credits._BATCH", 2)
     for number in range(5):
         book(open_account(name=f"a{number}"), "purchase", 1, 400, str(number))
     assert expire() == 5

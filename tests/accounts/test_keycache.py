@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounts.authentication import KeyCache
 from accounts.caller import Caller
-from accounts.keycache import KeyCache
 from accounts.keystring import generate_key, hash_key, is_well_formed, label_key
 
 PREFIX = "sk-rt-v1-"

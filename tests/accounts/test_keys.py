@@ -9,9 +9,9 @@ from django.test import Client
 
 from accounts.authentication import forget_keys
 from accounts.caller import read_caller
-from accounts.free_requests import read_free_requests
 from accounts.keystring import hash_key
 from accounts.models import Account, ApiKey, FormerHash, SpendCounter
+from accounts.rates import read_free_requests
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key, rotate_key, set_disabled, set_limit
 from accounts.views.bodies.key_objects import current_key_object as key_object

@@ -22,8 +22,8 @@ from accounts.models.ledger import CREDIT_KINDS
 from accounts.services.accounts import open_account
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
-from accounts.services.statements.statement import StatementPeriod
-from accounts.services.statements.statement_file import (
+from accounts.services.statement import StatementPeriod
+from accounts.services.statement_file import (
     FORMATS,
     CsvFormat,
     StatementFile,

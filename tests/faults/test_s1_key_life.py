@@ -20,8 +20,7 @@ from django.db import OperationalError
 from django.test import Client, RequestFactory
 
 from accounts import authentication
-from accounts.authentication import authenticate_counted, forget_keys
-from accounts.keycache import KeyCache
+from accounts.authentication import KeyCache, authenticate_counted, forget_keys
 from accounts.keystring import is_well_formed
 from accounts.models import ApiKey
 from accounts.services.accounts import open_account

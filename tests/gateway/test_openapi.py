@@ -13,8 +13,8 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.caller import read_caller
-from accounts.free_requests import read_free_requests
 from accounts.models import ApiKey
+from accounts.rates import read_free_requests
 from accounts.services.keys import create_key
 from accounts.views.bodies.key_objects import current_key_object as key_object
 from gateway.http.errors import GatewayError

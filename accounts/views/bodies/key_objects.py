@@ -6,10 +6,10 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Subquery
 
 from accounts.caller import Caller
-from accounts.free_requests import FreeRequests
 from accounts.models import ApiKey, LedgerEntry, WorkspaceBudget
+from accounts.rates import FreeRequests
 from accounts.regions import list_allowed_regions
-from accounts.services.key_budgets import BudgetStanding, read_budget_standings
+from accounts.services.budgets import BudgetStanding, read_budget_standings
 from accounts.services.key_limits import KeyUsage
 from accounts.spending import WINDOW_WORDS
 from accounts.windows import LIMITED_WINDOW

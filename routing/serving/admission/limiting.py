@@ -7,7 +7,7 @@ what is admitted in a minute never exceeds the limit, and corrected once their n
 from functools import lru_cache
 from typing import Final
 
-from accounts.free_requests import FREE_DAY, daily_limit, has_low_quota
+from accounts.rates import FREE_DAY, daily_limit, has_low_quota
 from gateway.http.errors import GatewayError
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from gateway.live_settings import settings

@@ -7,7 +7,7 @@ that is sent, comes after. So a request without an endpoint asks the books first
 from django.conf import settings
 
 from accounts.models import Account, ApiKey
-from accounts.services.counted import read_spending
+from accounts.services.budgets import read_spending
 from accounts.services.key_limits import read_usage
 from gateway.database.db import Lane, run_queries
 from routing.serving.admission.payment_errors import (

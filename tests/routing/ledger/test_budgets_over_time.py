@@ -26,11 +26,11 @@ from hypothesis.stateful import (
 )
 
 from accounts.caller import read_caller
-from accounts.free_requests import read_free_requests
 from accounts.models import Account, ApiKey, Hold, Membership, SpendCounter
+from accounts.rates import read_free_requests
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.audit import compare_books
-from accounts.services.counted import read_spending
+from accounts.services.budgets import read_spending
 from accounts.services.keys import change_key, create_key
 from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import end_budgets, outdate_limits

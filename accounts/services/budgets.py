@@ -1,24 +1,24 @@
-"""What counts against budgets at a moment, as whoever asks is told, also where no counter says it.
+"""What keys and budgets have spent at a moment, also where no counter says it yet.
 
 A counter that is missing, or has no limit on it, may lack what was spent while its budget was being
-set: the ledger writer makes it anew when it next meets it (`metering/adoption.py`). Until then the
-books say what was spent. All that is asked for is told in one statement, so as of one moment.
+set: the ledger writer makes it anew when it next meets it (`routing/ledger`). Until then the sum
+comes from the ledger's entries. One statement reads everything, so as of one moment.
 """
 
-from collections.abc import Sequence
-from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from accounts.models import ApiKey
 from accounts.services.key_limits import KeyUsage
-from accounts.services.statements.past_spending import (
+from accounts.services.past_spending import (
     SqlReader,
     build_django_reader,
     build_usage_condition,
 )
 from accounts.spending import WINDOW_WORDS, SpendScope, parse_holder
-from accounts.windows import find_window_starts
+from accounts.windows import LIMITED_WINDOW, find_window_end, find_window_starts
 
 _AT = '"window" = %s AND window_start = %s'
 _OF_KEYS = f"accounts_spendcounter WHERE scope = 'key' AND {_AT}"
@@ -187,3 +187,93 @@ def _fetch_rows(reader: SqlReader, pieces: Sequence[_Sql]) -> Sequence[Sequence[
         return ()
     values = [value for piece in pieces for value in piece.values]
     return reader.rows(" UNION ALL ".join(piece.text for piece in pieces), values)
+
+
+BudgetScope = Literal[
+    "workspace_default_member",
+    "workspace_default_key",
+    "member",
+    "api_key",
+    "workspace",
+    "key_limit",
+]
+
+
+class BudgetStanding(NamedTuple):
+    """A budget and how much of it is spent, in nano-USD. `window` is one of `WINDOW_WORDS`;
+    `resets_at` is None where it never does. One of the two ids says what it is of, or none."""
+
+    scope: BudgetScope
+    window: str
+    limit_nano: int
+    spent_nano: int
+    resets_at: datetime | None
+    counts_byok: bool
+    guardrail_id: UUID | None = None
+    budget_id: UUID | None = None
+
+    @property
+    def left_nano(self) -> int:
+        """Below zero where the last answer cost more than was left."""
+        return self.limit_nano - self.spent_nano
+
+
+def read_budget_standings(
+    key: ApiKey,
+    budgets: Sequence[SpendScope],
+    budget_ids: Mapping[str, UUID | None],
+    *,
+    at: datetime,
+) -> tuple[KeyUsage, list[BudgetStanding]]:
+    """What the key spent by `at`, and its budgets, in one query. `budget_ids` are those of its
+    workspace's by interval."""
+    usage, counted = read_key_spending(key, budgets, at=at)
+    standings = [_build_standing(scope, counted[scope], budget_ids, at) for scope in budgets]
+    return usage, [*standings, *_yield_key_limit(key, usage, at)]
+
+
+def _build_standing(
+    scope: SpendScope, spent_nano: int, budget_ids: Mapping[str, UUID | None], at: datetime
+) -> BudgetStanding:
+    whose: dict[str, Any]
+    if scope.scope == "workspace":
+        word: BudgetScope = "workspace"
+        whose = {"budget_id": budget_ids.get(WINDOW_WORDS[scope.window])}
+    else:
+        word = _name_scope(scope)
+        whose = {"guardrail_id": UUID(scope.scope_id.partition(":")[0])}
+    return BudgetStanding(
+        word,
+        scope.window,
+        scope.limit_nano,
+        spent_nano,
+        _find_reset(scope.window, at),
+        scope.counts_byok,
+        **whose,
+    )
+
+
+def _name_scope(scope: SpendScope) -> BudgetScope:
+    is_key = parse_holder(scope.scope_id)[0] == "k"
+    if scope.workspace:
+        return "workspace_default_key" if is_key else "workspace_default_member"
+    return "api_key" if is_key else "member"
+
+
+def _yield_key_limit(key: ApiKey, usage: KeyUsage, at: datetime) -> Iterator[BudgetStanding]:
+    """The key's own limit, which looks like one more."""
+    if key.limit_nano is not None:
+        window = LIMITED_WINDOW[key.limit_reset]
+        yield BudgetStanding(
+            "key_limit",
+            window,
+            key.limit_nano,
+            usage.counted_nano(key),
+            _find_reset(window, at),
+            key.include_byok_in_limit,
+        )
+
+
+def _find_reset(window: str, at: datetime) -> datetime | None:
+    end: date | None = find_window_end(window, find_window_starts(at)[window])
+    return None if end is None else datetime(end.year, end.month, end.day, tzinfo=UTC)

@@ -1,6 +1,6 @@
-"""An account's statement: what its balance was, what moved it, and what it is then.
+"""An account's statement: its balance at the start, what moved it, and its balance at the end.
 
-Credits and reversals are told one by one, usage in sums per day, workspace, key and kind, so that a
+Credits and reversals have a line each. Usage is summed per day, workspace, key and kind, so that a
 million requests make a few thousand lines. All of it is read at one moment, and every amount is its
 effect on the balance: what was spent is negative.
 """

@@ -1,4 +1,4 @@
-"""What a budget's scope has spent already, summed up from the books: where a counter begins.
+"""What a budget's scope has spent already, summed up from the ledger: where a counter begins.
 
 Plain SQL with `%s` placeholders, which the ledger writer reads on its own connection and everybody
 else on Django's. The account's row is locked by now, so that nothing moves meanwhile.

@@ -1,7 +1,7 @@
-"""A statement as CSV or JSON, made while the database is read and sent when it is done.
+"""A statement as CSV or JSON, written while the database is read and sent when it is complete.
 
-What is read goes to a file without a name, so that neither a connection nor much memory is held
-for as long as somebody takes to download it.
+The lines go to a file without a name, so that neither a connection nor much memory is held for as
+long as somebody takes to download it.
 """
 
 import csv
@@ -15,7 +15,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from accounts.services.statements.statement import (
+from accounts.services.statement import (
     StatementLine,
     StatementPeriod,
     StatementTotals,
