@@ -18,7 +18,7 @@ import json, django
 django.setup()
 thread = monkey.get_original("_thread", "get_ident")
 from django.db import connection
-from gateway.database.db import Lane, run, native, under_gevent
+from gateway.database.db import Lane, run_queries, run_native, under_gevent
 hub = thread()
 def where():
     with connection.cursor() as cursor:
@@ -27,21 +27,21 @@ def where():
 def fail():
     raise LookupError("as it was")
 try:
-    run(Lane.READ, fail)
+    run_queries(Lane.READ, fail)
     failed = ""
 except LookupError as error:
     failed = str(error)
 print(json.dumps({
     "gevent": under_gevent(),
     "failed": failed,
-    "read": [run(Lane.READ, where) == hub for _ in range(2)],
+    "read": [run_queries(Lane.READ, where) == hub for _ in range(2)],
     "again": [
-        run(outer, lambda: again(Lane.READ, where)) == run(outer, where)
-        for outer in (Lane.READ, Lane.LEDGER) for again in (run, native)
+        run_queries(outer, lambda: again(Lane.READ, where)) == run_queries(outer, where)
+        for outer in (Lane.READ, Lane.LEDGER) for again in (run_queries, run_native)
     ],
-    "after": run(Lane.READ, where) == hub,
-    "own": native(Lane.LEDGER, where) == hub,
-    "lanes": len({run(lane, where) for lane in (Lane.READ, Lane.LEDGER)}),
+    "after": run_queries(Lane.READ, where) == hub,
+    "own": run_native(Lane.LEDGER, where) == hub,
+    "lanes": len({run_queries(lane, where) for lane in (Lane.READ, Lane.LEDGER)}),
     "open": connection.connection is not None,
 }))
 """

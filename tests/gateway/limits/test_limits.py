@@ -159,9 +159,9 @@ def test_processes_count_together(counters: Callable[[], RateLimiter]) -> None:
 
     def work() -> None:
         limit = Limit(f"s{next(_names)}", 3, DAY_S)
-        assert there.used(limit) == 0
+        assert there.read_used(limit) == 0
         assert isinstance(here.take(limit, limit._replace(scope=f"{limit.scope}-other")), Taken)
-        assert (here.used(limit), there.used(limit._replace(most=1))) == (1, 1)
+        assert (here.read_used(limit), there.read_used(limit._replace(most=1))) == (1, 1)
         found = [taken(each, 3, limit.scope) for each in (there, here, there, here)]
         assert found == [True, True, False, False]
 

@@ -50,7 +50,7 @@ class Counters(RateLimiter):
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
     found = Counters()
-    monkeypatch.setattr(limiting, "limits", lambda: found)
+    monkeypatch.setattr(limiting, "rate_limiter", lambda: found)
     return found
 
 
@@ -167,7 +167,7 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used,
     counters, running, spent = Counters(), list[Call](), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live, "ROUTER_KEY_TPM", 5000)
-        patch.setattr(limiting, "limits", lambda: counters)
+        patch.setattr(limiting, "rate_limiter", lambda: counters)
         for tokens in used:
             call = call_to(at(PAID), max_tokens=asked)
             if limiting.too_many(call) is None:
