@@ -1,8 +1,8 @@
-"""Generations of the past under another policy: what they would have cost, and who would answer.
+"""Comparing past generations with another policy: their cost, and the endpoints that would answer.
 
 Each request is planned again from its stored trace, with today's catalogue and the statistics of
-then. What failed it then fails it again. Both sides are priced alike: stored token counts, today's
-prices; an endpoint that is gone from the catalogue keeps the prices of its record.
+that time. Endpoints that failed then fail again. Both sides are priced with stored token counts
+and today's prices; an endpoint that left the catalogue keeps the prices of its record.
 """
 
 from collections import Counter
@@ -83,7 +83,7 @@ def compare(
     *,
     random: Callable[[], float],
 ) -> Comparison:
-    """Replay row by row; what is kept are sums."""
+    """Replay row by row, keeping only sums."""
     result = Comparison()
     for row in rows:
         result.seen += 1
@@ -95,7 +95,7 @@ def compare(
 
 
 def change_policy(policy: Policy, wishes: ProviderPreferences, named: Iterable[str]) -> Policy:
-    """The policy with the `named` keys of the `provider` object as `wishes` has them."""
+    """The policy with the `named` keys of the `provider` object taken from `wishes`."""
     changes: dict[str, Any] = {}
     for key in named:
         changes |= _CHANGES[key](wishes)

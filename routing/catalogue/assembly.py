@@ -264,7 +264,7 @@ def _is_listed(model: ModelEntry) -> bool:
 
 
 def _decides(supported: frozenset[str], model: Mapping[str, Any], kind: str) -> str | None:
-    """How an endpoint answers decisions (inference reference 6.3); None where it does not."""
+    """How an endpoint answers decisions, one of `DECIDING`; None if it does not."""
     if not model["decisions"]:
         return None
     if kind == "decisions":

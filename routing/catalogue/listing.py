@@ -15,14 +15,14 @@ from routing.selection.policy import apply_guardrails
 from routing.selection.provider_references import reference_test
 from routing.selection.types import ALL_HEALTHY, NO_POLICY, EndpointStats, HealthSnapshot
 
-# Accounts' listings kept with a snapshot; past it the memory of them begins anew.
+# Accounts' listings cached with a snapshot; beyond that the cache is emptied.
 _LISTINGS_MAX: Final = 8
 
 
 class ListingRules(NamedTuple):
-    """What an account's requests are held to; None and empty say nothing. Providers are named as in
-    inference reference 7.2, and a provider's name means its tiers too. `region` is a regional
-    host's. `guarded` is hashable."""
+    """The restrictions of an account's requests; None and empty restrict nothing. Providers are
+    provider references, and a provider's name includes its tiers. `region` is the regional host's.
+    `guarded` must be hashable."""
 
     allowed_providers: tuple[str, ...] | None = None
     ignored_providers: tuple[str, ...] = ()
@@ -56,14 +56,14 @@ def _rank(endpoint: EndpointEntry) -> tuple[object, ...]:
 
 
 def list_permitted(snapshot: Snapshot, rules: ListingRules) -> tuple[ModelEntry, ...]:
-    """The listed models with the endpoints that the rules leave; those left none are not there."""
+    """The listed models with the endpoints that the rules allow; models without any are omitted."""
     if rules == NO_RULES:
         return snapshot.listing
     known = snapshot.derive(_Listings)
     found = known.by_rules.get(rules)
     if found is None:
         found = _narrow_models(snapshot.listing, rules)
-        # Replaced whole: this may run in several threads.
+        # A new dict, because this may run in several threads.
         kept = known.by_rules if len(known.by_rules) < _LISTINGS_MAX else {}
         known.by_rules = {**kept, rules: found}
     return found
@@ -96,7 +96,7 @@ def _narrow_models(models: Iterable[ModelEntry], rules: ListingRules) -> tuple[M
 
 
 def _open(endpoint: EndpointEntry) -> bool:
-    """A request may open every service tier."""
+    """Whether the tier is open: a request may open every service tier."""
     return True
 
 
@@ -110,7 +110,7 @@ NO_FIGURES: Final = EndpointStats()
 
 
 class LearnedStats(NamedTuple):
-    """Figures and standing are by endpoint key, `calls` by model id."""
+    """What traffic has shown: figures and health by endpoint key, `calls` by model id."""
 
     figures: Mapping[int, EndpointStats] = MappingProxyType({})
     standing: HealthSnapshot = ALL_HEALTHY
@@ -132,19 +132,19 @@ NOTHING: Final = LearnedStats()
 
 
 def throughput_tps(model: ModelEntry, learned: LearnedStats) -> float | None:
-    """Of the fastest endpoint, the median."""
+    """The median of the fastest endpoint, in tokens per second."""
     found = _known_figures(model, learned, lambda figures: figures.throughput_tps)
     return max([each.p50 for each in found], default=None)
 
 
 def latency_s(model: ModelEntry, learned: LearnedStats) -> float | None:
-    """Of the endpoint that answers soonest, the median time to the first token."""
+    """The median time to the first token of the endpoint that answers soonest."""
     found = _known_figures(model, learned, lambda figures: figures.latency_s)
     return min([each.p50 for each in found], default=None)
 
 
 def tool_success(model: ModelEntry, learned: LearnedStats) -> float | None:
-    """The share of tool calls that succeeded, endpoints weighing as much as they are called."""
+    """The share of tool calls that succeeded, weighted by the calls of each endpoint."""
     known = [
         (figures.tool_success, max(figures.calls, 1))
         for figures in map(learned.of, list_published(model))

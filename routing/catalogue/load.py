@@ -1,4 +1,4 @@
-"""What a catalogue file means for the rows that are there: the difference, by name."""
+"""Loading a catalogue file: the changes to the rows are planned, then written in a transaction."""
 
 import os
 import time
@@ -50,7 +50,8 @@ class CatalogueChanges:
 
 
 def plan_changes(spec: CatalogueSpec, *, prune: bool = False) -> CatalogueChanges:
-    """Compare a file with the rows. Reads, writes nothing; with `errors` nothing may be written."""
+    """The changes that a file makes to the rows. Writes nothing; with `errors` nothing may be
+    written."""
     return _Planning(spec).plan(prune=prune)
 
 
@@ -111,7 +112,7 @@ class _Planning:
             self._endpoint(row, endpoint, f"{place}.endpoints[{at}]")
 
     def _set_aliases(self, model: Model, spec: ModelSpec) -> bool:
-        """Plan the aliases of a model; true when there are some to add, move or remove."""
+        """Plan the aliases of a model; whether any is added, moved or removed."""
         wanted = set(spec.aliases)
         own = {alias for alias, slug in self.aliases.items() if slug == spec.id}
         named = {alias for other in self.spec.models for alias in other.aliases}
@@ -209,7 +210,7 @@ def _endpoints(spec: CatalogueSpec) -> Iterator[tuple[str, EndpointSpec]]:
 
 
 def _repeats(spec: CatalogueSpec) -> Iterator[str]:
-    """Names that stand in the file twice."""
+    """Errors for names that occur twice in the file."""
     yield from _twice((f"providers[{at}].slug", row.slug) for at, row in enumerate(spec.providers))
     models = list(enumerate(spec.models))
     ids = [(f"models[{at}].id", model.id) for at, model in models]
@@ -253,7 +254,7 @@ def load_catalogue(document: object, *, prune: bool = False, check: bool = False
 
 
 def rejection_report(*errors: str) -> dict[str, Any]:
-    """The report of a file that never became data."""
+    """The report of a file that could not be parsed."""
     return _report(CatalogueChanges(errors=list(errors)))
 
 

@@ -43,7 +43,7 @@ _NEVER_CHARGED: Final = frozenset({"storage_searches_kcount"})
 
 @dataclass(frozen=True)
 class BookEntry:
-    """What the book knows of a model; `pricing` is None where it cannot be billed by our slots."""
+    """The book's entry of a model; `pricing` is None if `Prices` cannot express it."""
 
     name: str | None
     context_length: int | None
@@ -68,7 +68,7 @@ def book_entry(provider_slug: str, model: str) -> BookEntry | None:
 
 
 def _pricing(model: "ModelInfo", now: datetime) -> dict[str, Any] | None:
-    """The pricing object, or None when a price has no slot of ours: half a bill is no bill."""
+    """The pricing object, or None if one of the book's prices has no counterpart in `Prices`."""
     base, by_time = _in_force(model, now)
     try:
         pricing = _base(base)
@@ -98,7 +98,7 @@ def _in_force(model: "ModelInfo", now: datetime) -> "tuple[ModelPrice, list[Cond
 
 
 def _list_prices(prices: "ModelPrice") -> Iterator[tuple[str, Any, Decimal]]:
-    """Our key, the book's price and the divisor. Raises `KeyError` for a price without a slot."""
+    """Our key, the book's price and the divisor. Raises `KeyError` for a price without a key."""
     for book_key, price in vars(prices).items():
         if price is not None and book_key not in _NEVER_CHARGED:
             key, units = _KEYS[book_key]
@@ -165,8 +165,8 @@ class Drift:
 
 @dataclass
 class PriceRefresh:
-    """What a refresh found. `unknown` endpoints (model, tag) are in the book no more: they keep the
-    price they have."""
+    """The result of a refresh. `unknown` endpoints (model, tag) are no longer in the book and keep
+    their price."""
 
     version: int = 0
     drift: list[Drift] = field(default_factory=list)
@@ -180,7 +180,7 @@ def refresh_prices(*, check: bool = False) -> PriceRefresh:
     All of it is one version of the catalogue. A request keeps the prices it was admitted at, and
     its record names them: nothing that was charged changes. With `check` nothing is written.
     """
-    # The book is slow to load, so it is asked before others are made to wait.
+    # The book is slow to load, so prices are looked up before the lock is taken.
     prices = {entry: book_prices(*entry) for entry in set(map(_entry, _priced_from_book()))}
     with transaction.atomic():
         # Two at once, or a load beside: the second compares with what the first has written.

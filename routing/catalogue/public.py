@@ -1,4 +1,4 @@
-"""Catalogue objects as the API shows them. Pure: entries in, JSON objects out."""
+"""Serializing catalogue entries for the API. Pure functions: entries in, JSON objects out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from routing.selection.types import Percentiles
 
 
 def parameters(endpoints: Iterable[EndpointEntry]) -> list[str]:
-    """What at least one of them supports, in the order of the vocabulary."""
+    """The parameters that at least one endpoint supports, in the order of the vocabulary."""
     supported = frozenset[str]().union(*(entry.supported_parameters for entry in endpoints))
     return [parameter for parameter in PARAMETERS if parameter in supported]
 

@@ -35,7 +35,7 @@ Test = Callable[[ModelEntry], bool]
 
 
 class ModelQuery(NamedTuple):
-    """What is asked (`words`), the moment in Unix seconds, and what traffic has taught."""
+    """The query parameters (`words`), the time in Unix seconds, and the statistics."""
 
     words: Mapping[str, str]
     now_s: float

@@ -171,7 +171,7 @@ class Catalogue:
         connection.close()
 
     def _complain(self, error: Exception) -> None:
-        """Once for each time of trouble; the old snapshot stays."""
+        """Log a failed refresh once until one succeeds; the old snapshot stays."""
         if not self._failing:
             known = isinstance(error, DatabaseError | InterfaceError)
             log.error("catalogue not refreshed: %s", error, exc_info=None if known else error)

@@ -98,13 +98,13 @@ Count = Annotated[int, Field(ge=1, le=2**53)]
 Temperature = Annotated[float, Field(ge=TEMPERATURE_MIN, le=TEMPERATURE_MAX, allow_inf_nan=False)]
 Status = Annotated[int, _one_of(STATUSES)]
 Inputs: TypeAlias = _words(INPUT_MODALITIES)  # type: ignore[valid-type]  # Built from the vocabulary.
-Outputs: TypeAlias = _words(OUTPUT_MODALITIES)  # type: ignore[valid-type]  # Likewise.
-Categories: TypeAlias = _words(CATEGORIES)  # type: ignore[valid-type]  # Likewise.
+Outputs: TypeAlias = _words(OUTPUT_MODALITIES)  # type: ignore[valid-type]  # Built from the vocabulary.
+Categories: TypeAlias = _words(CATEGORIES)  # type: ignore[valid-type]  # Built from the vocabulary.
 ExtraParameters: TypeAlias = Annotated[
     list[Annotated[str, StringConstraints(pattern=EXTRA_PARAMETER_FORM)]],
     AfterValidator(_without_repeats),
 ]
-Parameters: TypeAlias = _words(PARAMETERS)  # type: ignore[valid-type]  # Likewise.
+Parameters: TypeAlias = _words(PARAMETERS)  # type: ignore[valid-type]  # Built from the vocabulary.
 
 
 def _pricing(value: object) -> object:

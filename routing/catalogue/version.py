@@ -84,7 +84,7 @@ class VersionedQuerySet(models.QuerySet[_T]):
 
     # Without the second marker managers would get `delete`, and one slip would empty the table.
     delete.alters_data = True  # type: ignore[attr-defined]  # Django's own marker on the method.
-    delete.queryset_only = True  # type: ignore[attr-defined]  # Likewise.
+    delete.queryset_only = True  # type: ignore[attr-defined]  # Django's own marker on the method.
 
     def bulk_create(self, objs: Iterable[_T], *args: Any, **kwargs: Any) -> list[_T]:
         with bump_version(self.db):

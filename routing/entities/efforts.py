@@ -1,4 +1,4 @@
-"""Reasoning efforts and the token budgets they stand for (inference reference 1.5)."""
+"""Reasoning efforts and the token budgets they stand for."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ LEVELS: Final[tuple[Effort, ...]] = ("minimal", "low", "medium", "high", "xhigh"
 
 
 class EffortRules(NamedTuple):
-    """What a model says of its reasoning. `supported` is empty where it takes every effort."""
+    """A model's rules for reasoning. `supported` is empty if it takes every effort."""
 
     supported: frozenset[str]
     mandatory: bool

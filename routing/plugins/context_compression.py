@@ -16,20 +16,19 @@ from routing.plugins.interface import Plugin
 from routing.plugins.texts import with_messages
 
 ID: Final = "context-compression"
-# Endpoints with less context compress unless they are told not to.
+# Endpoints with at most this context compress unless the request forbids it.
 _BY_ITSELF_TOKENS_MAX: Final = 8_192
-# Dense text has this many characters a token; what is compressed anyway is to fit for sure.
+# Characters per token of dense text: a compressed prompt must fit for certain.
 _CHARS_PER_TOKEN_MIN: Final = 3
 _THREADS: Final = 2
 
 
 class ContextCompression(Plugin):
-    """Its work is done once it is known that no endpoint has room for the request (`compressed`):
-    one that fits somewhere is left alone."""
+    """A switch only. `compress_request` does the work once no endpoint has room for the request."""
 
 
 class CompressedRequest(NamedTuple):
-    """The request that fits, and what is told of it."""
+    """The compressed request, and its stage for `router_metadata.pipeline`."""
 
     chat: ChatRequest
     stage: dict[str, Any]
@@ -38,10 +37,10 @@ class CompressedRequest(NamedTuple):
 def compress_request(
     chat: ChatRequest, endpoints: Sequence[EndpointEntry], output_tokens: int | None
 ) -> CompressedRequest | None:
-    """The request made to fit the roomiest of these endpoints that may have it compressed. None
-    where there is none, or where what has to stay is too long."""
+    """The request compressed for the roomiest endpoint that allows it. None if no endpoint does,
+    or if the messages that must stay are too long."""
     if chat.native_tools or chat.native_fields or chat.decides:
-        # What only the caller's own format has words for is not written anew.
+        # Fields that only the caller's own format has would be lost.
         return None
     wish = _is_wanted(chat)
     rooms = [_prompt_room(each, output_tokens) for each in endpoints if _may_compress(each, wish)]
@@ -58,7 +57,7 @@ def _threads() -> ThreadPool:
 
 
 def _compress(chat: ChatRequest, tokens: float) -> CompressedRequest | None:
-    """The request within so many tokens; however many messages it has, each is read a few times."""
+    """The request within so many tokens, in time linear in its messages."""
     messages: list[dict[str, Any]] = chat.body["messages"]
     with pause_collector():
         sizes = message_sizes(messages)
@@ -70,7 +69,7 @@ def _compress(chat: ChatRequest, tokens: float) -> CompressedRequest | None:
 
 
 def _is_wanted(chat: ChatRequest) -> bool | None:
-    """What the request says of it; None where it says nothing."""
+    """Whether the request switches compression on or off; None if it does not say."""
     said = next((each for each in chat.plugins if each["id"] == ID), None)
     return None if said is None else bool(said.get("enabled", True))
 
@@ -83,7 +82,7 @@ def _may_compress(endpoint: EndpointEntry, wish: bool | None) -> bool:
 
 
 def _prompt_room(endpoint: EndpointEntry, output_tokens: int | None) -> float:
-    """How many tokens a prompt may have."""
+    """The tokens that a prompt may have, given the requested output."""
     most = endpoint.prompt_tokens_max
     if not output_tokens or endpoint.context_length is None:
         return most
@@ -143,7 +142,7 @@ def remove_middle(
 
 
 def _removable_units(messages: list[dict[str, Any]]) -> list[list[int]]:
-    """The places of what may go, together what goes together."""
+    """Groups of indexes that are removed together: a message, or calls with their results."""
     units: list[list[int]] = []
     # The latest unit that makes a call of that id.
     callers: dict[str, int] = {}
@@ -161,8 +160,8 @@ def _removable_units(messages: list[dict[str, Any]]) -> list[list[int]]:
 
 
 def _newest_turn(messages: list[dict[str, Any]]) -> int:
-    """Where it begins: at the latest message of the user's, else at the last message, with the call
-    that a result at the end answers."""
+    """The index of the latest user message; if there is none, of the last message, or of the call
+    that a trailing tool result answers."""
     last = len(messages) - 1
     users = (at for at in range(last, -1, -1) if messages[at]["role"] == "user")
     start = next(users, last)
@@ -172,7 +171,7 @@ def _newest_turn(messages: list[dict[str, Any]]) -> int:
 
 
 def _middle_first(units: list[list[int]]) -> list[list[int]]:
-    """Nearest to the middle first; of two as near the older."""
+    """The groups, nearest to the middle first; of two equally near the older."""
     middle = (len(units) - 1) / 2
     order = sorted(range(len(units)), key=lambda place: (abs(place - middle), place))
     return [units[place] for place in order]
@@ -181,7 +180,7 @@ def _middle_first(units: list[list[int]]) -> list[list[int]]:
 def _shorten_message(
     messages: list[dict[str, Any]], unit: list[int], excess: int
 ) -> dict[str, Any] | None:
-    """A message with so much less in the middle of its text; None where it is no mere text, or
+    """The message with `excess` characters cut from the middle; None if it is not plain text or
     hardly anything would be left."""
     message = messages[unit[0]]
     text = message.get("content")

@@ -1,4 +1,4 @@
-"""What a plugin is: something that a request switches on by its id, and where it takes part."""
+"""The interface of plugins, which a request switches on by their id."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from routing.formats.chat.request import ChatRequest
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """What a plugin may know of the request: who asks, the models that it comes to (none where a
-    router found none), and until when there is time (monotonic seconds).
+    """What a plugin may know of the request: the caller, the resolved models (none if a router
+    found none), and the deadline (monotonic seconds).
 
-    `refuse` is for plugins that work for long: before they do, it raises the `GatewayError` that
-    guardrails, payment or rate limits would refuse the request with anyway.
+    `refuse` is for plugins with long work: called before it, it raises the `GatewayError` with
+    which guardrails, payment or rate limits would refuse the request anyway.
     """
 
     caller: Caller

@@ -1,8 +1,8 @@
-"""Makes JSON of what was nearly some, in a process of its own: `python -I json_mender.py LIMITS`.
+"""Repairs broken JSON in a process of its own: `python -I json_mender.py LIMITS`.
 
-One frame comes on standard input, the texts to try and whether an object is wanted; one goes out,
-the JSON text of the first that can be mended, empty where there is none. What takes too much of
-anything ends the process. Nothing of the project is imported here.
+Reads one frame from standard input (`texts` to try, `wants_object`) and writes one frame: the JSON
+of the first text that can be repaired, or nothing. Exceeding a limit ends the process. It must not
+import anything of the project.
 """
 
 import json
@@ -48,7 +48,7 @@ def repair(text: str) -> Any:
 
 
 def write_json(value: Any) -> str | None:
-    """None for what JSON has no words for."""
+    """The value as JSON; None if JSON cannot express it."""
     try:
         made = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         made.encode()
@@ -58,7 +58,7 @@ def write_json(value: Any) -> str | None:
 
 
 def bind(limits: dict[str, Any]) -> None:
-    """The process ends by itself, whatever becomes of whoever waits for it."""
+    """Set the limits, so that the process ends even if its parent is gone."""
     os.nice(NICE)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, limits["seconds"] + 1)

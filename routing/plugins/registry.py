@@ -1,4 +1,4 @@
-"""Which plugins there are here, and what carries them out."""
+"""The plugins of this gateway, by id."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -24,24 +24,24 @@ BUILT_IN: Final[Mapping[str, Maker]] = {
     "web": WebPlugin,
     "web-fetch": WebFetchPlugin,
 }
-# Settings of virtual routers: they act on their own model only, or are ignored.
+# Plugins that are settings of a virtual router, and ignored for other models.
 OF_ROUTERS: Final = frozenset(
     {"auto-router", "auto-beta-router", "pareto-router", "jev-router", "switchyard-router"}
 )
 
-# What is named is on: the field is not one of its own, and what is unknown is ignored.
+# Plugins without a field `enabled`: naming one switches it on.
 _WITHOUT_SWITCH: Final = frozenset({"moderation"})
 
 
 def maker_of(plugin_id: str) -> Maker | None:
-    """What makes a plugin of its checked settings; None where nothing here carries it out. A
-    backend that the operator configured comes before a built-in one."""
+    """The maker of a plugin; None if there is none. A backend that the operator configured
+    (`ROUTER_TOOL_BACKENDS`) takes precedence."""
     path = settings.ROUTER_TOOL_BACKENDS.get(plugin_id)
     return _load_maker(path) if path else BUILT_IN.get(plugin_id)
 
 
 def list_missing(entries: Iterable[dict[str, Any]]) -> list[str]:
-    """Ids of the switched-on plugins that nothing here can carry out."""
+    """Ids of the switched-on plugins that are not available here."""
     return [
         entry["id"]
         for entry in entries
@@ -50,7 +50,7 @@ def list_missing(entries: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def build_plugins(entries: Iterable[dict[str, Any]]) -> tuple[Plugin, ...]:
-    """The plugins of a request, of those that are switched on and can be carried out."""
+    """The plugins of a request that are switched on and available."""
     return tuple(
         maker(entry)
         for entry in entries

@@ -1,6 +1,7 @@
-"""`response-healing`: JSON that a model wrote carelessly is put in order (inference reference 1.9).
+"""`response-healing`: repairs JSON that a model wrote carelessly.
 
-Only whole answers that were to be JSON. What cannot be mended stays as it came.
+Only for answers in one piece whose request asked for JSON. What cannot be repaired stays as it is.
+Repairing may take hours for some texts, so it runs in a process of its own, with limits.
 """
 
 import json
@@ -44,7 +45,7 @@ class ResponseHealing(Plugin):
 
 
 def heal_json(text: str, *, wants_object: bool) -> str | None:
-    """The JSON text that was meant; None where it is good as it is, or beyond mending."""
+    """The repaired JSON text; None if the text is valid already or cannot be repaired."""
     if len(text) > CHARS_MAX or _is_wanted(_parse_strict(text), wants_object):
         return None
     parts = list(dict.fromkeys(_json_candidates(text)))
@@ -55,7 +56,7 @@ def heal_json(text: str, *, wants_object: bool) -> str | None:
 
 
 def _json_candidates(text: str) -> Iterator[str]:
-    """Where the JSON may stand: in one of the first fences, else from the first bracket on."""
+    """The parts of the text that may be JSON: the first fences, then from the first bracket on."""
     for fenced in islice(_FENCED.finditer(text), FENCES_MAX):
         yield fenced.group(1).strip()
     first = _BRACKET.search(text)
@@ -88,7 +89,7 @@ def _wants_object(chat: ChatRequest) -> bool:
 
 AT_ONCE: Final = 2
 CPU_S: Final = 1
-# With waiting for others: the answer is in nobody's books until then.
+# Waiting for a free process included; the answer is settled only afterwards.
 TIME_S: Final = 5.0
 _MEMORY_BYTES: Final = 268_435_456
 _MADE_BYTES_MAX: Final = 1_048_576
@@ -97,8 +98,8 @@ _free = threading.BoundedSemaphore(AT_ONCE)
 
 
 def mend_json(texts: Sequence[str], *, wants_object: bool) -> str | None:
-    """The JSON text of the first of these that was meant to be some; None where there is none, or
-    it takes too much time, processor time or memory."""
+    """The repaired JSON of the first text that can be repaired; None if there is none, or if it
+    takes too much time, processor time or memory."""
     until = time.monotonic() + TIME_S
     if not _free.acquire(timeout=TIME_S):
         return None

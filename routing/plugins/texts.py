@@ -1,4 +1,4 @@
-"""A request with other messages or tools, and its measures."""
+"""Replacing a request's messages or adding tools, with its sizes adjusted."""
 
 from dataclasses import replace
 from typing import Any

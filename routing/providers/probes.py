@@ -1,5 +1,5 @@
-"""Finding out what a model takes: one tiny call for log-probabilities, for tools and for a JSON
-schema each. What a call cannot tell stays as it was assumed."""
+"""Probes of a model's parameters: one small call each for log-probabilities, tools and a JSON
+schema. If a call is inconclusive, the assumed parameters stay."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +24,12 @@ AT_ONCE: Final = 4
 # A server of one's own may have to load the model first.
 _CALL_S: Final = 60.0
 _OUTPUT_TOKENS_MAX: Final = 64
-# Whoever answers so will not do it; other failures may pass.
+# Statuses that mean that the parameter is not supported; other failures may pass.
 _REFUSALS: Final = frozenset({400, 404, 405, 415, 422, 500, 501})
 
 
 class ProbeOutcome(Enum):
-    """What became of what was asked for."""
+    """What a model did with a parameter."""
 
     DONE = "yes"
     IGNORED = "ignored"
@@ -38,8 +38,8 @@ class ProbeOutcome(Enum):
 
 
 class Probe(NamedTuple):
-    """A call that asks for something. `proves` are the parameters that it takes, of which
-    `ignored` are left where the model answers and does not heed it. `heeded` reads the answer."""
+    """A call that uses the parameters `proves`. If the answer does not satisfy `heeded`, only
+    those in `ignored` count as supported."""
 
     name: str
     proves: tuple[str, ...]
@@ -50,7 +50,7 @@ class Probe(NamedTuple):
 
 
 class ProbeResult(NamedTuple):
-    """What a model takes, by probe, and whether it chats at all."""
+    """A model's parameters, the outcomes by probe, and whether it chats at all."""
 
     parameters: list[str]
     outcomes: dict[str, str]
@@ -158,7 +158,7 @@ def _probe_model(
         parameters = [each for each in parameters if each not in probe.proves] + list(kept)
     chats = True
     if set(outcomes.values()) == {ProbeOutcome.REFUSED}:
-        # Whatever it is asked for it refuses: perhaps it does not chat.
+        # It refuses every probe: perhaps it does not chat.
         chats = _outcome(provider, key, deadline, model, _PLAIN) is not ProbeOutcome.REFUSED
     return ProbeResult(parameters, {name: each.value for name, each in outcomes.items()}, chats)
 
@@ -197,7 +197,7 @@ def _read(answer: Answer, probe: Probe) -> ProbeOutcome:
         return ProbeOutcome.REFUSED
     if probe.heeded(answer):
         return ProbeOutcome.DONE
-    # Cut off, it may have been on its way.
+    # An answer that was cut off says nothing.
     return (
         ProbeOutcome.UNTOLD
         if answer.native_finish in ("length", "max_tokens")

@@ -1,4 +1,4 @@
-"""Adding a real provider with what it serves. Asked twice, it changes nothing the second time."""
+"""Adding a real provider with the models it serves. Repeating it changes nothing."""
 
 import time
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from routing.providers.probes import ProbeResult, probe_models
 
 @dataclass
 class AddedModels:
-    """Model ids by what became of them."""
+    """The ids of the models by outcome."""
 
     version: int = 0
     enabled: list[str] = field(default_factory=list)
     unpriced: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
-    # What calls found out: probe -> outcome, by model.
+    # Outcomes by probe, by model.
     probed: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
@@ -69,7 +69,7 @@ def add_provider(
 
 
 def _without_endpoint(provider: KnownProvider, models: Sequence[FoundModel]) -> list[FoundModel]:
-    """Those that will be enabled now: an endpoint with a price is an operator's by now."""
+    """The models without a priced endpoint: a priced one may have been changed by an operator."""
     rows = Endpoint.objects.filter(provider__slug=provider.slug, tag=provider.slug)
     there = set(rows.filter(pricing__isnull=False).values_list("model__slug", flat=True))
     return [model for model in models if model.id not in there]
@@ -89,7 +89,7 @@ def _provider_row(provider: KnownProvider, key: str | None) -> Provider:
 
 
 def find_kind(slug: str) -> str | None:
-    """The wire kind of a provider that is there already."""
+    """The wire kind of a stored provider."""
     return Provider.objects.filter(slug=slug).values_list("kind", flat=True).first()
 
 
@@ -107,7 +107,7 @@ def _add_model(
     book: BookEntry | None,
     fallback: dict[str, str] | None,
 ) -> Endpoint | None:
-    """The endpoint, None where one is kept as it is."""
+    """Store a model and its endpoint; None if a priced endpoint exists, which stays as it is."""
     pricing = (book.pricing if book else None) or fallback
     model = Model.objects.filter(slug=found.id).first()
     endpoint = model.endpoints.filter(tag=provider.slug).first() if model else None
@@ -117,7 +117,7 @@ def _add_model(
     if model is None:
         model = _new_model(found, book, visible=pricing is not None)
     elif pricing is not None and not model.endpoints.filter(pricing__isnull=False).exists():
-        # It was hidden for want of a price, and now has one.
+        # It was hidden because it had no price, and now has one.
         model.visible = True
         model.save(update_fields=["visible"])
     if endpoint is None:

@@ -1,6 +1,6 @@
-"""Running the calls of one turn: side by side, each within its time, each with a result.
+"""Running the calls of one turn side by side, each within its time limit.
 
-Whatever a tool does (raises, hangs, says too much), the model is told and goes on.
+If a tool raises, hangs or returns too much, its result tells the model, which continues.
 """
 
 import logging
@@ -21,7 +21,7 @@ from routing.tools.toolbox import RequestTool
 log = logging.getLogger("gateway.tools")
 # What a tool shows the caller beside its text.
 _SHOWN_BYTES_MAX: Final = 4 * 1_048_576
-# For a call that is stopped to put its things in order.
+# Time for a stopped call to clean up.
 _NOTICE_S: Final = 0.2
 
 
@@ -35,7 +35,7 @@ class ServerToolCall(NamedTuple):
 
 
 class RunningCalls:
-    """Calls under way. `wait` until all have ended, then `results`, in their order; or `stop`."""
+    """Calls under way: `wait` until all have ended, then `results` in their order; or `stop`."""
 
     def __init__(self, calls: Sequence[ServerToolCall], context: ToolContext) -> None:
         self._jobs = [_Job(call, context) for call in calls]
@@ -50,13 +50,13 @@ class RunningCalls:
         return [job.result() for job in self._jobs]
 
     def cut(self) -> None:
-        """Nobody wants to know any more. Does not wait for the calls to notice."""
+        """Stop all calls without waiting for them."""
         for job in self._jobs:
             job.stop()
 
     def stop(self, *, to_the_end: bool = False) -> list[Result]:
-        """The same, once they have noticed; the results of those that had ended before. Those that
-        go on because somebody is billed for them are waited for `to_the_end`."""
+        """Stop all calls, wait briefly, and return the results of those that ended. `to_the_end`
+        waits for the calls that continue because they cost money."""
         self.cut()
         if to_the_end:
             try:
@@ -96,7 +96,7 @@ class _Job:
         return self._result is not None
 
     def leave(self, until: float) -> None:
-        """Let a call that was stopped put its things in order."""
+        """Wait for a stopped call to clean up."""
         if self._task is not None and self._result is None:
             self._task.join(max(0.0, until - time.monotonic()))
 
@@ -109,7 +109,7 @@ class _Job:
         return self._result
 
     def stop(self, *, again: bool = False) -> None:
-        """Once, but `again`: it may need a while, and is not to be stopped in what it does then."""
+        """Stop the call once; a second stop (`again`) would interrupt its cleaning up."""
         if self._task is not None and (again or not self._was_stopped):
             self._was_stopped = True
             self._task.stop()
@@ -144,7 +144,7 @@ class _Thread:
         self._task.join(timeout_s)
 
     def stop(self) -> None:
-        """It cannot be."""
+        """A thread cannot be stopped."""
 
 
 def _start(work: Callable[[], None]) -> _Greenlet | _Thread:
@@ -169,7 +169,7 @@ def _run_call(call: ServerToolCall, context: ToolContext) -> Result:
 
 
 def _check_result(result: Any) -> Result:
-    """A result within its bounds. Raises `ToolFailed` for what is none."""
+    """The result, cut to its bounds. Raises `ToolFailed` for an invalid one."""
     if not isinstance(result, Result) or not isinstance(result.text, str):
         raise ToolFailed("The tool gave no result")
     result.text = cut_text(result.text, settings.ROUTER_TOOL_RESULT_CHARS)

@@ -1,4 +1,4 @@
-"""What a server tool is: shown to a model as a function, run by the gateway."""
+"""The interface of server tools: offered to a model as functions, run by the gateway."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ NO_COST = Fraction(0)
 
 
 class ToolFailed(Exception):
-    """The call cannot be carried out; its text is for the model, which goes on with it."""
+    """A call that failed. The text goes to the model, which continues."""
 
 
 class Definition(NamedTuple):
-    """What the model is shown. `name` is a wish: where a function of the caller's has it, the tool
+    """The function that the model sees. If a function of the caller has the same `name`, the tool
     gets another one. `parameters` is the JSON schema of the arguments."""
 
     name: str
@@ -26,15 +26,14 @@ class Definition(NamedTuple):
 
 @dataclass(slots=True)
 class Result:
-    """What a call came to.
+    """The result of a call.
 
-    `text` is what the model reads. For the caller: `item` are the own fields of the responses
-    format's output item, `block` and `block_type` the result block of messages where that format
-    has one, `annotations` and `images` (chat-shaped) what the answer shows of it. `web_searches`
-    are priced by the endpoint that asked; with the `search_results` they gave, the `search_engine`
-    and the `fetches` of pages the record tells of them. `cost_nano` is the tool's own fee; both
-    are charged whatever becomes of the answer. What models cost that the tool asked is not in it.
-    `calls` are those of the caller's functions, chat-shaped, that the tool waits for.
+    For the model: `text`. For the caller: `item` has the tool's own fields of the output item in
+    responses, `block` and `block_type` make the result block in messages, `annotations` and
+    `images` (chat-shaped) are added to the answer. For the record: `web_searches` (priced by the
+    endpoint that asked), `search_results`, `search_engine`, `fetches`. `cost_nano` is the tool's
+    own fee in nano-USD, charged whatever becomes of the answer; the cost of models that the tool
+    asked is not in it. `calls` are calls of the caller's functions that the tool waits for.
     """
 
     text: str
@@ -53,8 +52,8 @@ class Result:
 
 
 class ModelAnswer(NamedTuple):
-    """What another model answered: a chat message, and its id. Where it called functions,
-    `messages` are all of its conversation up to their results."""
+    """Another model's answer: a chat message, and the model's id. If it called functions,
+    `messages` is its conversation up to their results."""
 
     message: dict[str, Any]
     model: str
@@ -68,7 +67,7 @@ class ModelAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know of the request, and whom it may ask.
+    """What a tool may know of the request, and how it asks models.
 
     `deadline` is in monotonic seconds; `messages` is the conversation up to the call, chat-shaped,
     not to be changed; `model` the id of the model that called, `had_to_call` whether `tool_choice`

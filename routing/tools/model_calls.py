@@ -1,4 +1,4 @@
-"""What tools that ask models have in common."""
+"""Helpers of tools that ask models: the chat body, the conversation as a text."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -40,7 +40,7 @@ def user_message(text: str) -> dict[str, Any]:
 
 
 def agent_name(kind: str, settings: Mapping[str, Any]) -> str:
-    """What the model calls one of several tools of a kind by."""
+    """The function name of one of several tools of a type."""
     name = str(settings.get("name") or "").strip()
     return f"{kind}_{name}" if name else kind
 

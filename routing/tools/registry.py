@@ -1,4 +1,4 @@
-"""Which server tools there are here, and what runs them."""
+"""The classes that run server tools, by the specs of `routing.formats.server_tools`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -16,15 +16,15 @@ BUILT_IN: Final[Mapping[str, Maker]] = {
 
 
 def maker_of(kind: str) -> Maker | None:
-    """What makes a tool of that type (`router:...`) of the caller's parameters; None where nothing
-    here runs it. A backend that the operator configured comes before a built-in one."""
+    """The maker of a tool of that type (`router:...`); None if there is none. A backend that the
+    operator configured (`ROUTER_TOOL_BACKENDS`) takes precedence."""
     path = settings.ROUTER_TOOL_BACKENDS.get(kind)
     return _load_maker(path) if path else BUILT_IN.get(kind)
 
 
 def list_missing(tools: Iterable[dict[str, Any]]) -> list[str]:
-    """The server tools among checked tools, those that a tool may use included, that nothing here
-    can run."""
+    """The types of server tools that are not available here, among checked tools and the tools in
+    their settings."""
     return list(
         dict.fromkeys(
             kind for kind, settings in _walk_tools(tools) if not _is_available(kind, settings)
@@ -33,7 +33,7 @@ def list_missing(tools: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def list_asked_models(tools: Iterable[dict[str, Any]]) -> list[str]:
-    """The models that checked server tools are to ask, as they are named."""
+    """The models that the settings of checked server tools name."""
     return [
         model
         for kind, settings in _walk_tools(tools)
@@ -62,7 +62,7 @@ def _walk_tools(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str
 
 def _is_available(kind: str, given: dict[str, Any]) -> bool:
     if kind in settings.ROUTER_TOOL_BACKENDS:
-        # What a backend of the operator's own needs is its own affair.
+        # A backend that the operator configured is taken to be available.
         return True
     tool = BUILT_IN.get(kind)
     return tool is not None and getattr(tool, "is_available", _needs_nothing)(given)

@@ -32,8 +32,8 @@ _STATE: Final = "router:subagent_state"
 
 
 class Subagent:
-    """Asks one model, and lets it work with the tools that the caller gave it. Where it calls one
-    of the caller's functions, it waits for the caller."""
+    """Gives one model a task and the tools that the caller chose. If it calls one of the caller's
+    functions, it waits for the caller."""
 
     # As long as the request may take.
     time_s: float | None = float("inf")
@@ -64,8 +64,8 @@ class Subagent:
         return Result(json_text({"output": answer.text}), item=item | {"output": answer.text})
 
     def _past(self, arguments: dict[str, Any], context: ToolContext) -> list[dict[str, Any]] | None:
-        """Of an agent that waits: the one that is meant. The next one where the model was made to
-        let it go on, or gives no task that a new one could have."""
+        """The conversation of the waiting agent to resume: the named one, else the next one if the
+        model had to call the tool or gives no new task; None for a new agent."""
         asked = arguments.get("resume")
         if isinstance(asked, str) and asked in self._waiting:
             return self._waiting.pop(asked)
@@ -75,7 +75,7 @@ class Subagent:
         return None if agent is None else self._waiting.pop(agent)
 
     def _calls(self, answer: ModelAnswer) -> list[dict[str, Any]]:
-        """Those of the caller's functions, the first with all that the agent needs to go on."""
+        """The calls of the caller's functions; the first carries the agent's state."""
         calls: list[dict[str, Any]] = answer.message.get("tool_calls") or []
         names = {each["function"]["name"] for each in self._functions}
         are_ours = all(call["function"]["name"] in names for call in calls)
@@ -96,7 +96,7 @@ def _with_resume(ids: list[str]) -> dict[str, Any]:
 def _replace_calls(
     messages: list[dict[str, Any]], made: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The conversation whose last turn has made these calls of functions, behind those of tools."""
+    """The conversation with the function calls of its last turn replaced by `made`."""
     last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
     said = messages[last]
     calls = said["tool_calls"][: -len(made)] + made

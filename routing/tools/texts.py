@@ -1,4 +1,4 @@
-"""Results as the texts that models read."""
+"""Texts for models: results as JSON, failures, cuts; and the arguments that models write."""
 
 from typing import Any, Final
 
@@ -14,12 +14,12 @@ def json_text(value: Any) -> str:
 
 
 def failure_text(told: str) -> str:
-    """What a model reads of a call that came to nothing."""
+    """The text of a failed call for the model."""
     return json_text({"error": told[:_SHOWN_CHARS]})
 
 
 def cut_text(text: str, chars_max: int) -> str:
-    """The text, or its beginning and how much of it that is."""
+    """The text, or its beginning with a note that it was cut."""
     if len(text) <= chars_max:
         return text
     return f"{text[:chars_max]}\n[cut: the first {chars_max} of {len(text)} characters]"

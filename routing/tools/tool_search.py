@@ -1,4 +1,4 @@
-"""`router:tool_search`: functions that the model is only shown once it has looked for them."""
+"""`router:tool_search`: finds functions that the model does not see until it searches for them."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _DEFINITION: Final = Definition(
 
 
 class DeferredFunctions:
-    """The functions that a request keeps back, by name; `show` those that were found."""
+    """The deferred functions of a request by name; `show` makes one visible."""
 
     def __init__(self, functions: Mapping[str, dict[str, Any]]) -> None:
         self._functions = dict(functions)
@@ -43,11 +43,11 @@ class DeferredFunctions:
 
     @property
     def shown(self) -> int:
-        """How many of them are shown by now."""
+        """How many of them are visible now."""
         return len(self._shown)
 
     def find(self, query: str) -> list[dict[str, Any]]:
-        """The functions that most words of the query are found in, the best first."""
+        """The functions that contain most words of the query, best first."""
         words = list(dict.fromkeys(_WORD.findall(query.lower())))[:_WORDS_MAX]
         scored = [(self._score(name, words), name) for name in self._functions]
         found = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
@@ -86,7 +86,7 @@ class ToolSearch:
 
 
 def _text(function: dict[str, Any]) -> str:
-    """What is written of it: its description and its parameters with theirs."""
+    """The description, and the names and descriptions of the parameters."""
     parameters = function.get("parameters")
     properties = parameters.get("properties") if isinstance(parameters, dict) else None
     written = [str(function.get("description") or "")]

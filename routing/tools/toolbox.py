@@ -1,4 +1,4 @@
-"""The server tools of one request, as its model sees them: functions among the caller's own."""
+"""The tools of one request as its model sees them: server tools as functions among the caller's."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class RequestTool(NamedTuple):
-    """A tool of a request: its type, the name that the model calls it by, and itself."""
+    """A server tool of a request: its type, its function name, and the tool."""
 
     type: str
     name: str
@@ -25,17 +25,16 @@ class RequestTool(NamedTuple):
 
 
 class Toolbox:
-    """The tools that a model is given, functions all of them, and what they share: `close` it when
-    the request has ended.
+    """The tools of a request as functions, with their shared workspace. `close` it at the end.
 
-    `tools` are checked ones of the chat format, each server tool with a maker; `called` are the
-    functions that the conversation has calls of, or that the model is to call.
+    `tools` are checked ones of the chat format, each server tool with a maker. `called` names the
+    functions that the conversation calls or `tool_choice` requires: these are never deferred.
     """
 
     def __init__(self, tools: Sequence[dict[str, Any]], called: Iterable[str] = ()) -> None:
         self._fitted: dict[str, RequestTool] = {}
         self._taken = {_function(tool)["name"] for tool in tools if tool["type"] == "function"}
-        # By the beginning of a name that is taken: the last number behind it.
+        # The last number appended to each name that several tools want.
         self._numbers: dict[str, int] = {}
         self._workspace = ToolWorkspace()
         self._deferred = DeferredFunctions(_deferred_functions(tools))
@@ -45,12 +44,12 @@ class Toolbox:
 
     @property
     def shown(self) -> list[dict[str, Any]]:
-        """What the model is given at this moment, in the caller's order."""
+        """The functions that the model sees now, in the caller's order."""
         return [tool for tool in self._tools if not self._deferred.hides(_function(tool)["name"])]
 
     @property
     def found(self) -> int:
-        """Goes up when there is more to be shown."""
+        """The number of deferred functions found so far."""
         return self._deferred.shown
 
     def find(self, name: str) -> RequestTool | None:
@@ -58,7 +57,7 @@ class Toolbox:
         return self._fitted.get(name)
 
     def choice(self, choice: Any) -> Any:
-        """A `tool_choice` of the chat format in the model's terms."""
+        """A `tool_choice` of the chat format with server tools replaced by their functions."""
         if not isinstance(choice, dict) or choice["type"] == "function":
             return choice
         kind = canonical_tool(choice["type"])
@@ -66,7 +65,7 @@ class Toolbox:
         return {"type": "function", "function": {"name": next(named)}}
 
     def close(self) -> None:
-        """Leave nothing of what the tools have made for themselves."""
+        """End the workspace and delete its files."""
         self._workspace.close()
 
     def _fit(self, tool: dict[str, Any]) -> dict[str, Any]:
@@ -88,8 +87,8 @@ class Toolbox:
         return {"type": "function", "function": function}
 
     def _free(self, definition: Definition) -> str:
-        """A name that no other tool of the request has. However many want the same, each is
-        numbered from the last one on."""
+        """A function name that no other tool of the request has. Numbering goes on from the last
+        one, so that many equal names take linear time."""
         name = _NOT_IN_NAMES.sub("_", definition.name)[:NAME_CHARS_MAX]
         beginning = name[: NAME_CHARS_MAX - _NUMBER_CHARS_MAX]
         while name in self._taken:
@@ -100,7 +99,7 @@ class Toolbox:
 
 
 def _deferred_functions(tools: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The functions that are only shown once they were found, where there is a way to find them."""
+    """The functions marked `defer_loading`, if the request has a tool to find them."""
     if not any(tool["type"] == TOOL_SEARCH for tool in tools):
         return {}
     marked = (tool for tool in tools if tool["type"] == "function" and tool.get("defer_loading"))

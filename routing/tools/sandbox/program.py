@@ -1,9 +1,8 @@
-"""What runs inside of a workspace's sandbox and does as it is told: commands and files.
+"""The program inside a workspace's sandbox, which runs commands and changes files.
 
-A program of its own with the standard library and `diffs` alone; nothing else of the gateway is
-there.
-Frames on standard input are orders, those on standard output what they came to. Nothing that a
-command started outlives it.
+It has only the standard library and `diffs`; nothing else of the gateway is in the sandbox. It
+reads orders as frames from standard input and writes a result frame for each. No process that a
+command started outlives the command.
 """
 
 import ctypes
@@ -45,7 +44,7 @@ PLACES = (WORK, Path("/tmp"), Path("/dev/shm"))  # noqa: S108 - Of its own, insi
 
 
 class OrderRefused(Exception):
-    """An order that cannot be carried out; its text is for the model."""
+    """An order that cannot be carried out. The text is for the model."""
 
 
 def main() -> None:
@@ -226,7 +225,7 @@ def text_of(path: Path, most: int) -> tuple[str, bool]:
 
 
 def patch(order: Order, limits: Order) -> Order:
-    """Here, where it may take its time: whoever waits for it gives up, and it ends."""
+    """Apply a diff. Done inside the sandbox, because a timeout then ends it."""
     path, most = resolve_path(order["path"]), order["bytes"]
     text, is_cut = text_of(path, most)
     if is_cut:

@@ -69,7 +69,7 @@ class ToolWorkspace:
             raise
 
     def close(self) -> None:
-        """Nothing is left of it."""
+        """End its processes and delete its files."""
         self._closed = True
         self._end()
 

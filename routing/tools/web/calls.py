@@ -20,7 +20,8 @@ Code = Literal[
 
 
 class WebFailed(Exception):
-    """`code` is the word of messages for it, the text is for the model, `status` a site's own."""
+    """`code` is the error code of the messages format, the text is for the model, `status` is the
+    site's HTTP status."""
 
     def __init__(self, code: Code, text: str, *, status: int | None = None) -> None:
         super().__init__(text)
@@ -29,7 +30,7 @@ class WebFailed(Exception):
 
 
 def web_failed_result(error: WebFailed, block_type: str, item: dict[str, Any]) -> Result:
-    """The failed call of a tool with that result block in messages."""
+    """The result of a failed call, with an error block of that type for messages."""
     return Result(
         failure_text(str(error)),
         item=item,
@@ -40,14 +41,14 @@ def web_failed_result(error: WebFailed, block_type: str, item: dict[str, Any]) -
 
 
 class UseCounter:
-    """At most `most` of something; None is any number."""
+    """Counts down from `most`, safely for calls side by side; None is unlimited."""
 
     def __init__(self, most: float | None) -> None:
         self._left = None if most is None else int(most)
         self._lock = threading.Lock()
 
     def take(self, wish: int = 1) -> int:
-        """As many of the wished ones as are left, which then are used."""
+        """Take up to `wish` of what is left; returns how many."""
         with self._lock:
             if self._left is None:
                 return wish
@@ -56,7 +57,7 @@ class UseCounter:
             return given
 
     def give_back(self, count: int) -> None:
-        """What was taken and not needed."""
+        """Return what was taken and not needed."""
         with self._lock:
             if self._left is not None:
                 self._left += count

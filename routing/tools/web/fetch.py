@@ -141,8 +141,8 @@ def _limits(timeout_s: float) -> Limits:
 
 
 def _read(reply: Reply) -> bytes:
-    """The body, or its beginning where it is longer. Of a PDF a beginning says nothing: of one that
-    is too long there is a byte more than is read."""
+    """The body, or its beginning if it is too long. A PDF cannot be read in part: one byte more
+    than the limit marks it as too large."""
     kind, _ = _kind(reply.headers)
     body, bytes_max = bytearray(), settings.ROUTER_FETCH_BYTES
     while len(body) < bytes_max and (piece := reply.read_some()):
@@ -167,7 +167,7 @@ def _kind(headers: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def _reader_of(kind: str, body: bytes) -> Callable[[_FetchedBody], _ReadText] | None:
-    """What reads a body of this kind; None where nothing does."""
+    """The reader of a body of this media type; None if there is none."""
     if _is_pdf(kind, body):
         return _pdf
     if kind in _HTML or (not kind and body[:200].lstrip().lower().startswith(_MARKUP)):
@@ -204,7 +204,7 @@ def _plain(body: _FetchedBody) -> _ReadText:
     return _ReadText("", decoded(body.data, body.charset or "utf_8"))
 
 
-# Of the estimator (inference reference 2.5).
+# As the estimator counts.
 CHARS_PER_TOKEN: Final = 4
 # Room for all that stands beside the content.
 _BESIDE_CHARS: Final = 2_000
@@ -241,7 +241,7 @@ class WebFetch:
 
     @staticmethod
     def is_available(parameters: dict[str, Any]) -> bool:
-        """Whether the engine that the caller wants is the one there is."""
+        """Whether the wanted engine is the gateway's own."""
         return parameters.get("engine", "auto") in _ENGINES
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
@@ -291,7 +291,7 @@ def _result(document: Document, chars_max: int | None, now: datetime) -> Result:
 
 
 def _cut(text: str, chars_max: int | None) -> _Cut:
-    """As much as the caller wants and a result may have once it is JSON."""
+    """The text cut to the caller's maximum and to what a result may have once it is JSON."""
     limit = settings.ROUTER_TOOL_RESULT_CHARS
     room = max(limit - _BESIDE_CHARS, limit // 2)
     content = text[: room if chars_max is None else min(room, chars_max)]
