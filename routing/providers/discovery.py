@@ -118,7 +118,7 @@ def discover(
     provider: KnownProvider, key: str | None, *, named: Sequence[str] = ()
 ) -> list[FoundModel]:
     """The models a provider lists, first of each id; with `named` these, listed or not, and all of
-    them are taken to chat. Raises `ProviderError`."""
+    them are taken to chat. Raises `DiscoveryError`."""
     if key and not _KEY.fullmatch(key):
         # requests would quote the whole header in its complaint.
         raise DiscoveryError(f"the key of {provider.name} has characters no key has")
@@ -139,7 +139,7 @@ def discover(
 
 
 def _entries(provider: KnownProvider, key: str | None) -> list[dict[str, Any]]:
-    """What it lists that has an id. Raises `ProviderError`."""
+    """The listed entries that have an id. Raises `DiscoveryError`."""
     answer = _answer(provider, key)
     entries = answer.get("data") if isinstance(answer, dict) else answer
     if not isinstance(entries, list):

@@ -35,11 +35,11 @@ def add_provider(
     named: Sequence[str] = (),
     probe: bool = True,
 ) -> AddedModels:
-    """Ask the provider for its models, or for those `named`, then store it with them.
+    """List the provider's models, or those `named`, then store it with them.
 
-    Models the price book knows are enabled; `pricing` prices the others, and without it they are
-    stored disabled. With `probe` a few calls find out what the enabled ones take where that would
-    be assumed. Rows that exist keep what an operator made of them. Raises `ProviderError` before
+    Models in the price book are enabled; `pricing` prices the others, which otherwise are stored
+    disabled. With `probe` a few calls find out which parameters the enabled ones take, if the
+    provider does not say. Existing rows keep an operator's changes. Raises `DiscoveryError` before
     anything is stored.
     """
     found = discover(provider, key, named=named)

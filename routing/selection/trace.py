@@ -40,7 +40,7 @@ WORDS_MAX: Final = 64
 WORD_CHARS_MAX: Final = 300
 # Weights are whole parts of this.
 WEIGHTS_SUM: Final = 10_000
-# The fields of `Ask` that are sets of names, besides the wire kinds.
+# The fields of `Requirements` that are sets of names, besides the wire kinds.
 WORD_SETS: Final = (
     *("input_modalities", "output_modalities", "supplied_parameters", "required_parameters"),
     "native_fields",

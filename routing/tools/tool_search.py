@@ -42,7 +42,7 @@ class DeferredFunctions:
         self._shown.add(name)
 
     @property
-    def shown(self) -> int:
+    def shown_count(self) -> int:
         """How many of them are visible now."""
         return len(self._shown)
 

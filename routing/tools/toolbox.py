@@ -43,14 +43,14 @@ class Toolbox:
         self._tools = [tool if tool["type"] == "function" else self._fit(tool) for tool in tools]
 
     @property
-    def shown(self) -> list[dict[str, Any]]:
+    def visible_tools(self) -> list[dict[str, Any]]:
         """The functions that the model sees now, in the caller's order."""
         return [tool for tool in self._tools if not self._deferred.hides(_function(tool)["name"])]
 
     @property
-    def found(self) -> int:
+    def found_count(self) -> int:
         """The number of deferred functions found so far."""
-        return self._deferred.shown
+        return self._deferred.shown_count
 
     def find(self, name: str) -> RequestTool | None:
         """The server tool that a model's call names."""

@@ -52,7 +52,7 @@ class Loop:
         self.writer: Any = None
         self.opened = False
         self._toolbox = toolbox
-        self._found = toolbox.found
+        self._found = toolbox.found_count
         self._conditions: list[dict[str, Any]] = chat.body.get("stop_server_tools_when") or []
         self._steps_max = int(chat.body.get("max_tool_calls") or STEPS_MAX)
         self._hides_reasoning = chat.reasoning is not None and chat.reasoning.exclude
@@ -231,10 +231,10 @@ class Loop:
 
     def _grown(self, body: dict[str, Any]) -> int:
         """Show the functions that were found; by how much that makes the tools longer."""
-        if self._toolbox.found == self._found:
+        if self._toolbox.found_count == self._found:
             return 0
-        self._found, before = self._toolbox.found, body["tools"]
-        body["tools"] = self._toolbox.shown
+        self._found, before = self._toolbox.found_count, body["tools"]
+        body["tools"] = self._toolbox.visible_tools
         return len(dumps(body["tools"])) - len(dumps(before))
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ def must_call(body: Mapping[str, Any]) -> bool:
 
 def with_tools(chat: ChatRequest, toolbox: Toolbox) -> ChatRequest:
     """The request whose server tools are functions."""
-    shown = toolbox.shown
+    shown = toolbox.visible_tools
     grown = len(dumps(shown)) - len(dumps(chat.body["tools"]))
     body = {**chat.body, "tools": shown}
     if "tool_choice" in body:

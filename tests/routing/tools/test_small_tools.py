@@ -103,15 +103,15 @@ def search(toolbox: Toolbox, query: str) -> Any:
 
 def test_functions_are_shown_once_they_were_found_or_called() -> None:
     toolbox = Toolbox(TOOLS)
-    assert names(toolbox.shown) == ["now", "tool_search"]
+    assert names(toolbox.visible_tools) == ["now", "tool_search"]
     found = search(toolbox, "a letter, please")
     assert found.item == {"query": "a letter, please", "tools": ["send_mail"]}
     references = [{"type": "tool_reference", "tool_name": "send_mail"}]
     assert found.block == {"type": "tool_search_tool_search_result", "tool_references": references}
     for after in (toolbox, Toolbox(TOOLS, ["send_mail", "none"])):
-        assert names(after.shown) == ["now", "send_mail", "tool_search"]
+        assert names(after.visible_tools) == ["now", "send_mail", "tool_search"]
     # Without a search nothing waits.
-    assert names(Toolbox(TOOLS[:3]).shown) == ["now", "get_weather", "send_mail"]
+    assert names(Toolbox(TOOLS[:3]).visible_tools) == ["now", "get_weather", "send_mail"]
 
 
 @pytest.mark.parametrize("query", ["weather", "WARM", "town", "city"])
@@ -150,11 +150,11 @@ def test_no_two_tools_have_one_name_and_functions_keep_theirs(own, agents, clock
     tools = [function(name, deferred=False) for name in own]
     tools += [{"type": "router:advisor", "parameters": {"name": each}} for each in agents]
     toolbox = Toolbox([*tools, *[CLOCK] * clock])
-    shown = names(toolbox.shown)
+    shown = names(toolbox.visible_tools)
     assert len(set(shown)) == len(shown) == len(tools) + clock
     assert shown[: len(own)] == own
     assert all(len(name) <= NAME_CHARS_MAX for name in shown)
-    assert all(tool["type"] == "function" for tool in toolbox.shown)
+    assert all(tool["type"] == "function" for tool in toolbox.visible_tools)
     fitted = [toolbox.find(name) for name in shown]
     assert [each and each.name for each in fitted] == [None] * len(own) + shown[len(own) :]
 
@@ -169,6 +169,6 @@ def test_a_choice_is_told_by_the_name_that_the_model_knows() -> None:
 
 
 def test_many_that_want_one_name_are_numbered_in_one_go() -> None:
-    named = names(Toolbox([CLOCK] * 20_000).shown)
+    named = names(Toolbox([CLOCK] * 20_000).visible_tools)
     assert len(set(named)) == 20_000
     assert named[:3] == ["datetime", "datetime_2", "datetime_3"]
