@@ -12,17 +12,17 @@ from routing.plugins.file_parser import FileParser
 from routing.plugins.interface import Maker, Plugin
 from routing.plugins.moderation import Moderation
 from routing.plugins.response_healing import ResponseHealing
-from routing.plugins.tool_plugins import FusionPlugin, WebFetchPlugin, WebPlugin
+from routing.plugins.tool_plugins import FusionOffer, WebFetchOffer, WebSearchOffer
 from routing.tools.registry import list_missing as missing_tools
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
     "context-compression": ContextCompression,
     "file-parser": FileParser,
-    "fusion": FusionPlugin,
+    "fusion": FusionOffer,
     "moderation": Moderation,
     "response-healing": ResponseHealing,
-    "web": WebPlugin,
-    "web-fetch": WebFetchPlugin,
+    "web": WebSearchOffer,
+    "web-fetch": WebFetchOffer,
 }
 # Plugins that are settings of a virtual router, and ignored for other models.
 OF_ROUTERS: Final = frozenset(

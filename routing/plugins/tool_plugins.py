@@ -26,7 +26,7 @@ _OF_SEARCH: Final = {
 _OF_FETCHING: Final = ("max_uses", "max_content_tokens", "allowed_domains", "blocked_domains")
 
 
-class WebPlugin(Plugin):
+class WebSearchOffer(Plugin):
     """`web`, and `:online` behind a model: `router:web_search`."""
 
     def tools(self) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ class WebPlugin(Plugin):
         return [{"type": WEB_SEARCH, "parameters": given}]
 
 
-class WebFetchPlugin(Plugin):
+class WebFetchOffer(Plugin):
     """`web-fetch`: `router:web_fetch`."""
 
     def tools(self) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ PRESETS: Final[Mapping[str, tuple[CostTier, str]]] = {
 _OF_THE_TOOL: Final = ("analysis_models", "model", "max_tool_calls", "tools")
 
 
-class FusionPlugin(Plugin):
+class FusionOffer(Plugin):
     """Models that the caller names come before those of a preset."""
 
     def tools(self) -> list[dict[str, Any]]:

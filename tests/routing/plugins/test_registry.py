@@ -10,7 +10,7 @@ from routing.plugins import tool_plugins
 from routing.plugins.interface import Plugin
 from routing.plugins.registry import BUILT_IN, OF_ROUTERS, build_plugins, list_missing
 from routing.plugins.texts import with_messages, with_more_tools
-from routing.plugins.tool_plugins import PRESETS, FusionPlugin, WebFetchPlugin, WebPlugin
+from routing.plugins.tool_plugins import PRESETS, FusionOffer, WebFetchOffer, WebSearchOffer
 
 HERE = "tests.routing.plugins.test_registry"
 OWN = {"type": "function", "function": {"name": "own"}}
@@ -144,11 +144,11 @@ def test_settings_of_the_web_plugins_are_those_of_the_tools() -> None:
     same = {"engine": "auto", "mode": "deep", "max_results": 3, "max_uses": 2}
     same |= {"search_prompt": "Cite.", "user_location": place}
     lists = {"include_domains": ["a.example"], "exclude_domains": ["b.example"]}
-    (tool,) = WebPlugin({"id": "web", "enabled": True, **same, **lists}).tools()
+    (tool,) = WebSearchOffer({"id": "web", "enabled": True, **same, **lists}).tools()
     domains = {"allowed_domains": ["a.example"], "excluded_domains": ["b.example"]}
     assert tool == {"type": "router:web_search", "parameters": {**same, **domains}}
     fetching = {"max_uses": 1, "max_content_tokens": 10, "blocked_domains": ["c"]}
-    (tool,) = WebFetchPlugin({"id": "web-fetch", **fetching}).tools()
+    (tool,) = WebFetchOffer({"id": "web-fetch", **fetching}).tools()
     assert tool == {"type": "router:web_fetch", "parameters": fetching}
 
 
@@ -169,16 +169,14 @@ def test_settings_of_a_fusion_are_those_of_the_tool(
     monkeypatch: pytest.MonkeyPatch, settings: Any, given: Any
 ) -> None:
     monkeypatch.setattr(tool_plugins, "choose_panel", lambda preset: [f"{preset}/a", f"{preset}/b"])
-    (tool,) = FusionPlugin({"id": "fusion", "enabled": True, **settings}).tools()
+    (tool,) = FusionOffer({"id": "fusion", "enabled": True, **settings}).tools()
     assert tool == {"type": "router:fusion", "parameters": given}
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("preset", PRESETS)
 def test_an_empty_catalogue_has_no_panel(preset: str) -> None:
-    assert (
-        FusionPlugin({"preset": preset}).tools()[0]["parameters"].get("analysis_models", []) == []
-    )
+    assert FusionOffer({"preset": preset}).tools()[0]["parameters"].get("analysis_models", []) == []
 
 
 def test_a_request_without_plugins_is_the_very_same() -> None:
