@@ -7,8 +7,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from accounts.ports.byok_usage import ByokUsage
-    from accounts.ports.known_providers import KeyTrial
+    from accounts.ports import ByokUsage, KeyTrial, RecentUsage, UsageScope
 
 
 class RoutingConfig(AppConfig):
@@ -17,21 +16,15 @@ class RoutingConfig(AppConfig):
     name = "routing"
 
     def ready(self) -> None:
-        from accounts.ports.byok_usage import count_usage_by
-        from accounts.ports.known_catalogue import know_catalogue_by
-        from accounts.ports.known_models import know_models_by
-        from accounts.ports.known_providers import know_providers_by
+        from accounts.ports import register_higher_apps
         from accounts.services.workspaces import WorkspaceBelongings, register_belongings
         from gateway.health import register_check
         from gateway.http.vendor_names import register_router_check
 
         register_check("catalogue", True, _catalogue_report)
-        know_models_by(_names_a_model)
         register_router_check(_stands_for_a_router)
         register_belongings("presets", WorkspaceBelongings(_presets, _clear_presets))
-        know_catalogue_by(models=_model_slugs, providers=_provider_slugs)
-        know_providers_by(_names_a_provider, try_key=_try_key)
-        count_usage_by(_byok_usage)
+        register_higher_apps(_AccountPorts())
 
 
 def _catalogue_report() -> dict[str, Any]:
@@ -54,43 +47,50 @@ def _clear_presets(workspace_id: "UUID") -> int:
     return delete_workspace_presets(workspace_id)
 
 
-def _names_a_model(name: str) -> bool:
-    from routing.known_models import names_a_model
-
-    return names_a_model(name)
-
-
 def _stands_for_a_router(theirs: str, ours: str) -> bool:
     from routing.known_models import stands_for_a_router
 
     return stands_for_a_router(theirs, ours)
 
 
-def _model_slugs(names: Iterable[str]) -> Mapping[str, str]:
-    from routing.known_catalogue import model_slugs
+class _AccountPorts:
+    """`accounts.ports.HigherApps`. Modules are imported when the first question comes."""
 
-    return model_slugs(names)
+    def is_known_model(self, name: str) -> bool:
+        from routing.known_models import names_a_model
 
+        return names_a_model(name)
 
-def _provider_slugs(names: Iterable[str]) -> Mapping[str, str]:
-    from routing.known_catalogue import provider_slugs
+    def is_known_provider(self, slug: str) -> bool:
+        from routing.known_providers import names_a_provider
 
-    return provider_slugs(names)
+        return names_a_provider(slug)
 
+    def find_model_slugs(self, names: Iterable[str]) -> Mapping[str, str]:
+        from routing.known_catalogue import model_slugs
 
-def _names_a_provider(slug: str) -> bool:
-    from routing.known_providers import names_a_provider
+        return model_slugs(names)
 
-    return names_a_provider(slug)
+    def find_provider_slugs(self, names: Iterable[str]) -> Mapping[str, str]:
+        from routing.known_catalogue import provider_slugs
 
+        return provider_slugs(names)
 
-def _try_key(slug: str, key: str) -> "KeyTrial":
-    from routing.known_providers import try_key
+    def try_key(self, slug: str, key: str) -> "KeyTrial":
+        from routing.known_providers import try_key
 
-    return try_key(slug, key)
+        return try_key(slug, key)
 
+    def count_byok_usage(
+        self, account_id: "UUID", credential_id: "UUID", since: "datetime"
+    ) -> "ByokUsage":
+        from routing.metering.byok_usage import usage_of
 
-def _byok_usage(account_id: "UUID", credential_id: "UUID", since: "datetime") -> "ByokUsage":
-    from routing.metering.byok_usage import usage_of
+        return usage_of(account_id, credential_id, since)
 
-    return usage_of(account_id, credential_id, since)
+    def read_recent_usage(
+        self, account_id: "UUID", scope: "UsageScope", pk: object
+    ) -> "Mapping[str, RecentUsage]":
+        from routing.history.glance import used_lately
+
+        return used_lately(account_id, scope, pk)

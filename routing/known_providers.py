@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from accounts.ports.known_providers import KeyTrial
+from accounts.ports import KeyTrial
 from gateway.http.errors import DatabaseGone, Unavailable
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import Snapshot

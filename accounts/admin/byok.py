@@ -15,8 +15,7 @@ from django.http import HttpRequest
 from accounts.admin.fields import NumbersField, WordsField
 from accounts.byok import KEY_CHARS_MAX, InvalidProviderKey, clean_key
 from accounts.models import Account, ApiKey, ByokCredential
-from accounts.ports.byok_usage import usage_of
-from accounts.ports.known_providers import KeyTrial, is_known_provider, try_key
+from accounts.ports import KeyTrial, higher_apps
 from accounts.services.byok import (
     CredentialChanged,
     ProviderKeyRefused,
@@ -44,7 +43,9 @@ def try_typed_key(provider: str, text: str) -> KeyTrial | None:
         key = clean_key(text)
     except InvalidProviderKey:
         return None
-    return try_key(provider, key) if is_known_provider(provider) else None
+    return (
+        higher_apps().try_key(provider, key) if higher_apps().is_known_provider(provider) else None
+    )
 
 
 class _CredentialForm(Form):
@@ -111,7 +112,7 @@ class NewCredentialForm(_CredentialForm):
 
     def clean_provider(self) -> str:
         slug: str = self.cleaned_data["provider"]
-        if not is_known_provider(slug):
+        if not higher_apps().is_known_provider(slug):
             raise forms.ValidationError("No provider of the catalogue has this slug.")
         return slug
 
@@ -238,7 +239,7 @@ class ByokCredentialAdmin(PageAdmin):
     @admin.display(description=f"the last {_SHOWN_DAYS} days")
     def usage(self, row: ByokCredential) -> str:
         since = datetime.now(UTC) - timedelta(days=_SHOWN_DAYS)
-        calls, list_nano, fees_nano = usage_of(row.account_id, row.pk, since)
+        calls, list_nano, fees_nano = higher_apps().count_byok_usage(row.account_id, row.pk, since)
         return (
             f"{calls} calls, USD {format_usd(list_nano)} at list price, "
             f"USD {format_usd(fees_nano)} in fees"

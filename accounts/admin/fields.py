@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 
 from accounts.money import usd_to_nano
-from accounts.ports.known_catalogue import canonical_models
+from accounts.ports import higher_apps
 
 _USD_MAX = 1_000_000_000
 # Any number of this length fits a row's id.
@@ -72,7 +72,7 @@ def resolve_models(names: list[str] | None) -> list[str] | None:
     """Canonical slugs of the models named. Raises `ValidationError` for an unknown one."""
     if not names:
         return None
-    known = canonical_models(names)
+    known = higher_apps().find_model_slugs(names)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise forms.ValidationError(f"No model has this name: {', '.join(unknown)[:200]}")

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.fields import UsdField, WordsField, build_checkboxes, resolve_models
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember, SpendCounter
 from accounts.models.guardrail import DATA_REGIONS
-from accounts.ports.known_catalogue import canonical_providers
+from accounts.ports import higher_apps
 from accounts.services import guardrail_assignments as assignments
 from accounts.services.guardrails import (
     SETTINGS,
@@ -137,7 +137,7 @@ class GuardrailForm(Form):
 def _resolve_providers(names: list[str] | None) -> list[str] | None:
     if not names:
         return None
-    slugs = canonical_providers(names)
+    slugs = higher_apps().find_provider_slugs(names)
     return list(dict.fromkeys(slugs.get(name, name.casefold()) for name in names))
 
 

@@ -13,7 +13,7 @@ from accounts.admin.fields import NumbersField, build_checkboxes
 from accounts.admin.history import render_usage
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
-from accounts.ports.known_models import is_known_model
+from accounts.ports import higher_apps
 from accounts.services.records import operator_actor
 from accounts.services.workspaces import (
     SETTINGS,
@@ -97,7 +97,7 @@ class WorkspaceForm(Form):
 
 
 def _check_model(name: str) -> str:
-    if name and not is_known_model(name):
+    if name and not higher_apps().is_known_model(name):
         raise forms.ValidationError("No model has this name.")
     return name
 

@@ -14,7 +14,7 @@ from django.db.models import BigIntegerField, Count, Max, Q, Value
 
 from accounts.byok import mask_key, seal_key
 from accounts.models import ApiKey, ByokCredential, Membership, Workspace
-from accounts.ports.known_providers import KeyTrial, try_key
+from accounts.ports import KeyTrial, higher_apps
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid
@@ -89,7 +89,7 @@ def check_with_provider(provider: str, key: str) -> KeyTrial:
 
     Raises `ProviderKeyRefused`.
     """
-    trial = try_key(provider, key)
+    trial = higher_apps().try_key(provider, key)
     if trial.verdict == "refused":
         raise ProviderKeyRefused(trial)
     return trial

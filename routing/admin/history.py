@@ -2,9 +2,7 @@
 
 from django.contrib import admin
 
-from accounts.admin.history import show_usage_by
 from gateway.admin import ReadOnlyAdmin, usd_column
-from routing.history.glance import used_lately
 from routing.history.models import (
     GenerationContent,
     GenerationFact,
@@ -16,8 +14,6 @@ from routing.history.models import (
     UsageRolled,
     UsageSpread,
 )
-
-show_usage_by(used_lately)
 
 
 @admin.register(GenerationFeedback)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from accounts.admin.history import RecentUsage, Scope
+from accounts.ports import RecentUsage, UsageScope
 from routing.history.analytics import fetch
 from routing.history.asking import Condition, Question
 from routing.history.dialect import dialect
@@ -15,7 +15,7 @@ _METRICS: Final = ("request_count", "tokens_total", "credits_usage")
 _COLUMNS: Final = {"workspace": "workspace_id", "key": "api_key_id"}
 
 
-def used_lately(account_id: UUID, scope: Scope, pk: object) -> dict[str, RecentUsage]:
+def used_lately(account_id: UUID, scope: UsageScope, pk: object) -> dict[str, RecentUsage]:
     """Today (UTC), and the 30 days that end with it."""
     now = datetime.now(UTC)
     today = day_of(now)
@@ -25,7 +25,7 @@ def used_lately(account_id: UUID, scope: Scope, pk: object) -> dict[str, RecentU
 
 
 def _used(
-    account_id: UUID, scope: Scope, pk: object, start: datetime, end: datetime
+    account_id: UUID, scope: UsageScope, pk: object, start: datetime, end: datetime
 ) -> RecentUsage:
     question = Question(
         account_id=account_id,
@@ -39,7 +39,7 @@ def _used(
     return RecentUsage(requests, tokens, charge_nano)
 
 
-def _conditions(scope: Scope, pk: object) -> tuple[Condition, ...]:
+def _conditions(scope: UsageScope, pk: object) -> tuple[Condition, ...]:
     if scope == "account":
         return ()
     value = dialect().uuid(pk) if isinstance(pk, UUID) else pk

@@ -7,7 +7,7 @@ from django.db.models import BigIntegerField, Count, F, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
-from accounts.ports.byok_usage import ByokUsage
+from accounts.ports import ByokUsage
 from routing.metering.models import Generation
 
 

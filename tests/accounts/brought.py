@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from accounts import ports
 from accounts.caller import Caller, read_caller
 from accounts.models import ApiKey
-from accounts.ports import known_providers
-from accounts.ports.known_providers import KeyTrial, know_providers_by
+from accounts.ports import KeyTrial, register_higher_apps
 from accounts.services.keys import create_key
+from tests.accounts.higher import ReplacedApps
 from tests.support.management import Manager
 
 KEY = "sk-abcd1234efgh"
@@ -39,12 +40,16 @@ class Providers:
 @contextmanager
 def asked_providers() -> Iterator[Providers]:
     """Two providers that are asked about keys instead of the catalogue's."""
-    before, told = known_providers._asked[:], Providers()
-    know_providers_by(lambda slug: slug in {"openai", "acme"}, try_key=told.try_key)
+    before, told = ports._registered[:], Providers()
+    register_higher_apps(
+        ReplacedApps(
+            is_known_provider=lambda slug: slug in {"openai", "acme"}, try_key=told.try_key
+        )
+    )
     try:
         yield told
     finally:
-        known_providers._asked[:] = before
+        ports._registered[:] = before
 
 
 def brought(mine: Manager, **said: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from accounts import ports
 from accounts.byok import load_credentials, unseal_key
 from accounts.models import (
     Account,
@@ -18,12 +19,12 @@ from accounts.models import (
     User,
     Workspace,
 )
-from accounts.ports import known_providers
-from accounts.ports.known_providers import KeyTrial, know_providers_by
+from accounts.ports import KeyTrial, register_higher_apps
 from accounts.services.accounts import open_account
 from accounts.services.byok import create_credential
 from accounts.services.records import SYSTEM
 from tests.accounts.dump import database_text
+from tests.accounts.higher import ReplacedApps
 from tests.support.operations import generation, operator, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -35,16 +36,18 @@ REFUSED = KeyTrial("refused", "the provider answered 401")
 @pytest.fixture(autouse=True)
 def trials() -> Iterator[list[KeyTrial]]:
     """What providers say of keys; the last one counts."""
-    before, said = known_providers._asked[:], [ACCEPTED]
+    before, said = ports._registered[:], [ACCEPTED]
 
     def try_key(slug: str, key: str) -> KeyTrial:
         # The test itself is a transaction; what is begun within it is a savepoint.
         assert not connection.savepoint_ids
         return said[-1]
 
-    know_providers_by(lambda slug: slug == "acme", try_key=try_key)
+    register_higher_apps(
+        ReplacedApps(is_known_provider=lambda slug: slug == "acme", try_key=try_key)
+    )
     yield said
-    known_providers._asked[:] = before
+    ports._registered[:] = before
 
 
 def brought(account: Account, name: str = "n", **said: Any) -> ByokCredential:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from accounts import ports
 from accounts.caller import read_caller
 from accounts.models import (
     Account,
@@ -18,12 +19,12 @@ from accounts.models import (
     SpendCounter,
     Workspace,
 )
-from accounts.ports import known_catalogue
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.guardrails import change_guardrail
 from accounts.services.keys import create_key
 from accounts.services.records import command_actor
 from accounts.windows import find_window_starts
+from tests.accounts.higher import ReplacedApps
 from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -53,10 +54,13 @@ UNKNOWN = dict.fromkeys(
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
     """The models known here are those of acme, in their version of January."""
-    models = [lambda said: {name: f"{name}-01" for name in said if name.startswith("acme/")}]
-    monkeypatch.setattr(known_catalogue, "_models", models)
-    providers = [lambda said: {name: "alpha" for name in said if name == "Alpha"}]
-    monkeypatch.setattr(known_catalogue, "_providers", providers)
+    apps = ReplacedApps(
+        find_model_slugs=lambda said: {
+            name: f"{name}-01" for name in said if name.startswith("acme/")
+        },
+        find_provider_slugs=lambda said: {name: "alpha" for name in said if name == "Alpha"},
+    )
+    monkeypatch.setattr(ports, "_registered", [apps])
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from accounts import ports
 from accounts.models import (
     Account,
     ApiKey,
@@ -17,11 +18,11 @@ from accounts.models import (
     WorkspaceBudget,
     WorkspaceMembership,
 )
-from accounts.ports import known_models
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
+from tests.accounts.higher import ReplacedApps
 from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -30,7 +31,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 @pytest.fixture(autouse=True)
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The models known here are those of acme."""
-    monkeypatch.setattr(known_models, "_checks", [lambda name: name.startswith("acme/")])
+    apps = ReplacedApps(is_known_model=lambda name: name.startswith("acme/"))
+    monkeypatch.setattr(ports, "_registered", [apps])
 
 
 @pytest.fixture

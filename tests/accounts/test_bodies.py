@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounts import ports
 from accounts.limit_words import describe_unknown_limit
-from accounts.ports import known_models
 from accounts.services.workspaces import SETTINGS, match_reference
 from accounts.views.bodies.budget_body import read_budget
 from accounts.views.bodies.byok_body import read_changes as read_byok_changes
@@ -23,6 +23,7 @@ from accounts.views.schemas.guardrail import (
     read_new_guardrail,
 )
 from gateway.http.errors import GatewayError, SchemaInvalid
+from tests.accounts.higher import ReplacedApps
 
 
 def test_a_whole_body_is_read() -> None:
@@ -72,7 +73,8 @@ PATTERN = "Invalid string: must match pattern /^[a-z0-9]+(?:-[a-z0-9]+)*$/"
 @pytest.fixture(autouse=True)
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The models known here are those of acme."""
-    monkeypatch.setattr(known_models, "_checks", [lambda name: name.startswith("acme/")])
+    apps = ReplacedApps(is_known_model=lambda name: name.startswith("acme/"))
+    monkeypatch.setattr(ports, "_registered", [apps])
 
 
 def text_of(read: Any, body: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.byok import load_credentials, unseal_key
 from accounts.models import ApiKey, AuditRecord, ByokCredential
-from accounts.ports.known_providers import KeyTrial
+from accounts.ports import KeyTrial
 from accounts.services.keys import create_key, rotate_key
 from tests.accounts.brought import HASHES, KEY, NEW, Providers, brought, caller_of, key_of
 from tests.accounts.dump import database_text

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from accounts.byok import KEY_CHARS_MAX, InvalidProviderKey, clean_key
 from accounts.limit_words import ManagedBody
-from accounts.ports.known_providers import is_known_provider
+from accounts.ports import higher_apps
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.paging import Page, parse_page
 from gateway.http.validation import UNDEFINED, Issue, list_issues, shorten
@@ -111,7 +111,7 @@ class Query(NamedTuple):
 def read_new_credential(body: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a new credential by name; its key is cleaned. Raises `SchemaInvalid`."""
     said = _checked(_New, body).model_dump()
-    if not is_known_provider(said["provider"]):
+    if not higher_apps().is_known_provider(said["provider"]):
         text = f"Invalid input: {shorten(said['provider'])} is no provider of the catalogue"
         raise SchemaInvalid([Issue("provider", text)])
     return said

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from accounts.limit_words import ManagedBody
 from accounts.models.account import SAMPLING_RATE_MIN, ServerTool
-from accounts.ports.known_models import is_known_model
+from accounts.ports import higher_apps
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.validation import UNDEFINED, Issue, list_issues, shorten
@@ -118,4 +118,4 @@ def _columns(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _known(model: str) -> bool:
-    return 0 < len(model) <= _MODEL_CHARS_MAX and is_known_model(model)
+    return 0 < len(model) <= _MODEL_CHARS_MAX and higher_apps().is_known_model(model)

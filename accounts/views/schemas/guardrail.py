@@ -12,7 +12,7 @@ from accounts.guard_rules import ZDR_GROUPS
 from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember
 from accounts.patterns import PATTERN_CHARS_MAX, InvalidPattern, check_pattern, is_quick_to_compile
-from accounts.ports.known_catalogue import canonical_models, canonical_providers
+from accounts.ports import higher_apps
 from accounts.views.schemas.fields import (
     Id,
     PositiveUsd,
@@ -313,7 +313,7 @@ def _canonical_lists(fields: dict[str, Any]) -> dict[str, list[str]]:
     issues: list[Issue] = []
     for field in _MODEL_LISTS:
         if names := fields.get(field):
-            known = canonical_models(names)
+            known = higher_apps().find_model_slugs(names)
             issues += [
                 Issue(f"{field}.{index}", f"{shorten(name)} is not a valid model ID")
                 for index, name in enumerate(names)
@@ -322,7 +322,7 @@ def _canonical_lists(fields: dict[str, Any]) -> dict[str, list[str]]:
             lists[field] = [known.get(name, name) for name in names]
     for field in _PROVIDER_LISTS:
         if names := fields.get(field):
-            slugs = canonical_providers(names)
+            slugs = higher_apps().find_provider_slugs(names)
             lists[field] = [slugs.get(name, name.casefold()) for name in names]
     if issues:
         raise SchemaInvalid(issues)
