@@ -84,12 +84,14 @@ lint: installed-dev ## Check style, types, import contracts, migrations, setting
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/check_django.py
 	@$(BIN)/python .ci/settings_page.py
+	@$(BIN)/python .ci/endpoint_pages.py
 	@$(BIN)/python .ci/check_locks.py
 	@$(BIN)/python .ci/check_pth.py
 	@$(BIN)/python .ci/audit.py
 
-docs: installed-dev ## Write the reference of settings from their declarations
+docs: installed-dev ## Write the references of settings and endpoints from what the code declares
 	@$(BIN)/python .ci/settings_page.py --write
+	@$(BIN)/python .ci/endpoint_pages.py --write
 
 sbom: installed-dev ## Write the bill of materials to GATEWAY_HOME as CycloneDX JSON
 	@$(BIN)/python .ci/sbom.py

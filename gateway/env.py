@@ -50,7 +50,7 @@ _P = ParamSpec("_P")
 _V = TypeVar("_V")
 # Names that begin so are settings, or mistakes.
 _OWN_PREFIXES: Final = (
-    *("ROUTER_", "INTERN_", "INTERNS_", "LEDGER_", "HOLD_", "CATALOGUE_"),
+    *("ROUTER_", "INTERN_", "INTERNS_", "LEDGER_", "HOLD_", "CATALOGUE_POLL_"),
     *("GENERATION_CONTENT_", "SANDBOX_", "API_KEY_CACHE_", "CREDITS_WEBHOOK_"),
 )
 # Kubernetes sets these in every container, for each service beside it.

@@ -33,7 +33,7 @@ from tests.support.running import put_database
 from tests.support.server import GatewayServer, as_json
 
 pytestmark = pytest.mark.thorough
-PAGE = PROJECT / "docs" / "operations.md"
+PAGE = PROJECT / "docs" / "how-to" / "operations.md"
 BLOCK = re.compile(r"<!-- tried: (.+?) -->\n```sh\n(.*?)```", re.DOTALL)
 CALLERS = 4
 SOME = 20

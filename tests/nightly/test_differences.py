@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.nightly.differences import REASONS
 
-PAGE = Path(__file__).parents[2] / "docs" / "translation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "translation.md"
 
 
 def test_every_difference_is_documented() -> None:

@@ -20,7 +20,7 @@ from tests.support.running import Run
 
 # The first one waits for the start.
 pytestmark = [pytest.mark.timeout(180), pytest.mark.thorough]
-PAGE = (PROJECT / "docs" / "driving.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "reference" / "driving.md").read_text(encoding="utf-8")
 BODY_BYTES_MAX = 33_554_432
 INTERN_S = 15.0
 STOP_S = 10.0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     # Models can be imported once Django is set up, which is later than this file is read.
     from tests.interns.chat.room import Orm, Room
 
-PLACES = "INTERN_PLACES"
+PLACES = "SCRIPTED_INTERN_PLACES"
 DRIVER = "tests.interns.chat.scripted_agent.PointedDriver"
 Serve = Callable[..., GatewayServer]
 OpenRoom = Callable[..., "Room"]

@@ -1,7 +1,7 @@
 """A runtime that does what it is told: the agent's protocol over real HTTP, a script for a model.
 
 `ScriptedAgent` listens on a Unix socket; each run takes the next script. `PointedDriver` is the
-driver of gateways under test: it finds runtimes by a file each in `INTERN_PLACES`.
+driver of gateways under test: it finds runtimes by a file each in `SCRIPTED_INTERN_PLACES`.
 """
 
 import json
@@ -22,7 +22,7 @@ from uuid import UUID
 from interns.runtime.client import TalksToAgent
 from interns.runtime.driver import Address, Place
 
-PLACES = "INTERN_PLACES"
+PLACES = "SCRIPTED_INTERN_PLACES"
 TOKEN = "scripted-token"
 USAGE = {
     "prompt_tokens": 7,
