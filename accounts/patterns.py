@@ -11,7 +11,7 @@ from typing import Any, Final
 import re2
 from re2 import _re2  # type: ignore[attr-defined]  # Its own module of compiled code, past the cache of the other.
 
-from gateway.http.structure import Raw
+from gateway.http.jsonio import Raw
 
 PATTERN_CHARS_MAX: Final = 100_000
 # What one compiled pattern may take, its automaton included; longer patterns get more.

@@ -49,17 +49,17 @@ AUTHENTICATION_BACKENDS = [
 ROOT_URLCONF = "gateway.urls"
 WSGI_APPLICATION = "gateway.wsgi.application"
 APPEND_SLASH = False
-# Sessions, messages and the rest serve pages; the API goes past them (see gateway.http.pages).
+# Sessions, messages and the rest serve pages; the API goes past them (see gateway.http.middleware).
 MIDDLEWARE = [
     "gateway.http.middleware.ApiPaths",
-    "gateway.http.pages.PageThread",
-    "gateway.http.pages.PageSecurity",
-    "gateway.http.pages.StaticFiles",
-    "gateway.http.pages.PageSessions",
-    "gateway.http.pages.PageCsrf",
-    "gateway.http.pages.PageAuthentication",
-    "gateway.http.pages.PageMessages",
-    "gateway.http.pages.PageFrameOptions",
+    "gateway.http.middleware.PageThread",
+    "gateway.http.middleware.PageSecurity",
+    "gateway.http.middleware.StaticFiles",
+    "gateway.http.middleware.PageSessions",
+    "gateway.http.middleware.PageCsrf",
+    "gateway.http.middleware.PageAuthentication",
+    "gateway.http.middleware.PageMessages",
+    "gateway.http.middleware.PageFrameOptions",
 ]
 TEMPLATES = [
     {

@@ -31,8 +31,8 @@ from gateway.http.errors import (
     Unauthenticated,
     UnsupportedEncoding,
 )
+from gateway.http.jsonio import Raw
 from gateway.http.large import parse_large
-from gateway.http.structure import Raw
 from gateway.regions import MAIN, region_of
 from interns.errors import (
     BodyTooLarge,

@@ -22,11 +22,10 @@ from accounts.services.statement import (
     read_balance_nano,
     read_statement_lines,
 )
-from gateway.database.snapshots import read_snapshot
+from gateway.database.db import read_snapshot
 from gateway.eventloop import yield_control
 from gateway.home import private_folder
-from gateway.http.jsonio import dumps, usd
-from gateway.http.times import format_optional_time, format_time
+from gateway.http.jsonio import dumps, format_optional_time, format_time, usd
 
 IN_MEMORY_BYTES: Final = 1_048_576
 _PIECE_BYTES: Final = 65_536

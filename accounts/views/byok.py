@@ -12,8 +12,8 @@ from accounts.views.bodies.byok_body import read_changes, read_id, read_new_cred
 from accounts.views.managed import ManagedViewSet, managed_body
 from accounts.views.openapi import byok_description as described
 from gateway.database.db import Lane, run_queries
+from gateway.http.jsonio import format_time
 from gateway.http.responses import json_response
-from gateway.http.times import format_time
 
 
 class ByokViewSet(ManagedViewSet):

@@ -20,9 +20,9 @@ from accounts.views.openapi.payments_description import describe_payment
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_body
 from gateway.http.errors import Conflict, GatewayError, SchemaInvalid, Unauthenticated, UnknownPath
+from gateway.http.jsonio import Raw
 from gateway.http.large import parse_large
 from gateway.http.responses import json_response
-from gateway.http.structure import Raw
 from gateway.http.validation import UNDEFINED, Issue, list_issues
 from gateway.http.viewset import LeanViewSet
 

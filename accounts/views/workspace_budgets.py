@@ -12,9 +12,8 @@ from accounts.views.bodies.budget_body import read_budget, read_interval
 from accounts.views.managed import ManagedViewSet, managed_body
 from accounts.views.openapi import budget_description as described
 from gateway.database.db import Lane, run_queries
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import format_time, usd
 from gateway.http.responses import json_response
-from gateway.http.times import format_time
 
 
 class WorkspaceBudgetsViewSet(ManagedViewSet):

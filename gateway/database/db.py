@@ -8,12 +8,13 @@ given up. Elsewhere work runs in place.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
-from django.db import InterfaceError, InternalError, OperationalError, connection
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from gevent import Timeout, monkey
 
 from gateway.live_settings import settings
@@ -116,3 +117,26 @@ def run_native(lane: Lane, work: Callable[[], T]) -> T:
     if under_gevent() and _is_sqlite() and not _is_in_lane():
         return _run_in_lane(lane, work)
     return work()
+
+
+@contextmanager
+def read_snapshot() -> Iterator[None]:
+    """All reads within see the database as it was at the first of them; no writer waits for it.
+
+    Inside a transaction it is that transaction's own view.
+    """
+    if connection.in_atomic_block:
+        yield
+    elif connection.vendor == "postgresql":
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield
+    else:
+        # Django's own transactions on SQLite begin as writers, and there is only one of those.
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN DEFERRED")
+            try:
+                yield
+            finally:
+                cursor.execute("ROLLBACK")

@@ -1,9 +1,28 @@
-"""The outermost door: one spelling of every path, and JSON for whatever fails outside a view."""
+"""One spelling of each API path, and Django's page middleware, which the API goes past."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
-from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed
+from django.conf import settings
+from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBadRequest,
+    HttpResponseBase,
+    HttpResponseNotAllowed,
+    UnreadablePostError,
+)
+from django.middleware.clickjacking import XFrameOptionsMiddleware
+from django.middleware.csrf import CsrfViewMiddleware
+from django.middleware.security import SecurityMiddleware
+from django.utils.deprecation import MiddlewareMixin
+from whitenoise.middleware import WhiteNoiseMiddleware
 
+from gateway.database.db import Lane, run_queries
 from gateway.http.errors import MethodNotAllowed
 from gateway.http.responses import error_response
 
@@ -29,4 +48,89 @@ class ApiPaths:
         if isinstance(response, HttpResponseNotAllowed) and not is_page(request):
             # Django's own answer of views that are plain functions, such as the probes.
             return error_response(MethodNotAllowed(headers={"Allow": response["Allow"]}))
+        return response
+
+
+Next = Callable[[HttpRequest], HttpResponseBase]
+
+
+class _PagesOnly(MiddlewareMixin):
+    """Goes past the middleware it is mixed into for every path that is no page."""
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return super().__call__(request) if is_page(request) else self.get_response(request)
+
+
+# No page loads anything from elsewhere, and none has a script in its text. Of Django's admin the
+# lists have one style there.
+_POLICY: Final = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+
+
+class PageSecurity(_PagesOnly, SecurityMiddleware):
+    """Security headers and the redirect to HTTPS."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        response.headers.setdefault("Content-Security-Policy", _POLICY)
+        return super().process_response(request, response)
+
+
+class PageSessions(_PagesOnly, SessionMiddleware):
+    """The operator's session."""
+
+
+class PageCsrf(_PagesOnly, CsrfViewMiddleware):
+    """Forms carry a token."""
+
+    def process_view(self, request: HttpRequest, *args: Any) -> Any:
+        # Django calls it for every path by itself.
+        return super().process_view(request, *args) if is_page(request) else None
+
+
+class PageAuthentication(_PagesOnly, AuthenticationMiddleware):
+    """The operator behind the session."""
+
+
+class PageMessages(_PagesOnly, MessageMiddleware):
+    """What an action has to say on the next page."""
+
+
+class PageFrameOptions(_PagesOnly, XFrameOptionsMiddleware):
+    """No page of ours inside somebody's frame."""
+
+
+class PageThread:
+    """Runs a whole page where its queries cannot hold the event loop (`gateway.database.db`)."""
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if is_page(request):
+            # The caller's socket belongs to this thread's event loop, so the form is read here.
+            try:
+                request.body  # noqa: B018 - Reading it keeps it for the thread.
+            except UnreadablePostError:
+                return HttpResponseBadRequest()
+            return run_queries(Lane.OPERATOR, lambda: self.get_response(request))
+        return self.get_response(request)
+
+
+class StaticFiles:
+    """Serves /static/; the files are listed at the first request for one, not at start."""
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+        self._files: WhiteNoiseMiddleware | None = None
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if not request.path_info.startswith("/static/"):
+            return self.get_response(request)
+        if self._files is None:
+            # WhiteNoise warns of a directory that nobody has collected files into yet.
+            Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
+            self._files = WhiteNoiseMiddleware(self.get_response)
+        response: HttpResponseBase = self._files(request)
         return response

@@ -20,7 +20,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from gateway.http.errors import InvalidRequest, SchemaInvalid
-from gateway.http.times import format_time
+from gateway.http.jsonio import format_time
 from gateway.http.validation import UNDEFINED, list_issues
 
 

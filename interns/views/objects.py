@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.http.times import format_time
+from gateway.http.jsonio import format_time
 from interns.leases import waits_long
 from interns.machine import progress
 from interns.models import Intern, Vault

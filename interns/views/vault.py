@@ -14,8 +14,8 @@ from accounts.services.records import key_actor
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import DatabaseGone, GatewayError, NotFound
+from gateway.http.jsonio import format_time
 from gateway.http.responses import build_error_response, json_response, log
-from gateway.http.times import format_time
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from interns.access import let_in, require_editor, visible
 from interns.errors import InternNotFound, OperationTimedOut

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from accounts.patterns import CompiledPattern
-from gateway.http.structure import Raw
+from gateway.http.jsonio import Raw
 
 # Bytes of a text, beginning and end of a candidate in it -> whether it is one.
 Check = Callable[[Raw, int, int], bool]

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gateway.http.structure import Raw
+from gateway.http.jsonio import Raw
 
 # Characters or bytes: about a millisecond. A multiple of four, as base64 has it.
 _PIECE: Final = 1 << 20

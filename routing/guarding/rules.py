@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 from accounts.guard_rules import Action, FilterEntry, GuardrailFilter
 from accounts.patterns import CompiledPattern, InvalidPattern, is_quick_to_compile, join_patterns
 from gateway.eventloop import run_in_thread
-from gateway.http.structure import Raw
+from gateway.http.jsonio import Raw
 from routing.entities.identity_cache import IdentityCache
 from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, compiled, compiled_as_one
 from routing.guarding.long_texts import decoded

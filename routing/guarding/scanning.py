@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from accounts.patterns import CompiledPattern
-from gateway.http.structure import Raw
+from gateway.http.jsonio import Raw
 from routing.guarding.builtins import Check
 
 # Steps of one search: at some 5 ns each, five seconds of a thread at the very worst.

@@ -10,8 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from accounts.models import ApiKey, User, Workspace
-from gateway.http.jsonio import usd
-from gateway.http.times import format_time
+from gateway.http.jsonio import format_time, usd
 from routing.history.asking import Question, Statement
 from routing.history.body import AnalyticsBody
 from routing.history.conditions import conditions_of

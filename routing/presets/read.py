@@ -13,9 +13,8 @@ from accounts.caller import Caller
 from accounts.models import Workspace
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import DatabaseGone, NotFound, SchemaInvalid
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import format_optional_time, format_time, loads
 from gateway.http.paging import Page
-from gateway.http.times import format_optional_time, format_time
 from gateway.http.validation import Issue
 from gateway.ttl_cache import TtlCache
 from routing.presets.merge import chat_defaults

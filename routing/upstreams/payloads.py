@@ -5,8 +5,7 @@ from typing import Any, Final
 import orjson
 import pydantic_core
 
-from gateway.http.jsonio import DEPTH_MAX
-from gateway.http.structure import has_digits_in_a_row, is_deeper_than
+from gateway.http.jsonio import DEPTH_MAX, has_digits_in_a_row, is_deeper_than
 from routing.upstreams.failures import malformed
 
 DONE: Final = b"[DONE]"

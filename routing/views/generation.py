@@ -7,9 +7,8 @@ from django.http import HttpRequest, HttpResponseBase
 from accounts.authentication import authenticate_counted
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import NotFound, SchemaInvalid
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import format_time, usd
 from gateway.http.responses import json_response
-from gateway.http.times import format_time
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
 from routing.entities.end_users import hash_user

@@ -12,10 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http import structure
+from gateway.http import jsonio
 from gateway.http.errors import JsonTooDeep, MalformedJson
-from gateway.http.jsonio import DEPTH_MAX, dumps, format_usd, loads, usd
-from gateway.http.structure import has_digits_in_a_row, is_deeper_than, is_fuller_than
+from gateway.http.jsonio import (
+    DEPTH_MAX,
+    dumps,
+    format_usd,
+    has_digits_in_a_row,
+    is_deeper_than,
+    is_fuller_than,
+    loads,
+    usd,
+)
 
 READ: list[tuple[bytes, Any]] = [
     (b"0", 0),
@@ -212,7 +220,7 @@ def test_pieces_make_no_difference(document: Any, piece_bytes: int, ascii_only: 
     raw = json.dumps(document, ensure_ascii=ascii_only).encode()
     depth, marks = depth_of(document), marks_of(document)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(structure, "_PIECE_BYTES", piece_bytes)
+        patch.setattr(jsonio, "_PIECE_BYTES", piece_bytes)
 
         assert not is_deeper_than(depth, raw)
         assert depth == 0 or is_deeper_than(depth - 1, raw)
@@ -227,7 +235,7 @@ def test_pieces_make_no_difference(document: Any, piece_bytes: int, ascii_only: 
 )
 def test_digits_in_a_row_are_found_across_pieces(raw: bytes, piece_bytes: int, count: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(structure, "_PIECE_BYTES", piece_bytes)
+        patch.setattr(jsonio, "_PIECE_BYTES", piece_bytes)
         found = has_digits_in_a_row(count, raw)
     assert found == bool(re.search(rb"\d{%d}" % count, raw))
 
@@ -235,4 +243,4 @@ def test_digits_in_a_row_are_found_across_pieces(raw: bytes, piece_bytes: int, c
 def test_a_long_run_of_backslashes_costs_no_more_than_its_length() -> None:
     raw = b'["' + b"\\\\" * 1_000_000 + b'",' + b"[" * 200
     assert is_deeper_than(128, raw)
-    assert len(list(itertools.islice(structure._split_at_escapes(raw), 100))) < 50
+    assert len(list(itertools.islice(jsonio._split_at_escapes(raw), 100))) < 50

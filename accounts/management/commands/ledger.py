@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from accounts.models import LedgerEntry
 from gateway.commands import JsonCommand
-from gateway.http.times import format_time
+from gateway.http.jsonio import format_time
 
 
 class Command(JsonCommand):

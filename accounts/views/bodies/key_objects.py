@@ -13,8 +13,7 @@ from accounts.services.budgets import BudgetStanding, read_budget_standings
 from accounts.services.key_limits import KeyUsage
 from accounts.spending import WINDOW_WORDS
 from accounts.windows import LIMITED_WINDOW
-from gateway.http.jsonio import usd
-from gateway.http.times import format_optional_time, format_time
+from gateway.http.jsonio import format_optional_time, format_time, usd
 
 _RATE_LIMIT = {
     "requests": -1,

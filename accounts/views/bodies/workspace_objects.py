@@ -3,7 +3,7 @@
 from typing import Any
 
 from accounts.services.workspace_members import WorkspaceMember
-from gateway.http.times import format_optional_time, format_time
+from gateway.http.jsonio import format_optional_time, format_time
 
 
 def workspace_object(row: Any) -> dict[str, Any]:

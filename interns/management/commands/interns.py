@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
-from gateway.http.times import format_time
+from gateway.http.jsonio import format_time
 from interns.leases import waits_long
 from interns.machine import progress
 from interns.models import Intern, Status

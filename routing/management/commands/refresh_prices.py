@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
-from gateway.http.times import format_time
+from gateway.http.jsonio import format_time
 from routing.catalogue.load import wait_until_served
 from routing.catalogue.pricebook import refresh_prices
 

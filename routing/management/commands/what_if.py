@@ -16,8 +16,7 @@ from django.utils.dateparse import parse_datetime
 
 from accounts.models import Account
 from gateway.commands import JsonCommand, Refused
-from gateway.http.jsonio import dumps, usd
-from gateway.http.times import format_time
+from gateway.http.jsonio import dumps, format_time, usd
 from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.management.chat_argument import chat_of, json_object

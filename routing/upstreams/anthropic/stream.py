@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.http.jsonio import DEPTH_MAX
-from gateway.http.structure import is_deeper_than
+from gateway.http.jsonio import DEPTH_MAX, is_deeper_than
 from routing.entities.exchange import Event, Native
 from routing.upstreams.anthropic.answer import (
     KIND,
