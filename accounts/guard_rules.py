@@ -137,7 +137,7 @@ def _intersect(
 
 def build_account_entry(account: Any) -> GuardrailEntry | None:
     """The account's own policy, but for its lists of providers, which requests' own lists are
-    combined with (inference reference 7.5). None where it says nothing."""
+    combined with. None where it says nothing."""
     denies = account.data_collection == "deny"
     entry = GuardrailEntry(
         scope="account",
@@ -268,9 +268,11 @@ def build_entries(key: Any, governing: Iterable[AppliedGuardrail]) -> tuple[Guar
 def build_guardrail_scopes(
     key: Any, governing: Iterable[AppliedGuardrail]
 ) -> tuple[SpendScope, ...]:
-    """The guardrail budgets of a key in the order in which they are looked at (management reference
-    8.4): the workspace's default guardrail against the member, then against the key; the member's
-    own; the key's own."""
+    """The guardrail budgets of a key, in the order in which they are checked.
+
+    First the workspace's default guardrail, against the member and then against the key; then the
+    member's own, and the key's own.
+    """
     return tuple(scope for each in governing for scope in _yield_scopes(key, each))
 
 

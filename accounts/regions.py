@@ -1,4 +1,4 @@
-"""Whether a caller may send requests to a regional host (management reference 2.4)."""
+"""Whether a caller may send requests to a regional host."""
 
 from django.http import HttpRequest
 

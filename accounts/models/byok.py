@@ -1,4 +1,4 @@
-"""Credentials of a team's own at a provider (management reference 13)."""
+"""Credentials of a team's own at a provider."""
 
 import uuid
 

@@ -71,7 +71,7 @@ class _QueryBuilder:
     def _on_counter(self, scope: SpendScope) -> _Sql:
         """The counter's word, where the ledger writer has met it as it is."""
         return _Sql(
-            f"SELECT {_sum_expression(scope, 'spent_nano', 'byok_spent_nano')} FROM"  # noqa: S608 - Likewise.
+            f"SELECT {_sum_expression(scope, 'spent_nano', 'byok_spent_nano')} FROM"  # noqa: S608 - Constants; values are bound.
             f" accounts_spendcounter WHERE scope = %s AND scope_id = %s AND {_AT}"
             " AND limit_nano IS NOT NULL",
             [scope.scope, scope.scope_id, *self._at(scope.window)],
@@ -84,7 +84,7 @@ class _QueryBuilder:
         entries = self._entries(scope, workspace)
         since = self._reader.midnight(self._start(scope) - _CLOCKS)
         return _Sql(
-            f"{entries.text} AND EXISTS (SELECT 1 FROM accounts_workspacebudget"  # noqa: S608 - Likewise.
+            f"{entries.text} AND EXISTS (SELECT 1 FROM accounts_workspacebudget"  # noqa: S608 - Constants; values are bound.
             ' WHERE workspace_id = %s AND "interval" = %s AND updated_at >= %s)',
             [
                 *entries.values,
@@ -97,7 +97,7 @@ class _QueryBuilder:
         say that it is nothing."""
         entries, keys = self._entries(scope, UUID(scope.workspace)), self._keys(scope)
         anywhere = (
-            f"SELECT 1 FROM {_OF_KEYS} AND (spent_nano <> 0 OR byok_spent_nano <> 0)"  # noqa: S608 - Likewise.
+            f"SELECT 1 FROM {_OF_KEYS} AND (spent_nano <> 0 OR byok_spent_nano <> 0)"  # noqa: S608 - Constants; values are bound.
             f" AND scope_id IN ({_as_scope_ids(keys.text)})"
         )
         return _Sql(
@@ -108,7 +108,7 @@ class _QueryBuilder:
     def _of_holder(self, scope: SpendScope) -> _Sql:
         keys, amount = self._keys(scope), _sum_expression(scope, "spent_nano", "byok_spent_nano")
         return _Sql(
-            f"SELECT SUM({amount}) FROM {_OF_KEYS} AND scope_id IN ({_as_scope_ids(keys.text)})",  # noqa: S608 - Likewise.
+            f"SELECT SUM({amount}) FROM {_OF_KEYS} AND scope_id IN ({_as_scope_ids(keys.text)})",  # noqa: S608 - Constants; values are bound.
             [*self._at(scope.window), *keys.values],
         )
 
@@ -117,14 +117,14 @@ class _QueryBuilder:
             self._reader, self._account_id, workspace, scope.window, self._start(scope)
         )
         amount = _sum_expression(scope, "amount_nano", "byok_nano")
-        return _Sql(f"SELECT SUM({amount}) FROM accounts_ledgerentry WHERE {condition}", values)  # noqa: S608 - Likewise.
+        return _Sql(f"SELECT SUM({amount}) FROM accounts_ledgerentry WHERE {condition}", values)  # noqa: S608 - Constants; values are bound.
 
     def _keys(self, scope: SpendScope) -> _Sql:
         """The numbers of the holder's keys."""
         kind, number = parse_holder(scope.scope_id)
         column = "id" if kind == "k" else "creator_id"
         return _Sql(
-            f"SELECT id FROM accounts_apikey WHERE {column} = %s AND account_id = %s",  # noqa: S608 - Likewise.
+            f"SELECT id FROM accounts_apikey WHERE {column} = %s AND account_id = %s",  # noqa: S608 - Constants; values are bound.
             [number, self._reader.uuid(self._account_id)],
         )
 

@@ -1,5 +1,6 @@
-"""A team's own provider credentials: making, changing, reordering and deleting them (management
-reference 13). Every change leaves an audit record, without the key.
+"""A team's own provider credentials: making, changing, reordering and deleting them.
+
+Every change leaves an audit record, without the key.
 
 A key is tried at its provider before anything is written, outside of any transaction.
 """

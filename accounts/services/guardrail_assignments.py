@@ -1,4 +1,4 @@
-"""Whom guardrails govern (management reference 12.2). All who are named are moved, or nobody."""
+"""Whom guardrails govern. All who are named are moved, or nobody."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Making, changing and deleting guardrails (management reference 12)."""
+"""Making, changing and deleting guardrails."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What workspaces may spend: their budgets, read, set and taken away (management reference 5.8)."""
+"""What workspaces may spend: their budgets, read, set and taken away."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Members of workspaces (management reference 5.7). All who are named are moved, or nobody."""
+"""Members of workspaces. All who are named are moved, or nobody."""
 
 import uuid
 from collections.abc import Iterable, Sequence

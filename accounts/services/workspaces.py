@@ -1,4 +1,4 @@
-"""Making, changing and deleting workspaces (management reference 5)."""
+"""Making, changing and deleting workspaces."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
