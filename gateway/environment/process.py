@@ -102,7 +102,7 @@ CSRF_TRUSTED_ORIGINS = setting(
 )
 TRUSTED_PROXIES = setting(
     "TRUSTED_PROXIES",
-    "proxies whose `X-Forwarded-For` is believed, as addresses and networks with commas between",
+    "proxies whose forwarding header is believed, as addresses and networks with commas between",
     env.networks,
 )
 

@@ -102,7 +102,7 @@ def test_the_last_bar_ends_now(
     store, clock = SharedCache("redis://127.0.0.1:1/0", timeout_s=0.1), Clock()
     seen = observer(clock)
     monkeypatch.setattr("routing.statistics.history.observer", lambda: seen)
-    monkeypatch.setattr("routing.statistics.history.hints", lambda: store)
+    monkeypatch.setattr("routing.statistics.history.shared_cache", lambda: store)
     sample(served, ago=2)
     for at, failure in ((served, None), (served, None), (other, FAILURE), (served, None)):
         made = attempt(clock, entries.endpoint(pk=at.pk), failure=failure)
