@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.entities.prices import PRICE_KEYS, PRICE_MAX, PriceError, Prices, plain
+from routing.entities.prices import PRICE_KEYS, PRICE_MAX, HighestPrices, PriceError, Prices, plain
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 BASE: dict[str, Any] = {"prompt": "1", "completion": "2"}
@@ -91,6 +91,7 @@ def test_an_override_begins_above_its_threshold() -> None:
     [
         ("0930", "1700", ["09:30", "16:59"], ["09:29", "17:00"]),
         ("0900", "1700", ["09:00"], ["08:59"]),
+        ("0059", "1259", ["00:59", "12:58"], ["00:58", "12:59"]),
         ("2200", "0600", ["22:00", "00:00", "05:59"], ["06:00", "21:59"]),
         ("0000", "2400", ["00:00", "23:59"], []),
     ],
@@ -130,6 +131,14 @@ def test_conditions_that_always_hold_are_not_published() -> None:
 
 def test_a_draw_goes_by_both_prices_after_discount() -> None:
     assert Prices.parse(BASE | {"discount": "0.5"}).token_price == 1.5
+
+
+def test_the_dearest_price_is_whole_and_zero_where_there_is_none() -> None:
+    highest = Prices.parse({"prompt": "0.000001", "completion": "0.000002"}).highest
+    one = highest.parts
+    assert highest == HighestPrices(
+        one, prompt=1_000 * one, completion=2_000 * one, request=0, image=0
+    )
 
 
 _AMOUNTS = st.decimals(min_value=0, max_value=PRICE_MAX, places=12).map(str)

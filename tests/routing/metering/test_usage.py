@@ -44,7 +44,7 @@ def test_a_report_that_cannot_be_true_is_not_believed(reported: Any) -> None:
 
 
 def test_the_limits_themselves_are_believed() -> None:
-    assert believed(counts(0, 0)) == Usage(0, 0)
+    assert believed(counts(0, 0)) == believed(counts(0.0, 0)) == Usage(0, 0)
     assert believed(counts(CONTEXT, 5.0)) == Usage(CONTEXT, 5)
     assert believable(counts(COUNT_MAX, 1), context_length=None) == Usage(COUNT_MAX, 1)
     # Without a context length a count past every model is a lie.
@@ -136,6 +136,11 @@ def test_parts_of_an_answer_are_added_up() -> None:
     both = Usage(11, 22, **details, estimated=True, web_searches=1)
     assert summed(one, other) == summed(other, one) == both
     assert summed(one, one).accepted_prediction_tokens == 10
+    assert summed(one, one).estimated is True
+
+
+def test_tokens_of_a_video_are_read() -> None:
+    assert prompted({"video_tokens": 30}) == Usage(100, 50, video_tokens=30)
 
 
 def test_writes_for_an_hour_are_among_the_writes() -> None:
@@ -153,7 +158,9 @@ def test_writes_for_an_hour_have_a_price_of_their_own() -> None:
     assert prompt_nano(usage, **short, **hour) == 122_500
 
 
-@pytest.mark.parametrize(("told", "counted"), [(3, 3), (-1, 0), ("3", 0), (10**6, 0), (None, 0)])
+@pytest.mark.parametrize(
+    ("told", "counted"), [(3, 3), (1_000, 1_000), (1_001, 0), (-1, 0), ("3", 0), (None, 0)]
+)
 def test_searches_of_the_upstream_are_counted(told: Any, counted: int) -> None:
     reported = counts(1, 1, server_tool_use_details={"web_search_requests": told})
     assert believed(reported) == Usage(1, 1, web_searches=counted)
