@@ -33,3 +33,5 @@ def test_a_connection_to_a_dead_broker_is_closed(tmp_path: Path) -> None:
 
     connection.collect()
     connection.close()
+
+    assert not connection.connected
