@@ -47,7 +47,7 @@ from interns.models import Intern
 BODY_BYTES_MAX = 1_048_576
 
 
-def let_in(request: HttpRequest, *, writes: bool = False) -> Caller:
+def authorize_caller(request: HttpRequest, *, writes: bool = False) -> Caller:
     """The caller, who is of the programme. `writes` is for what the write switch turns off.
 
     Raises `InternForbidden`, `InternUnauthenticated`, `InternNotFound`; also `RateLimited` and
@@ -55,17 +55,17 @@ def let_in(request: HttpRequest, *, writes: bool = False) -> Caller:
     """
     if region_of(request) != MAIN:
         raise InternForbidden
-    caller = _credential(request)
+    caller = _authenticate(request)
     if not caller.interns_enabled or (writes and not caller.intern_writes_enabled):
         raise InternNotFound
     return caller
 
 
-def _credential(request: HttpRequest) -> Caller:
+def _authenticate(request: HttpRequest) -> Caller:
     try:
         caller = authenticate(request)
     except Unauthenticated:
-        if _workspace_is_gone(request):
+        if _has_deleted_workspace(request):
             raise InternForbidden from None
         raise InternUnauthenticated from None
     except PermissionDenied:
@@ -75,7 +75,7 @@ def _credential(request: HttpRequest) -> Caller:
     return caller
 
 
-def _workspace_is_gone(request: HttpRequest) -> bool:
+def _has_deleted_workspace(request: HttpRequest) -> bool:
     """Whether the key is good but for its workspace, which was deleted."""
     string = read_key_string(request)
     if string is None:
@@ -85,15 +85,15 @@ def _workspace_is_gone(request: HttpRequest) -> bool:
     return run_queries(Lane.READ, lambda: keys.filter(workspace__in=gone).exists())
 
 
-def json_body(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
+def read_json_object(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
     """The body as an object; no body at all is an empty one.
 
     Raises `BodyTooLarge`, `UnsupportedMediaType` and `InvalidBody`.
     """
-    raw = raw_body(request, bytes_max=bytes_max)
+    raw = read_raw_body(request, bytes_max=bytes_max)
     if not raw:
         return {}
-    if not _says_json(request):
+    if not _is_json(request):
         raise UnsupportedMediaType
     try:
         value = parse_large(raw)
@@ -106,7 +106,7 @@ def json_body(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> dict[
     return value
 
 
-def raw_body(request: HttpRequest, *, bytes_max: int) -> Raw:
+def read_raw_body(request: HttpRequest, *, bytes_max: int) -> Raw:
     try:
         return read_body(request, bytes_max=bytes_max)
     except PayloadTooLarge:
@@ -117,17 +117,17 @@ def raw_body(request: HttpRequest, *, bytes_max: int) -> Raw:
         raise InvalidBody(error.text) from None
 
 
-def _says_json(request: HttpRequest) -> bool:
+def _is_json(request: HttpRequest) -> bool:
     declared = str(request.META.get("CONTENT_TYPE", ""))
     return declared.partition(";")[0].strip().lower() == "application/json"
 
 
-def visible(caller: Caller, intern_id: str) -> Intern:
+def get_visible_intern(caller: Caller, intern_id: str) -> Intern:
     """The intern, with its vault and workspace. An intern's own key sees itself only.
 
     Raises `InternNotFound`, for any string that is not the id of one.
     """
-    wanted = _uuid(intern_id)
+    wanted = _parse_uuid(intern_id)
     if wanted is None or caller.intern_id not in (None, wanted):
         raise InternNotFound
     rows = Intern.objects.select_related("vault", "workspace", "creator")
@@ -162,7 +162,7 @@ def is_workspace_admin(caller: Caller) -> bool:
     )
 
 
-def _uuid(text: str) -> UUID | None:
+def _parse_uuid(text: str) -> UUID | None:
     """Only the form that ids are shown in."""
     try:
         value = UUID(text)

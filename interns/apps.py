@@ -20,38 +20,38 @@ class InternsConfig(AppConfig):
         )
         from gateway.server.front import answer_hosts_by
 
-        secrets = WorkspaceBelongings(_workspace_secrets, _clear_secrets, at_once=True)
+        secrets = WorkspaceBelongings(_list_secrets, _delete_secrets, at_once=True)
         register_belongings("vault_secrets", secrets)
-        register_belongings("vaults", WorkspaceBelongings(_workspace_vaults, _clear_vaults))
-        register_hindrance("interns", _interns)
+        register_belongings("vaults", WorkspaceBelongings(_list_vaults, _delete_vaults))
+        register_hindrance("interns", _list_interns)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
 
 
-def _interns() -> Any:
+def _list_interns() -> Any:
     from interns.models import Intern
 
     return Intern.objects.all()
 
 
-def _workspace_secrets() -> Any:
-    from interns.vault.service import workspace_secrets
+def _list_secrets() -> Any:
+    from interns.vault.service import list_workspace_secrets
 
-    return workspace_secrets()
+    return list_workspace_secrets()
 
 
-def _clear_secrets(workspace_id: "UUID") -> int:
-    gone: int = _workspace_secrets().filter(workspace=workspace_id).delete()[0]
+def _delete_secrets(workspace_id: "UUID") -> int:
+    gone: int = _list_secrets().filter(workspace=workspace_id).delete()[0]
     return gone
 
 
-def _workspace_vaults() -> Any:
+def _list_vaults() -> Any:
     from interns.models import Vault
 
     return Vault.objects.filter(intern__isnull=True)
 
 
-def _clear_vaults(workspace_id: "UUID") -> int:
-    gone: int = _workspace_vaults().filter(workspace=workspace_id).delete()[0]
+def _delete_vaults(workspace_id: "UUID") -> int:
+    gone: int = _list_vaults().filter(workspace=workspace_id).delete()[0]
     return gone
 
 

@@ -11,7 +11,7 @@ from interns.errors import InternBusy, InternNotFound, NameTaken
 from interns.models import Intern, Status
 
 
-def change(intern_id: UUID, changes: Mapping[str, Any]) -> Intern:
+def update_intern(intern_id: UUID, changes: Mapping[str, Any]) -> Intern:
     """The intern with these columns set; a job that holds it goes on.
 
     Raises `InternNotFound`, `InternBusy` while it is being torn down, and `NameTaken`.

@@ -29,12 +29,12 @@ from interns.errors import (
     UpstreamUnavailable,
     VaultNotAttachable,
 )
-from interns.leases import Lease
-from interns.machine import NOWHERE, Rule
+from interns.leases import InternLease
+from interns.machine import NOWHERE, MoveRule
 from interns.models import Intern, InternCreation, LeaseKind, Status
-from interns.vault.service import attachable, create_intern_vault
+from interns.vault.service import create_intern_vault, is_attachable
 
-KEPT: Final = timedelta(hours=24)
+RETENTION: Final = timedelta(hours=24)
 _BATCH: Final = 500
 
 
@@ -56,61 +56,63 @@ class NewIntern:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Preparation:
     """The row of a request and its intern. `lease` is of the provisioning that is to be told of,
     `before` what is restored where nobody can be."""
 
     creation: InternCreation
     intern: Intern
-    lease: Lease | None = None
+    lease: InternLease | None = None
     before: Intern | None = None
     is_new: bool = False
 
 
-def create(caller: Caller, wanted: NewIntern, *, key: str | None) -> tuple[Intern, bool]:
+def create_intern(caller: Caller, fields: NewIntern, *, key: str | None) -> tuple[Intern, bool]:
     """The intern, and whether this request made it. `key` is the `Idempotency-Key`.
 
     Raises `NoActingUser`, `SetupNotReady`, and the conflicts of 6.4.
     """
     if caller.creator_key is None:
         raise NoActingUser
-    made = run_queries(Lane.OPERATOR, lambda: _prepared(caller, wanted, key))
-    if made.creation.finished_at is not None:
-        return made.intern, made.is_new
-    if made.lease is not None:
-        assert made.before is not None
+    preparation = run_queries(Lane.OPERATOR, lambda: _prepare(caller, fields, key))
+    if preparation.creation.finished_at is not None:
+        return preparation.intern, preparation.is_new
+    if preparation.lease is not None:
+        assert preparation.before is not None
         try:
-            operations.tell(made.lease, made.before, history.by_caller(caller))
+            operations.publish_or_undo(
+                preparation.lease, preparation.before, history.describe_caller(caller)
+            )
         except UpstreamUnavailable:
             raise SetupNotReady from None
-    return run_queries(Lane.OPERATOR, lambda: _finished(made)), True
+    return run_queries(Lane.OPERATOR, lambda: _finish(preparation)), True
 
 
-def forget_old_creations(now: datetime) -> int:
+def delete_expired_creations(now: datetime) -> int:
     """Drop requests whose day is over. Returns how many."""
     old = InternCreation.objects.filter(expires_at__lte=now).values("pk")[:_BATCH]
     return InternCreation.objects.filter(pk__in=old).delete()[0]
 
 
-def _prepared(caller: Caller, wanted: NewIntern, key: str | None) -> _Made:
+def _prepare(caller: Caller, fields: NewIntern, key: str | None) -> _Preparation:
     """All that is written before the queue is told, at once. Those of one member come one after
     the other."""
     now = datetime.now(UTC)
     with transaction.atomic():
-        _locked_workspace(caller)
-        _locked_member(caller)
-        request_id = _request_id(caller, wanted, key)
+        _lock_workspace(caller)
+        _lock_member(caller)
+        request_id = _build_request_id(caller, fields, key)
         InternCreation.objects.filter(pk=request_id, expires_at__lte=now).delete()
         rows = InternCreation.objects.select_related("intern__workspace", "intern__vault")
         earlier = rows.filter(pk=request_id).first()
         if earlier is None:
-            return _new(caller, wanted, request_id, now)
-        if earlier.body_hash != wanted.body_hash():
+            return _insert(caller, fields, request_id, now)
+        if earlier.body_hash != fields.body_hash():
             raise CreateKeyReused
-        return _resumed(earlier, caller, now)
+        return _resume(earlier, caller, now)
 
 
-def _locked_workspace(caller: Caller) -> None:
+def _lock_workspace(caller: Caller) -> None:
     """Not deleted while the intern is being made, nor before."""
     assert caller.workspace_id is not None
     rows = Workspace.objects.select_for_update(no_key=True).filter(pk=caller.workspace_id)
@@ -118,24 +120,24 @@ def _locked_workspace(caller: Caller) -> None:
         raise InternForbidden
 
 
-def _locked_member(caller: Caller) -> None:
+def _lock_member(caller: Caller) -> None:
     rows = Membership.objects.select_for_update(no_key=True)
     if not rows.filter(account=caller.account_id, user=caller.creator_key).first():
         raise InternForbidden
 
 
-def _request_id(caller: Caller, wanted: NewIntern, key: str | None) -> UUID:
+def _build_request_id(caller: Caller, fields: NewIntern, key: str | None) -> UUID:
     """Named by the caller where a key came, else by what it says."""
-    named = f"key\n{key}" if key is not None else f"body\n{wanted.body_hash()}"
+    named = f"key\n{key}" if key is not None else f"body\n{fields.body_hash()}"
     owner = f"{caller.workspace_id}\n{caller.creator_key}\n{named}"
     return UUID(bytes=sha256(owner.encode("utf-8", "surrogatepass")).digest()[:16])
 
 
-def _new(caller: Caller, wanted: NewIntern, request_id: UUID, now: datetime) -> _Made:
-    _check_room(caller, wanted)
-    waits = wanted.provision and settings.INTERN_REQUIRE_SLACK_INSTALL
-    starts = wanted.provision and not waits
-    intern, lease = _row(caller, wanted, now, starts=starts)
+def _insert(caller: Caller, fields: NewIntern, request_id: UUID, now: datetime) -> _Preparation:
+    _check_limits(caller, fields)
+    waits = fields.provision and settings.INTERN_REQUIRE_SLACK_INSTALL
+    starts = fields.provision and not waits
+    intern, lease = _build_row(caller, fields, now, starts=starts)
     intern.provision_requested = waits
     try:
         with transaction.atomic():
@@ -144,30 +146,30 @@ def _new(caller: Caller, wanted: NewIntern, request_id: UUID, now: datetime) -> 
         raise NameTaken from None
     vault = create_intern_vault(intern, at=now)
     intern.vault = vault
-    rule = Rule.CREATED_AND_QUEUED if starts else Rule.CREATED
-    rule = Rule.CREATED_TO_WAIT if waits else rule
-    by = history.by_caller(caller)
-    history.moved(intern, rule, NOWHERE, intern.status, by=by, at=now)
+    rule = MoveRule.CREATED_AND_QUEUED if starts else MoveRule.CREATED
+    rule = MoveRule.CREATED_TO_WAIT if waits else rule
+    by = history.describe_caller(caller)
+    history.record_move(intern, rule, NOWHERE, intern.status, by=by, at=now)
     creation = InternCreation.objects.create(
         id=request_id,
         intern=intern,
-        body_hash=wanted.body_hash(),
+        body_hash=fields.body_hash(),
         wants_provision=starts,
         created_at=now,
         finished_at=None if starts else now,
-        expires_at=now + KEPT,
+        expires_at=now + RETENTION,
     )
-    before = _unprovisioned(intern) if lease else None
-    return _Made(creation, intern, lease, before, is_new=True)
+    before = _build_unprovisioned(intern) if lease else None
+    return _Preparation(creation, intern, lease, before, is_new=True)
 
 
-def _check_room(caller: Caller, wanted: NewIntern) -> None:
+def _check_limits(caller: Caller, fields: NewIntern) -> None:
     """Raises the conflicts of 6.4."""
     assert caller.workspace_id is not None
     mine = Intern.objects.filter(creator=caller.creator_key)
-    if mine.filter(workspace=caller.workspace_id, name=wanted.name).exists():
+    if mine.filter(workspace=caller.workspace_id, name=fields.name).exists():
         raise NameTaken
-    if wanted.vault_id and not attachable(caller.workspace_id, wanted.vault_id):
+    if fields.vault_id and not is_attachable(caller.workspace_id, fields.vault_id):
         raise VaultNotAttachable
     # Those of a workspace that is gone are nobody's any more.
     of_account = mine.filter(workspace__in=Workspace.objects.filter(account=caller.account_id))
@@ -175,33 +177,33 @@ def _check_room(caller: Caller, wanted: NewIntern) -> None:
         raise InternLimitReached
 
 
-def _row(
-    caller: Caller, wanted: NewIntern, now: datetime, *, starts: bool
-) -> tuple[Intern, Lease | None]:
+def _build_row(
+    caller: Caller, fields: NewIntern, now: datetime, *, starts: bool
+) -> tuple[Intern, InternLease | None]:
     assert caller.workspace_id is not None
     assert caller.creator_key is not None
     intern = Intern(
         workspace_id=caller.workspace_id,
         creator_id=caller.creator_key,
-        name=wanted.name,
-        description=wanted.description,
-        instructions=wanted.instructions,
-        attached_vault_id=wanted.vault_id,
+        name=fields.name,
+        description=fields.description,
+        instructions=fields.instructions,
+        attached_vault_id=fields.vault_id,
         status_since=now,
         created_at=now,
         updated_at=now,
     )
     if not starts:
         return intern, None
-    lease = Lease(intern.pk, uuid4(), uuid4(), LeaseKind.PROVISION)
-    columns: dict[str, Any] = {**leases.begun(lease, now), "progress_step": 1}
+    lease = InternLease(intern.pk, uuid4(), uuid4(), LeaseKind.PROVISION)
+    columns: dict[str, Any] = {**leases.begin_columns(lease, now), "progress_step": 1}
     for name, value in columns.items():
         setattr(intern, name, value)
     intern.status = Status.QUEUED
     return intern, lease
 
 
-def _unprovisioned(intern: Intern) -> Intern:
+def _build_unprovisioned(intern: Intern) -> Intern:
     """What the intern is where its provisioning could not be told of."""
     return Intern(
         pk=intern.pk,
@@ -211,27 +213,29 @@ def _unprovisioned(intern: Intern) -> Intern:
     )
 
 
-def _resumed(creation: InternCreation, caller: Caller, now: datetime) -> _Made:
+def _resume(creation: InternCreation, caller: Caller, now: datetime) -> _Preparation:
     """What is left to do of a request that was made before."""
     intern = creation.intern
     if creation.finished_at is not None or not creation.wants_provision:
-        return _Made(creation, intern)
+        return _Preparation(creation, intern)
     if intern.status == Status.QUEUED and intern.picked_at is None and intern.lease_id is not None:
         # It was committed, and perhaps nobody was told.
         assert intern.operation_id is not None
-        lease = Lease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
-        return _Made(creation, intern, lease, _unprovisioned(intern))
+        lease = InternLease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+        return _Preparation(creation, intern, lease, _build_unprovisioned(intern))
     if intern.status != Status.AWAITING_SLACK_INSTALL:
-        return _Made(creation, intern)
-    by = history.by_caller(caller)
+        return _Preparation(creation, intern)
+    by = history.describe_caller(caller)
     taken = leases.take(intern, LeaseKind.PROVISION, by=by, now=now)
     if taken is None:
         raise InternConflict
-    return _Made(creation, intern, taken, _unprovisioned(intern))
+    return _Preparation(creation, intern, taken, _build_unprovisioned(intern))
 
 
-def _finished(made: _Made) -> Intern:
-    rows = InternCreation.objects.filter(pk=made.creation.pk, finished_at__isnull=True)
+def _finish(preparation: _Preparation) -> Intern:
+    rows = InternCreation.objects.filter(pk=preparation.creation.pk, finished_at__isnull=True)
     rows.update(finished_at=datetime.now(UTC), wants_provision=False)
-    fresh = Intern.objects.select_related("vault", "workspace").filter(pk=made.intern.pk).first()
-    return fresh or made.intern
+    fresh = (
+        Intern.objects.select_related("vault", "workspace").filter(pk=preparation.intern.pk).first()
+    )
+    return fresh or preparation.intern

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.caller import Caller
-from interns.machine import Rule, check
+from interns.machine import MoveRule, assert_allowed
 from interns.models import Intern, InternTransition
 
 WHY_CHARS_MAX = 1_000
@@ -14,14 +14,14 @@ REAPER = "reaper"
 PROBER = "prober"
 
 
-def by_caller(caller: Caller) -> str:
+def describe_caller(caller: Caller) -> str:
     """A user and the number of the key they called with."""
     return f"{caller.creator_id or 'system key'} with key {caller.key_id}"
 
 
-def moved(
+def record_move(
     intern: Intern,
-    rule: Rule,
+    rule: MoveRule,
     source: str,
     target: str,
     *,
@@ -31,11 +31,11 @@ def moved(
     operation_id: UUID | None = None,
 ) -> None:
     """Write down a move, which must be one of the table."""
-    check(rule, source, target)
+    assert_allowed(rule, source, target)
     _write(intern, rule, source, target, by, why, at, operation_id)
 
 
-def note(
+def record_note(
     intern: Intern,
     why: str,
     *,
@@ -47,14 +47,14 @@ def note(
     _write(intern, "", intern.status, intern.status, by, why, at, operation_id)
 
 
-def taken_back(intern: Intern, source: str, target: str, *, by: str, why: str) -> None:
+def record_undo(intern: Intern, source: str, target: str, *, by: str, why: str) -> None:
     """Write down that an operation which could not begin was undone."""
     _write(intern, "", source, target, by, why, None, intern.operation_id)
 
 
-def has_run(intern_id: UUID) -> bool:
+def has_ever_run(intern_id: UUID) -> bool:
     """Whether it ever was `running`: only then could anybody have given it work."""
-    return InternTransition.objects.filter(intern_id=intern_id, rule=Rule.HEALTHY).exists()
+    return InternTransition.objects.filter(intern_id=intern_id, rule=MoveRule.HEALTHY).exists()
 
 
 def _write(

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from interns import leases
-from interns.leases import Lease
+from interns.leases import InternLease
 from interns.models import Intern
 
 _BASE36: Final = string.digits + string.ascii_lowercase
@@ -20,7 +20,7 @@ class HostnameUnavailable(Exception):
     """All that were tried are taken."""
 
 
-def assign(intern: Intern, lease: Lease) -> str:
+def assign_hostname(intern: Intern, lease: InternLease) -> str:
     """The name that it has, else a new one, written to its row. Raises `LeaseLost`."""
     if intern.hostname is not None:
         return intern.hostname

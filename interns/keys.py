@@ -14,7 +14,7 @@ from accounts.services.key_limits import read_usage
 from accounts.services.keys import change_key, create_key, delete_keys, rotate_key
 from accounts.services.records import command_actor
 from interns import leases
-from interns.leases import Lease
+from interns.leases import InternLease
 from interns.models import Intern
 from interns.vault.service import put_managed, read_managed
 
@@ -27,31 +27,31 @@ class KeyDisabled(Exception):
     """An operator or a manager switched the intern's key off."""
 
 
-def key_for_boot(intern: Intern, lease: Lease) -> str:
+def prepare_key(intern: Intern, lease: InternLease) -> str:
     """The string of the intern's key: the one in its vault where that works, else a new one.
 
     Key, vault and row change together. Raises `LeaseLost` and `KeyDisabled`.
     """
     with transaction.atomic():
         leases.write(lease)
-        _take_budget(intern, lease)
-        string = _kept(intern)
+        _store_budget(intern, lease)
+        string = _read_usable_key(intern)
         if string is None:
-            key, string = _new(intern)
+            key, string = _issue_key(intern)
             leases.write(lease, api_key_id=key.pk)
             put_managed(intern.pk, SECRET, string, [gateway_host()])
         return string
 
 
-def _take_budget(intern: Intern, lease: Lease) -> None:
+def _store_budget(intern: Intern, lease: InternLease) -> None:
     """Write down what the key was limited to since."""
-    budget = budget_of(intern)
+    budget = read_budget(intern)
     if budget != (intern.budget_nano, intern.budget_reset):
         intern.budget_nano, intern.budget_reset = budget
         leases.write(lease, budget_nano=budget[0], budget_reset=budget[1])
 
 
-def _kept(intern: Intern) -> str | None:
+def _read_usable_key(intern: Intern) -> str | None:
     """The string of the key that there is. Its limit, which a manager may have changed, is the
     budget."""
     string = read_managed(intern.pk, SECRET)
@@ -68,14 +68,14 @@ def _kept(intern: Intern) -> str | None:
     return string
 
 
-def _new(intern: Intern) -> tuple[ApiKey, str]:
+def _issue_key(intern: Intern) -> tuple[ApiKey, str]:
     """A new string of the key that there is, or a new key."""
-    living = _living(intern)
+    living = _filter_living(intern)
     if living.exists():
         key, string = rotate_key(keys=living, by=_BY)
         fresh = {"expires_at": None}
         return change_key(keys=ApiKey.objects.filter(pk=key.pk), changes=fresh, by=_BY), string
-    limit_nano, limit_reset = budget_of(intern)
+    limit_nano, limit_reset = read_budget(intern)
     key, string = create_key(
         account=intern.workspace.account,
         name=f"Intern {intern.name}",
@@ -89,16 +89,16 @@ def _new(intern: Intern) -> tuple[ApiKey, str]:
     return key, string
 
 
-def _living(intern: Intern) -> ApiKeyQuerySet:
+def _filter_living(intern: Intern) -> ApiKeyQuerySet:
     """Its key, where it has one that was not deleted."""
     if intern.api_key_id is None:
         return ApiKey.objects.none()
     return ApiKey.objects.living().filter(pk=intern.api_key_id)
 
 
-def budget_of(intern: Intern) -> tuple[int | None, str | None]:
+def read_budget(intern: Intern) -> tuple[int | None, str | None]:
     """The limit of its key and how often it begins anew; without a key, what the next one gets."""
-    key = _living(intern).first()
+    key = _filter_living(intern).first()
     if key is not None:
         return key.limit_nano, key.limit_reset
     return intern.budget_nano, None if intern.budget_nano is None else intern.budget_reset
@@ -111,14 +111,14 @@ def revoke_key(intern: Intern) -> None:
 
 def change_budget(intern: Intern) -> None:
     """Let what the row says hold for the key that there is, from the commit on."""
-    keys = _living(intern)
+    keys = _filter_living(intern)
     if keys.exists():
         reset = None if intern.budget_nano is None else intern.budget_reset
         limits = {"limit_nano": intern.budget_nano, "limit_reset": reset}
         change_key(keys=keys, changes=limits, by=_BY)
 
 
-def budget_is_used_up(intern: Intern, *, now: datetime) -> bool:
+def is_budget_spent(intern: Intern, *, now: datetime) -> bool:
     """Whether the intern's key has spent its limit."""
     key = intern.api_key
     if key is None or key.limit_nano is None:
@@ -126,7 +126,7 @@ def budget_is_used_up(intern: Intern, *, now: datetime) -> bool:
     return read_usage(key=key, at=now).counted_nano(key) >= key.limit_nano
 
 
-def gateway_url() -> str:
+def build_gateway_url() -> str:
     """Where an intern reaches this gateway, as `http://host:port/api/v1`."""
     if settings.INTERN_GATEWAY_URL:
         return str(settings.INTERN_GATEWAY_URL)
@@ -137,4 +137,4 @@ def gateway_url() -> str:
 
 def gateway_host() -> str:
     """The host name that the intern's key is for."""
-    return urlsplit(gateway_url()).hostname or settings.HOST
+    return urlsplit(build_gateway_url()).hostname or settings.HOST

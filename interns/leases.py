@@ -16,10 +16,10 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from interns import history
-from interns.machine import ACCEPTED, LEADS_TO, Rule, check
+from interns.machine import ACCEPTED, LEADS_TO, MoveRule, assert_allowed
 from interns.models import Intern, LeaseKind, Status
 
-FREE: Final[dict[str, Any]] = {
+NO_LEASE: Final[dict[str, Any]] = {
     "lease_id": None,
     "lease_kind": "",
     "lease_expires_at": None,
@@ -36,7 +36,7 @@ class LeaseLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class InternLease:
     """The right to write for an operation. `operation_id` outlives hand-overs."""
 
     intern_id: UUID
@@ -49,7 +49,7 @@ class Lease:
         return Intern.objects.filter(pk=self.intern_id, lease_id=self.lease_id)
 
 
-def term() -> timedelta:
+def lease_term() -> timedelta:
     return timedelta(seconds=settings.INTERN_LEASE_SECONDS)
 
 
@@ -62,11 +62,11 @@ def is_held(intern: Intern, now: datetime) -> bool:
     return intern.lease_expires_at is not None and intern.lease_expires_at > now
 
 
-def waits_long(intern: Intern, now: datetime) -> bool:
+def is_pickup_overdue(intern: Intern, now: datetime) -> bool:
     """Whether an operation was asked for a whole term ago and no worker has it."""
     if intern.operation_since is None or intern.picked_at is not None:
         return False
-    return now >= intern.operation_since + term()
+    return now >= intern.operation_since + lease_term()
 
 
 def take(
@@ -76,16 +76,16 @@ def take(
     by: str,
     now: datetime,
     why: str = "",
-    rule: Rule | None = None,
+    rule: MoveRule | None = None,
     **columns: Any,
-) -> Lease | None:
+) -> InternLease | None:
     """Begin an operation on an intern that is as it was read; None where it is so no more.
 
     One conditional update, and the history row of what it does to the status.
     """
-    lease = Lease(intern.pk, uuid4(), uuid4(), kind)
+    lease = InternLease(intern.pk, uuid4(), uuid4(), kind)
     target = LEADS_TO[kind]
-    fields = {**begun(lease, now), **columns}
+    fields = {**begin_columns(lease, now), **columns}
     if target != intern.status:
         fields |= {**_BEGINS, "status": target, "status_since": now}
     if kind == LeaseKind.PROVISION:
@@ -94,21 +94,21 @@ def take(
     with transaction.atomic():
         if not as_read.filter(updated_at=intern.updated_at).update(**fields, updated_at=now):
             return None
-        told: dict[str, Any] = {"by": by, "at": now, "operation_id": lease.operation_id}
+        details: dict[str, Any] = {"by": by, "at": now, "operation_id": lease.operation_id}
         if target == intern.status:
-            history.note(intern, why or f"{kind.label} asked for", **told)
+            history.record_note(intern, why or f"{kind.label} asked for", **details)
         else:
             rule = rule or ACCEPTED[kind, intern.status]
-            history.moved(intern, rule, intern.status, target, why=why, **told)
+            history.record_move(intern, rule, intern.status, target, why=why, **details)
     return lease
 
 
-def begun(lease: Lease, now: datetime) -> dict[str, Any]:
+def begin_columns(lease: InternLease, now: datetime) -> dict[str, Any]:
     """The columns of a lease that has just been taken."""
     return {
         "lease_id": lease.lease_id,
         "lease_kind": lease.kind,
-        "lease_expires_at": now + term(),
+        "lease_expires_at": now + lease_term(),
         "lease_attempt": 0,
         "operation_id": lease.operation_id,
         "operation_since": now,
@@ -116,32 +116,32 @@ def begun(lease: Lease, now: datetime) -> dict[str, Any]:
     }
 
 
-def give_back(lease: Lease, before: Intern, *, by: str, why: str) -> bool:
+def undo_take(lease: InternLease, before: Intern, *, by: str, why: str) -> bool:
     """Undo the beginning of an operation that nobody was told of: all is as in `before`.
 
     False where somebody took it up all the same, and so it goes on.
     """
-    kept = ("status", "status_since", "status_reason", "last_failure_message", "progress_step")
+    restored = ("status", "status_since", "status_reason", "last_failure_message", "progress_step")
     with transaction.atomic():
         intern = lease.rows().filter(picked_at__isnull=True).select_related("workspace").first()
         if intern is None:
             return False
-        fields = {name: getattr(before, name) for name in (*kept, "provision_requested")}
+        fields = {name: getattr(before, name) for name in (*restored, "provision_requested")}
         untouched = lease.rows().filter(picked_at__isnull=True)
-        if not untouched.update(**fields, **FREE, acknowledge_workspace_loss=False):
+        if not untouched.update(**fields, **NO_LEASE, acknowledge_workspace_loss=False):
             return False
-        history.taken_back(intern, intern.status, before.status, by=by, why=why)
+        history.record_undo(intern, intern.status, before.status, by=by, why=why)
     return True
 
 
-def pick_up(lease: Lease, *, by: str, now: datetime) -> tuple[Intern, Lease] | None:
+def pick_up(lease: InternLease, *, by: str, now: datetime) -> tuple[Intern, InternLease] | None:
     """Take an operation over from its message. None for everyone but the first."""
-    mine = Lease(lease.intern_id, uuid4(), lease.operation_id, lease.kind)
+    mine = InternLease(lease.intern_id, uuid4(), lease.operation_id, lease.kind)
     with transaction.atomic():
-        intern = _locked(lease)
+        intern = _lock_intern(lease)
         if intern is None:
             return None
-        fields: dict[str, Any] = {"lease_id": mine.lease_id, "lease_expires_at": now + term()}
+        fields: dict[str, Any] = {"lease_id": mine.lease_id, "lease_expires_at": now + lease_term()}
         fields["picked_at"] = now
         if intern.status == Status.QUEUED:
             fields |= {"status": Status.PROVISIONING, "status_since": now}
@@ -150,32 +150,32 @@ def pick_up(lease: Lease, *, by: str, now: datetime) -> tuple[Intern, Lease] | N
         if not lease.rows().update(**fields, updated_at=now):
             return None
         if intern.status == Status.QUEUED:
-            told = (Rule.PICKED_UP, Status.QUEUED, Status.PROVISIONING)
-            history.moved(intern, *told, by=by, at=now)
+            details = (MoveRule.PICKED_UP, Status.QUEUED, Status.PROVISIONING)
+            history.record_move(intern, *details, by=by, at=now)
     for name, value in fields.items():
         setattr(intern, name, value)
     return intern, mine
 
 
-def _locked(lease: Lease) -> Intern | None:
+def _lock_intern(lease: InternLease) -> Intern | None:
     rows = lease.rows().select_related("workspace", "creator")
     return rows.select_for_update(of=("self",)).first()
 
 
-def renew(lease: Lease, *, now: datetime) -> bool:
+def renew(lease: InternLease, *, now: datetime) -> bool:
     """Whether it is ours still, for another term."""
-    return bool(lease.rows().update(lease_expires_at=now + term()))
+    return bool(lease.rows().update(lease_expires_at=now + lease_term()))
 
 
-def write(lease: Lease, **columns: Any) -> None:
+def write(lease: InternLease, **columns: Any) -> None:
     """Set columns of the intern. Raises `LeaseLost`."""
     if not lease.rows().update(**columns, updated_at=datetime.now(UTC)):
         raise LeaseLost
 
 
 def settle(
-    lease: Lease,
-    rule: Rule,
+    lease: InternLease,
+    rule: MoveRule,
     target: str,
     *,
     by: str,
@@ -186,11 +186,11 @@ def settle(
     """End the operation with a move: the lease goes in the same transaction. Raises `LeaseLost`."""
     now = datetime.now(UTC)
     with transaction.atomic():
-        intern = _locked(lease)
+        intern = _lock_intern(lease)
         if intern is None:
             raise LeaseLost
         fields: Mapping[str, Any] = {
-            **FREE,
+            **NO_LEASE,
             "status": target,
             "status_since": now,
             "progress_step": None,
@@ -201,46 +201,46 @@ def settle(
         }
         if not lease.rows().update(**fields):
             raise LeaseLost
-        history.moved(intern, rule, intern.status, target, by=by, why=failure or why, at=now)
+        history.record_move(intern, rule, intern.status, target, by=by, why=failure or why, at=now)
 
 
-def let_go(lease: Lease, *, by: str, why: str) -> bool:
+def release(lease: InternLease, *, by: str, why: str) -> bool:
     """Free an intern whose status stays. Whether it was held by this lease."""
     with transaction.atomic():
-        intern = _locked(lease)
-        if intern is None or not lease.rows().update(**FREE, updated_at=datetime.now(UTC)):
+        intern = _lock_intern(lease)
+        if intern is None or not lease.rows().update(**NO_LEASE, updated_at=datetime.now(UTC)):
             return False
-        history.note(intern, why, by=by)
+        history.record_note(intern, why, by=by)
     return True
 
 
-def step(lease: Lease, number: int, *, by: str, **columns: Any) -> None:
+def begin_step(lease: InternLease, number: int, *, by: str, **columns: Any) -> None:
     """The next step of a provisioning begins (T9). Raises `LeaseLost`."""
-    check(Rule.STEP_DONE, Status.PROVISIONING, Status.PROVISIONING)
+    assert_allowed(MoveRule.STEP_DONE, Status.PROVISIONING, Status.PROVISIONING)
     with transaction.atomic():
-        intern = _locked(lease)
+        intern = _lock_intern(lease)
         if intern is None:
             raise LeaseLost
         write(lease, progress_step=number, **columns)
-        told = (Rule.STEP_DONE, Status.PROVISIONING, Status.PROVISIONING)
-        history.moved(intern, *told, by=by, why=f"step {number}")
+        details = (MoveRule.STEP_DONE, Status.PROVISIONING, Status.PROVISIONING)
+        history.record_move(intern, *details, by=by, why=f"step {number}")
 
 
-def hand_on(intern: Intern, *, now: datetime, counts: bool) -> Lease | None:
+def reissue(intern: Intern, *, now: datetime, counts: bool) -> InternLease | None:
     """An expired operation anew; `counts` says that an attempt was lost. None where it moved
     meanwhile."""
     assert intern.operation_id is not None
-    lease = Lease(intern.pk, uuid4(), intern.operation_id, intern.lease_kind)
-    moved = expired(intern, now).update(
+    lease = InternLease(intern.pk, uuid4(), intern.operation_id, intern.lease_kind)
+    moved = expired_rows(intern, now).update(
         lease_id=lease.lease_id,
-        lease_expires_at=now + term(),
+        lease_expires_at=now + lease_term(),
         lease_attempt=F("lease_attempt") + int(counts),
         picked_at=None,
     )
     return lease if moved else None
 
 
-def take_back(lease: Lease, *, now: datetime, counts: bool) -> None:
+def undo_reissue(lease: InternLease, *, now: datetime, counts: bool) -> None:
     """Nobody could be told: the attempt does not count, and the next round tries again."""
     lease.rows().filter(picked_at__isnull=True).update(
         lease_expires_at=now, lease_attempt=F("lease_attempt") - int(counts)
@@ -249,8 +249,8 @@ def take_back(lease: Lease, *, now: datetime, counts: bool) -> None:
 
 def extend(intern: Intern, *, now: datetime) -> bool:
     """An operation that waits its turn keeps its place."""
-    return bool(expired(intern, now).update(lease_expires_at=now + term()))
+    return bool(expired_rows(intern, now).update(lease_expires_at=now + lease_term()))
 
 
-def expired(intern: Intern, now: datetime) -> QuerySet[Intern]:
+def expired_rows(intern: Intern, now: datetime) -> QuerySet[Intern]:
     return Intern.objects.filter(pk=intern.pk, lease_id=intern.lease_id, lease_expires_at__lte=now)

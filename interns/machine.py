@@ -25,7 +25,7 @@ RUNNING, FAILED, STOPPED = Status.RUNNING, Status.FAILED, Status.STOPPED
 DESTROYING, DESTROY_FAILED = Status.DESTROYING, Status.DESTROY_FAILED
 
 
-class Rule(StrEnum):
+class MoveRule(StrEnum):
     """The rows of the table by their numbers."""
 
     CREATED = "T1"
@@ -58,38 +58,38 @@ class Move:
     targets: tuple[str, ...]
 
 
-MOVES: Final[Mapping[Rule, Move]] = {
-    Rule.CREATED: Move((NOWHERE,), (NEW,)),
-    Rule.CREATED_AND_QUEUED: Move((NOWHERE,), (QUEUED,)),
-    Rule.CREATED_TO_WAIT: Move((NOWHERE,), (NEW,)),
-    Rule.FIRST_PROVISION: Move((NEW,), (QUEUED,)),
-    Rule.SLACK_INSTALLED: Move((NEW,), (QUEUED, NEW)),
-    Rule.PROVISION_AFTER_FAILURE: Move((FAILED,), (QUEUED,)),
-    Rule.RESUME: Move((STOPPED,), (QUEUED,)),
-    Rule.PICKED_UP: Move((QUEUED,), (PROVISIONING,)),
-    Rule.STEP_DONE: Move((PROVISIONING,), (PROVISIONING,)),
-    Rule.HEALTHY: Move((PROVISIONING,), (RUNNING,)),
-    Rule.STEP_FAILED: Move((PROVISIONING,), (FAILED,)),
-    Rule.PROVISION_LOST: Move((QUEUED, PROVISIONING), (FAILED,)),
-    Rule.SUSPENDED: Move((RUNNING,), (STOPPED,)),
-    Rule.RUNTIME_LOST: Move((RUNNING,), (FAILED,)),
-    Rule.DELETE: Move((NEW, RUNNING, FAILED, STOPPED), (DESTROYING,)),
-    Rule.DELETE_AGAIN: Move((DESTROY_FAILED,), (DESTROYING,)),
-    Rule.GONE: Move((DESTROYING,), (NOWHERE,)),
-    Rule.ARCHIVE_FAILED: Move((DESTROYING,), (DESTROY_FAILED,)),
-    Rule.ARCHIVE_LOSS_ACCEPTED: Move((DESTROYING,), (DESTROYING,)),
-    Rule.TEARDOWN_FAILED: Move((DESTROYING,), (DESTROY_FAILED,)),
+MOVES: Final[Mapping[MoveRule, Move]] = {
+    MoveRule.CREATED: Move((NOWHERE,), (NEW,)),
+    MoveRule.CREATED_AND_QUEUED: Move((NOWHERE,), (QUEUED,)),
+    MoveRule.CREATED_TO_WAIT: Move((NOWHERE,), (NEW,)),
+    MoveRule.FIRST_PROVISION: Move((NEW,), (QUEUED,)),
+    MoveRule.SLACK_INSTALLED: Move((NEW,), (QUEUED, NEW)),
+    MoveRule.PROVISION_AFTER_FAILURE: Move((FAILED,), (QUEUED,)),
+    MoveRule.RESUME: Move((STOPPED,), (QUEUED,)),
+    MoveRule.PICKED_UP: Move((QUEUED,), (PROVISIONING,)),
+    MoveRule.STEP_DONE: Move((PROVISIONING,), (PROVISIONING,)),
+    MoveRule.HEALTHY: Move((PROVISIONING,), (RUNNING,)),
+    MoveRule.STEP_FAILED: Move((PROVISIONING,), (FAILED,)),
+    MoveRule.PROVISION_LOST: Move((QUEUED, PROVISIONING), (FAILED,)),
+    MoveRule.SUSPENDED: Move((RUNNING,), (STOPPED,)),
+    MoveRule.RUNTIME_LOST: Move((RUNNING,), (FAILED,)),
+    MoveRule.DELETE: Move((NEW, RUNNING, FAILED, STOPPED), (DESTROYING,)),
+    MoveRule.DELETE_AGAIN: Move((DESTROY_FAILED,), (DESTROYING,)),
+    MoveRule.GONE: Move((DESTROYING,), (NOWHERE,)),
+    MoveRule.ARCHIVE_FAILED: Move((DESTROYING,), (DESTROY_FAILED,)),
+    MoveRule.ARCHIVE_LOSS_ACCEPTED: Move((DESTROYING,), (DESTROYING,)),
+    MoveRule.TEARDOWN_FAILED: Move((DESTROYING,), (DESTROY_FAILED,)),
 }
 # Which rule an accepted operation is, by where it begins. A suspension moves nothing yet.
-ACCEPTED: Final[Mapping[tuple[LeaseKind, str], Rule]] = {
-    (LeaseKind.PROVISION, NEW): Rule.FIRST_PROVISION,
-    (LeaseKind.PROVISION, FAILED): Rule.PROVISION_AFTER_FAILURE,
-    (LeaseKind.PROVISION, STOPPED): Rule.RESUME,
-    (LeaseKind.DELETE, NEW): Rule.DELETE,
-    (LeaseKind.DELETE, RUNNING): Rule.DELETE,
-    (LeaseKind.DELETE, FAILED): Rule.DELETE,
-    (LeaseKind.DELETE, STOPPED): Rule.DELETE,
-    (LeaseKind.DELETE, DESTROY_FAILED): Rule.DELETE_AGAIN,
+ACCEPTED: Final[Mapping[tuple[LeaseKind, str], MoveRule]] = {
+    (LeaseKind.PROVISION, NEW): MoveRule.FIRST_PROVISION,
+    (LeaseKind.PROVISION, FAILED): MoveRule.PROVISION_AFTER_FAILURE,
+    (LeaseKind.PROVISION, STOPPED): MoveRule.RESUME,
+    (LeaseKind.DELETE, NEW): MoveRule.DELETE,
+    (LeaseKind.DELETE, RUNNING): MoveRule.DELETE,
+    (LeaseKind.DELETE, FAILED): MoveRule.DELETE,
+    (LeaseKind.DELETE, STOPPED): MoveRule.DELETE,
+    (LeaseKind.DELETE, DESTROY_FAILED): MoveRule.DELETE_AGAIN,
 }
 # What an operation does to the status at once.
 LEADS_TO: Final[Mapping[LeaseKind, str]] = {
@@ -101,7 +101,7 @@ _WORKED_ON: Final = (QUEUED, PROVISIONING, DESTROYING)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OperationState:
     """What decides about an operation. `held` says that a lease which has not expired holds the
     intern; `archive_missing` that its last teardown failed over the archive and there still is
     none; `slack_missing` that Slack is required and not installed."""
@@ -112,7 +112,9 @@ class Standing:
     archive_missing: bool = False
 
 
-def refusal(kind: LeaseKind, at: Standing, *, acknowledged: bool = False) -> InternConflict | None:
+def find_refusal(
+    kind: LeaseKind, at: OperationState, *, acknowledged: bool = False
+) -> InternConflict | None:
     """Why the operation is refused, or None where it may go on."""
     if at.held or at.status in _WORKED_ON:
         return InternBusy()
@@ -127,19 +129,19 @@ def refusal(kind: LeaseKind, at: Standing, *, acknowledged: bool = False) -> Int
     return None
 
 
-def allowed(source: str, target: str) -> tuple[Rule, ...]:
+def find_rules(source: str, target: str) -> tuple[MoveRule, ...]:
     """The rules that lead from one status to the other; none is a move that never happens."""
     return tuple(
         rule for rule, move in MOVES.items() if source in move.sources and target in move.targets
     )
 
 
-def check(rule: Rule, source: str, target: str) -> None:
+def assert_allowed(rule: MoveRule, source: str, target: str) -> None:
     """That the move is the rule's: what is not listed is a bug."""
-    assert rule in allowed(source, target), f"{rule}: {source or '-'} to {target or '-'}"
+    assert rule in find_rules(source, target), f"{rule}: {source or '-'} to {target or '-'}"
 
 
-def archive_is_why(last_failure_message: str | None) -> bool:
+def is_archive_failure(last_failure_message: str | None) -> bool:
     """Whether a teardown failed over its archive."""
     return "workspace_archive_failed" in (last_failure_message or "")
 
@@ -152,12 +154,12 @@ STEPS: Final = (
 )
 
 
-WAITS: Final = "Waiting for a worker, none has taken it up"
+WAITING_TEXT: Final = "Waiting for a worker, none has taken it up"
 
 
-def progress(step: int | None, *, waits: bool = False) -> dict[str, object] | None:
+def build_progress(step: int | None, *, waits: bool = False) -> dict[str, object] | None:
     """The object that callers see, of a step counted from 1."""
     if step is None:
         return None
-    label = WAITS if waits else STEPS[step - 1]
+    label = WAITING_TEXT if waits else STEPS[step - 1]
     return {"step_label": label, "step_number": step, "total_steps": len(STEPS)}

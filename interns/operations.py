@@ -21,10 +21,10 @@ from interns.errors import (
     OperationTimedOut,
     UpstreamUnavailable,
 )
-from interns.leases import Lease
-from interns.machine import Standing, archive_is_why, refusal
+from interns.job_queue import publish_operation
+from interns.leases import InternLease
+from interns.machine import OperationState, find_refusal, is_archive_failure
 from interns.models import Intern, LeaseKind, Status
-from interns.publishing import publish
 
 # Others may move an intern between a look and the update; none does so again and again.
 _TRIES: Final = 5
@@ -35,17 +35,17 @@ _TO_ANSWER_S: Final = 0.5
 
 def provision(intern_id: UUID, *, by: str) -> None:
     """Raises what the table refuses, `InternNotFound` and `UpstreamUnavailable`."""
-    _begin(intern_id, LeaseKind.PROVISION, by=by)
+    _begin_operation(intern_id, LeaseKind.PROVISION, by=by)
 
 
 def delete(intern_id: UUID, *, by: str, acknowledged: bool = False) -> None:
     """Raises what the table refuses, `InternNotFound` and `UpstreamUnavailable`."""
-    _begin(intern_id, LeaseKind.DELETE, by=by, acknowledged=acknowledged)
+    _begin_operation(intern_id, LeaseKind.DELETE, by=by, acknowledged=acknowledged)
 
 
-def begin_suspend(intern_id: UUID, *, by: str, why: str = "") -> Lease:
+def begin_suspend(intern_id: UUID, *, by: str, why: str = "") -> InternLease:
     """Have the runtime stopped, without waiting for it. Raises as `provision` does."""
-    return _begin(intern_id, LeaseKind.SUSPEND, by=by, why=why)[0]
+    return _begin_operation(intern_id, LeaseKind.SUSPEND, by=by, why=why)[0]
 
 
 def suspend(intern_id: UUID, *, by: str, why: str = "", until: float | None = None) -> None:
@@ -54,15 +54,17 @@ def suspend(intern_id: UUID, *, by: str, why: str = "", until: float | None = No
     Raises as `provision` does, and `OperationTimedOut`, which undoes nothing.
     """
     until = until or time.monotonic() + settings.INTERN_OPERATION_SECONDS
-    lease, before = _begin(intern_id, LeaseKind.SUSPEND, by=by, why=why)
+    lease, before = _begin_operation(intern_id, LeaseKind.SUSPEND, by=by, why=why)
     _await_stop(lease, before, until - _TO_ANSWER_S)
 
 
-def standing(intern: Intern, now: datetime) -> Standing:
+def read_state(intern: Intern, now: datetime) -> OperationState:
     """What decides about an operation on it."""
     slack = settings.INTERN_REQUIRE_SLACK_INSTALL and intern.slack_installed_at is None
-    missing = intern.status == Status.DESTROY_FAILED and archive_is_why(intern.last_failure_message)
-    return Standing(
+    missing = intern.status == Status.DESTROY_FAILED and is_archive_failure(
+        intern.last_failure_message
+    )
+    return OperationState(
         intern.status,
         held=leases.is_held(intern, now),
         slack_missing=slack,
@@ -70,9 +72,9 @@ def standing(intern: Intern, now: datetime) -> Standing:
     )
 
 
-def _begin(
+def _begin_operation(
     intern_id: UUID, kind: LeaseKind, *, by: str, why: str = "", acknowledged: bool = False
-) -> tuple[Lease, Intern]:
+) -> tuple[InternLease, Intern]:
     """The lease, and the intern as it was before."""
     columns: dict[str, Any] = {}
     if kind == LeaseKind.SUSPEND:
@@ -80,18 +82,18 @@ def _begin(
     elif kind == LeaseKind.DELETE:
         columns["acknowledge_workspace_loss"] = acknowledged
 
-    def attempt() -> tuple[Lease | None, Intern]:
-        intern, now = read(intern_id), datetime.now(UTC)
-        if refused := refusal(kind, standing(intern, now), acknowledged=acknowledged):
-            raise refused
+    def attempt() -> tuple[InternLease | None, Intern]:
+        intern, now = load_intern(intern_id), datetime.now(UTC)
+        if error := find_refusal(kind, read_state(intern, now), acknowledged=acknowledged):
+            raise error
         return leases.take(intern, kind, by=by, now=now, why=why, **columns), intern
 
-    lease, before = run_queries(Lane.OPERATOR, lambda: _until_taken(attempt))
-    tell(lease, before, by)
+    lease, before = run_queries(Lane.OPERATOR, lambda: _retry(attempt))
+    publish_or_undo(lease, before, by)
     return lease, before
 
 
-def _until_taken(attempt: Callable[[], tuple[Lease | None, Intern]]) -> tuple[Lease, Intern]:
+def _retry(attempt: Callable[[], tuple[InternLease | None, Intern]]) -> tuple[InternLease, Intern]:
     for _ in range(_TRIES):
         lease, before = attempt()
         if lease is not None:
@@ -99,7 +101,7 @@ def _until_taken(attempt: Callable[[], tuple[Lease | None, Intern]]) -> tuple[Le
     raise InternBusy
 
 
-def read(intern_id: UUID) -> Intern:
+def load_intern(intern_id: UUID) -> Intern:
     rows = Intern.objects.select_related("workspace", "creator", "vault")
     intern = rows.filter(pk=intern_id).first()
     if intern is None:
@@ -107,21 +109,21 @@ def read(intern_id: UUID) -> Intern:
     return intern
 
 
-def tell(lease: Lease, before: Intern, by: str) -> None:
+def publish_or_undo(lease: InternLease, before: Intern, by: str) -> None:
     """Publish, or take the operation back: all is then as in `before`, and `UpstreamUnavailable` is
     raised. Where a worker has it already, it was told."""
     try:
-        publish(lease)
+        publish_operation(lease)
     except UpstreamUnavailable:
         why = "the queue could not be reached"
-        if run_queries(Lane.OPERATOR, lambda: leases.give_back(lease, before, by=by, why=why)):
+        if run_queries(Lane.OPERATOR, lambda: leases.undo_take(lease, before, by=by, why=why)):
             raise
 
 
-def _await_stop(lease: Lease, before: Intern, until: float) -> None:
+def _await_stop(lease: InternLease, before: Intern, until: float) -> None:
     """Look at the row until the operation is over; a connection is held for each look only."""
     while True:
-        found = run_queries(Lane.READ, lambda: _seen(lease.intern_id))
+        found = run_queries(Lane.READ, lambda: _read_row_state(lease.intern_id))
         if found is None or found.operation_id != lease.operation_id:
             break
         if time.monotonic() >= until:
@@ -134,13 +136,13 @@ def _await_stop(lease: Lease, before: Intern, until: float) -> None:
         raise UpstreamUnavailable
 
 
-class _Seen(NamedTuple):
+class _RowState(NamedTuple):
     status: str
     operation_id: UUID | None
     boot_id: UUID | None
 
 
-def _seen(intern_id: UUID) -> _Seen | None:
+def _read_row_state(intern_id: UUID) -> _RowState | None:
     rows = Intern.objects.filter(pk=intern_id).values_list("status", "operation_id", "boot_id")
     found = rows.first()
-    return None if found is None else _Seen(*found)
+    return None if found is None else _RowState(*found)

@@ -5,37 +5,37 @@ from uuid import UUID
 from gateway.database.db import Lane, run_queries
 from interns import leases
 from interns.errors import InvalidState
-from interns.leases import Lease, LeaseLost
-from interns.machine import Rule
+from interns.leases import InternLease, LeaseLost
+from interns.machine import MoveRule
 from interns.models import LeaseKind, Status
-from interns.operations import read
+from interns.operations import load_intern
 
 
-def release(lease: Lease, *, by: str, why: str) -> None:
+def end_lost_operation(lease: InternLease, *, by: str, why: str) -> None:
     """Free the intern, in the true status. `why` is `operation_lost: ...`. Raises `LeaseLost`."""
     if lease.kind == LeaseKind.SUSPEND:
         # Whether it still runs is for the next probe to say.
-        if not leases.let_go(lease, by=by, why=f"Suspending it: {why}"):
+        if not leases.release(lease, by=by, why=f"Suspending it: {why}"):
             raise LeaseLost
     elif lease.kind == LeaseKind.DELETE:
-        leases.settle(lease, Rule.TEARDOWN_FAILED, Status.DESTROY_FAILED, by=by, failure=why)
+        leases.settle(lease, MoveRule.TEARDOWN_FAILED, Status.DESTROY_FAILED, by=by, failure=why)
     else:
-        leases.settle(lease, Rule.PROVISION_LOST, Status.FAILED, by=by, failure=why)
+        leases.settle(lease, MoveRule.PROVISION_LOST, Status.FAILED, by=by, failure=why)
 
 
-def release_by_hand(intern_id: UUID, *, by: str) -> str:
+def release_intern(intern_id: UUID, *, by: str) -> str:
     """Take the lease from whoever has it; a worker that lives stops at its next step. Returns the
     kind of the operation. Raises `InternNotFound`, and `InvalidState` where nothing holds it."""
     return run_queries(Lane.OPERATOR, lambda: _released(intern_id, by))
 
 
 def _released(intern_id: UUID, by: str) -> str:
-    intern = read(intern_id)
+    intern = load_intern(intern_id)
     if intern.lease_id is None or intern.operation_id is None:
         raise InvalidState("Nothing holds this intern")
-    lease = Lease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+    lease = InternLease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
     try:
-        release(lease, by=by, why="operation_lost: an operator released the intern")
+        end_lost_operation(lease, by=by, why="operation_lost: an operator released the intern")
     except LeaseLost:
         raise InvalidState("It was taken up this very moment, try again") from None
     return intern.lease_kind

@@ -9,10 +9,10 @@ from django.db import transaction
 from gateway.database.db import Lane, run_queries
 from interns import history, leases
 from interns.errors import InternBusy, InvalidState
-from interns.leases import Lease
-from interns.machine import Rule
+from interns.leases import InternLease
+from interns.machine import MoveRule
 from interns.models import Intern, LeaseKind, Status
-from interns.operations import read, tell
+from interns.operations import load_intern, publish_or_undo
 from interns.vault.service import put_managed
 
 TOKENS: Final = "slack_tokens"
@@ -20,22 +20,22 @@ HOST: Final = "slack.com"
 _TRIES: Final = 5
 
 
-def installed(intern_id: UUID, *, by: str, tokens: str = "") -> bool:
+def record_install(intern_id: UUID, *, by: str, tokens: str = "") -> bool:
     """Record it, with the tokens in the intern's vault. Whether a provisioning that waited for it
     begins. Raises `InternNotFound`, `InvalidState`, `InternBusy` and `UpstreamUnavailable`."""
-    lease, before = run_queries(Lane.OPERATOR, lambda: _recorded(intern_id, by, tokens))
+    lease, before = run_queries(Lane.OPERATOR, lambda: _record(intern_id, by, tokens))
     if lease is not None:
-        tell(lease, before, by)
+        publish_or_undo(lease, before, by)
     return lease is not None
 
 
-def _recorded(intern_id: UUID, by: str, tokens: str) -> tuple[Lease | None, Intern]:
+def _record(intern_id: UUID, by: str, tokens: str) -> tuple[InternLease | None, Intern]:
     for _ in range(_TRIES):
-        intern, now = read(intern_id), datetime.now(UTC)
+        intern, now = load_intern(intern_id), datetime.now(UTC)
         if intern.status != Status.AWAITING_SLACK_INSTALL:
             raise InvalidState
         with transaction.atomic():
-            lease = _written(intern, by, now)
+            lease = _write(intern, by, now)
             if intern.slack_installed_at == now and tokens:
                 put_managed(intern.pk, TOKENS, tokens, [HOST])
         if intern.slack_installed_at == now:
@@ -43,7 +43,7 @@ def _recorded(intern_id: UUID, by: str, tokens: str) -> tuple[Lease | None, Inte
     raise InternBusy
 
 
-def _written(intern: Intern, by: str, now: datetime) -> Lease | None:
+def _write(intern: Intern, by: str, now: datetime) -> InternLease | None:
     """`slack_installed_at` of the row that was read is `now` where it could be written."""
     lease = None
     if intern.provision_requested:
@@ -53,7 +53,7 @@ def _written(intern: Intern, by: str, now: datetime) -> Lease | None:
             by=by,
             now=now,
             why="Slack was installed",
-            rule=Rule.SLACK_INSTALLED,
+            rule=MoveRule.SLACK_INSTALLED,
             slack_installed_at=now,
         )
         written = lease is not None
@@ -61,8 +61,8 @@ def _written(intern: Intern, by: str, now: datetime) -> Lease | None:
         same = Intern.objects.filter(pk=intern.pk, updated_at=intern.updated_at)
         written = bool(same.update(slack_installed_at=now, updated_at=now))
         if written:
-            told = (Rule.SLACK_INSTALLED, intern.status, intern.status)
-            history.moved(intern, *told, by=by, at=now)
+            move = (MoveRule.SLACK_INSTALLED, intern.status, intern.status)
+            history.record_move(intern, *move, by=by, at=now)
     if written:
         intern.slack_installed_at = now
     return lease

@@ -15,19 +15,19 @@ from kombu.exceptions import OperationalError
 from gateway.celery import app
 from interns.archives.tasks import forget_archives
 from interns.chat.tasks import close_left_over_runs
-from interns.creation import forget_old_creations
+from interns.creation import delete_expired_creations
+from interns.job_queue import CONTROL_QUEUE, JOBS_QUEUE, parse_lease
 from interns.jobs import prober, reaper, teardown
 from interns.jobs import provision as provisioning
 from interns.jobs import suspend as suspending
 from interns.jobs.reconcile import reconcile
-from interns.publishing import CONTROL_QUEUE, JOBS_QUEUE, lease_of
 from interns.runtime.driver import current_driver
 
 log = logging.getLogger("gateway.interns")
 _PATIENCE_S = 60
 
 
-def _worker() -> str:
+def _name_worker() -> str:
     return f"worker {os.getpid()} on {socket.gethostname()}"
 
 
@@ -37,20 +37,20 @@ _SOFT_LIMIT_S = ceil(settings.INTERN_PROVISION_SECONDS) + 5
 
 @shared_task(soft_time_limit=_SOFT_LIMIT_S, time_limit=_SOFT_LIMIT_S + _PATIENCE_S)
 def provision(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
-    lease = lease_of(intern_id, lease_id, operation_id, kind)
-    return provisioning.provision(lease, current_driver(), by=_worker())
+    lease = parse_lease(intern_id, lease_id, operation_id, kind)
+    return provisioning.provision(lease, current_driver(), by=_name_worker())
 
 
 @shared_task
 def tear_down(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
-    lease = lease_of(intern_id, lease_id, operation_id, kind)
-    return teardown.tear_down(lease, current_driver(), by=_worker())
+    lease = parse_lease(intern_id, lease_id, operation_id, kind)
+    return teardown.tear_down(lease, current_driver(), by=_name_worker())
 
 
 @shared_task
 def suspend(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
-    lease = lease_of(intern_id, lease_id, operation_id, kind)
-    return suspending.suspend(lease, current_driver(), by=_worker())
+    lease = parse_lease(intern_id, lease_id, operation_id, kind)
+    return suspending.suspend(lease, current_driver(), by=_name_worker())
 
 
 @shared_task
@@ -70,7 +70,7 @@ def publish_waiting() -> int:
         return 0
 
 
-class AskForWaiting(bootsteps.StartStopStep):
+class RepublishWaiting(bootsteps.StartStopStep):
     """A worker that comes, or comes back, asks to be told of all that waits: a broker that was gone
     has lost it, or keeps for an hour what the worker had taken and not begun."""
 
@@ -87,7 +87,7 @@ class AskForWaiting(bootsteps.StartStopStep):
             log.warning("The broker is gone again: %s", error)
 
 
-app.steps["consumer"].add(AskForWaiting)
+app.steps["consumer"].add(RepublishWaiting)
 
 
 @shared_task
@@ -100,18 +100,18 @@ def probe() -> int:
 def reconcile_interns() -> bool:
     """Every `INTERN_RECONCILE_SECONDS`: runtimes against rows."""
     report = reconcile(current_driver())
-    if not report.clean:
+    if not report.is_clean:
         log.error(
             "Interns and runtimes differed: leaked %s, lost %s, stuck %s",
             *(report.leaked, report.lost, report.stuck),
         )
-    return report.clean
+    return report.is_clean
 
 
 @shared_task
 def forget_creations() -> int:
     """Every hour: requests that made an intern more than a day ago."""
-    return forget_old_creations(datetime.now(UTC))
+    return delete_expired_creations(datetime.now(UTC))
 
 
 # Celery looks for tasks in this module only.

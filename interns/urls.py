@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path, re_path
 
-from interns.views.chat import ChatViewSet
+from interns.views.chat import InternChatViewSet
 from interns.views.interns import InternsViewSet
 from interns.views.outbound import FetchViewSet
 from interns.views.vault import CopyViewSet, InternSecretsViewSet, WorkspaceSecretsViewSet
@@ -18,7 +18,7 @@ urlpatterns: list[URLPattern] = [
     ),
     re_path(rf"{_INTERN}/provision$", InternsViewSet.as_view({"post": "provision"})),
     re_path(rf"{_INTERN}/suspend$", InternsViewSet.as_view({"post": "suspend"})),
-    re_path(rf"{_INTERN}/chat/completions$", ChatViewSet.as_view({"post": "create"})),
+    re_path(rf"{_INTERN}/chat/completions$", InternChatViewSet.as_view({"post": "create"})),
     re_path(rf"{_INTERN}/fetch$", FetchViewSet.as_view({"post": "create"})),
     path("v1/vault/secrets", WorkspaceSecretsViewSet.as_view({"get": "list"})),
     re_path(

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from accounts.services.records import operator_actor
 from gateway.admin import Form, PageAdmin
-from interns.archives.service import NotWaiting, add_by_hand, forget_archive
+from interns.archives.service import ArchiveNotExpected, add_archive, delete_archive
 from interns.models import Intern, Status, WorkspaceArchive
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -33,10 +33,10 @@ class ArchiveForm(Form):
         fields = ("uri", "sha256", "bytes")
 
     def clean_sha256(self) -> str:
-        told: str = self.cleaned_data["sha256"].lower()
-        if not _SHA256.fullmatch(told):
+        sha256: str = self.cleaned_data["sha256"].lower()
+        if not _SHA256.fullmatch(sha256):
             raise forms.ValidationError("64 hexadecimal digits.")
-        return told
+        return sha256
 
 
 @admin.register(WorkspaceArchive)
@@ -67,22 +67,22 @@ class WorkspaceArchiveAdmin(PageAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        said = form.cleaned_data
+        given = form.cleaned_data
         try:
-            made = add_by_hand(
-                intern=said["intern"],
-                uri=said["uri"],
-                sha256=said["sha256"],
-                size=said["bytes"],
+            made = add_archive(
+                intern=given["intern"],
+                uri=given["uri"],
+                sha256=given["sha256"],
+                size=given["bytes"],
                 by=operator_actor(request.user),
             )
-        except NotWaiting as error:
+        except ArchiveNotExpected as error:
             messages.error(request, str(error))
             return
         obj.pk, obj.intern_name, obj.created_at = made.pk, made.intern_name, made.created_at
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        if not forget_archive(obj, by=operator_actor(request.user)):
+        if not delete_archive(obj, by=operator_actor(request.user)):
             messages.error(request, "The store does not let go of it; see the log")
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

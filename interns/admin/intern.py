@@ -19,15 +19,15 @@ from gateway.admin import PageAdmin, usd_column
 from gateway.sandbox.isolation import NONE
 from interns import operations, slack
 from interns.admin.intern_form import FIELDS, InternForm
-from interns.changing import change
+from interns.changing import update_intern
 from interns.errors import InternError
 from interns.keys import change_budget
-from interns.leases import waits_long
-from interns.machine import STEPS, WAITS
+from interns.leases import is_pickup_overdue
+from interns.machine import STEPS, WAITING_TEXT
 from interns.models import Intern, InternTransition, Status, Vault
-from interns.releasing import release_by_hand
+from interns.releasing import release_intern
 from interns.runtime.driver import current_driver
-from interns.runtime.sandbox import PLAINLY
+from interns.runtime.sandbox import NO_ISOLATION_TEXT
 from interns.vault.service import detach_vault
 
 _FACTS = ("description", "instructions", "model", "budget_nano", "budget_reset")
@@ -42,7 +42,7 @@ _SHOWN = (
     *("spent", "booted_at", "runtime_facts", "failed_probes", "slack_installed_at"),
     *("created_at", "updated_at", "history", "log_tail"),
 )
-_Does = Callable[[UUID, str], object]
+_Operation = Callable[[UUID, str], object]
 
 
 @admin.register(Intern)
@@ -92,15 +92,15 @@ class InternAdmin(PageAdmin):
         return (*_SHOWN, "budget")
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        counted = Intern.objects.values_list("status").annotate(count=Count("pk"))
-        counts = dict(counted.order_by())
+        statuses = Intern.objects.values_list("status").annotate(count=Count("pk"))
+        counts = dict(statuses.order_by())
         board = [
             {"status": each.value, "label": each.label, "count": counts.get(each.value, 0)}
             for each in Status
         ]
         bare = Intern.objects.filter(status=Status.RUNNING, runtime__isolation=NONE).count()
-        told = {"board": board, "bare": bare, "plainly": PLAINLY}
-        return super().changelist_view(request, {**(extra_context or {}), **told})
+        context = {"board": board, "bare": bare, "plainly": NO_ISOLATION_TEXT}
+        return super().changelist_view(request, {**(extra_context or {}), **context})
 
     @admin.display(description="account", ordering="workspace__account__name")
     def account(self, intern: Intern) -> str:
@@ -112,8 +112,8 @@ class InternAdmin(PageAdmin):
 
     @admin.display(description="progress")
     def progress(self, intern: Intern) -> str:
-        if waits_long(intern, datetime.now(UTC)):
-            return WAITS
+        if is_pickup_overdue(intern, datetime.now(UTC)):
+            return WAITING_TEXT
         step = intern.progress_step
         return f"{step} of {len(STEPS)}: {STEPS[step - 1]}" if step else _NONE
 
@@ -155,7 +155,7 @@ class InternAdmin(PageAdmin):
     def runtime_facts(self, intern: Intern) -> str:
         if not intern.runtime:
             return _NONE
-        return _table(_readable(intern.runtime).items())
+        return _render_table(_format_facts(intern.runtime).items())
 
     @admin.display(description="history")
     def history(self, intern: Intern) -> SafeString:
@@ -170,7 +170,7 @@ class InternAdmin(PageAdmin):
             )
             for row in rows[:_HISTORY_ROWS]
         ]
-        return _table(shown)
+        return _render_table(shown)
 
     @admin.display(description="log")
     def log_tail(self, intern: Intern) -> SafeString:
@@ -185,47 +185,47 @@ class InternAdmin(PageAdmin):
 
     @admin.action(description="Provision or resume", permissions=["operate"])
     def provision(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._each(request, interns, "is being provisioned", _provision)
+        self._run_each(request, interns, "is being provisioned", _provision)
 
     @admin.action(description="Suspend", permissions=["operate"])
     def suspend(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._each(request, interns, "is being suspended", _suspend)
+        self._run_each(request, interns, "is being suspended", _suspend)
 
     @admin.action(description="Delete", permissions=["operate"])
     def delete_interns(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._each(request, interns, "is being deleted", _delete)
+        self._run_each(request, interns, "is being deleted", _delete)
 
     @admin.action(
         description="Delete, even if the workspace cannot be archived", permissions=["operate"]
     )
     def delete_without_archive(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._each(request, interns, "is being deleted", _delete_acknowledged)
+        self._run_each(request, interns, "is being deleted", _delete_acknowledged)
 
     @admin.action(description="Release the lease", permissions=["operate"])
     def release_lease(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._each(request, interns, "was released", _release)
+        self._run_each(request, interns, "was released", _release)
 
     @admin.action(description="Slack was installed", permissions=["operate"])
     def install_slack(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._each(request, interns, "has Slack installed", _slack)
+        self._run_each(request, interns, "has Slack installed", _install_slack)
 
     @admin.action(description="Detach the borrowed vault", permissions=["operate"])
     def detach_vault(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
         by = operator_actor(request.user)
-        self._each(request, interns, "borrows no vault", lambda pk, _: detach_vault(pk, by=by))
+        self._run_each(request, interns, "borrows no vault", lambda pk, _: detach_vault(pk, by=by))
 
-    def _each(
-        self, request: HttpRequest, interns: QuerySet[Intern], said: str, does: _Does
+    def _run_each(
+        self, request: HttpRequest, interns: QuerySet[Intern], done_text: str, operation: _Operation
     ) -> None:
         by = f"operator {request.user.get_username()}"
         for intern in interns:
             try:
-                does(intern.pk, by)
+                operation(intern.pk, by)
             except InternError as error:
                 messages.error(request, f"{intern}: {error.text}")
             else:
-                self.log_change(request, intern, said)
-                messages.success(request, f"{intern} {said}.")
+                self.log_change(request, intern, done_text)
+                messages.success(request, f"{intern} {done_text}.")
 
 
 def _provision(intern_id: UUID, by: str) -> None:
@@ -245,11 +245,11 @@ def _delete_acknowledged(intern_id: UUID, by: str) -> None:
 
 
 def _release(intern_id: UUID, by: str) -> None:
-    release_by_hand(intern_id, by=by)
+    release_intern(intern_id, by=by)
 
 
-def _slack(intern_id: UUID, by: str) -> None:
-    slack.installed(intern_id, by=by)
+def _install_slack(intern_id: UUID, by: str) -> None:
+    slack.record_install(intern_id, by=by)
 
 
 def _save(intern_id: UUID, changes: dict[str, Any], request: HttpRequest) -> None:
@@ -257,7 +257,7 @@ def _save(intern_id: UUID, changes: dict[str, Any], request: HttpRequest) -> Non
         return
     with transaction.atomic():
         before = read_fields(Intern.objects.get(pk=intern_id), _FACTS)
-        intern = change(intern_id, changes)
+        intern = update_intern(intern_id, changes)
         if {"budget_nano", "budget_reset"} & changes.keys():
             change_budget(intern)
         record_change(
@@ -271,7 +271,7 @@ def _save(intern_id: UUID, changes: dict[str, Any], request: HttpRequest) -> Non
         )
 
 
-def _readable(facts: dict[str, Any]) -> dict[str, Any]:
+def _format_facts(facts: dict[str, Any]) -> dict[str, Any]:
     """With the moment of its start as the history tells moments."""
     begun_at = facts.get("begun_at")
     if not isinstance(begun_at, float):
@@ -279,7 +279,7 @@ def _readable(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "begun_at": datetime.fromtimestamp(begun_at, UTC).strftime(_TIME)}
 
 
-def _table(rows: Any) -> SafeString:
+def _render_table(rows: Any) -> SafeString:
     cells = format_html_join(
         "",
         "<tr>{}</tr>",

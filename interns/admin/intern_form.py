@@ -7,7 +7,7 @@ from django import forms
 from accounts.admin.fields import UsdField
 from gateway.admin import Form
 from gateway.http.jsonio import format_usd
-from interns.keys import budget_of
+from interns.keys import read_budget
 from interns.models import Intern
 from interns.views.body import MODEL_PATTERN
 
@@ -44,24 +44,24 @@ class InternForm(Form):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         # A manager may have changed the key since.
-        budget_nano, self.initial["budget_reset"] = budget_of(self.instance)
+        budget_nano, self.initial["budget_reset"] = read_budget(self.instance)
         if budget_nano is not None and "budget_usd" in self.fields:
             self.initial["budget_usd"] = format_usd(budget_nano)
 
     def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or self.cleaned_data
-        if said.get("budget_reset") and said.get("budget_usd") is None:
+        fields: dict[str, Any] = super().clean() or self.cleaned_data
+        if fields.get("budget_reset") and fields.get("budget_usd") is None:
             self.add_error("budget_reset", "There is no budget to reset.")
-        return said
+        return fields
 
     def changes(self) -> dict[str, Any]:
         """The columns that differ; a budget is one thing, as the key has it."""
-        said = {name: self.cleaned_data[name] for name in self.changed_data}
-        if said.keys() & {"budget_usd", "budget_reset"}:
-            said["budget_nano"] = self.cleaned_data["budget_usd"]
-            said["budget_reset"] = self.cleaned_data["budget_reset"]
-            said.pop("budget_usd", None)
+        fields = {name: self.cleaned_data[name] for name in self.changed_data}
+        if fields.keys() & {"budget_usd", "budget_reset"}:
+            fields["budget_nano"] = self.cleaned_data["budget_usd"]
+            fields["budget_reset"] = self.cleaned_data["budget_reset"]
+            fields.pop("budget_usd", None)
         for name in ("instructions", "model", "budget_reset"):
-            if name in said:
-                said[name] = said[name] or None
-        return said
+            if name in fields:
+                fields[name] = fields[name] or None
+        return fields

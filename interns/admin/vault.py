@@ -12,9 +12,9 @@ from accounts.services.records import Actor, operator_actor
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
 from gateway.http.errors import GatewayError
 from interns.models import Vault, VaultSecret
-from interns.vault.body import LISTED_MAX, VALUE_CHARS_MAX
-from interns.vault.names import NAME_CHARS_MAX, canonical_host, is_name
-from interns.vault.secrets import Stored, delete_secret, put_secret, rebind_secret
+from interns.vault.names import NAME_CHARS_MAX, canonicalize_host, is_secret_name
+from interns.vault.secrets import SecretInput, delete_secret, put_secret, rebind_secret
+from interns.views.vault_body import LISTED_MAX, VALUE_CHARS_MAX
 
 
 @admin.register(Vault)
@@ -59,9 +59,9 @@ class SecretForm(Form):
         fields = ("hosts",)
 
     def clean_hosts(self) -> list[str]:
-        said: list[str] = self.cleaned_data["hosts"] or []
-        hosts = [canonical_host(each) for each in said]
-        if None in hosts or not 1 <= len(said) <= LISTED_MAX:
+        given: list[str] = self.cleaned_data["hosts"] or []
+        hosts = [canonicalize_host(each) for each in given]
+        if None in hosts or not 1 <= len(given) <= LISTED_MAX:
             raise forms.ValidationError(f"1 to {LISTED_MAX} exact DNS names.")
         return list(dict.fromkeys(host for host in hosts if host is not None))
 
@@ -73,7 +73,7 @@ class NewSecretForm(SecretForm):
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
-        if len(name) > NAME_CHARS_MAX or not is_name(name):
+        if len(name) > NAME_CHARS_MAX or not is_secret_name(name):
             raise forms.ValidationError("Lowercase letters, digits and single underscores.")
         return name
 
@@ -134,17 +134,17 @@ class VaultSecretAdmin(PageAdmin):
         return str(row.vault)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        said, by = form.cleaned_data, operator_actor(request.user)
-        if change and not said["value"]:
+        given, by = form.cleaned_data, operator_actor(request.user)
+        if change and not given["value"]:
             if "hosts" in form.changed_data:
-                rebind_secret(row=obj, hosts=said["hosts"], account_id=_account(obj), by=by)
+                rebind_secret(row=obj, hosts=given["hosts"], account_id=_get_account_id(obj), by=by)
             return
-        stored = Stored(obj.name, said["value"], said["hosts"])
+        stored = SecretInput(obj.name, given["value"], given["hosts"])
         try:
             made = put_secret(
                 vaults=Vault.objects.filter(pk=obj.vault_id),
                 stored=stored,
-                account_id=_account(obj),
+                account_id=_get_account_id(obj),
                 by=by,
             )
         except GatewayError as error:
@@ -153,17 +153,17 @@ class VaultSecretAdmin(PageAdmin):
         obj.pk = made.pk
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        _deleted(obj, operator_actor(request.user))
+        _delete(obj, operator_actor(request.user))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         for row in queryset:
-            _deleted(row, operator_actor(request.user))
+            _delete(row, operator_actor(request.user))
 
 
-def _account(row: VaultSecret) -> Any:
+def _get_account_id(row: VaultSecret) -> Any:
     return row.vault.workspace.account_id
 
 
-def _deleted(row: VaultSecret, by: Actor) -> None:
+def _delete(row: VaultSecret, by: Actor) -> None:
     mine = VaultSecret.objects.filter(vault=row.vault_id)
-    delete_secret(secrets=mine, name=row.name, account_id=_account(row), by=by)
+    delete_secret(secrets=mine, name=row.name, account_id=_get_account_id(row), by=by)

@@ -23,13 +23,13 @@ _PR_SET_DUMPABLE = 4
 def main() -> None:
     """Serve until asked to stop."""
     if os.getpid() == 1:
-        _look_after_orphans()
+        _reap_orphans()
     from interns.agent.config import read_config
 
-    config = read_config(_given())
+    config = read_config(_read_given())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    _close_to_others()
+    _forbid_memory_reads()
     if config.isolation == "bubblewrap":
         _limit_processes(config.limits.processes)
     for folder in (config.workspace, config.sessions):
@@ -39,16 +39,18 @@ def main() -> None:
     gc.disable()
     import uvicorn
 
-    from interns.agent.gateway import Door, chat_model, client
-    from interns.agent.loop import Loop
-    from interns.agent.runs import Desk
-    from interns.agent.server import Server
-    from interns.agent.sessions import Sessions
+    from interns.agent.gateway import GatewayClient, build_client, build_model
+    from interns.agent.loop import AgentLoop
+    from interns.agent.runs import RunDesk
+    from interns.agent.server import AgentServer
+    from interns.agent.sessions import AgentSessions
 
-    http = client(config)
-    loop = Loop(config, chat_model(config, http))
-    desk = Desk(config, loop, Sessions(config.sessions), Door(http, config.intern_id))
-    app = Server(config, desk, loop.tool_names).app()
+    http = build_client(config)
+    loop = AgentLoop(config, build_model(config, http))
+    desk = RunDesk(
+        config, loop, AgentSessions(config.sessions), GatewayClient(http, config.intern_id)
+    )
+    app = AgentServer(config, desk, loop.tool_names).app()
     gc.freeze()
     gc.enable()
     logging.info("%s is ready, isolation: %s", config.name, config.isolation)
@@ -67,7 +69,7 @@ def main() -> None:
     )
 
 
-def _given() -> Any:
+def _read_given() -> Any:
     if len(sys.argv) < 2:
         return json.load(sys.stdin.buffer)
     file = Path(sys.argv[1])
@@ -77,7 +79,7 @@ def _given() -> Any:
     return given
 
 
-def _look_after_orphans() -> None:
+def _reap_orphans() -> None:
     """As a container's first process: go on as its child, and stay behind to bury whoever is left
     by its parent."""
     agent = os.fork()
@@ -97,7 +99,7 @@ def _limit_processes(most: int) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
-def _close_to_others() -> None:
+def _forbid_memory_reads() -> None:
     """Commands run as the same user: they shall not read the runtime's token from our memory."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)

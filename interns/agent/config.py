@@ -12,7 +12,7 @@ SHELL_ISOLATIONS = frozenset({"bubblewrap", "container"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class AgentLimits:
     """Bounds of one runtime: bytes, seconds, counts."""
 
     file_bytes: int = 10_485_760
@@ -24,7 +24,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class AgentConfig:
     """`gateway_socket` is the Unix socket of the gateway; `api_path` the path of its API there."""
 
     intern_id: str
@@ -39,7 +39,7 @@ class Config:
     api_path: str
     listen_fd: int | None = None
     listen_path: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: AgentLimits = field(default_factory=AgentLimits)
 
     @property
     def workspace(self) -> Path:
@@ -55,7 +55,7 @@ class Config:
         return self.isolation in SHELL_ISOLATIONS
 
 
-def read_config(given: dict[str, Any]) -> Config:
+def read_config(given: dict[str, Any]) -> AgentConfig:
     """The configuration from its JSON form. Raises `TypeError` and `KeyError` on an odd one."""
-    values = given | {"home": Path(given["home"]), "limits": Limits(**given.get("limits", {}))}
-    return Config(**values)
+    values = given | {"home": Path(given["home"]), "limits": AgentLimits(**given.get("limits", {}))}
+    return AgentConfig(**values)

@@ -11,7 +11,7 @@ BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True)
-class Disk:
+class AgentDisk:
     """The folders below `root`, together at most `bytes_max`."""
 
     root: Path
@@ -38,6 +38,6 @@ class Disk:
                             folders.append(entry.path)
         return used
 
-    def told(self) -> str:
+    def full_text(self) -> str:
         """What the model is told where there is no room."""
         return f"Your disk is full ({self.bytes_max} bytes): remove files you do not need."

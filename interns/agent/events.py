@@ -46,6 +46,6 @@ def failed(
     return event | {"usage": usage} | ({} if code is None else {"code": code})
 
 
-def framed(event: Event) -> bytes:
+def frame_event(event: Event) -> bytes:
     """One server-sent event."""
     return b"data: " + json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"

@@ -11,7 +11,7 @@ import httpx2
 from pydantic_ai.models.openrouter import OpenRouterModel
 from pydantic_ai.providers.openrouter import OpenRouterProvider
 
-from interns.agent.config import Config
+from interns.agent.config import AgentConfig
 
 # A name for "the workspace's default", which the gateway uses where a request names no model.
 WORKSPACE_DEFAULT = "workspace/default"
@@ -40,7 +40,7 @@ class WithoutDefaultModel(httpx2.AsyncHTTPTransport):
         return await super().handle_async_request(request)
 
 
-def client(config: Config) -> httpx2.AsyncClient:
+def build_client(config: AgentConfig) -> httpx2.AsyncClient:
     """A client whose base is the gateway's API."""
     return httpx2.AsyncClient(
         transport=WithoutDefaultModel(uds=config.gateway_socket),
@@ -50,7 +50,7 @@ def client(config: Config) -> httpx2.AsyncClient:
     )
 
 
-def chat_model(config: Config, http: httpx2.AsyncClient) -> OpenRouterModel:
+def build_model(config: AgentConfig, http: httpx2.AsyncClient) -> OpenRouterModel:
     """The intern's model, asked through the gateway."""
     from openai import AsyncOpenAI
 
@@ -64,20 +64,20 @@ def chat_model(config: Config, http: httpx2.AsyncClient) -> OpenRouterModel:
     return OpenRouterModel(config.model or WORKSPACE_DEFAULT, provider=provider)
 
 
-class DoorRefused(Exception):
+class GatewayRefused(Exception):
     """The guarded door did not fetch; the text says why."""
 
 
 @dataclass(frozen=True)
-class Door:
+class GatewayClient:
     """The guarded way out of the sandbox."""
 
     http: httpx2.AsyncClient
     intern_id: str
 
-    async def fetch(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    async def fetch(self, request: dict[str, Any]) -> dict[str, Any]:
         """What the site said, as the door tells it. Raises `DoorRefused`."""
-        return await self._ask("POST", f"/interns/{self.intern_id}/fetch", json=wanted)
+        return await self._ask("POST", f"/interns/{self.intern_id}/fetch", json=request)
 
     async def secrets(self) -> list[dict[str, Any]]:
         """The secrets that may be named in a request: name, hosts, scope. Never a value."""
@@ -89,15 +89,17 @@ class Door:
         try:
             answer = await self.http.request(method, path, timeout=_FETCH_S, **options)
         except httpx2.HTTPError as error:
-            raise DoorRefused("the gateway cannot be reached") from error
-        body = _json(answer)
+            raise GatewayRefused("the gateway cannot be reached") from error
+        body = _read_json(answer)
         if answer.is_success:
             return body
-        told = body.get("error")
-        raise DoorRefused(told["message"] if isinstance(told, dict) else str(answer.status_code))
+        error_object = body.get("error")
+        raise GatewayRefused(
+            error_object["message"] if isinstance(error_object, dict) else str(answer.status_code)
+        )
 
 
-def _json(answer: httpx2.Response) -> dict[str, Any]:
+def _read_json(answer: httpx2.Response) -> dict[str, Any]:
     try:
         body = answer.json()
     except ValueError:

@@ -29,9 +29,9 @@ from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from interns.agent import events
-from interns.agent.config import Config
+from interns.agent.config import AgentConfig
 from interns.agent.events import Event
-from interns.agent.tools import Hands, tools_of
+from interns.agent.tools import RunTools, build_tools
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ Emit = Callable[[Event], None]
 
 
 @dataclass
-class Leg:
+class RunLeg:
     """What one leg begins with, and what it has come to when it ends.
 
     `requests` are the calls that wait for the person; None when the agent is done.
@@ -70,22 +70,22 @@ class TurnFailed(Exception):
         self.code = code
 
 
-class Loop:
+class AgentLoop:
     """The agent of one runtime."""
 
-    def __init__(self, config: Config, model: Model) -> None:
+    def __init__(self, config: AgentConfig, model: Model) -> None:
         preamble = PREAMBLE.format(name=config.name)
-        self._agent: Agent[Hands, Output] = Agent(
+        self._agent: Agent[RunTools, Output] = Agent(
             model,
             name=config.name,
-            deps_type=Hands,
+            deps_type=RunTools,
             output_type=[str, DeferredToolRequests],
             instructions=[preamble, config.instructions] if config.instructions else preamble,
-            tools=tools_of(config),
+            tools=build_tools(config),
             retries=3,
         )
         self._limits = UsageLimits(request_limit=config.limits.model_calls)
-        self._running: AgentRun[Hands, Output] | None = None
+        self._running: AgentRun[RunTools, Output] | None = None
 
     @property
     def tool_names(self) -> list[str]:
@@ -101,10 +101,10 @@ class Loop:
             return False
         return True
 
-    async def run(self, leg: Leg, hands: Hands, emit: Emit) -> None:
+    async def run(self, leg: RunLeg, hands: RunTools, emit: Emit) -> None:
         """Carry `leg` on, telling `emit` what happens. `leg.messages` is kept up to date also when
         this is cancelled. Raises `TurnFailed`."""
-        told = _Teller(emit)
+        told = _EventWriter(emit)
         try:
             async with self._agent.iter(
                 leg.prompt,
@@ -126,26 +126,26 @@ class Loop:
                     leg.usage = run.usage
                 output = run.result.output if run.result else ""
         except AgentRunError as error:
-            raise _failure(error) from error
+            raise _build_failure(error) from error
         leg.requests = output if isinstance(output, DeferredToolRequests) else None
 
-    async def _follow(self, run: AgentRun[Hands, Output], told: "_Teller") -> None:
+    async def _follow(self, run: AgentRun[RunTools, Output], told: "_EventWriter") -> None:
         async for node in run:
             if Agent.is_model_request_node(node) or Agent.is_call_tools_node(node):
                 async with node.stream(run.ctx) as stream:
                     async for event in stream:
-                        told.tell(event)
-            told.name_model(run.all_messages())
+                        told.write(event)
+            told.write_model(run.all_messages())
 
 
-class _Teller:
+class _EventWriter:
     """Turns the library's events into ours."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._model = ""
 
-    def tell(self, event: Any) -> None:
+    def write(self, event: Any) -> None:
         match event:
             case PartStartEvent(part=TextPart(content=text)) if text:
                 self._emit(events.content(text))
@@ -160,7 +160,7 @@ class _Teller:
             case FunctionToolResultEvent(part=part):
                 self._emit(events.tool(part.tool_name or "", "returned"))
 
-    def name_model(self, messages: list[ModelMessage]) -> None:
+    def write_model(self, messages: list[ModelMessage]) -> None:
         """Tell the name of the model that answered last, when it is another than before."""
         last = next((m for m in reversed(messages) if isinstance(m, ModelResponse)), None)
         if last is not None and last.model_name and last.model_name != self._model:
@@ -168,7 +168,7 @@ class _Teller:
             self._emit(events.model(last.model_name))
 
 
-def usage_told(usage: RunUsage, messages: list[ModelMessage]) -> dict[str, Any] | None:
+def serialize_usage(usage: RunUsage, messages: list[ModelMessage]) -> dict[str, Any] | None:
     """The usage in the chat format, None when no model answered. `cost` is in USD."""
     if not (usage.input_tokens or usage.output_tokens):
         return None
@@ -178,20 +178,20 @@ def usage_told(usage: RunUsage, messages: list[ModelMessage]) -> dict[str, Any] 
         "total_tokens": usage.input_tokens + usage.output_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
     }
-    costs = [_cost(message) for message in messages if isinstance(message, ModelResponse)]
+    costs = [_read_cost(message) for message in messages if isinstance(message, ModelResponse)]
     known = [cost for cost in costs if cost is not None]
     return told | {"cost": sum(known)} if known else told
 
 
-def _cost(response: ModelResponse) -> float | None:
+def _read_cost(response: ModelResponse) -> float | None:
     cost = (response.provider_details or {}).get("cost")
     return float(cost) if isinstance(cost, int | float) else None
 
 
-def _failure(error: AgentRunError) -> TurnFailed:
+def _build_failure(error: AgentRunError) -> TurnFailed:
     if isinstance(error, ModelHTTPError):
         retryable = error.status_code in RETRYABLE
-        return TurnFailed(_told(error), retryable=retryable, code=error.status_code)
+        return TurnFailed(_error_text(error), retryable=retryable, code=error.status_code)
     if isinstance(error, ModelAPIError):
         return TurnFailed("The model could not be reached.", retryable=True)
     if isinstance(error, UsageLimitExceeded):
@@ -200,7 +200,7 @@ def _failure(error: AgentRunError) -> TurnFailed:
     return TurnFailed("The model did not answer in a usable way.", retryable=True)
 
 
-def _told(error: ModelHTTPError) -> str:
+def _error_text(error: ModelHTTPError) -> str:
     """The gateway's own sentence where there is one."""
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None

@@ -12,21 +12,21 @@ from pydantic_ai import DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
 from interns.agent import events
-from interns.agent.config import Config
-from interns.agent.disk import Disk
+from interns.agent.config import AgentConfig
+from interns.agent.disk import AgentDisk
 from interns.agent.events import LAST, Event
-from interns.agent.files import Workspace
-from interns.agent.gateway import Door
-from interns.agent.loop import PAYMENT_REQUIRED, Leg, Loop, TurnFailed, usage_told
+from interns.agent.gateway import GatewayClient
+from interns.agent.loop import PAYMENT_REQUIRED, AgentLoop, RunLeg, TurnFailed, serialize_usage
 from interns.agent.questions import (
-    Answered,
-    Elicitation,
-    Field,
-    NotAcceptable,
-    Permission,
+    AnswerNotOffered,
+    AskForm,
+    AskPermission,
+    FormField,
+    GivenAnswer,
 )
-from interns.agent.sessions import Session, Sessions, settled
-from interns.agent.tools import Hands
+from interns.agent.sessions import AgentSession, AgentSessions, drop_unanswered
+from interns.agent.tools import RunTools
+from interns.agent.workspace import AgentWorkspace
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ REMEMBERED: Final = 256
 ENDED, EXPIRED = "ended", "expired"
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be met in the state it meets; nothing was changed."""
 
     def __init__(self, status: int, reason: str, message: str, *, retryable: bool = False) -> None:
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prompt:
+class RunPrompt:
     """What begins a run. `question_s` is how long one of its questions waits."""
 
     run_id: str
@@ -57,24 +57,24 @@ class Prompt:
 
 
 @dataclass
-class Pending:
+class PendingQuestion:
     """A question, the tool call that it belongs to, and whether an answer to it was taken."""
 
     id: str
     call: ToolCallPart
-    asked: Permission | Elicitation
+    question: AskPermission | AskForm
 
 
 @dataclass(eq=False)
-class Run:
+class InternRun:
     """One run. `stream` is what its reader has yet to read."""
 
-    prompt: Prompt
-    session: Session
-    leg: Leg
+    prompt: RunPrompt
+    session: AgentSession
+    leg: RunLeg
     first_message: int
     stream: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
-    pending: list[Pending] = field(default_factory=list)
+    pending: list[PendingQuestion] = field(default_factory=list)
     asked_ids: set[str] = field(default_factory=set)
     results: DeferredToolResults = field(default_factory=DeferredToolResults)
     task: "asyncio.Task[None] | None" = None
@@ -89,68 +89,70 @@ class Run:
         self.stream.put_nowait(event)
 
     def usage(self) -> dict[str, Any] | None:
-        return usage_told(self.leg.usage, self.leg.messages[self.first_message :])
+        return serialize_usage(self.leg.usage, self.leg.messages[self.first_message :])
 
 
-class Desk:
+class RunDesk:
     """Whatever is asked of the agent passes here; it is used by one event loop only."""
 
-    def __init__(self, config: Config, loop: Loop, sessions: Sessions, door: Door) -> None:
+    def __init__(
+        self, config: AgentConfig, loop: AgentLoop, sessions: AgentSessions, door: GatewayClient
+    ) -> None:
         self._config = config
         self._loop = loop
         self._sessions = sessions
         self._door = door
-        self._run: Run | None = None
-        self._over: OrderedDict[str, str] = OrderedDict()
+        self._run: InternRun | None = None
+        self._ended: OrderedDict[str, str] = OrderedDict()
         self.model = config.model
         self.budget_ended = False
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> InternRun | None:
         """The run that is open, if there is one."""
         return self._run
 
-    def begin(self, prompt: Prompt) -> Run | None:
+    def begin(self, prompt: RunPrompt) -> InternRun | None:
         """Begin a run; None when the text went into the open run of the same session. Raises
         `Refused` while another session's is open."""
         if self._run is not None:
             if self._run.prompt.session_id == prompt.session_id:
                 self._steer(self._run, prompt.text)
                 return None
-            raise Refused(409, "busy", "Another turn is running.", retryable=True)
+            raise RequestRefused(409, "busy", "Another turn is running.", retryable=True)
         session = self._sessions.load(prompt.session_id)
-        session.messages = settled(session.messages)
-        leg = Leg(messages=session.messages, prompt=prompt.text)
-        self._run = Run(prompt, session, leg, len(session.messages))
-        self._go(self._run)
+        session.messages = drop_unanswered(session.messages)
+        leg = RunLeg(messages=session.messages, prompt=prompt.text)
+        self._run = InternRun(prompt, session, leg, len(session.messages))
+        self._start_leg(self._run)
         return self._run
 
-    def answer(self, run_id: str, question_id: str, answer: str) -> Run:
+    def answer(self, run_id: str, question_id: str, answer: str) -> InternRun:
         """Take an answer and go on. Raises `Refused`."""
-        run = self._open(run_id)
+        run = self._get_open(run_id)
         if run.task is not None or not run.pending or run.pending[0].id != question_id:
-            raise self._no_such_question(run, question_id)
+            raise self._build_unknown_question(run, question_id)
         pending = run.pending[0]
         try:
-            given = pending.asked.read(answer)
-        except NotAcceptable as error:
-            raise Refused(400, "bad_request", str(error)) from error
+            given = pending.question.read(answer)
+        except AnswerNotOffered as error:
+            raise RequestRefused(400, "bad_request", str(error)) from error
         run.pending.pop(0)
         if run.deadline is not None:
             run.deadline.cancel()
-        self._keep(run, pending, given)
+        self._store_answer(run, pending, given)
         run.stream = asyncio.Queue()
         if run.pending:
             self._ask(run)
         else:
             run.leg.prompt, run.leg.results = None, run.results
             run.results = DeferredToolResults()
-            self._go(run)
+            self._start_leg(run)
         return run
 
     def steer(self, run_id: str, text: str) -> None:
         """Say something to an open run. Raises `Refused`."""
-        self._steer(self._open(run_id), text)
+        self._steer(self._get_open(run_id), text)
 
     async def cancel(self, run_id: str | None, *, because: str = "run_ended") -> bool:
         """End a run, or whichever is open, and wait until it is over. Whether there was one."""
@@ -159,14 +161,14 @@ class Desk:
             return False
         run.why_cancelled = because
         if run.task is None:
-            self._close(run, self._cancelled(run))
+            self._close(run, self._build_cancelled(run))
             return True
         run.task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.wait({run.task})
         return True
 
-    def left(self, run: Run) -> None:
+    def abandon(self, run: InternRun) -> None:
         """The reader of a run's stream went away: what is still at work is cancelled."""
         if self._run is run and run.task is not None:
             run.why_cancelled = "client_closed_request"
@@ -174,128 +176,130 @@ class Desk:
 
     # --- Legs -------------------------------------------------------------------------------------
 
-    def _go(self, run: Run) -> None:
-        run.task = asyncio.get_running_loop().create_task(self._carry(run))
-        run.task.add_done_callback(lambda task: self._bury(run, task))
+    def _start_leg(self, run: InternRun) -> None:
+        run.task = asyncio.get_running_loop().create_task(self._carry_out(run))
+        run.task.add_done_callback(lambda task: self._close_unstarted(run, task))
 
-    def _bury(self, run: Run, task: "asyncio.Task[None]") -> None:
+    def _close_unstarted(self, run: InternRun, task: "asyncio.Task[None]") -> None:
         """Close a run whose leg was cancelled before it took its first step."""
         if self._run is run and run.task is task:
-            self._close(run, self._cancelled(run))
+            self._close(run, self._build_cancelled(run))
 
-    def _cancelled(self, run: Run) -> Event:
+    def _build_cancelled(self, run: InternRun) -> Event:
         because = run.why_cancelled
         return events.failed(because, _WHY.get(because, because), usage=run.usage())
 
-    async def _carry(self, run: Run) -> None:
+    async def _carry_out(self, run: InternRun) -> None:
         always = run.session.always
         limits = self._config.limits
-        workspace = Workspace(self._config.workspace, file_bytes=limits.file_bytes)
-        disk = Disk(self._config.home, limits.disk_bytes)
-        hands = Hands(self._config, workspace, disk, self._door, run.prompt.manual, always)
+        workspace = AgentWorkspace(self._config.workspace, file_bytes=limits.file_bytes)
+        disk = AgentDisk(self._config.home, limits.disk_bytes)
+        hands = RunTools(self._config, workspace, disk, self._door, run.prompt.manual, always)
         try:
             await self._loop.run(run.leg, hands, lambda event: self._emit(run, event))
         except TurnFailed as error:
             self.budget_ended = error.code == PAYMENT_REQUIRED
-            self._close(run, _failed(error, run))
+            self._close(run, _build_failed(error, run))
         except asyncio.CancelledError:
-            self._close(run, self._cancelled(run))
+            self._close(run, self._build_cancelled(run))
         except Exception:
             # Whatever it is, the caller hears that it failed.
             log.exception("A run failed")
             failure = TurnFailed("The turn failed.", retryable=True)
-            self._close(run, _failed(failure, run))
+            self._close(run, _build_failed(failure, run))
         else:
             self.budget_ended = False
             self._pause_or_end(run)
 
-    def _emit(self, run: Run, event: Event) -> None:
+    def _emit(self, run: InternRun, event: Event) -> None:
         if event["type"] == "model":
             self.model = event["model"]
         run.emit(event)
 
-    def _pause_or_end(self, run: Run) -> None:
+    def _pause_or_end(self, run: InternRun) -> None:
         requests = run.leg.requests
         if requests is None and run.leg.steering:
             # It came when the agent had just had its last word.
             run.leg.prompt, run.leg.results = "\n\n".join(run.leg.steering), None
             run.leg.steering.clear()
-            self._go(run)
+            self._start_leg(run)
             return
         if requests is None:
             self._close(run, events.end(run.usage()))
             return
         calls = {call.tool_call_id: call for call in [*requests.calls, *requests.approvals]}
-        for call_id in _in_order(run.leg.messages, calls):
+        for call_id in _sort_calls(run.leg.messages, calls):
             metadata = requests.metadata.get(call_id, {})
-            asked = _asked(metadata)
-            run.pending.append(Pending(f"int_{token_hex(12)}", calls[call_id], asked))
+            asked = _build_question(metadata)
+            run.pending.append(PendingQuestion(f"int_{token_hex(12)}", calls[call_id], asked))
         run.task = None
         self._save(run)
         self._ask(run)
 
-    def _ask(self, run: Run) -> None:
+    def _ask(self, run: InternRun) -> None:
         pending = run.pending[0]
         run.asked_ids.add(pending.id)
         loop = asyncio.get_running_loop()
         run.deadline = loop.call_later(run.prompt.question_s, self._expire, run, pending)
-        run.emit(events.question(pending.id, pending.asked.shown()))
+        run.emit(events.question(pending.id, pending.question.serialize()))
 
-    def _expire(self, run: Run, pending: Pending) -> None:
+    def _expire(self, run: InternRun, pending: PendingQuestion) -> None:
         if self._run is run and run.pending[:1] == [pending]:
             message = "Nobody answered the question in time."
             self._close(run, events.failed("timeout", message, usage=run.usage()), was=EXPIRED)
 
-    def _keep(self, run: Run, pending: Pending, given: Answered) -> None:
+    def _store_answer(self, run: InternRun, pending: PendingQuestion, given: GivenAnswer) -> None:
         """Put an answer where the next leg finds it."""
         call_id = pending.call.tool_call_id
-        if isinstance(pending.asked, Elicitation):
-            run.results.calls[call_id] = _told(given)
+        if isinstance(pending.question, AskForm):
+            run.results.calls[call_id] = _answer_text(given)
             return
         if given.always:
             run.session.always[pending.call.tool_name] = given.accepted
         denied = ToolDenied("Your person does not allow this.")
         run.results.approvals[call_id] = ToolApproved() if given.accepted else denied
 
-    def _close(self, run: Run, last: Event, *, was: str = ENDED) -> None:
+    def _close(self, run: InternRun, last: Event, *, was: str = ENDED) -> None:
         run.task = None
         if run.deadline is not None:
             run.deadline.cancel()
         self._save(run)
         self._run = None
-        self._over[run.prompt.run_id] = was
-        while len(self._over) > REMEMBERED:
-            self._over.popitem(last=False)
+        self._ended[run.prompt.run_id] = was
+        while len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
         run.emit(last)
 
-    def _save(self, run: Run) -> None:
+    def _save(self, run: InternRun) -> None:
         messages = list(run.leg.messages)
-        run.session.messages = messages if run.pending else settled(messages)
+        run.session.messages = messages if run.pending else drop_unanswered(messages)
         try:
             self._sessions.save(run.session)
         except OSError as error:
             log.error("A session could not be kept: %s", error.strerror)
 
-    def _steer(self, run: Run, text: str) -> None:
+    def _steer(self, run: InternRun, text: str) -> None:
         if not self._loop.steer(text):
             run.leg.steering.append(text)
 
     # --- Refusals ---------------------------------------------------------------------------------
 
-    def _open(self, run_id: str) -> Run:
+    def _get_open(self, run_id: str) -> InternRun:
         if self._run is not None and self._run.prompt.run_id == run_id:
             return self._run
-        if self._over.get(run_id) == EXPIRED:
+        if self._ended.get(run_id) == EXPIRED:
             raise _NOT_PENDING
-        raise Refused(410, "run_ended", "This run is over.")
+        raise RequestRefused(410, "run_ended", "This run is over.")
 
-    def _no_such_question(self, run: Run, question_id: str) -> Refused:
+    def _build_unknown_question(self, run: InternRun, question_id: str) -> RequestRefused:
         if question_id in run.asked_ids:
             return _NOT_PENDING
-        return Refused(404, "interaction_unknown", "No pending question has this tool_call_id.")
+        return RequestRefused(
+            404, "interaction_unknown", "No pending question has this tool_call_id."
+        )
 
 
-_NOT_PENDING = Refused(
+_NOT_PENDING = RequestRefused(
     409, "interaction_not_pending", "That question is no longer waiting for an answer."
 )
 _WHY = {
@@ -305,7 +309,7 @@ _WHY = {
 }
 
 
-def _failed(error: TurnFailed, run: Run) -> Event:
+def _build_failed(error: TurnFailed, run: InternRun) -> Event:
     return events.failed(
         "turn_failed",
         str(error),
@@ -315,21 +319,21 @@ def _failed(error: TurnFailed, run: Run) -> Event:
     )
 
 
-def _in_order(messages: list[ModelMessage], calls: dict[str, ToolCallPart]) -> list[str]:
+def _sort_calls(messages: list[ModelMessage], calls: dict[str, ToolCallPart]) -> list[str]:
     """The calls' ids in the order in which the model made them."""
     last = next((m for m in reversed(messages) if isinstance(m, ModelResponse)), None)
     made = [p.tool_call_id for p in (last.parts if last else ()) if isinstance(p, ToolCallPart)]
     return sorted(calls, key=lambda id: made.index(id) if id in made else len(made))
 
 
-def _asked(metadata: dict[str, Any]) -> Permission | Elicitation:
+def _build_question(metadata: dict[str, Any]) -> AskPermission | AskForm:
     if "operation" in metadata:
-        return Permission(metadata["operation"])
-    fields = tuple(Field(**one) for one in metadata.get("fields", []))
-    return Elicitation(metadata.get("message", ""), fields)
+        return AskPermission(metadata["operation"])
+    fields = tuple(FormField(**one) for one in metadata.get("fields", []))
+    return AskForm(metadata.get("message", ""), fields)
 
 
-def _told(given: Answered) -> Any:
+def _answer_text(given: GivenAnswer) -> Any:
     """What the model reads of its person's answer."""
     if given.accepted:
         return given.content

@@ -12,9 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from interns.agent.config import Config
-from interns.agent.events import KEEPALIVE, framed
-from interns.agent.runs import Desk, Prompt, Refused, Run, is_last
+from interns.agent.config import AgentConfig
+from interns.agent.events import KEEPALIVE, frame_event
+from interns.agent.runs import InternRun, RequestRefused, RunDesk, RunPrompt, is_last
 
 BODY_BYTES_MAX = 1_048_576
 KEEPALIVE_S = 10.0
@@ -55,10 +55,10 @@ class CancelBody(BaseModel):
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Server:
+class AgentServer:
     """The routes over one desk."""
 
-    def __init__(self, config: Config, desk: Desk, tool_names: list[str]) -> None:
+    def __init__(self, config: AgentConfig, desk: RunDesk, tool_names: list[str]) -> None:
         self._config = config
         self._desk = desk
         self._tool_names = tool_names
@@ -77,15 +77,19 @@ class Server:
     def _route(self, path: str, handler: Handler, method: str) -> Route:
         async def guarded(request: Request) -> Response:
             if not self._may_enter(request):
-                return _refusal(Refused(401, "unauthorized", "The runtime's token is needed."))
+                return _build_refusal(
+                    RequestRefused(401, "unauthorized", "The runtime's token is needed.")
+                )
             try:
                 return await handler(request)
-            except Refused as refused:
-                return _refusal(refused)
+            except RequestRefused as refused:
+                return _build_refusal(refused)
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in first["loc"])
-                return _refusal(Refused(400, "bad_request", f"{where}: {first['msg']}"))
+                return _build_refusal(
+                    RequestRefused(400, "bad_request", f"{where}: {first['msg']}")
+                )
             except ClientDisconnect:
                 return Response(status_code=400)
 
@@ -120,8 +124,8 @@ class Server:
         )
 
     async def turn(self, request: Request) -> Response:
-        body = TurnBody.model_validate(await _json(request))
-        prompt = Prompt(
+        body = TurnBody.model_validate(await _read_json(request))
+        prompt = RunPrompt(
             run_id=body.run_id,
             session_id=body.session_id,
             text=body.text,
@@ -135,27 +139,27 @@ class Server:
         return self._stream(run)
 
     async def answer(self, request: Request) -> Response:
-        body = AnswerBody.model_validate(await _json(request))
+        body = AnswerBody.model_validate(await _read_json(request))
         return self._stream(self._desk.answer(request.path_params["run_id"], body.id, body.answer))
 
     async def steer(self, request: Request) -> Response:
-        body = SteerBody.model_validate(await _json(request))
+        body = SteerBody.model_validate(await _read_json(request))
         self._desk.steer(request.path_params["run_id"], body.text)
         return JSONResponse({}, status_code=202)
 
     async def cancel(self, request: Request) -> Response:
-        body = CancelBody.model_validate(await _json(request))
+        body = CancelBody.model_validate(await _read_json(request))
         run_id = request.path_params["run_id"]
         wanted = None if run_id == "current" else run_id
         was_open = await self._desk.cancel(wanted, because=body.because)
         return JSONResponse({"cancelled": was_open})
 
-    def _stream(self, run: Run) -> Response:
+    def _stream(self, run: InternRun) -> Response:
         return StreamingResponse(
             self._events(run, run.stream), media_type="text/event-stream", headers=_SSE
         )
 
-    async def _events(self, run: Run, stream: "asyncio.Queue[Any]") -> AsyncIterator[bytes]:
+    async def _events(self, run: InternRun, stream: "asyncio.Queue[Any]") -> AsyncIterator[bytes]:
         is_over = False
         try:
             while not is_over:
@@ -165,37 +169,37 @@ class Server:
                     yield KEEPALIVE
                     continue
                 is_over = is_last(event)
-                yield framed(event)
+                yield frame_event(event)
         finally:
             if not is_over:
-                self._desk.left(run)
+                self._desk.abandon(run)
 
 
-async def _json(request: Request) -> dict[str, Any]:
+async def _read_json(request: Request) -> dict[str, Any]:
     """The body as an object. Raises `Refused`."""
     content = bytearray()
     async for piece in request.stream():
         content += piece
         if len(content) > BODY_BYTES_MAX:
-            raise Refused(413, "payload_too_large", "The body is too large.")
+            raise RequestRefused(413, "payload_too_large", "The body is too large.")
     try:
         body = json.loads(content or b"{}")
     except ValueError as error:
-        raise Refused(400, "bad_request", "The body is not JSON.") from error
+        raise RequestRefused(400, "bad_request", "The body is not JSON.") from error
     if not isinstance(body, dict):
-        raise Refused(400, "bad_request", "The body must be an object.")
+        raise RequestRefused(400, "bad_request", "The body must be an object.")
     return body
 
 
-def _refusal(refused: Refused) -> Response:
-    told = {
+def _build_refusal(refused: RequestRefused) -> Response:
+    details = {
         "reason": refused.reason,
         "message": str(refused),
         "retryable": refused.retryable,
     }
     headers = {"Retry-After": BUSY_RETRY_S} if refused.reason == "busy" else None
-    return JSONResponse({"error": told}, status_code=refused.status, headers=headers)
+    return JSONResponse({"error": details}, status_code=refused.status, headers=headers)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    return _refusal(Refused(404, "not_found", "There is no such path."))
+    return _build_refusal(RequestRefused(404, "not_found", "There is no such path."))

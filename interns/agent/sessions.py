@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 
 
 @dataclass
-class Session:
+class AgentSession:
     """`always` maps a tool to whether its person allowed or refused it for good."""
 
     id: str
@@ -27,30 +27,30 @@ class Session:
     always: dict[str, bool] = field(default_factory=dict)
 
 
-class Sessions:
+class AgentSessions:
     """The sessions of one intern, kept in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self, session_id: str) -> Session:
+    def load(self, session_id: str) -> AgentSession:
         """The session, a new one where there is none or its file cannot be read."""
         try:
-            kept = json.loads(self._file(session_id).read_bytes())
-            messages = ModelMessagesTypeAdapter.validate_python(kept["messages"])
-            return Session(session_id, messages, dict(kept["always"]))
+            saved = json.loads(self._file(session_id).read_bytes())
+            messages = ModelMessagesTypeAdapter.validate_python(saved["messages"])
+            return AgentSession(session_id, messages, dict(saved["always"]))
         except (OSError, ValueError, KeyError, TypeError):
-            return Session(session_id)
+            return AgentSession(session_id)
 
-    def save(self, session: Session) -> None:
+    def save(self, session: AgentSession) -> None:
         """Write it whole. Raises `OSError` where the disk does not take it."""
         file = self._file(session.id)
         messages = json.loads(ModelMessagesTypeAdapter.dump_json(session.messages))
-        kept = {"session_id": session.id, "always": session.always, "messages": messages}
+        saved = {"session_id": session.id, "always": session.always, "messages": messages}
         temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            json.dump(kept, opened)
+            json.dump(saved, opened)
         temporary.replace(file)
 
     def _file(self, session_id: str) -> Path:
@@ -59,22 +59,22 @@ class Sessions:
         return self._folder / f"{digest[:40]}.json"
 
 
-def settled(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+def drop_unanswered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """The messages up to the first tool call that nobody answered: the rest was cut off by a
     cancellation, and no model takes a call without its result."""
     for n, message in enumerate(messages):
-        if isinstance(message, ModelResponse) and _calls(message) - _returns(
+        if isinstance(message, ModelResponse) and _call_ids(message) - _return_ids(
             messages[n + 1 : n + 2]
         ):
             return list(messages[:n])
     return list(messages)
 
 
-def _calls(response: ModelResponse) -> set[str]:
+def _call_ids(response: ModelResponse) -> set[str]:
     return {part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)}
 
 
-def _returns(following: Sequence[ModelMessage]) -> set[str]:
+def _return_ids(following: Sequence[ModelMessage]) -> set[str]:
     return {
         part.tool_call_id
         for message in following

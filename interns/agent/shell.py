@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from interns.agent.disk import Disk
+from interns.agent.disk import AgentDisk
 
 DRAIN_S = 0.5
 LOOK_S = 1.0
@@ -16,7 +16,7 @@ _ENVIRONMENT = ("PATH", "LANG", "HOME", "TMPDIR")
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """How a command ended. `status` is None when it was killed: its time was up, or it `filled` the
     disk. `was_full`: it could write nothing."""
 
@@ -26,7 +26,7 @@ class Ran:
     was_full: bool = False
     filled: bool = False
 
-    def told(self) -> str:
+    def full_text(self) -> str:
         """What the model reads."""
         why = "it filled the disk" if self.filled else "its time was up"
         ended = f"killed: {why}" if self.status is None else f"exit status {self.status}"
@@ -35,8 +35,8 @@ class Ran:
 
 
 async def run_command(
-    command: str, folder: Path, disk: Disk, *, time_s: float, output_bytes: int
-) -> Ran:
+    command: str, folder: Path, disk: AgentDisk, *, time_s: float, output_bytes: int
+) -> CommandResult:
     """Run `command` by /bin/sh in `folder`; output and errors together, as much as is kept.
 
     On a full disk it can remove files and writes none. Whatever the command leaves behind in its
@@ -45,26 +45,26 @@ async def run_command(
     was_full = await disk.is_full()
     # A pipe of our own: the library's would have `wait` wait for all who inherited it.
     reading, writing = os.pipe()
-    kept = _Kept(output_bytes)
+    buffer = _OutputBuffer(output_bytes)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: kept, os.fdopen(reading, "rb", 0)
+        lambda: buffer, os.fdopen(reading, "rb", 0)
     )
     try:
         try:
-            process = await _begin(command, folder, writing, may_write=not was_full)
+            process = await _start(command, folder, writing, may_write=not was_full)
         finally:
             os.close(writing)
-        status, filled = await _ended(process, time_s, None if was_full else disk)
+        status, filled = await _wait_for_end(process, time_s, None if was_full else disk)
         # What the group wrote is in the pipe; whoever left the group may hold it for good.
         with suppress(TimeoutError):
-            await asyncio.wait_for(kept.is_over.wait(), DRAIN_S)
+            await asyncio.wait_for(buffer.is_over.wait(), DRAIN_S)
     finally:
         transport.close()
-    output = kept.content.decode("utf-8", "replace")
-    return Ran(status, output, kept.was_cut, was_full, filled)
+    output = buffer.content.decode("utf-8", "replace")
+    return CommandResult(status, output, buffer.was_cut, was_full, filled)
 
 
-async def _begin(
+async def _start(
     command: str, folder: Path, output: int, *, may_write: bool
 ) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
@@ -80,8 +80,8 @@ async def _begin(
     )
 
 
-async def _ended(
-    process: asyncio.subprocess.Process, time_s: float, disk: Disk | None
+async def _wait_for_end(
+    process: asyncio.subprocess.Process, time_s: float, disk: AgentDisk | None
 ) -> tuple[int | None, bool]:
     """The command's status, None when it was killed, and whether that was because it filled the
     disk. Its group is gone afterwards."""
@@ -99,7 +99,7 @@ async def _ended(
         await asyncio.shield(process.wait())
 
 
-class _Kept(asyncio.Protocol):
+class _OutputBuffer(asyncio.Protocol):
     """The first bytes of what is written to a pipe."""
 
     def __init__(self, most: int) -> None:

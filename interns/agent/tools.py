@@ -10,31 +10,31 @@ from pydantic import Field as Bound
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
 
-from interns.agent.config import Config
-from interns.agent.disk import Disk
-from interns.agent.files import Workspace, WorkspaceError
-from interns.agent.gateway import Door, DoorRefused
+from interns.agent.config import AgentConfig
+from interns.agent.disk import AgentDisk
+from interns.agent.gateway import GatewayClient, GatewayRefused
 from interns.agent.questions import FIELDS_MAX, MESSAGE_CHARS_MAX
 from interns.agent.shell import run_command
+from interns.agent.workspace import AgentWorkspace, WorkspaceError
 
 ASK_PERSON = "ask_person"
 OPERATION_CHARS_MAX = 500
 
 
 @dataclass
-class Hands:
+class RunTools:
     """What tools work with during one run. `asks_first` is the approval mode `manual`; `always`
     says which tools the person has allowed (True) or refused (False) for good."""
 
-    config: Config
-    workspace: Workspace
-    disk: Disk
-    door: Door
+    config: AgentConfig
+    workspace: AgentWorkspace
+    disk: AgentDisk
+    door: GatewayClient
     asks_first: bool
     always: dict[str, bool]
 
 
-class WantedField(BaseModel):
+class AskField(BaseModel):
     """One thing to ask for."""
 
     name: str = Bound(min_length=1, max_length=64)
@@ -43,16 +43,16 @@ class WantedField(BaseModel):
     options: list[str] | None = Bound(default=None, max_length=50)
 
 
-Context = RunContext[Hands]
+Context = RunContext[RunTools]
 
 
 def _need_consent(ctx: Context, operation: str) -> None:
     """Stop here until the person said yes, where it is asked first. Raises `ApprovalRequired`."""
     tool = ctx.tool_name or ""
-    hands = ctx.deps
-    if not hands.asks_first or ctx.tool_call_approved or hands.always.get(tool):
+    run_tools = ctx.deps
+    if not run_tools.asks_first or ctx.tool_call_approved or run_tools.always.get(tool):
         return
-    if hands.always.get(tool) is False:
+    if run_tools.always.get(tool) is False:
         raise ToolFailed("Your person does not allow this.")
     raise ApprovalRequired(metadata={"operation": operation[:OPERATION_CHARS_MAX]})
 
@@ -77,7 +77,7 @@ def write_file(ctx: Context, path: str, content: str) -> str:
     """Write a text file into your workspace. It replaces what was there; folders are made."""
     _need_consent(ctx, f"write_file: {path}")
     if not ctx.deps.disk.has_room(len(content)):
-        raise ToolFailed(ctx.deps.disk.told())
+        raise ToolFailed(ctx.deps.disk.full_text())
     try:
         return f"{ctx.deps.workspace.write(path, content)} bytes written to {path}"
     except WorkspaceError as error:
@@ -92,7 +92,9 @@ async def run_shell(ctx: Context, command: str) -> str:
     ran = await run_command(
         command, folder, disk, time_s=limits.shell_s, output_bytes=limits.output_bytes
     )
-    return f"{ran.told()}\n{disk.told()}" if ran.was_full or ran.filled else ran.told()
+    return (
+        f"{ran.full_text()}\n{disk.full_text()}" if ran.was_full or ran.filled else ran.full_text()
+    )
 
 
 async def fetch_url(
@@ -105,10 +107,10 @@ async def fetch_url(
     """Ask a web server. Write {{secret:name}} in a header, the path or the body where a secret of
     yours belongs: you never see its value, and it only goes to the hosts it is meant for."""
     _need_consent(ctx, f"fetch_url: {method} {url}")
-    wanted = {"url": url, "method": method, "headers": headers or {}, "body": body}
+    request = {"url": url, "method": method, "headers": headers or {}, "body": body}
     try:
-        return await ctx.deps.door.fetch(wanted)
-    except DoorRefused as error:
+        return await ctx.deps.door.fetch(request)
+    except GatewayRefused as error:
         raise ToolFailed(str(error)) from error
 
 
@@ -116,18 +118,18 @@ async def list_secrets(ctx: Context) -> list[dict[str, Any]]:
     """The names of your secrets and the hosts they are for."""
     try:
         return await ctx.deps.door.secrets()
-    except DoorRefused as error:
+    except GatewayRefused as error:
         raise ToolFailed(str(error)) from error
 
 
-def ask_person(ctx: Context, message: str, fields: list[WantedField]) -> str:
+def ask_person(ctx: Context, message: str, fields: list[AskField]) -> str:
     """Ask the person you work for something that only they know, and wait for the answer."""
     shown = [one.model_dump(exclude_none=True) for one in fields[:FIELDS_MAX]]
-    asked = {"message": message[:MESSAGE_CHARS_MAX], "fields": json.loads(json.dumps(shown))}
-    raise CallDeferred(metadata=asked, kind="question")
+    question = {"message": message[:MESSAGE_CHARS_MAX], "fields": json.loads(json.dumps(shown))}
+    raise CallDeferred(metadata=question, kind="question")
 
 
-def tools_of(config: Config) -> list[Tool[Hands]]:
+def build_tools(config: AgentConfig) -> list[Tool[RunTools]]:
     """The tools of this runtime; the shell only where something keeps it from the host."""
     functions: list[Callable[..., Any]] = [
         *(list_files, read_file, write_file, fetch_url, list_secrets, ask_person),

@@ -10,11 +10,11 @@ Result = TypeVar("Result")
 LOOK_S: Final = 1.0
 
 
-class TookTooLong(TimeoutError):
+class StoreTimedOut(TimeoutError):
     """Nothing is known of why."""
 
 
-def waited_for(work: Callable[[], Result], limit_s: float, alive: Callable[[], None]) -> Result:
+def run_with_limit(work: Callable[[], Result], limit_s: float, alive: Callable[[], None]) -> Result:
     """What `work` gives back, done in a thread of its own; `alive` is called now and then.
 
     Raises what `work` and `alive` raise, and `TookTooLong`. After that `work` may still go on, as
@@ -29,7 +29,7 @@ def waited_for(work: Callable[[], Result], limit_s: float, alive: Callable[[], N
         if future.done():
             return future.result()
         if left_s <= 0:
-            raise TookTooLong(f"the store took more than {limit_s:g} s")
+            raise StoreTimedOut(f"the store took more than {limit_s:g} s")
         alive()
 
 

@@ -20,7 +20,7 @@ from django.db import transaction
 from accounts.services.records import Actor, command_actor, read_fields, record_change
 from gateway.home import private_folder
 from interns.archives import store
-from interns.archives.patience import TookTooLong, waited_for
+from interns.archives.patience import StoreTimedOut, run_with_limit
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.driver import ArchiveFailed, Driver
 
@@ -31,14 +31,14 @@ _BATCH: Final = 100
 _LEFT_OVER_S: Final = 60.0
 
 
-class NotWaiting(ValueError):
+class ArchiveNotExpected(ValueError):
     """The intern's teardown does not wait for an archive."""
 
 
 def has_archive(intern: Intern) -> bool:
     """Whether its disk is kept. Teardown makes the archive, and nothing boots after that, so none
     is older than the disk."""
-    return archive_of(intern.pk) is not None
+    return latest_archive(intern.pk) is not None
 
 
 def archive_workspace(
@@ -51,80 +51,80 @@ def archive_workspace(
     `INTERN_ARCHIVE_SECONDS`; `alive` is called now and then. Raises `ArchiveFailed`, and then
     nothing was removed.
     """
-    known = archive_of(intern.pk)
-    if known is not None:
-        return known
+    existing = latest_archive(intern.pk)
+    if existing is not None:
+        return existing
     try:
-        with _spool() as (file, path):
+        with _make_spool() as (file, path):
             files = driver.archive(intern.pk, file)
-            sha256, size = _measured(file, alive)
-            keep = partial(_kept, f"{intern.pk}.tar", file, path)
-            uri, *found = waited_for(keep, settings.INTERN_ARCHIVE_SECONDS, alive)
-    except TookTooLong as error:
+            sha256, size = _digest_spool(file, alive)
+            store_it = partial(_store_and_read_back, f"{intern.pk}.tar", file, path)
+            uri, *found = run_with_limit(store_it, settings.INTERN_ARCHIVE_SECONDS, alive)
+    except StoreTimedOut as error:
         raise ArchiveFailed(f"the archive could not be kept: {error}") from error
-    except store.errors() as error:
+    except store.store_errors() as error:
         # Its own words may name places of this machine, and are for the log.
         why = getattr(error, "strerror", None) or "the store failed"
         raise ArchiveFailed(f"the archive could not be kept: {why}") from error
     if found != [sha256, size]:
         raise ArchiveFailed("the archive read back is not what was written")
-    return _noted(intern, uri, sha256, size, files)
+    return _insert_row(intern, uri, sha256, size, files)
 
 
-def add_by_hand(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) -> WorkspaceArchive:
+def add_archive(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) -> WorkspaceArchive:
     """Note an archive that an operator made; teardown goes on as if it had made it.
 
     Raises `NotWaiting` for an intern whose disk may still change.
     """
     if intern.status != Status.DESTROY_FAILED:
-        raise NotWaiting("only an intern whose teardown failed takes an archive by hand")
+        raise ArchiveNotExpected("only an intern whose teardown failed takes an archive by hand")
     with transaction.atomic():
-        row = _noted(intern, uri, sha256, size, 0, source=WorkspaceArchive.Source.OPERATOR)
-        _record(row, by, "created")
+        row = _insert_row(intern, uri, sha256, size, 0, source=WorkspaceArchive.Source.OPERATOR)
+        _record_change(row, by, "created")
     return row
 
 
-def forget_expired_archives(now: datetime) -> int:
+def delete_expired_archives(now: datetime) -> int:
     """Remove archives whose time is over, those of interns that are still there excepted; how many.
     What the store does not let go of is tried again the next time."""
     living = Intern.objects.values("pk")
     over = WorkspaceArchive.objects.filter(expires_at__lte=now).exclude(intern_id__in=living)
     done = 0
     for row in over.order_by("expires_at")[:_BATCH]:
-        done += forget_archive(row, by=command_actor("forget_archives"))
+        done += delete_archive(row, by=command_actor("forget_archives"))
     return done
 
 
-def forget_archive(row: WorkspaceArchive, *, by: Actor) -> bool:
+def delete_archive(row: WorkspaceArchive, *, by: Actor) -> bool:
     """Remove one from the store, where it is in the store, and its row."""
     try:
-        store.store().delete(store.name_of(row.uri))
+        store.archive_storage().delete(store.parse_name(row.uri))
     except store.UnknownPlace:
         pass  # An operator's own file is the operator's to remove.
-    except store.errors() as error:
-        log.warning("The archive %s cannot be removed: %s", row.pk, _said(error))
+    except store.store_errors() as error:
+        log.warning("The archive %s cannot be removed: %s", row.pk, _error_text(error))
         return False
     with transaction.atomic():
-        _record(row, by, "deleted")
+        _record_change(row, by, "deleted")
         WorkspaceArchive.objects.filter(pk=row.pk).delete()
     return True
 
 
-def check_archive(row: WorkspaceArchive, alive: Callable[[], None] = lambda: None) -> str:
+def find_damage(row: WorkspaceArchive, alive: Callable[[], None] = lambda: None) -> str:
     """What is wrong with what is kept; "" where nothing is."""
     try:
-        with store.opened(row.uri) as kept:
-            found = store.digest(kept, alive)
-    except store.unreadable() as error:
-        return f"it cannot be read: {_said(error)}"
+        with store.open_archive(row.uri) as kept:
+            found = store.compute_digest(kept, alive)
+    except store.read_errors() as error:
+        return f"it cannot be read: {_error_text(error)}"
     return "" if found == (row.sha256, row.bytes) else "its bytes are not those that were kept"
 
 
 @contextmanager
-def _spool() -> Iterator[tuple[BinaryIO, str]]:
+def _make_spool() -> Iterator[tuple[BinaryIO, str]]:
     """A file beside where local archives lie, so that moving there is no second copy."""
-    private_folder(_partial().parent)
-    handle, path = tempfile.mkstemp(dir=private_folder(_partial()), suffix=".tar")
+    private_folder(_spool_folder().parent)
+    handle, path = tempfile.mkstemp(dir=private_folder(_spool_folder()), suffix=".tar")
     try:
         with os.fdopen(handle, "w+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -134,12 +134,12 @@ def _spool() -> Iterator[tuple[BinaryIO, str]]:
             Path(path).unlink()
 
 
-def forget_left_over() -> int:
+def delete_abandoned_spools() -> int:
     """Remove what workers that were killed had packed so far: nobody holds its lock. How many."""
-    return sum(map(_forgotten, _partial().glob("*.tar")))
+    return sum(map(_delete_if_abandoned, _spool_folder().glob("*.tar")))
 
 
-def _forgotten(path: Path) -> bool:
+def _delete_if_abandoned(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             if time.time() - os.fstat(file.fileno()).st_mtime < _LEFT_OVER_S:
@@ -152,26 +152,26 @@ def _forgotten(path: Path) -> bool:
     return True
 
 
-def _partial() -> Path:
+def _spool_folder() -> Path:
     return Path(settings.GATEWAY_HOME) / "archives" / "partial"
 
 
-def _kept(name: str, file: BinaryIO, path: str) -> tuple[str, str, int]:
+def _store_and_read_back(name: str, file: BinaryIO, path: str) -> tuple[str, str, int]:
     """Store the file and read it back: its URI, the SHA-256 of what is there, and its bytes."""
-    uri = store.save(name, file, path)
-    with store.opened(uri) as kept:
-        return uri, *store.digest(kept)
+    uri = store.save_archive(name, file, path)
+    with store.open_archive(uri) as kept:
+        return uri, *store.compute_digest(kept)
 
 
-def _measured(file: BinaryIO, alive: Callable[[], None]) -> tuple[str, int]:
+def _digest_spool(file: BinaryIO, alive: Callable[[], None]) -> tuple[str, int]:
     file.flush()
     file.seek(0)
-    told = store.digest(file, alive)
+    measured = store.compute_digest(file, alive)
     file.seek(0)
-    return told
+    return measured
 
 
-def _noted(
+def _insert_row(
     intern: Intern,
     uri: str,
     sha256: str,
@@ -196,7 +196,7 @@ def _noted(
     )
 
 
-def _record(row: WorkspaceArchive, by: Actor, action: str) -> None:
+def _record_change(row: WorkspaceArchive, by: Actor, action: str) -> None:
     facts = read_fields(row, _FACTS)
     record_change(
         by=by,
@@ -209,11 +209,11 @@ def _record(row: WorkspaceArchive, by: Actor, action: str) -> None:
     )
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Its sentence, without more than a failure message may hold."""
     return (str(error) or type(error).__name__)[:300]
 
 
-def archive_of(intern_id: UUID) -> WorkspaceArchive | None:
+def latest_archive(intern_id: UUID) -> WorkspaceArchive | None:
     """The newest of that intern."""
     return WorkspaceArchive.objects.filter(intern_id=intern_id).order_by("-created_at").first()

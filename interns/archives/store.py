@@ -17,7 +17,7 @@ class UnknownPlace(ValueError):
     """A URI that does not lead into the store of this gateway."""
 
 
-class _Moved(File):  # type: ignore[type-arg]  # Django itself does not let it be subscripted.
+class _MovableFile(File):  # type: ignore[type-arg]  # Django itself does not let it be subscripted.
     """A file that a local store may move into its place rather than copy."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
@@ -27,7 +27,7 @@ class _Moved(File):  # type: ignore[type-arg]  # Django itself does not let it b
         return str(self.name)
 
 
-def errors() -> tuple[type[Exception], ...]:
+def store_errors() -> tuple[type[Exception], ...]:
     """What the store may fail with."""
     if not settings.INTERN_ARCHIVE_STORE:
         return (OSError,)
@@ -36,38 +36,38 @@ def errors() -> tuple[type[Exception], ...]:
     return (OSError, BotoCoreError, ClientError)
 
 
-def unreadable() -> tuple[type[Exception], ...]:
+def read_errors() -> tuple[type[Exception], ...]:
     """What reading back may fail with."""
-    return (*errors(), UnknownPlace)
+    return (*store_errors(), UnknownPlace)
 
 
-def store() -> Storage:
+def archive_storage() -> Storage:
     return storages["intern-archives"]
 
 
-def save(name: str, file: BinaryIO, path: str) -> str:
+def save_archive(name: str, file: BinaryIO, path: str) -> str:
     """Put the file, which lies at `path`, into the store under this name, in place of one that is
     there; its URI. The other one is there until this one is, whoever is late."""
-    saved = store().save(name, _Moved(file, path))
-    return uri_of(saved)
+    saved = archive_storage().save(name, _MovableFile(file, path))
+    return build_uri(saved)
 
 
-def uri_of(name: str) -> str:
+def build_uri(name: str) -> str:
     place: str = settings.INTERN_ARCHIVE_STORE
-    return f"{place}/{name}" if place else (Path(_folder()) / name).as_uri()
+    return f"{place}/{name}" if place else (Path(_local_folder()) / name).as_uri()
 
 
-def name_of(uri: str) -> str:
+def parse_name(uri: str) -> str:
     """What the store calls it. Raises `UnknownPlace`."""
     place: str = settings.INTERN_ARCHIVE_STORE
-    beginning = f"{place}/" if place else Path(_folder()).as_uri() + "/"
+    beginning = f"{place}/" if place else Path(_local_folder()).as_uri() + "/"
     if not uri.startswith(beginning):
         raise UnknownPlace(uri)
     name = uri.removeprefix(beginning)
     return name if place else unquote(name)
 
 
-def opened(uri: str) -> BinaryIO:
+def open_archive(uri: str) -> BinaryIO:
     """The archive for reading. Raises `OSError`, `UnknownPlace`.
 
     A `file:` URI of another folder is one that an operator added by hand.
@@ -75,19 +75,19 @@ def opened(uri: str) -> BinaryIO:
     parts = urlsplit(uri)
     if parts.scheme == "file" and not parts.netloc:
         return Path(unquote(parts.path)).open("rb")
-    return cast(BinaryIO, store().open(name_of(uri)))
+    return cast(BinaryIO, archive_storage().open(parse_name(uri)))
 
 
-def digest(file: BinaryIO, alive: Callable[[], None] = lambda: None) -> tuple[str, int]:
+def compute_digest(file: BinaryIO, alive: Callable[[], None] = lambda: None) -> tuple[str, int]:
     """The SHA-256 in hexadecimal and the bytes of what is left to read; `alive` is called between
     two pieces."""
-    summed, size = hashlib.sha256(), 0
+    hash_, size = hashlib.sha256(), 0
     while piece := file.read(PIECE_BYTES):
-        summed.update(piece)
+        hash_.update(piece)
         size += len(piece)
         alive()
-    return summed.hexdigest(), size
+    return hash_.hexdigest(), size
 
 
-def _folder() -> str:
+def _local_folder() -> str:
     return str(settings.STORAGES["intern-archives"]["OPTIONS"]["location"])

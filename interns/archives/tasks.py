@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from celery import shared_task
 
-from interns.archives.service import forget_expired_archives, forget_left_over
+from interns.archives.service import delete_abandoned_spools, delete_expired_archives
 
 
 # What is left is forgotten the next time.
@@ -12,5 +12,5 @@ from interns.archives.service import forget_expired_archives, forget_left_over
 def forget_archives() -> int:
     """Every hour, remove archives that are older than `INTERN_ARCHIVE_DAYS`, and what was never
     finished."""
-    forget_left_over()
-    return forget_expired_archives(datetime.now(UTC))
+    delete_abandoned_spools()
+    return delete_expired_archives(datetime.now(UTC))

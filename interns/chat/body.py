@@ -16,7 +16,7 @@ MODEL_CHARS_MAX: Final = 256
 ApprovalMode = Literal["self-drive", "manual"]
 
 
-class Invalid(Exception):
+class InvalidChatBody(Exception):
     """The body breaks the schema, as the issues say."""
 
     def __init__(self, issues: list[Issue]) -> None:
@@ -24,7 +24,7 @@ class Invalid(Exception):
         self.issues = issues[:ISSUES_MAX]
 
 
-class Prompt(NamedTuple):
+class ChatPrompt(NamedTuple):
     """What starts a run, or goes into one. `session_id` None wants a new session."""
 
     text: str
@@ -32,7 +32,7 @@ class Prompt(NamedTuple):
     approval_mode: ApprovalMode
 
 
-class Reply(NamedTuple):
+class ChatReply(NamedTuple):
     """The answer to a question that a run asked."""
 
     session_id: str
@@ -40,7 +40,7 @@ class Reply(NamedTuple):
     content: str
 
 
-def _only_true(value: bool) -> bool:
+def _require_true(value: bool) -> bool:
     if not value:
         raise PydanticCustomError(
             "not_true", "Invalid input: expected true, interns answer as streams only"
@@ -56,7 +56,7 @@ class _TextPart(TypedDict, total=False):
 _Text = Annotated[str | list[Annotated[_TextPart, Tagged("type")]], ONE_KIND]
 
 
-class _SaidMessage(TypedDict, total=False):
+class _InputMessage(TypedDict, total=False):
     role: Annotated[Literal["system", "developer", "user"], REQUIRED]
     content: Annotated[_Text, REQUIRED]
 
@@ -71,21 +71,21 @@ class _ToolMessage(TypedDict, total=False):
     content: Annotated[_Text, REQUIRED]
 
 
-_Message = Annotated[_SaidMessage | _AssistantMessage | _ToolMessage, Tagged("role")]
+_Message = Annotated[_InputMessage | _AssistantMessage | _ToolMessage, Tagged("role")]
 
 
-class _Body(TypedDict, total=False):
-    stream: Annotated[bool, AfterValidator(_only_true), REQUIRED]
+class _ChatBody(TypedDict, total=False):
+    stream: Annotated[bool, AfterValidator(_require_true), REQUIRED]
     messages: Annotated[list[_Message], Field(min_length=1), REQUIRED]
     session_id: Annotated[str, Field(min_length=1, max_length=SESSION_ID_CHARS_MAX)] | None
     approval_mode: ApprovalMode
     model: Annotated[str, Field(min_length=1, max_length=MODEL_CHARS_MAX)]
 
 
-_check: Final = tolerant_checker(_Body)
+_check: Final = tolerant_checker(_ChatBody)
 
 
-def read_chat(body: dict[str, Any], *, session_header: str = "") -> Prompt | Reply:
+def read_chat_body(body: dict[str, Any], *, session_header: str = "") -> ChatPrompt | ChatReply:
     """The last message and what it is for; the header's session counts where the body names none.
 
     Raises `Invalid`.
@@ -93,59 +93,63 @@ def read_chat(body: dict[str, Any], *, session_header: str = "") -> Prompt | Rep
     try:
         body, _ = _check(body)
     except ValidationError as error:
-        raise Invalid(list_issues(error)) from error
-    session_id = body.get("session_id") or _session_of(session_header)
+        raise InvalidChatBody(list_issues(error)) from error
+    session_id = body.get("session_id") or _read_session_header(session_header)
     at = len(body["messages"]) - 1
     last = body["messages"][at]
     if last["role"] == "user":
-        return Prompt(_prompt(last, at), session_id, body.get("approval_mode", "self-drive"))
+        return ChatPrompt(
+            _read_prompt(last, at), session_id, body.get("approval_mode", "self-drive")
+        )
     if last["role"] == "tool":
-        return _reply(last, at, session_id)
-    raise Invalid(
+        return _read_reply(last, at, session_id)
+    raise InvalidChatBody(
         [Issue(f"messages.{at}.role", 'Invalid option: the last message is "user" or "tool"')]
     )
 
 
-def _session_of(header: str) -> str | None:
+def _read_session_header(header: str) -> str | None:
     if len(header) > SESSION_ID_CHARS_MAX:
         text = f"Too big: expected string to have <={SESSION_ID_CHARS_MAX} characters"
-        raise Invalid([Issue("x-session-id", text)])
+        raise InvalidChatBody([Issue("x-session-id", text)])
     return header or None
 
 
-def _prompt(message: dict[str, Any], at: int) -> str:
-    text = _text(message)
-    _bound(text, f"messages.{at}.content", PROMPT_CHARS_MAX)
+def _read_prompt(message: dict[str, Any], at: int) -> str:
+    text = _join_text(message)
+    _check_length(text, f"messages.{at}.content", PROMPT_CHARS_MAX)
     return text
 
 
-def _reply(message: dict[str, Any], at: int, session_id: str | None) -> Reply:
+def _read_reply(message: dict[str, Any], at: int, session_id: str | None) -> ChatReply:
     call_id = message.get("tool_call_id")
     issues = []
     if not isinstance(call_id, str):
-        issues.append(_missing(f"messages.{at}.tool_call_id", message, "tool_call_id"))
+        issues.append(_build_missing_issue(f"messages.{at}.tool_call_id", message, "tool_call_id"))
     if session_id is None:
         issues.append(Issue("session_id", "Invalid input: expected string, received undefined"))
     if issues:
-        raise Invalid(issues)
+        raise InvalidChatBody(issues)
     assert isinstance(call_id, str)
     assert session_id is not None
-    _bound(call_id, f"messages.{at}.tool_call_id", TOOL_CALL_ID_CHARS_MAX)
-    return Reply(session_id, call_id, _text(message))
+    _check_length(call_id, f"messages.{at}.tool_call_id", TOOL_CALL_ID_CHARS_MAX)
+    return ChatReply(session_id, call_id, _join_text(message))
 
 
-def _missing(path: str, message: dict[str, Any], name: str) -> Issue:
-    said = name_json_type(message[name]) if name in message else "undefined"
-    return Issue(path, f"Invalid input: expected string, received {said}")
+def _build_missing_issue(path: str, message: dict[str, Any], name: str) -> Issue:
+    kind = name_json_type(message[name]) if name in message else "undefined"
+    return Issue(path, f"Invalid input: expected string, received {kind}")
 
 
-def _bound(text: str, path: str, chars_max: int) -> None:
+def _check_length(text: str, path: str, chars_max: int) -> None:
     if not text:
-        raise Invalid([Issue(path, "Too small: expected string to have >=1 characters")])
+        raise InvalidChatBody([Issue(path, "Too small: expected string to have >=1 characters")])
     if len(text) > chars_max:
-        raise Invalid([Issue(path, f"Too big: expected string to have <={chars_max} characters")])
+        raise InvalidChatBody(
+            [Issue(path, f"Too big: expected string to have <={chars_max} characters")]
+        )
 
 
-def _text(message: dict[str, Any]) -> str:
+def _join_text(message: dict[str, Any]) -> str:
     content = message["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content)

@@ -4,7 +4,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from gateway.http.jsonio import dumps
-from interns.runtime.questions import TOOL, Asked
+from interns.runtime.questions import TOOL, AskedQuestion
 
 DONE: Final = b"data: [DONE]\n\n"
 KEEP_ALIVE: Final = b": keepalive\n\n"
@@ -12,7 +12,7 @@ KEEP_ALIVE: Final = b": keepalive\n\n"
 OWN_MODEL: Final = "router/intern"
 
 
-class Chunks:
+class ChunkWriter:
     """Writes the chunks of one stream; `model` is the runtime's own name for its model, once it
     has said one. `created` is in Unix seconds."""
 
@@ -22,16 +22,16 @@ class Chunks:
         self._session_id = session_id
         self._created = created
 
-    def opening(self) -> bytes:
-        return self._choice({"role": "assistant", "content": ""})
+    def write_opening(self) -> bytes:
+        return self._write_choice({"role": "assistant", "content": ""})
 
-    def content(self, text: str) -> bytes:
-        return self._choice({"content": text})
+    def write_content(self, text: str) -> bytes:
+        return self._write_choice({"content": text})
 
-    def reasoning(self, text: str) -> bytes:
-        return self._choice({"reasoning": text})
+    def write_reasoning(self, text: str) -> bytes:
+        return self._write_choice({"reasoning": text})
 
-    def question(self, asked: Asked) -> bytes:
+    def write_question(self, asked: AskedQuestion) -> bytes:
         """The whole pause: the tool call, its finish, and the end of the stream."""
         arguments = dumps(asked.question).decode()
         call = {
@@ -40,25 +40,27 @@ class Chunks:
             "type": "function",
             "function": {"name": TOOL, "arguments": arguments},
         }
-        told = self._choice({"tool_calls": [call]})
-        return told + self._choice({}, finish="tool_calls") + self._end(None)
+        tool_call = self._write_choice({"tool_calls": [call]})
+        return tool_call + self._write_choice({}, finish="tool_calls") + self._write_end(None)
 
-    def stop(self, usage: dict[str, Any] | None) -> bytes:
-        return self._choice({}, finish="stop") + self._end(usage)
+    def write_stop(self, usage: dict[str, Any] | None) -> bytes:
+        return self._write_choice({}, finish="stop") + self._write_end(usage)
 
-    def error(self, error: dict[str, Any], usage: dict[str, Any] | None) -> bytes:
+    def write_error(self, error: dict[str, Any], usage: dict[str, Any] | None) -> bytes:
         """The end of a run that went wrong; `error` is the object of every error body."""
         self.model = OWN_MODEL
-        return self._choice({}, finish="error", error=error) + self._end(usage)
+        return self._write_choice({}, finish="error", error=error) + self._write_end(usage)
 
-    def _end(self, usage: dict[str, Any] | None) -> bytes:
-        last = self._event([], session_id=self._session_id, usage=usage)
+    def _write_end(self, usage: dict[str, Any] | None) -> bytes:
+        last = self._write_chunk([], session_id=self._session_id, usage=usage)
         return last + DONE
 
-    def _choice(self, delta: dict[str, Any], *, finish: str | None = None, **beside: Any) -> bytes:
-        return self._event([{"index": 0, "delta": delta, "finish_reason": finish}], **beside)
+    def _write_choice(
+        self, delta: dict[str, Any], *, finish: str | None = None, **beside: Any
+    ) -> bytes:
+        return self._write_chunk([{"index": 0, "delta": delta, "finish_reason": finish}], **beside)
 
-    def _event(self, choices: list[dict[str, Any]], **beside: Any) -> bytes:
+    def _write_chunk(self, choices: list[dict[str, Any]], **beside: Any) -> bytes:
         chunk = {
             "id": self._id,
             "object": "chat.completion.chunk",

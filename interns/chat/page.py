@@ -26,12 +26,12 @@ SHARED_HEADERS: Final = {
 }
 
 
-def _read(name: str, content_type: str) -> tuple[str, bytes]:
+def _read_part(name: str, content_type: str) -> tuple[str, bytes]:
     return f"{content_type}; charset=utf-8", (_FOLDER / name).read_bytes()
 
 
-PAGE: Final = _read("chat.html", "text/html")
+PAGE: Final = _read_part("chat.html", "text/html")
 PARTS: Final = {
-    "/-/chat.js": _read("chat.js", "text/javascript"),
-    "/-/chat.css": _read("chat.css", "text/css"),
+    "/-/chat.js": _read_part("chat.js", "text/javascript"),
+    "/-/chat.css": _read_part("chat.css", "text/css"),
 }

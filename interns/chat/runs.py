@@ -14,20 +14,20 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from interns.chat.refusals import ChatError
+from interns.chat.errors import ChatError
 from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, Status
-from interns.runtime.driver import Ended, Question
-from interns.runtime.questions import NotAcceptable, check_answer
+from interns.runtime.driver import EndEvent, QuestionEvent
+from interns.runtime.questions import AnswerRejected, check_answer
 
-State = ChatRun.State
-Asked = ChatInteraction.State
-OPEN: Final = (State.RUNNING, State.WAITING)
+RunState = ChatRun.State
+InteractionState = ChatInteraction.State
+OPEN: Final = (RunState.RUNNING, RunState.WAITING)
 # Reasons of runs that ended by themselves, or by their caller's hand, and not by the gateway's.
 _QUIET: Final = frozenset({"client_closed_request", "timeout"})
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RunLease:
     """A run that this process streams, for as long as it has the lease."""
 
     intern_id: UUID
@@ -36,28 +36,28 @@ class Held:
     lease_id: UUID
 
 
-class Begun(NamedTuple):
+class StartedRun(NamedTuple):
     """A new run; `left_over` are runs whose process or caller is gone, to be cancelled first."""
 
-    held: Held
+    lease: RunLease
     left_over: tuple[UUID, ...]
 
 
-class Steered(NamedTuple):
+class SteeredRun(NamedTuple):
     """The session's own turn is running: the text belongs there."""
 
     run_id: UUID
     session_id: str
 
 
-class Reopened(NamedTuple):
+class ReopenedRun(NamedTuple):
     """A run that goes on with an answer."""
 
-    held: Held
+    lease: RunLease
     interaction_id: int
 
 
-class Expired(NamedTuple):
+class ExpiredRun(NamedTuple):
     """A run whose question waited too long, to be cancelled."""
 
     run_id: UUID
@@ -75,21 +75,21 @@ def begin(
     by: int | None,
     now: datetime,
     lease_s: float,
-) -> Begun | Steered:
+) -> StartedRun | SteeredRun:
     """Begin a turn, or find the one of the same session that is running.
 
     Raises `ChatError`: `not_found`, `intern_not_ready`, `busy`.
     """
     with transaction.atomic():
-        _locked_ready(intern_id)
-        open_run = _open_run(intern_id)
+        _lock_running_intern(intern_id)
+        open_run = _load_open_run(intern_id)
         left_over: tuple[UUID, ...] = ()
         if open_run is not None:
-            if not _is_left(open_run, now):
-                return _steered(open_run, session_id)
+            if not _is_abandoned(open_run, now):
+                return _build_steered(open_run, session_id)
             left_over = (open_run.pk,)
-            _close_left(open_run, now)
-        session = _session(intern_id, session_id or new_session_id(), now)
+            _close_abandoned(open_run, now)
+        session = _get_session(intern_id, session_id or new_session_id(), now)
         run = ChatRun.objects.create(
             intern_id=intern_id,
             session=session,
@@ -100,10 +100,10 @@ def begin(
             started_at=now,
         )
     assert run.lease_id is not None
-    return Begun(Held(intern_id, run.pk, session.session_id, run.lease_id), left_over)
+    return StartedRun(RunLease(intern_id, run.pk, session.session_id, run.lease_id), left_over)
 
 
-def _locked_ready(intern_id: UUID) -> Intern:
+def _lock_running_intern(intern_id: UUID) -> Intern:
     """The intern, whose status nobody changes until the transaction ends."""
     intern = Intern.objects.select_for_update(no_key=True).filter(pk=intern_id).first()
     if intern is None or intern.status != Status.RUNNING or intern.lease_id is not None:
@@ -111,33 +111,33 @@ def _locked_ready(intern_id: UUID) -> Intern:
     return intern
 
 
-def _open_run(intern_id: UUID) -> ChatRun | None:
+def _load_open_run(intern_id: UUID) -> ChatRun | None:
     runs = ChatRun.objects.select_related("session").select_for_update(of=("self",))
     return runs.filter(intern_id=intern_id, state__in=OPEN).first()
 
 
-def _is_left(run: ChatRun, now: datetime) -> bool:
+def _is_abandoned(run: ChatRun, now: datetime) -> bool:
     """Whether nobody has it any more: its process died, or its question waited too long."""
-    if run.state == State.RUNNING:
+    if run.state == RunState.RUNNING:
         return run.lease_expires_at is None or run.lease_expires_at <= now
-    pending = run.interactions.filter(state=Asked.PENDING, deadline_at__gt=now)
+    pending = run.interactions.filter(state=InteractionState.PENDING, deadline_at__gt=now)
     return not pending.exists()
 
 
-def _close_left(run: ChatRun, now: datetime) -> None:
-    if run.state == State.RUNNING:
-        _close(run.pk, State.FAILED, "stream_severed", now)
+def _close_abandoned(run: ChatRun, now: datetime) -> None:
+    if run.state == RunState.RUNNING:
+        _close(run.pk, RunState.FAILED, "stream_severed", now)
     else:
         _expire(run.pk, now)
 
 
-def _steered(run: ChatRun, session_id: str | None) -> Steered:
+def _build_steered(run: ChatRun, session_id: str | None) -> SteeredRun:
     if run.session.session_id != session_id:
         raise ChatError("busy")
-    return Steered(run.pk, run.session.session_id)
+    return SteeredRun(run.pk, run.session.session_id)
 
 
-def _session(intern_id: UUID, session_id: str, now: datetime) -> ChatSession:
+def _get_session(intern_id: UUID, session_id: str, now: datetime) -> ChatSession:
     session, _ = ChatSession.objects.get_or_create(
         intern_id=intern_id, session_id=session_id, defaults={"created_at": now}
     )
@@ -152,7 +152,7 @@ def reopen(
     answer: str,
     now: datetime,
     lease_s: float,
-) -> Reopened | Expired:
+) -> ReopenedRun | ExpiredRun:
     """Take the answer to an open question, and the run with it.
 
     Raises `ChatError`: `intern_not_ready`, `busy` (a turn is running), `interaction_unknown`,
@@ -160,22 +160,26 @@ def reopen(
     then it stays open, and its deadline where it was.
     """
     with transaction.atomic():
-        _locked_ready(intern_id)
-        running = _open_run(intern_id)
-        if running is not None and running.state == State.RUNNING and not _is_left(running, now):
+        _lock_running_intern(intern_id)
+        running = _load_open_run(intern_id)
+        if (
+            running is not None
+            and running.state == RunState.RUNNING
+            and not _is_abandoned(running, now)
+        ):
             raise ChatError("busy")
-        asked = _interaction(intern_id, session_id, tool_call_id)
-        run = asked.run
-        if run.state != State.WAITING or asked.state != Asked.PENDING:
-            raise _closed(asked)
-        if asked.deadline_at > now:
-            _check(asked, answer)
-            return _taken(asked, session_id, answer, now=now, lease_s=lease_s)
+        interaction = _load_interaction(intern_id, session_id, tool_call_id)
+        run = interaction.run
+        if run.state != RunState.WAITING or interaction.state != InteractionState.PENDING:
+            raise _build_closed_error(interaction)
+        if interaction.deadline_at > now:
+            _check_answer(interaction, answer)
+            return _accept_answer(interaction, session_id, answer, now=now, lease_s=lease_s)
         _expire(run.pk, now)
-        return Expired(run.pk)
+        return ExpiredRun(run.pk)
 
 
-def _interaction(intern_id: UUID, session_id: str, tool_call_id: str) -> ChatInteraction:
+def _load_interaction(intern_id: UUID, session_id: str, tool_call_id: str) -> ChatInteraction:
     found = (
         ChatInteraction.objects.select_related("run")
         .filter(
@@ -191,57 +195,66 @@ def _interaction(intern_id: UUID, session_id: str, tool_call_id: str) -> ChatInt
     return found
 
 
-def _closed(asked: ChatInteraction) -> ChatError:
+def _build_closed_error(interaction: ChatInteraction) -> ChatError:
     """The refusal for a question that waits no more: it was answered or expired, or its run was
     ended over it."""
-    ended = asked.state == Asked.CANCELLED and asked.run.ended_because not in _QUIET
+    ended = (
+        interaction.state == InteractionState.CANCELLED
+        and interaction.run.ended_because not in _QUIET
+    )
     return ChatError("run_ended" if ended else "interaction_not_pending")
 
 
-def _check(asked: ChatInteraction, answer: str) -> None:
+def _check_answer(interaction: ChatInteraction, answer: str) -> None:
     try:
-        check_answer(asked.arguments, answer)
-    except NotAcceptable as error:
+        check_answer(interaction.arguments, answer)
+    except AnswerRejected as error:
         raise ChatError("bad_request", str(error)) from error
 
 
-def _taken(
-    asked: ChatInteraction, session_id: str, answer: str, *, now: datetime, lease_s: float
-) -> Reopened:
+def _accept_answer(
+    interaction: ChatInteraction, session_id: str, answer: str, *, now: datetime, lease_s: float
+) -> ReopenedRun:
     lease_id = uuid.uuid4()
-    ChatInteraction.objects.filter(pk=asked.pk).update(
-        state=Asked.ANSWERED, answered_at=now, answered_with=_kind_of(asked, answer)
+    ChatInteraction.objects.filter(pk=interaction.pk).update(
+        state=InteractionState.ANSWERED,
+        answered_at=now,
+        answered_with=_label_answer(interaction, answer),
     )
-    ChatRun.objects.filter(pk=asked.run_id).update(
-        state=State.RUNNING, lease_id=lease_id, lease_expires_at=now + timedelta(seconds=lease_s)
+    ChatRun.objects.filter(pk=interaction.run_id).update(
+        state=RunState.RUNNING, lease_id=lease_id, lease_expires_at=now + timedelta(seconds=lease_s)
     )
-    held = Held(asked.run.intern_id, asked.run_id, session_id, lease_id)
-    return Reopened(held, asked.pk)
+    lease = RunLease(interaction.run.intern_id, interaction.run_id, session_id, lease_id)
+    return ReopenedRun(lease, interaction.pk)
 
 
-def _kind_of(asked: ChatInteraction, answer: str) -> str:
+def _label_answer(interaction: ChatInteraction, answer: str) -> str:
     """A permission's option is no secret; of what was filled in only that it was."""
-    return answer if asked.kind == ChatInteraction.Kind.PERMISSION else "given"
+    return answer if interaction.kind == ChatInteraction.Kind.PERMISSION else "given"
 
 
-def put_back(held: Held, interaction_id: int) -> bool:
+def undo_reopen(lease: RunLease, interaction_id: int) -> bool:
     """The answer never reached the runtime: the question is open again, as long as it was."""
     with transaction.atomic():
-        if not _mine(held).update(state=State.WAITING, lease_id=None, lease_expires_at=None):
+        if not _filter_held(lease).update(
+            state=RunState.WAITING, lease_id=None, lease_expires_at=None
+        ):
             return False
         ChatInteraction.objects.filter(pk=interaction_id).update(
-            state=Asked.PENDING, answered_at=None, answered_with=""
+            state=InteractionState.PENDING, answered_at=None, answered_with=""
         )
     return True
 
 
-def pause(held: Held, question: Question, *, now: datetime, question_s: float) -> bool:
+def pause(lease: RunLease, question: QuestionEvent, *, now: datetime, question_s: float) -> bool:
     """The run waits with this question. False where the lease was lost."""
     with transaction.atomic():
-        if not _mine(held).update(state=State.WAITING, lease_id=None, lease_expires_at=None):
+        if not _filter_held(lease).update(
+            state=RunState.WAITING, lease_id=None, lease_expires_at=None
+        ):
             return False
         ChatInteraction.objects.create(
-            run_id=held.run_id,
+            run_id=lease.run_id,
             tool_call_id=question.tool_call_id,
             kind=question.kind,
             arguments=question.arguments,
@@ -251,17 +264,17 @@ def pause(held: Held, question: Question, *, now: datetime, question_s: float) -
     return True
 
 
-def renew(held: Held, *, now: datetime, lease_s: float) -> bool:
+def renew(lease: RunLease, *, now: datetime, lease_s: float) -> bool:
     """Go on having the run. False where it was ended, or taken by another."""
-    return bool(_mine(held).update(lease_expires_at=now + timedelta(seconds=lease_s)))
+    return bool(_filter_held(lease).update(lease_expires_at=now + timedelta(seconds=lease_s)))
 
 
-def finish(held: Held, ended: Ended, *, now: datetime) -> bool:
+def finish(lease: RunLease, ended: EndEvent, *, now: datetime) -> bool:
     """The run is over as the runtime says. False where somebody ended it before."""
-    state = State.CANCELLED if ended.reason in {"run_ended", *_QUIET} else State.FAILED
-    state = state if ended.reason else State.COMPLETED
+    state = RunState.CANCELLED if ended.reason in {"run_ended", *_QUIET} else RunState.FAILED
+    state = state if ended.reason else RunState.COMPLETED
     return bool(
-        _mine(held).update(
+        _filter_held(lease).update(
             state=state,
             lease_id=None,
             lease_expires_at=None,
@@ -272,20 +285,20 @@ def finish(held: Held, ended: Ended, *, now: datetime) -> bool:
     )
 
 
-def drop(held: Held, because: str, *, now: datetime) -> bool:
+def cancel(lease: RunLease, because: str, *, now: datetime) -> bool:
     """End a run that this process began, also one whose question its caller never got to see.
     False where it is over, or somebody else's by now."""
     with transaction.atomic():
-        run = ChatRun.objects.select_for_update().filter(pk=held.run_id).first()
-        if run is None or run.state not in OPEN or run.lease_id not in (None, held.lease_id):
+        run = ChatRun.objects.select_for_update().filter(pk=lease.run_id).first()
+        if run is None or run.state not in OPEN or run.lease_id not in (None, lease.lease_id):
             return False
-        _close(run.pk, State.CANCELLED, because, now)
+        _close(run.pk, RunState.CANCELLED, because, now)
     return True
 
 
-def ended_because(held: Held) -> str | None:
+def read_end_reason(lease: RunLease) -> str | None:
     """Why somebody else ended the run; None while it is open, or gone with its intern."""
-    row = ChatRun.objects.filter(pk=held.run_id).values_list("state", "ended_because").first()
+    row = ChatRun.objects.filter(pk=lease.run_id).values_list("state", "ended_because").first()
     if row is None:
         return "run_ended"
     return None if row[0] in OPEN else row[1]
@@ -294,9 +307,9 @@ def ended_because(held: Held) -> str | None:
 def close_waiting(run_id: UUID, because: str, *, now: datetime) -> None:
     """End a run that waits, whose runtime knows nothing of it any more."""
     with transaction.atomic():
-        found = ChatRun.objects.select_for_update().filter(pk=run_id, state=State.WAITING)
+        found = ChatRun.objects.select_for_update().filter(pk=run_id, state=RunState.WAITING)
         if found.first() is not None:
-            _close(run_id, State.CANCELLED, because, now)
+            _close(run_id, RunState.CANCELLED, because, now)
 
 
 def close_all(intern_id: UUID, because: str, *, now: datetime) -> list[UUID]:
@@ -305,41 +318,43 @@ def close_all(intern_id: UUID, because: str, *, now: datetime) -> list[UUID]:
         found = ChatRun.objects.select_for_update().filter(intern_id=intern_id, state__in=OPEN)
         runs = [run.pk for run in found]
         for run_id in runs:
-            _close(run_id, State.CANCELLED, because, now)
+            _close(run_id, RunState.CANCELLED, because, now)
     return runs
 
 
-def close_left_over(*, now: datetime) -> list[tuple[UUID, UUID]]:
+def close_abandoned(*, now: datetime) -> list[tuple[UUID, UUID]]:
     """End runs that nobody has any more, of all interns: pairs of intern and run."""
-    late = Q(state=State.RUNNING, lease_expires_at__lte=now) | Q(
-        state=State.WAITING,
-        interactions__state=Asked.PENDING,
+    late = Q(state=RunState.RUNNING, lease_expires_at__lte=now) | Q(
+        state=RunState.WAITING,
+        interactions__state=InteractionState.PENDING,
         interactions__deadline_at__lte=now,
     )
     closed = []
     for run_id in ChatRun.objects.filter(late).values_list("pk", flat=True).distinct():
         with transaction.atomic():
             run = ChatRun.objects.select_for_update().filter(pk=run_id, state__in=OPEN).first()
-            if run is not None and _is_left(run, now):
-                _close_left(run, now)
+            if run is not None and _is_abandoned(run, now):
+                _close_abandoned(run, now)
                 closed.append((run.intern_id, run.pk))
     return closed
 
 
-def forget_before(moment: datetime) -> int:
+def delete_ended_before(moment: datetime) -> int:
     """Delete runs that ended before, and sessions without any; how many runs."""
     _, counts = ChatRun.objects.filter(ended_at__lt=moment).delete()
     ChatSession.objects.filter(runs__isnull=True, created_at__lt=moment).delete()
     return counts.get("interns.ChatRun", 0)
 
 
-def _mine(held: Held) -> Any:
-    return ChatRun.objects.filter(pk=held.run_id, state=State.RUNNING, lease_id=held.lease_id)
+def _filter_held(lease: RunLease) -> Any:
+    return ChatRun.objects.filter(pk=lease.run_id, state=RunState.RUNNING, lease_id=lease.lease_id)
 
 
 def _expire(run_id: UUID, now: datetime) -> None:
-    ChatInteraction.objects.filter(run_id=run_id, state=Asked.PENDING).update(state=Asked.EXPIRED)
-    _close(run_id, State.CANCELLED, "timeout", now)
+    ChatInteraction.objects.filter(run_id=run_id, state=InteractionState.PENDING).update(
+        state=InteractionState.EXPIRED
+    )
+    _close(run_id, RunState.CANCELLED, "timeout", now)
 
 
 def _close(run_id: UUID, state: str, because: str, now: datetime) -> None:
@@ -350,4 +365,6 @@ def _close(run_id: UUID, state: str, because: str, now: datetime) -> None:
         ended_at=now,
         ended_because=because,
     )
-    ChatInteraction.objects.filter(run_id=run_id, state=Asked.PENDING).update(state=Asked.CANCELLED)
+    ChatInteraction.objects.filter(run_id=run_id, state=InteractionState.PENDING).update(
+        state=InteractionState.CANCELLED
+    )

@@ -17,21 +17,21 @@ from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.responses import log
 from gateway.outbound.exchange import AbortHandle
 from interns.chat import runs
-from interns.chat.chunks import KEEP_ALIVE, Chunks
+from interns.chat.chunks import KEEP_ALIVE, ChunkWriter
 from interns.chat.clock import CLOCK, Clock
-from interns.chat.refusals import ChatError, told_by
-from interns.chat.runs import Held
+from interns.chat.errors import ChatError, convert_refusal
+from interns.chat.runs import RunLease
 from interns.runtime.driver import (
     ChatRefused,
     Driver,
-    Ended,
-    ModelNamed,
-    Question,
+    EndEvent,
+    ModelNameEvent,
+    QuestionEvent,
     RunEvent,
     RunStream,
-    Said,
+    TextEvent,
 )
-from interns.runtime.questions import Asked
+from interns.runtime.questions import AskedQuestion
 from routing.serving.request.watch import ClientWatch
 
 # How often a lease is renewed within its time.
@@ -45,7 +45,7 @@ Work = Generator[bytes, None, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TurnLimits:
     """How long things may take, in seconds."""
 
     turn_s: float
@@ -68,38 +68,38 @@ class TurnStream:
 
     def __init__(
         self,
-        held: Held,
+        lease: RunLease,
         start: Callable[[AbortHandle, float], RunStream],
         *,
         driver: Driver,
         client: Any,
-        terms: Terms,
+        limits: TurnLimits,
         clock: Clock = CLOCK,
     ) -> None:
-        self._held = held
+        self._lease = lease
         self._start = start
         self._driver = driver
-        self._terms = terms
+        self._limits = limits
         self._clock = clock
         self._abort = AbortHandle()
-        self._watch = ClientWatch(client, self._caller_left)
-        self._chunks = Chunks(
-            run_id=held.run_id,
-            session_id=held.session_id,
+        self._watch = ClientWatch(client, self._on_caller_left)
+        self._chunks = ChunkWriter(
+            run_id=lease.run_id,
+            session_id=lease.session_id,
             created=int(clock.now().timestamp()),
         )
-        self._deadline = clock.moment() + terms.turn_s
-        self._renew_at = clock.moment() + terms.lease_s / _RENEWALS
+        self._deadline = clock.moment() + limits.turn_s
+        self._renew_at = clock.moment() + limits.lease_s / _RENEWALS
         self._wrote_at = clock.moment()
         self._stream: RunStream | None = None
         # Of the run: whether its end, or its pause, is in the row and told.
         self._settled = False
-        self._gone = self._stopping = False
+        self._caller_gone = self._stopping = False
         self._work = self._serve()
 
     def open(self) -> None:
         """Return once the runtime has the turn. Raises `ChatError` where it does not take it."""
-        self._watch.start(stalled_s=self._terms.stalled_s)
+        self._watch.start(stalled_s=self._limits.stalled_s)
         try:
             next(self._work, None)
         except BaseException:
@@ -127,10 +127,10 @@ class TurnStream:
             self._stream = self._start(self._abort, self._deadline)
             begun = True
             yield b""
-            yield self._noted(self._chunks.opening())
-            yield from self._carry(self._stream)
+            yield self._note_write(self._chunks.write_opening())
+            yield from self._relay_events(self._stream)
         except (_CallerGone, GeneratorExit):
-            self._gone = True
+            self._caller_gone = True
         except ChatError as error:
             if not begun:
                 self._settled = True
@@ -148,88 +148,88 @@ class TurnStream:
             log.exception("A turn failed", exc_info=error)
             yield from self._end_with(ChatError("turn_failed", retryable=True))
         finally:
-            self._wind_up()
+            self._clean_up()
 
-    def _carry(self, stream: RunStream) -> Work:
+    def _relay_events(self, stream: RunStream) -> Work:
         """The runtime's events out as chunks, until the last one."""
         while True:
             events = self._read(stream)
-            if self._gone:
+            if self._caller_gone:
                 raise _CallerGone
             self._renew()
             out = bytearray()
             for event in events:
-                if isinstance(event, Question | Ended):
-                    yield from self._written(out)
-                    yield from self._last(event)
+                if isinstance(event, QuestionEvent | EndEvent):
+                    yield from self._split_writes(out)
+                    yield from self._handle_last(event)
                     return
-                out += self._chunk(event)
-            if not out and self._clock.moment() >= self._keep_alive_at():
+                out += self._format_event(event)
+            if not out and self._clock.moment() >= self._next_keep_alive():
                 out += KEEP_ALIVE
-            yield from self._written(out)
+            yield from self._split_writes(out)
 
     def _read(self, stream: RunStream) -> list[RunEvent]:
         now = self._clock.moment()
         if now >= self._deadline:
             raise ChatError("timeout")
-        until = min(self._keep_alive_at(), self._renew_at, self._deadline)
+        until = min(self._next_keep_alive(), self._renew_at, self._deadline)
         try:
             return stream.read(max(0.0, until - now))
         except ChatRefused as refused:
-            if self._gone:
+            if self._caller_gone:
                 raise _CallerGone from None
-            raise self._why(refused) from refused
+            raise self._explain_refusal(refused) from refused
 
-    def _chunk(self, event: RunEvent) -> bytes:
-        if isinstance(event, ModelNamed):
+    def _format_event(self, event: RunEvent) -> bytes:
+        if isinstance(event, ModelNameEvent):
             self._chunks.model = event.model
-        elif isinstance(event, Said) and event.text:
-            say = self._chunks.reasoning if event.reasoning else self._chunks.content
+        elif isinstance(event, TextEvent) and event.text:
+            say = self._chunks.write_reasoning if event.reasoning else self._chunks.write_content
             return say(event.text)
         return b""
 
-    def _written(self, out: bytearray) -> Work:
+    def _split_writes(self, out: bytearray) -> Work:
         """Chunks whose size is the model's business, in writes that a slow reader can keep up
         with."""
         for start in range(0, len(out), _WRITE_BYTES):
-            yield self._noted(bytes(out[start : start + _WRITE_BYTES]))
+            yield self._note_write(bytes(out[start : start + _WRITE_BYTES]))
 
-    def _noted(self, out: bytes) -> bytes:
+    def _note_write(self, out: bytes) -> bytes:
         self._wrote_at = self._clock.moment()
         return out
 
-    def _keep_alive_at(self) -> float:
-        return self._wrote_at + self._terms.keep_alive_s
+    def _next_keep_alive(self) -> float:
+        return self._wrote_at + self._limits.keep_alive_s
 
     # --- Ends -----------------------------------------------------------------------------------
 
-    def _last(self, event: Question | Ended) -> Work:
-        if isinstance(event, Question):
+    def _handle_last(self, event: QuestionEvent | EndEvent) -> Work:
+        if isinstance(event, QuestionEvent):
             yield from self._pause(event)
         elif event.reason:
             refused = ChatRefused(event.reason, event.message, retryable=event.retryable)
-            yield from self._end_with(told_by(refused), event)
+            yield from self._end_with(convert_refusal(refused), event)
         else:
             self._finish(event)
-            yield self._chunks.stop(event.usage)
+            yield self._chunks.write_stop(event.usage)
 
-    def _pause(self, question: Question) -> Work:
+    def _pause(self, question: QuestionEvent) -> Work:
         """Settled once the caller has all of it: a question that nobody saw is not waited for."""
-        if not self._kept(question):
-            raise self._ended_elsewhere()
-        if self._gone:
+        if not self._store_question(question):
+            raise self._build_ended_error()
+        if self._caller_gone:
             raise _CallerGone
-        yield self._chunks.question(Asked(question.tool_call_id, question.arguments))
+        yield self._chunks.write_question(AskedQuestion(question.tool_call_id, question.arguments))
         self._settled = True
 
-    def _kept(self, question: Question) -> bool:
+    def _store_question(self, question: QuestionEvent) -> bool:
         try:
             return self._in_rows(
                 lambda: runs.pause(
-                    self._held,
+                    self._lease,
                     question,
                     now=self._clock.now(),
-                    question_s=self._terms.question_s,
+                    question_s=self._limits.question_s,
                 )
             )
         except IntegrityError as error:
@@ -239,37 +239,37 @@ class TurnStream:
                 "turn_failed", "A question could not be kept", retryable=True
             ) from error
 
-    def _end_with(self, error: ChatError, ended: Ended | None = None) -> Work:
+    def _end_with(self, error: ChatError, ended: EndEvent | None = None) -> Work:
         """The error's chunks. The intern is free again before its caller can know."""
         usage = None if ended is None else ended.usage
         if ended is not None:
             self._finish(ended)
         else:
             self._cancel(str(error.reason))
-        if not self._gone:
-            yield self._chunks.error(error.body(), usage)
+        if not self._caller_gone:
+            yield self._chunks.write_error(error.body(), usage)
 
-    def _finish(self, ended: Ended) -> None:
+    def _finish(self, ended: EndEvent) -> None:
         self._settled = True
         try:
-            self._in_rows(lambda: runs.finish(self._held, ended, now=self._clock.now()))
+            self._in_rows(lambda: runs.finish(self._lease, ended, now=self._clock.now()))
         except DATABASE_GONE as error:
             # The lease will run out.
-            log.warning("The end of run %s could not be written: %s", self._held.run_id, error)
+            log.warning("The end of run %s could not be written: %s", self._lease.run_id, error)
 
-    def _why(self, refused: ChatRefused) -> ChatError:
+    def _explain_refusal(self, refused: ChatRefused) -> ChatError:
         """The refusal, unless the run was ended from elsewhere: then a lost connection is no
         surprise."""
         if refused.reason == "stream_severed":
             try:
-                because = self._in_rows(lambda: runs.ended_because(self._held))
+                because = self._in_rows(lambda: runs.read_end_reason(self._lease))
             except DATABASE_GONE:
                 because = None
             if because is not None:
                 return ChatError("run_ended")
-        return told_by(refused)
+        return convert_refusal(refused)
 
-    def _ended_elsewhere(self) -> ChatError:
+    def _build_ended_error(self) -> ChatError:
         self._settled = True
         return ChatError("run_ended")
 
@@ -278,25 +278,25 @@ class TurnStream:
         now = self._clock.moment()
         if now < self._renew_at:
             return
-        self._renew_at = now + self._terms.lease_s / _RENEWALS
+        self._renew_at = now + self._limits.lease_s / _RENEWALS
         try:
             is_mine = self._in_rows(
-                lambda: runs.renew(self._held, now=self._clock.now(), lease_s=self._terms.lease_s)
+                lambda: runs.renew(self._lease, now=self._clock.now(), lease_s=self._limits.lease_s)
             )
         except DATABASE_GONE as error:
-            log.warning("The lease of run %s was not renewed: %s", self._held.run_id, error)
+            log.warning("The lease of run %s was not renewed: %s", self._lease.run_id, error)
         else:
             if not is_mine:
-                raise self._ended_elsewhere()
+                raise self._build_ended_error()
 
     # --- Hang-ups -------------------------------------------------------------------------------
 
-    def _caller_left(self) -> None:
+    def _on_caller_left(self) -> None:
         """From the event loop: what waits for the runtime ends at once."""
-        self._gone = True
+        self._caller_gone = True
         self._abort.abort()
 
-    def _wind_up(self) -> None:
+    def _clean_up(self) -> None:
         """Last of all, in every outcome: no run goes on that nobody reads."""
         try:
             if not self._settled:
@@ -311,13 +311,13 @@ class TurnStream:
         if self._settled:
             return
         self._settled = True
-        held = self._held
+        lease = self._lease
         wait_s = _STOPPING_WAIT_S if self._stopping else 2.0
-        self._driver.cancel(held.intern_id, held.run_id, wait_s=wait_s)
+        self._driver.cancel(lease.intern_id, lease.run_id, wait_s=wait_s)
         try:
-            self._in_rows(lambda: runs.drop(held, because, now=self._clock.now()))
+            self._in_rows(lambda: runs.cancel(lease, because, now=self._clock.now()))
         except DATABASE_GONE as error:
-            log.warning("The end of run %s could not be written: %s", held.run_id, error)
+            log.warning("The end of run %s could not be written: %s", lease.run_id, error)
 
     def _in_rows(self, work: Callable[[], T]) -> T:
         return run_queries(Lane.OPERATOR, work)

@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from interns.chat.clock import CLOCK
-from interns.chat.ending import expire_runs, forget_runs
+from interns.chat.run_cleanup import delete_old_runs, expire_runs
 from interns.runtime.driver import current_driver
 
 
@@ -11,4 +11,4 @@ from interns.runtime.driver import current_driver
 def close_left_over_runs() -> None:
     """End runs that nobody has any more, and forget old ones."""
     expire_runs(CLOCK.now(), driver=current_driver())
-    forget_runs(CLOCK.now())
+    delete_old_runs(CLOCK.now())

@@ -12,13 +12,13 @@ from gateway.limits.limits import MINUTE_S, Exceeded, Limit, Taken, build_refusa
 from gateway.live_settings import settings
 from gateway.outbound.exchange import AbortHandle
 from interns.chat import runs
-from interns.chat.body import Prompt, Reply
+from interns.chat.body import ChatPrompt, ChatReply
 from interns.chat.clock import CLOCK, Clock
-from interns.chat.refusals import RATE_RETRY_S, ChatError, TurnsLimited, told_by
-from interns.chat.runs import Begun, Expired, Held, Steered
-from interns.chat.stream import Terms, TurnStream
+from interns.chat.errors import RATE_RETRY_S, ChatError, TurnsLimited, convert_refusal
+from interns.chat.runs import ExpiredRun, RunLease, StartedRun, SteeredRun
+from interns.chat.stream import TurnLimits, TurnStream
 from interns.runtime import driver as runtimes
-from interns.runtime.driver import ChatRefused, Driver, RunStream, Turn
+from interns.runtime.driver import ChatRefused, Driver, RunStream, TurnOrder
 
 T = TypeVar("T")
 # A turn that ends while it is being steered is one whose session is free: then the text begins the
@@ -28,7 +28,7 @@ _TRIES = 3
 _QUESTION_GRACE_S = 10.0
 
 
-class Asking:
+class TurnRequest:
     """Who asks which intern. `acting` names whom turns are counted for, `by` is their number."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Asking:
         self._driver = driver
         self._clock = clock
 
-    def prompt(self, said: Prompt) -> TurnStream | Steered:
+    def prompt(self, said: ChatPrompt) -> TurnStream | SteeredRun:
         """A new turn's stream, opened; or where the session's own is running, the text was
         delivered there. Raises `ChatError` and `TurnsLimited`."""
         for _ in range(_TRIES):
@@ -56,16 +56,16 @@ class Asking:
             try:
                 begun = self._begin(said)
             except BaseException:
-                _give_back(taken)
+                _return_turn(taken)
                 raise
-            if isinstance(begun, Begun):
-                return self._new_turn(said, begun)
-            _give_back(taken)
+            if isinstance(begun, StartedRun):
+                return self._open_turn(said, begun)
+            _return_turn(taken)
             if self._steer(begun, said.text):
                 return begun
         raise ChatError("busy")
 
-    def reply(self, said: Reply) -> TurnStream:
+    def reply(self, said: ChatReply) -> TurnStream:
         """The stream of the run that goes on, opened. Raises `ChatError`."""
         reopened = _in_rows(
             lambda: runs.reopen(
@@ -77,11 +77,11 @@ class Asking:
                 lease_s=settings.INTERN_LEASE_SECONDS,
             )
         )
-        if isinstance(reopened, Expired):
+        if isinstance(reopened, ExpiredRun):
             self._driver.cancel(self.intern_id, reopened.run_id)
             raise ChatError("interaction_not_pending")
-        start = partial(self._answer, said, reopened)
-        return self._opened(reopened.held, start)
+        start = partial(self._send_answer, said, reopened)
+        return self._open_stream(reopened.lease, start)
 
     # --- Prompts --------------------------------------------------------------------------------
 
@@ -91,10 +91,10 @@ class Asking:
             return None
         found = rate_limiter().take(Limit(f"intern_turns:{self._acting}", most, MINUTE_S))
         if isinstance(found, Exceeded):
-            raise _too_many(found)
+            raise _build_limit_error(found)
         return found
 
-    def _begin(self, said: Prompt) -> Begun | Steered:
+    def _begin(self, said: ChatPrompt) -> StartedRun | SteeredRun:
         return _in_rows(
             lambda: runs.begin(
                 intern_id=self.intern_id,
@@ -106,7 +106,7 @@ class Asking:
             )
         )
 
-    def _steer(self, steered: Steered, text: str) -> bool:
+    def _steer(self, steered: SteeredRun, text: str) -> bool:
         """Whether the run took it; one that is over by now did not."""
         try:
             self._driver.steer(self.intern_id, steered.run_id, text)
@@ -115,22 +115,24 @@ class Asking:
                 # Its stream writes the row's end within a moment.
                 self._close_if_unattended(steered)
                 return False
-            raise told_by(refused) from refused
+            raise convert_refusal(refused) from refused
         return True
 
-    def _close_if_unattended(self, steered: Steered) -> None:
+    def _close_if_unattended(self, steered: SteeredRun) -> None:
         """A run that waits for an answer has no stream that would tell of its end."""
         _in_rows(lambda: runs.close_waiting(steered.run_id, "run_ended", now=self._now()))
 
-    def _new_turn(self, said: Prompt, begun: Begun) -> TurnStream:
+    def _open_turn(self, said: ChatPrompt, begun: StartedRun) -> TurnStream:
         for run_id in begun.left_over:
             self._driver.cancel(self.intern_id, run_id)
-        return self._opened(begun.held, partial(self._turn, said, begun.held))
+        return self._open_stream(begun.lease, partial(self._start_turn, said, begun.lease))
 
-    def _turn(self, said: Prompt, held: Held, abort: AbortHandle, deadline: float) -> RunStream:
-        turn = Turn(
-            session_id=held.session_id,
-            run_id=held.run_id,
+    def _start_turn(
+        self, said: ChatPrompt, lease: RunLease, abort: AbortHandle, deadline: float
+    ) -> RunStream:
+        turn = TurnOrder(
+            session_id=lease.session_id,
+            run_id=lease.run_id,
             text=said.text,
             approval_mode=said.approval_mode,
             question_s=settings.INTERN_QUESTION_SECONDS + _QUESTION_GRACE_S,
@@ -141,52 +143,52 @@ class Asking:
         except ChatRefused as refused:
             if refused.reason not in ("busy", "intern_unreachable"):
                 # It may have begun all the same.
-                self._driver.cancel(self.intern_id, held.run_id)
+                self._driver.cancel(self.intern_id, lease.run_id)
             # In no variable: an error whose traceback can see it is a cycle.
-            self._drop(held, str(_told_of_turn(refused).reason))
-            raise _told_of_turn(refused) from refused
+            self._drop(lease, str(_convert_turn_refusal(refused).reason))
+            raise _convert_turn_refusal(refused) from refused
 
     # --- Answers --------------------------------------------------------------------------------
 
-    def _answer(
-        self, said: Reply, reopened: runs.Reopened, abort: AbortHandle, deadline: float
+    def _send_answer(
+        self, said: ChatReply, reopened: runs.ReopenedRun, abort: AbortHandle, deadline: float
     ) -> RunStream:
-        held = reopened.held
-        reply = runtimes.Reply(held.run_id, said.tool_call_id, said.content)
+        lease = reopened.lease
+        reply = runtimes.QuestionAnswer(lease.run_id, said.tool_call_id, said.content)
         try:
             return self._driver.answer(self.intern_id, reply, deadline=deadline, abort=abort)
         except ChatRefused as refused:
             if refused.reason in ("bad_request", "intern_unreachable"):
                 # It was not told, or not convinced: the question is as open as before.
-                _quietly(lambda: runs.put_back(held, reopened.interaction_id))
+                _write_best_effort(lambda: runs.undo_reopen(lease, reopened.interaction_id))
             else:
-                self._driver.cancel(self.intern_id, held.run_id)
-                self._drop(held, refused.reason)
-            raise told_by(refused) from refused
+                self._driver.cancel(self.intern_id, lease.run_id)
+                self._drop(lease, refused.reason)
+            raise convert_refusal(refused) from refused
 
     # --- Both -----------------------------------------------------------------------------------
 
-    def _opened(self, held: Held, start: Any) -> TurnStream:
+    def _open_stream(self, lease: RunLease, start: Any) -> TurnStream:
         stream = TurnStream(
-            held,
+            lease,
             start,
             driver=self._driver,
             client=self._client,
-            terms=terms(),
+            limits=read_limits(),
             clock=self._clock,
         )
         stream.open()
         return stream
 
-    def _drop(self, held: Held, because: str) -> None:
-        _quietly(lambda: runs.drop(held, because, now=self._now()))
+    def _drop(self, lease: RunLease, because: str) -> None:
+        _write_best_effort(lambda: runs.cancel(lease, because, now=self._now()))
 
     def _now(self) -> datetime:
         return self._clock.now()
 
 
-def terms() -> Terms:
-    return Terms(
+def read_limits() -> TurnLimits:
+    return TurnLimits(
         turn_s=settings.INTERN_TURN_SECONDS,
         question_s=settings.INTERN_QUESTION_SECONDS,
         keep_alive_s=settings.INTERN_KEEPALIVE_SECONDS,
@@ -195,19 +197,19 @@ def terms() -> Terms:
     )
 
 
-def _told_of_turn(refused: ChatRefused) -> ChatError:
+def _convert_turn_refusal(refused: ChatRefused) -> ChatError:
     """There is nothing wrong with what the caller said, whatever the runtime thinks of it."""
     is_ours = refused.reason == "bad_request"
-    return ChatError("intern_rejected") if is_ours else told_by(refused)
+    return ChatError("intern_rejected") if is_ours else convert_refusal(refused)
 
 
-def _too_many(exceeded: Exceeded) -> TurnsLimited:
-    told = build_refusal(exceeded, source="router_intern_turns")
-    headers = told.headers | {"Retry-After": str(RATE_RETRY_S)}
-    return TurnsLimited(metadata=told.metadata, headers=headers)
+def _build_limit_error(exceeded: Exceeded) -> TurnsLimited:
+    error = build_refusal(exceeded, source="router_intern_turns")
+    headers = error.headers | {"Retry-After": str(RATE_RETRY_S)}
+    return TurnsLimited(metadata=error.metadata, headers=headers)
 
 
-def _give_back(taken: Taken | None) -> None:
+def _return_turn(taken: Taken | None) -> None:
     if taken is not None:
         rate_limiter().give_back(taken)
 
@@ -216,7 +218,7 @@ def _in_rows(work: Callable[[], T]) -> T:
     return run_queries(Lane.OPERATOR, work)
 
 
-def _quietly(work: Callable[[], object]) -> None:
+def _write_best_effort(work: Callable[[], object]) -> None:
     """The lease runs out where the database does not answer."""
     try:
         _in_rows(work)

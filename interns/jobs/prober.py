@@ -11,11 +11,11 @@ from interns import history, operations
 from interns.chat import runs
 from interns.errors import InternError
 from interns.history import PROBER
-from interns.keys import budget_is_used_up
-from interns.leases import FREE
-from interns.machine import Rule
+from interns.keys import is_budget_spent
+from interns.leases import NO_LEASE
+from interns.machine import MoveRule
 from interns.models import Intern, Status
-from interns.runtime.driver import Driver, Health, RuntimeFailed
+from interns.runtime.driver import Driver, RuntimeFailed, RuntimeHealth
 
 log = logging.getLogger("gateway.interns")
 PROBES_MAX: Final = 3
@@ -29,55 +29,55 @@ def probe_all(driver: Driver) -> int:
     rows = Intern.objects.filter(status=Status.RUNNING, lease_id__isnull=True)
     interns = list(rows.select_related("workspace", "api_key"))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        healths = list(pool.map(lambda intern: _asked(driver, intern), interns))
-    return sum(_follow(*each, driver) for each in zip(interns, healths, strict=True))
+        healths = list(pool.map(lambda intern: _ask_health(driver, intern), interns))
+    return sum(_handle_health(*each, driver) for each in zip(interns, healths, strict=True))
 
 
-def _asked(driver: Driver, intern: Intern) -> Health:
+def _ask_health(driver: Driver, intern: Intern) -> RuntimeHealth:
     return driver.health(intern.pk, boot_id=intern.boot_id, wait_s=_PROBE_S)
 
 
-def _follow(intern: Intern, health: Health, driver: Driver) -> bool:
+def _handle_health(intern: Intern, health: RuntimeHealth, driver: Driver) -> bool:
     if health.exited:
-        fail_running(intern, health.detail or "the runtime is gone")
+        fail_running_intern(intern, health.detail or "the runtime is gone")
         return True
     if not health.ok:
         _count_failure(intern, health, driver)
         return True
     if intern.failed_probes:
-        _same(intern).update(failed_probes=0, probed_at=datetime.now(UTC))
-    if health.budget_ended or budget_is_used_up(intern, now=datetime.now(UTC)):
-        _suspend(intern)
+        _filter_probed(intern).update(failed_probes=0, probed_at=datetime.now(UTC))
+    if health.budget_ended or is_budget_spent(intern, now=datetime.now(UTC)):
+        _suspend_without_budget(intern)
     return False
 
 
-def _count_failure(intern: Intern, health: Health, driver: Driver) -> None:
+def _count_failure(intern: Intern, health: RuntimeHealth, driver: Driver) -> None:
     failures = intern.failed_probes + 1
     if failures < PROBES_MAX:
-        _same(intern).update(failed_probes=failures, probed_at=datetime.now(UTC))
+        _filter_probed(intern).update(failed_probes=failures, probed_at=datetime.now(UTC))
         return
-    said = health.detail or "it does not answer"
-    if fail_running(intern, f"{PROBES_MAX} probes failed: {said}"):
+    detail = health.detail or "it does not answer"
+    if fail_running_intern(intern, f"{PROBES_MAX} probes failed: {detail}"):
         try:
             driver.stop(intern.pk, boot_id=intern.boot_id)
         except RuntimeFailed as failure:
             log.error("Intern %s does not stop: %s", intern.pk, failure)
 
 
-def _same(intern: Intern) -> models.QuerySet[Intern]:
+def _filter_probed(intern: Intern) -> models.QuerySet[Intern]:
     """The row, while it is the one that was probed."""
     return Intern.objects.filter(
         pk=intern.pk, status=Status.RUNNING, lease_id__isnull=True, boot_id=intern.boot_id
     )
 
 
-def fail_running(intern: Intern, said: str, *, by: str = PROBER) -> bool:
+def fail_running_intern(intern: Intern, detail: str, *, by: str = PROBER) -> bool:
     """The runtime of a running intern is gone, or as good as gone (T14). Whether it still was the
     same one, with nothing holding it."""
-    now, failure = datetime.now(UTC), f"runtime_exited: {said}"[:1000]
+    now, failure = datetime.now(UTC), f"runtime_exited: {detail}"[:1000]
     with transaction.atomic():
-        moved = _same(intern).update(
-            **FREE,
+        moved = _filter_probed(intern).update(
+            **NO_LEASE,
             status=Status.FAILED,
             status_since=now,
             status_reason="",
@@ -86,14 +86,14 @@ def fail_running(intern: Intern, said: str, *, by: str = PROBER) -> bool:
             updated_at=now,
         )
         if moved:
-            told = (Rule.RUNTIME_LOST, Status.RUNNING, Status.FAILED)
-            history.moved(intern, *told, by=by, why=failure, at=now)
+            move = (MoveRule.RUNTIME_LOST, Status.RUNNING, Status.FAILED)
+            history.record_move(intern, *move, by=by, why=failure, at=now)
             runs.close_all(intern.pk, "run_ended", now=now)
     return bool(moved)
 
 
-def _suspend(intern: Intern) -> None:
+def _suspend_without_budget(intern: Intern) -> None:
     try:
         operations.begin_suspend(intern.pk, by=PROBER, why=BUDGET_ENDED)
-    except InternError as refused:
-        log.warning("Intern %s has no budget left and stays up: %s", intern.pk, refused)
+    except InternError as error:
+        log.warning("Intern %s has no budget left and stays up: %s", intern.pk, error)

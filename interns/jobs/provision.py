@@ -11,11 +11,11 @@ from django.db import DatabaseError, InterfaceError
 
 from interns import hostnames, leases
 from interns.hostnames import HostnameUnavailable
-from interns.jobs.keeping import Keeper
-from interns.jobs.resting import rest
-from interns.keys import KeyDisabled, gateway_url, key_for_boot
-from interns.leases import Lease, LeaseLost
-from interns.machine import Rule
+from interns.jobs.lease_renewal import LeaseRenewal
+from interns.jobs.resting import release_connection
+from interns.keys import KeyDisabled, build_gateway_url, prepare_key
+from interns.leases import InternLease, LeaseLost
+from interns.machine import MoveRule
 from interns.models import Intern, Status
 from interns.runtime.driver import BootPlan, Driver, Runtime, RuntimeFailed, StartFailed
 
@@ -31,24 +31,24 @@ class BootFailed(Exception):
         super().__init__(f"{code}: {sentence}")
 
 
-def provision(lease: Lease, driver: Driver, *, by: str) -> bool:
+def provision(lease: InternLease, driver: Driver, *, by: str) -> bool:
     """Carry out what a message told of. Whether there was anything to do."""
     picked = leases.pick_up(lease, by=by, now=datetime.now(UTC))
     if picked is None:
         return False
     intern, mine = picked
-    with Keeper(mine) as keeper:
-        _Boot(intern, mine, keeper, driver, by).run()
+    with LeaseRenewal(mine) as renewal:
+        _BootAttempt(intern, mine, renewal, driver, by).run()
     return True
 
 
-class _Boot:
+class _BootAttempt:
     """One attempt. What is written names the lease; the runtime has the operation's id."""
 
     def __init__(
-        self, intern: Intern, lease: Lease, keeper: Keeper, driver: Driver, by: str
+        self, intern: Intern, lease: InternLease, renewal: LeaseRenewal, driver: Driver, by: str
     ) -> None:
-        self._intern, self._lease, self._keeper = intern, lease, keeper
+        self._intern, self._lease, self._renewal = intern, lease, renewal
         self._driver, self._by = driver, by
         self._until = time.monotonic() + settings.INTERN_PROVISION_SECONDS
 
@@ -57,7 +57,7 @@ class _Boot:
             self._attempt()
         except LeaseLost:
             log.warning("Intern %s was given to somebody else meanwhile", self._intern.pk)
-            self._leave()
+            self._stop_unless_continued()
         except (DatabaseError, InterfaceError) as error:
             # Nothing can be written; the reaper has it done again once the lease is over.
             log.warning("Provisioning intern %s: database: %s", self._intern.pk, error)
@@ -68,52 +68,52 @@ class _Boot:
         except BootFailed as failure:
             self._fail(str(failure))
         except SoftTimeLimitExceeded:
-            self._fail(str(_too_long()))
+            self._fail(str(_build_timeout()))
         else:
-            self._run(runtime)
+            self._settle(runtime)
 
     def _boot(self) -> Runtime:
         try:
-            return self._steps()
+            return self._run_steps()
         except (LeaseLost, DatabaseError, InterfaceError, BootFailed, SoftTimeLimitExceeded):
             raise
         except RuntimeFailed as failure:
-            raise BootFailed(failure.code, _sentence(failure)) from failure
+            raise BootFailed(failure.code, _describe(failure)) from failure
         except Exception as error:
             log.exception("Provisioning intern %s", self._intern.pk)
             said = f"{type(error).__name__} while the intern was being set up"
             raise BootFailed(StartFailed.code, said) from error
 
-    def _steps(self) -> Runtime:
-        key = self._credentials()
-        self._begin(2)
-        plan = self._plan(key)
-        self._begin(3, booted_at=self._first_boot(), boot_id=self._lease.operation_id)
-        rest()
+    def _run_steps(self) -> Runtime:
+        key = self._prepare_key()
+        self._begin_step(2)
+        plan = self._build_plan(key)
+        self._begin_step(3, booted_at=self._get_first_boot(), boot_id=self._lease.operation_id)
+        release_connection()
         runtime = self._driver.start(plan)
-        self._begin(4, runtime=runtime.facts)
+        self._begin_step(4, runtime=runtime.facts)
         self._await_health()
         return runtime
 
-    def _begin(self, number: int, **columns: object) -> None:
-        self._in_time()
-        leases.step(self._lease, number, by=self._by, **columns)
+    def _begin_step(self, number: int, **columns: object) -> None:
+        self._check_time()
+        leases.begin_step(self._lease, number, by=self._by, **columns)
 
-    def _in_time(self) -> None:
-        self._keeper.check()
+    def _check_time(self) -> None:
+        self._renewal.check()
         if time.monotonic() >= self._until:
-            raise _too_long()
+            raise _build_timeout()
 
-    def _credentials(self) -> str:
+    def _prepare_key(self) -> str:
         try:
-            return key_for_boot(self._intern, self._lease)
+            return prepare_key(self._intern, self._lease)
         except KeyDisabled:
             raise BootFailed(StartFailed.code, "the intern's API key is disabled") from None
 
-    def _plan(self, key: str) -> BootPlan:
+    def _build_plan(self, key: str) -> BootPlan:
         intern = self._intern
         try:
-            hostname = hostnames.assign(intern, self._lease)
+            hostname = hostnames.assign_hostname(intern, self._lease)
         except HostnameUnavailable:
             raise BootFailed("hostname_unavailable", "every name that was tried is taken") from None
         # What was changed since the message came counts too.
@@ -123,18 +123,18 @@ class _Boot:
             boot_id=self._lease.operation_id,
             hostname=hostname,
             api_key=key,
-            gateway_url=gateway_url(),
+            gateway_url=build_gateway_url(),
             **said,
         )
 
-    def _first_boot(self) -> datetime:
+    def _get_first_boot(self) -> datetime:
         return self._intern.booted_at or datetime.now(UTC)
 
     def _await_health(self) -> None:
         deadline = time.monotonic() + settings.INTERN_HEALTH_SECONDS
-        rest()
+        release_connection()
         while True:
-            self._in_time()
+            self._check_time()
             health = self._driver.health(
                 self._intern.pk, boot_id=self._lease.operation_id, wait_s=_PROBE_S
             )
@@ -145,11 +145,11 @@ class _Boot:
                 raise BootFailed("health_check_failed", said[:500])
             time.sleep(_PAUSE_S)
 
-    def _run(self, runtime: Runtime) -> None:
-        self._keeper.check()
+    def _settle(self, runtime: Runtime) -> None:
+        self._renewal.check()
         leases.settle(
             self._lease,
-            Rule.HEALTHY,
+            MoveRule.HEALTHY,
             Status.RUNNING,
             by=self._by,
             runtime=runtime.facts,
@@ -159,11 +159,13 @@ class _Boot:
 
     def _fail(self, message: str) -> None:
         """The partial runtime goes first, while the intern is ours."""
-        self._keeper.check()
+        self._renewal.check()
         self._stop()
-        leases.settle(self._lease, Rule.STEP_FAILED, Status.FAILED, by=self._by, failure=message)
+        leases.settle(
+            self._lease, MoveRule.STEP_FAILED, Status.FAILED, by=self._by, failure=message
+        )
 
-    def _leave(self) -> None:
+    def _stop_unless_continued(self) -> None:
         """What was begun is the next holder's, if it carries on the same operation or has it
         running; else nobody's."""
         rows = Intern.objects.filter(pk=self._intern.pk, boot_id=self._lease.operation_id)
@@ -178,10 +180,10 @@ class _Boot:
             log.error("Intern %s: what was begun does not stop: %s", self._intern.pk, failure)
 
 
-def _too_long() -> BootFailed:
+def _build_timeout() -> BootFailed:
     limit = f"{settings.INTERN_PROVISION_SECONDS:g}"
     return BootFailed("provisioning_timeout", f"not running after {limit} s")
 
 
-def _sentence(failure: Exception) -> str:
+def _describe(failure: Exception) -> str:
     return (str(failure) or "the runtime could not be started")[:500]

@@ -14,10 +14,10 @@ from gateway.health import worked_queues
 from interns import leases
 from interns.errors import UpstreamUnavailable
 from interns.history import REAPER
-from interns.leases import Lease, LeaseLost
+from interns.job_queue import JOBS_QUEUE, publish_operation
+from interns.leases import InternLease, LeaseLost
 from interns.models import Intern, LeaseKind
-from interns.publishing import JOBS_QUEUE, publish
-from interns.releasing import release
+from interns.releasing import end_lost_operation
 from interns.runtime.driver import Driver, RuntimeFailed
 
 log = logging.getLogger("gateway.interns")
@@ -25,31 +25,31 @@ _LOST: Final = "operation_lost: the worker was lost twice"
 _WORKERS: Final = (LeaseKind.PROVISION, LeaseKind.DELETE)
 
 
-class Reaped(NamedTuple):
+class ReapCounts(NamedTuple):
     """How many operations were handed on, given up, and left to wait for a free worker."""
 
     again: int = 0
     given_up: int = 0
     waiting: int = 0
 
-    def plus(self, other: "Reaped") -> "Reaped":
-        return Reaped(*(mine + more for mine, more in zip(self, other, strict=True)))
+    def add(self, other: "ReapCounts") -> "ReapCounts":
+        return ReapCounts(*(mine + more for mine, more in zip(self, other, strict=True)))
 
 
-def reap(driver: Driver, *, now: datetime | None = None) -> Reaped:
+def reap(driver: Driver, *, now: datetime | None = None) -> ReapCounts:
     """One round over all leases that have expired."""
     now = now or datetime.now(UTC)
-    found = Reaped()
+    counts = ReapCounts()
     rows = Intern.objects.filter(lease_id__isnull=False, lease_expires_at__lte=now)
     nobody_works = worked_queues()[JOBS_QUEUE] is False
     for intern in rows.select_related("workspace").order_by("lease_expires_at"):
         if intern.picked_at is None and intern.lease_kind in _WORKERS:
-            found = found.plus(_asked_again(intern, now, nobody_works=nobody_works))
+            counts = counts.add(_publish_again(intern, now, nobody_works=nobody_works))
         elif intern.lease_attempt == 0:
-            found = found.plus(Reaped(again=int(_again(intern, now, counts=True))))
+            counts = counts.add(ReapCounts(again=int(_hand_on(intern, now, counts=True))))
         else:
-            found = found.plus(Reaped(given_up=int(_give_up(intern, driver, now))))
-    return found
+            counts = counts.add(ReapCounts(given_up=int(_give_up(intern, driver, now))))
+    return counts
 
 
 def publish_waiting() -> int:
@@ -61,27 +61,27 @@ def publish_waiting() -> int:
     count = 0
     for intern in rows.order_by("operation_since"):
         try:
-            publish(_lease_of(intern))
+            publish_operation(_get_lease(intern))
         except UpstreamUnavailable:
             break
         count += 1
     return count
 
 
-def _lease_of(intern: Intern) -> Lease:
+def _get_lease(intern: Intern) -> InternLease:
     assert intern.lease_id is not None
     assert intern.operation_id is not None
-    return Lease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+    return InternLease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
 
 
-def _asked_again(intern: Intern, now: datetime, *, nobody_works: bool) -> Reaped:
+def _publish_again(intern: Intern, now: datetime, *, nobody_works: bool) -> ReapCounts:
     """A worker that comes asks for all that waits, so until then messages would only pile up."""
-    if nobody_works or _waits_its_turn(intern, now):
-        return Reaped(waiting=int(leases.extend(intern, now=now)))
-    return Reaped(again=int(_again(intern, now, counts=False)))
+    if nobody_works or _is_behind_others(intern, now):
+        return ReapCounts(waiting=int(leases.extend(intern, now=now)))
+    return ReapCounts(again=int(_hand_on(intern, now, counts=False)))
 
 
-def _waits_its_turn(intern: Intern, now: datetime) -> bool:
+def _is_behind_others(intern: Intern, now: datetime) -> bool:
     """Whether it was never begun because workers have their hands full with earlier ones.
 
     Some of them may be between two jobs this very moment, so half of them do. A later one that was
@@ -97,35 +97,35 @@ def _waits_its_turn(intern: Intern, now: datetime) -> bool:
     return len(since) >= max(1, settings.INTERN_JOBS // 2)
 
 
-def _again(intern: Intern, now: datetime, *, counts: bool) -> bool:
-    lease = leases.hand_on(intern, now=now, counts=counts)
+def _hand_on(intern: Intern, now: datetime, *, counts: bool) -> bool:
+    lease = leases.reissue(intern, now=now, counts=counts)
     if lease is None:
         return False
     try:
-        publish(lease)
+        publish_operation(lease)
     except UpstreamUnavailable:
-        leases.take_back(lease, now=now, counts=counts)
+        leases.undo_reissue(lease, now=now, counts=counts)
         return False
     log.warning("Intern %s: %s is done again", intern.pk, lease.kind)
     return True
 
 
 def _give_up(intern: Intern, driver: Driver, now: datetime) -> bool:
-    lease = _lease_of(intern)
+    lease = _get_lease(intern)
     try:
         with transaction.atomic():
-            if not leases.expired(intern, now).select_for_update().exists():
+            if not leases.expired_rows(intern, now).select_for_update().exists():
                 return False
-            release(lease, by=REAPER, why=_LOST)
+            end_lost_operation(lease, by=REAPER, why=_LOST)
     except LeaseLost:
         return False
     log.error("Intern %s: %s was lost twice", intern.pk, lease.kind)
     if lease.kind == LeaseKind.PROVISION:
-        _stop(lease, driver)
+        _stop_runtime(lease, driver)
     return True
 
 
-def _stop(lease: Lease, driver: Driver) -> None:
+def _stop_runtime(lease: InternLease, driver: Driver) -> None:
     """What the lost workers may have begun. A later boot has another id."""
     try:
         driver.stop(lease.intern_id, boot_id=lease.operation_id)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from interns.jobs.prober import fail_running
+from interns.jobs.prober import fail_running_intern
 from interns.models import Intern, Status
 from interns.runtime.driver import Driver, Runtime, RuntimeFailed
 
@@ -15,7 +15,7 @@ _MAY_RUN: Final = (Status.PROVISIONING, Status.RUNNING, Status.DESTROYING)
 
 
 @dataclass
-class Report:
+class ReconcileReport:
     """What was found: interns' ids. `stuck` are runtimes that did not stop."""
 
     runtimes: int = 0
@@ -24,11 +24,11 @@ class Report:
     lost: list[str] = field(default_factory=list)
 
     @property
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         return not (self.leaked or self.stuck or self.lost)
 
 
-def reconcile(driver: Driver, *, dry: bool = False) -> Report:
+def reconcile(driver: Driver, *, dry: bool = False) -> ReconcileReport:
     """One comparison. `dry` only reports. Raises `RuntimeFailed` where the driver cannot say what
     runs.
 
@@ -37,24 +37,26 @@ def reconcile(driver: Driver, *, dry: bool = False) -> Report:
     expected = Intern.objects.filter(status=Status.RUNNING, lease_id__isnull=True)
     before = list(expected.select_related("workspace"))
     runtimes = driver.runtimes()
-    report = Report(runtimes=len(runtimes))
-    _lost(before, runtimes, report, dry)
+    report = ReconcileReport(runtimes=len(runtimes))
+    _find_lost(before, runtimes, report, dry)
     for runtime in runtimes:
-        _leaked(runtime, driver, report, dry)
+        _stop_leaked(runtime, driver, report, dry)
     return report
 
 
-def _lost(before: list[Intern], runtimes: list[Runtime], report: Report, dry: bool) -> None:
+def _find_lost(
+    before: list[Intern], runtimes: list[Runtime], report: ReconcileReport, dry: bool
+) -> None:
     there = {(runtime.intern_id, runtime.boot_id) for runtime in runtimes}
     for intern in before:
         if (intern.pk, intern.boot_id) in there:
             continue
-        if dry or fail_running(intern, "the runtime is gone", by=_BY):
+        if dry or fail_running_intern(intern, "the runtime is gone", by=_BY):
             report.lost.append(str(intern.pk))
 
 
-def _leaked(runtime: Runtime, driver: Driver, report: Report, dry: bool) -> None:
-    if _is_wanted(runtime.intern_id, runtime.boot_id):
+def _stop_leaked(runtime: Runtime, driver: Driver, report: ReconcileReport, dry: bool) -> None:
+    if _may_run(runtime.intern_id, runtime.boot_id):
         return
     report.leaked.append(str(runtime.intern_id))
     if dry:
@@ -68,7 +70,7 @@ def _leaked(runtime: Runtime, driver: Driver, report: Report, dry: bool) -> None
         log.warning("A leaked runtime of intern %s was stopped", runtime.intern_id)
 
 
-def _is_wanted(intern_id: UUID, boot_id: UUID | None) -> bool:
+def _may_run(intern_id: UUID, boot_id: UUID | None) -> bool:
     """Whether a row says that this boot may run now. Being torn down, whatever runs is its own."""
     row = Intern.objects.filter(pk=intern_id).values_list("status", "boot_id").first()
     if row is None or row[0] not in _MAY_RUN:

@@ -3,7 +3,7 @@
 from django.db import connection
 
 
-def rest() -> None:
+def release_connection() -> None:
     """The next query takes one again. Within a transaction there is nothing to give back."""
     if not connection.in_atomic_block:
         connection.close()

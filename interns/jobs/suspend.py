@@ -8,11 +8,11 @@ from typing import Final
 from django.db import DatabaseError, InterfaceError
 
 from interns import leases
-from interns.chat.ending import end_runs
-from interns.jobs.keeping import Keeper
-from interns.jobs.resting import rest
-from interns.leases import Lease, LeaseLost
-from interns.machine import Rule
+from interns.chat.run_cleanup import end_runs
+from interns.jobs.lease_renewal import LeaseRenewal
+from interns.jobs.resting import release_connection
+from interns.leases import InternLease, LeaseLost
+from interns.machine import MoveRule
 from interns.models import Intern, Status
 from interns.runtime.driver import Driver, RuntimeFailed
 
@@ -21,15 +21,15 @@ _TRIES: Final = 3
 _PAUSE_S: Final = 0.5
 
 
-def suspend(lease: Lease, driver: Driver, *, by: str) -> bool:
+def suspend(lease: InternLease, driver: Driver, *, by: str) -> bool:
     """Carry out what a message told of. Whether there was anything to do."""
     picked = leases.pick_up(lease, by=by, now=datetime.now(UTC))
     if picked is None:
         return False
     intern, mine = picked
     try:
-        with Keeper(mine) as keeper:
-            _suspend(intern, mine, keeper, driver, by)
+        with LeaseRenewal(mine) as renewal:
+            _suspend(intern, mine, renewal, driver, by)
     except LeaseLost:
         log.warning("Intern %s was given to somebody else meanwhile", intern.pk)
     except (DatabaseError, InterfaceError) as error:
@@ -37,25 +37,27 @@ def suspend(lease: Lease, driver: Driver, *, by: str) -> bool:
     return True
 
 
-def _suspend(intern: Intern, lease: Lease, keeper: Keeper, driver: Driver, by: str) -> None:
+def _suspend(
+    intern: Intern, lease: InternLease, renewal: LeaseRenewal, driver: Driver, by: str
+) -> None:
     end_runs(intern.pk, because="run_ended", driver=driver)
-    problem = _stopped(intern, keeper, driver)
+    problem = _stop(intern, renewal, driver)
     if problem is None:
         why = intern.status_reason
-        leases.settle(lease, Rule.SUSPENDED, Status.STOPPED, by=by, why=why, failed_probes=0)
+        leases.settle(lease, MoveRule.SUSPENDED, Status.STOPPED, by=by, why=why, failed_probes=0)
     else:
         # It runs on, or not: the next probe tells.
-        leases.let_go(lease, by=by, why=f"the runtime did not stop: {problem}")
+        leases.release(lease, by=by, why=f"the runtime did not stop: {problem}")
 
 
-def _stopped(intern: Intern, keeper: Keeper, driver: Driver) -> str | None:
+def _stop(intern: Intern, renewal: LeaseRenewal, driver: Driver) -> str | None:
     """None once it is stopped, else why it is not."""
     problem = ""
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)
-        keeper.check()
-        rest()
+        renewal.check()
+        release_connection()
         try:
             driver.stop(intern.pk, boot_id=intern.boot_id)
         except RuntimeFailed as failure:

@@ -9,12 +9,12 @@ from django.db import DatabaseError, InterfaceError, transaction
 
 from interns import history, leases
 from interns.archives.service import archive_workspace, has_archive
-from interns.chat.ending import end_runs
-from interns.jobs.keeping import Keeper
-from interns.jobs.resting import rest
+from interns.chat.run_cleanup import end_runs
+from interns.jobs.lease_renewal import LeaseRenewal
+from interns.jobs.resting import release_connection
 from interns.keys import revoke_key
-from interns.leases import Lease, LeaseLost
-from interns.machine import NOWHERE, Rule
+from interns.leases import InternLease, LeaseLost
+from interns.machine import NOWHERE, MoveRule
 from interns.models import Intern, Status
 from interns.runtime.driver import ArchiveFailed, Driver, NoDisk, RuntimeFailed
 from interns.vault.service import delete_intern_vault
@@ -25,33 +25,33 @@ log = logging.getLogger("gateway.interns")
 class TeardownFailed(Exception):
     """A step went wrong: by which rule the intern moves, and what is told."""
 
-    def __init__(self, code: str, sentence: str, rule: Rule = Rule.TEARDOWN_FAILED) -> None:
+    def __init__(self, code: str, sentence: str, rule: MoveRule = MoveRule.TEARDOWN_FAILED) -> None:
         super().__init__(f"{code}: {sentence}")
         self.rule = rule
 
 
-def tear_down(lease: Lease, driver: Driver, *, by: str) -> bool:
+def tear_down(lease: InternLease, driver: Driver, *, by: str) -> bool:
     """Carry out what a message told of. Whether there was anything to do."""
     picked = leases.pick_up(lease, by=by, now=datetime.now(UTC))
     if picked is None:
         return False
     intern, mine = picked
-    with Keeper(mine) as keeper:
-        _Teardown(intern, mine, keeper, driver, by).run()
+    with LeaseRenewal(mine) as renewal:
+        _Teardown(intern, mine, renewal, driver, by).run()
     return True
 
 
 class _Teardown:
     def __init__(
-        self, intern: Intern, lease: Lease, keeper: Keeper, driver: Driver, by: str
+        self, intern: Intern, lease: InternLease, renewal: LeaseRenewal, driver: Driver, by: str
     ) -> None:
-        self._intern, self._lease, self._keeper = intern, lease, keeper
+        self._intern, self._lease, self._renewal = intern, lease, renewal
         self._driver, self._by = driver, by
 
     def run(self) -> None:
         try:
             try:
-                self._steps()
+                self._run_steps()
             except TeardownFailed as failure:
                 self._fail(failure)
         except LeaseLost:
@@ -59,55 +59,55 @@ class _Teardown:
         except (DatabaseError, InterfaceError) as error:
             log.warning("Tearing down intern %s: database: %s", self._intern.pk, error)
 
-    def _steps(self) -> None:
+    def _run_steps(self) -> None:
         self._stop()
         self._archive()
-        self._step("runtime_teardown_failed", lambda: revoke_key(self._intern))
-        self._step("runtime_teardown_failed", lambda: self._driver.destroy(self._intern.pk))
+        self._run_step("runtime_teardown_failed", lambda: revoke_key(self._intern))
+        self._run_step("runtime_teardown_failed", lambda: self._driver.destroy(self._intern.pk))
         leases.write(self._lease, hostname=None, runtime=None)
-        self._step("vault_teardown_failed", lambda: delete_intern_vault(self._intern.pk))
-        self._remove()
+        self._run_step("vault_teardown_failed", lambda: delete_intern_vault(self._intern.pk))
+        self._remove_row()
 
     def _stop(self) -> None:
         end_runs(self._intern.pk, because="run_ended", driver=self._driver)
-        self._step("runtime_teardown_failed", lambda: self._driver.stop(self._intern.pk))
+        self._run_step("runtime_teardown_failed", lambda: self._driver.stop(self._intern.pk))
 
     def _archive(self) -> None:
         """Skipped where there never was a disk, and where it is done already. A first boot that
         failed may not have come so far as to make one."""
-        self._keeper.check()
+        self._renewal.check()
         if self._intern.booted_at is None or has_archive(self._intern):
             return
-        rest()
+        release_connection()
         try:
-            archive_workspace(self._intern, self._driver, alive=self._keeper.check)
+            archive_workspace(self._intern, self._driver, alive=self._renewal.check)
         except (DatabaseError, InterfaceError, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001 - Whatever it is, there is no archive.
-            if isinstance(error, NoDisk) and not history.has_run(self._intern.pk):
+            if isinstance(error, NoDisk) and not history.has_ever_run(self._intern.pk):
                 return
-            self._without_archive(error)
+            self._go_on_without_archive(error)
 
-    def _without_archive(self, error: Exception) -> None:
+    def _go_on_without_archive(self, error: Exception) -> None:
         log.error("Intern %s: no archive: %s", self._intern.pk, error, exc_info=error)
-        known = isinstance(error, ArchiveFailed)
-        sentence = str(error)[:500] if known else type(error).__name__
-        if not self._acknowledged():
-            raise TeardownFailed(ArchiveFailed.code, sentence, Rule.ARCHIVE_FAILED) from error
+        is_expected = isinstance(error, ArchiveFailed)
+        sentence = str(error)[:500] if is_expected else type(error).__name__
+        if not self._is_loss_acknowledged():
+            raise TeardownFailed(ArchiveFailed.code, sentence, MoveRule.ARCHIVE_FAILED) from error
         with transaction.atomic():
             leases.write(self._lease)
-            told = (Rule.ARCHIVE_LOSS_ACCEPTED, Status.DESTROYING, Status.DESTROYING)
+            move = (MoveRule.ARCHIVE_LOSS_ACCEPTED, Status.DESTROYING, Status.DESTROYING)
             why = f"{ArchiveFailed.code}: {sentence}; the loss was acknowledged"
-            history.moved(self._intern, *told, by=self._by, why=why)
+            history.record_move(self._intern, *move, by=self._by, why=why)
 
-    def _acknowledged(self) -> bool:
+    def _is_loss_acknowledged(self) -> bool:
         return self._lease.rows().filter(acknowledge_workspace_loss=True).exists()
 
-    def _step(self, code: str, work: Callable[[], object]) -> None:
+    def _run_step(self, code: str, work: Callable[[], object]) -> None:
         """A step whose failure ends the attempt; its own message is for the log, unless it is a
         driver's."""
-        self._keeper.check()
-        rest()
+        self._renewal.check()
+        release_connection()
         try:
             work()
         except (DatabaseError, InterfaceError, LeaseLost):
@@ -118,16 +118,16 @@ class _Teardown:
             log.exception("Tearing down intern %s", self._intern.pk)
             raise TeardownFailed(code, type(error).__name__) from error
 
-    def _remove(self) -> None:
+    def _remove_row(self) -> None:
         """The row, with what is only its own. Its history stays."""
-        self._keeper.check()
+        self._renewal.check()
         with transaction.atomic():
             row = self._lease.rows().select_for_update().first()
             if row is None:
                 raise LeaseLost
             row.delete()
-            told = (Rule.GONE, Status.DESTROYING, NOWHERE)
-            history.moved(self._intern, *told, by=self._by)
+            move = (MoveRule.GONE, Status.DESTROYING, NOWHERE)
+            history.record_move(self._intern, *move, by=self._by)
 
     def _fail(self, failure: TeardownFailed) -> None:
         leases.settle(

@@ -23,16 +23,21 @@ from gateway.outbound.http_client import Limits, Reply
 from gateway.sealing import UnsealError
 from interns.errors import InvalidBody
 from interns.models import Intern
-from interns.outbound.body import Wanted
 from interns.outbound.errors import SiteTooSlow, SiteUnreachable, TargetNotAllowed
-from interns.outbound.placeholders import in_body, in_header, in_url, names_in
-from interns.outbound.release import Release
+from interns.outbound.fetch_request import FetchRequest
+from interns.outbound.placeholders import (
+    choose_body_encoding,
+    encode_header,
+    encode_url,
+    find_names,
+)
+from interns.outbound.release import SecretRelease
 from interns.outbound.scrubbing import (
     Patterns,
     Scrubber,
-    patterns_of,
-    scrubbed,
-    scrubbed_text,
+    build_patterns,
+    scrub_bytes,
+    scrub_text,
 )
 from routing.fetching.doors import door_for
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
@@ -55,7 +60,7 @@ _CHARSETS: Final = frozenset({"utf-8", "iso8859-1", "cp1252", "ascii", "iso8859-
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResult:
     """What a site answered, without any secret's value in it."""
 
     status: int
@@ -67,7 +72,7 @@ class Fetched:
     redirects: list[str]
     secrets: list[str]
 
-    def shown(self) -> dict[str, Any]:
+    def serialize(self) -> dict[str, Any]:
         """The answer of the API; every field is present."""
         raw = None if self.text is not None else base64.b64encode(self.body).decode()
         return {
@@ -82,17 +87,17 @@ class Fetched:
         }
 
 
-def fetch(intern: Intern, wanted: Wanted) -> Fetched:
+def fetch(intern: Intern, request: FetchRequest) -> FetchResult:
     """Send it and read what comes, within its own bounds. Raises `InternError`s, and `UnsealError`
     where the vault's master key is another one."""
-    deadline = time.monotonic() + wanted.timeout_s
-    outgoing = _Outgoing(intern, wanted)
+    deadline = time.monotonic() + request.timeout_s
+    outgoing = _OutgoingFetch(intern, request)
     try:
         followed = outgoing.send(deadline)
         with followed.reply as reply:
-            body, truncated = _read(reply, Scrubber(outgoing.patterns), wanted.max_bytes)
+            body, truncated = _read(reply, Scrubber(outgoing.patterns), request.max_bytes)
     except TargetRefused as error:
-        raise TargetNotAllowed(outgoing.harmless(str(error))) from None
+        raise TargetNotAllowed(outgoing.scrub(str(error))) from None
     except NotAllowed:
         raise TargetNotAllowed("This host is not one of the public Internet") from None
     except TooManyRedirects:
@@ -100,138 +105,141 @@ def fetch(intern: Intern, wanted: Wanted) -> Fetched:
     except _TOO_SLOW:
         raise SiteTooSlow from None
     except OutboundError as error:
-        raise SiteUnreachable(outgoing.harmless(f"The site failed: {error}")) from None
+        raise SiteUnreachable(outgoing.scrub(f"The site failed: {error}")) from None
     except UnsealError:
         raise
     except ValueError as error:
         # What the door itself finds wrong with a request; its sentences hold no values.
-        raise InvalidBody(outgoing.harmless(str(error))) from None
+        raise InvalidBody(outgoing.scrub(str(error))) from None
     finally:
-        outgoing.note()
-    return outgoing.told(followed, body, truncated)
+        outgoing.log_hosts()
+    return outgoing.build_result(followed, body, truncated)
 
 
-class _Outgoing:
+class _OutgoingFetch:
     """One request on its way, hop by hop."""
 
-    def __init__(self, intern: Intern, wanted: Wanted) -> None:
+    def __init__(self, intern: Intern, request: FetchRequest) -> None:
         self._intern = intern
-        self._wanted = wanted
+        self._request = request
         self._first: Target | None = None
-        self._met: list[str] = []
+        self._hosts: list[str] = []
         self._patterns: Patterns = {}
         self._patterns_of: dict[str, str] = {}
-        self.release = Release(intern)
-        texts = (wanted.url, wanted.text, *(value for _, value in wanted.headers))
-        self.release.expect(names_in(texts))
+        self.release = SecretRelease(intern)
+        texts = (request.url, request.text, *(value for _, value in request.headers))
+        self.release.require_known(find_names(texts))
 
     def send(self, deadline: float) -> Followed:
-        wanted = self._wanted
-        base, rest = _split(wanted.url)
+        request = self._request
+        base, rest = _split_url(request.url)
         target = target_of(base, "")
-        self.release.require(names_in([rest]), target)
-        self.release.meet(target)
-        target = target_of(base, self.release.fill(rest, in_url))
+        self.release.require_allowed(find_names([rest]), target)
+        self.release.learn_host(target)
+        target = target_of(base, self.release.fill(rest, encode_url))
         self._first = target
         return follow(
             target,
-            method=wanted.method,
+            method=request.method,
             prepare=self._prepare,
             door_of=lambda host: door_for(host, private=settings.INTERN_FETCH_PRIVATE_HOSTS),
-            limits=_limits(wanted.timeout_s),
+            limits=_build_limits(request.timeout_s),
             deadline=deadline,
-            hops_max=HOPS_MAX if wanted.follows else 0,
+            hops_max=HOPS_MAX if request.follows else 0,
         )
 
     def _prepare(self, target: Target, *, method: str, hop: int) -> Ready | None:
         """A redirect's own URL is taken as it is: a site must not name secrets that it would get
         somebody to send."""
-        self.release.meet(target)
-        self._met.append(target.host)
-        keeps_body = method == self._wanted.method
-        names = names_in([self._wanted.text]) if keeps_body else set[str]()
+        self.release.learn_host(target)
+        self._hosts.append(target.host)
+        keeps_body = method == self._request.method
+        names = find_names([self._request.text]) if keeps_body else set[str]()
         if hop == 0:
-            self.release.require(names | self._header_names(), target)
-        elif not self.release.allows(names, target):
+            self.release.require_allowed(names | self._find_header_names(), target)
+        elif not self.release.may_receive(names, target):
             return None
         return Ready(
             target.path,
-            self._headers(target, keeps_body=keeps_body),
-            self._body() if keeps_body else b"",
+            self._build_headers(target, keeps_body=keeps_body),
+            self._build_body() if keeps_body else b"",
         )
 
-    def _header_names(self) -> set[str]:
-        return names_in(value for _, value in self._wanted.headers)
+    def _find_header_names(self) -> set[str]:
+        return find_names(value for _, value in self._request.headers)
 
-    def _headers(self, target: Target, *, keeps_body: bool) -> list[tuple[str, str]]:
+    def _build_headers(self, target: Target, *, keeps_body: bool) -> list[tuple[str, str]]:
         assert self._first is not None
         at_home = same_origin(target, self._first)
-        made = []
-        for name, value in self._wanted.headers:
-            names = names_in([value])
+        headers = []
+        for name, value in self._request.headers:
+            names = find_names([value])
             if not keeps_body and name.lower() in _OF_A_BODY:
                 continue
             if not names and not at_home and name.lower() in _OF_ONE_ORIGIN:
                 continue
-            if self.release.allows(names, target):
-                made.append((name, self.release.fill(value, in_header) if names else value))
-        return made
+            if self.release.may_receive(names, target):
+                headers.append((name, self.release.fill(value, encode_header) if names else value))
+        return headers
 
-    def _body(self) -> bytes:
-        wanted = self._wanted
-        return wanted.raw or self.release.fill(wanted.text, in_body(wanted.content_type)).encode()
+    def _build_body(self) -> bytes:
+        request = self._request
+        return (
+            request.raw
+            or self.release.fill(request.text, choose_body_encoding(request.content_type)).encode()
+        )
 
     @property
     def patterns(self) -> Patterns:
         """What the hosts asked so far could say, in all its spellings."""
         if len(self._patterns_of) != len(self.release.values):
             self._patterns_of = dict(self.release.values)
-            self._patterns = patterns_of(self._patterns_of)
+            self._patterns = build_patterns(self._patterns_of)
         return self._patterns
 
-    def harmless(self, text: str) -> str:
-        return scrubbed_text(text, self.patterns)
+    def scrub(self, text: str) -> str:
+        return scrub_text(text, self.patterns)
 
-    def note(self) -> None:
+    def log_hosts(self) -> None:
         """What operators can see of it: never a path, which may hold what is private."""
         log.info(
             "Intern %s: %s to %s, secrets: %s",
             self._intern.pk,
-            self._wanted.method,
-            " -> ".join(self._met) or "nobody",
+            self._request.method,
+            " -> ".join(self._hosts) or "nobody",
             ", ".join(sorted(self.release.released)) or "none",
         )
 
-    def told(self, followed: Followed, body: bytes, truncated: bool) -> Fetched:
+    def build_result(self, followed: Followed, body: bytes, truncated: bool) -> FetchResult:
         headers = followed.reply.headers
-        text = _decoded(body, headers.get("content-type", ""), self.patterns)
-        return Fetched(
+        text = _decode(body, headers.get("content-type", ""), self.patterns)
+        return FetchResult(
             status=followed.reply.status,
-            url=self.harmless(followed.url),
+            url=self.scrub(followed.url),
             headers={
-                self.harmless(name): self._header(value)
+                self.scrub(name): self._scrub_header(value)
                 for name, value in headers.items()
                 if name not in _NOT_HANDED_ON
             },
             body=body,
             text=text,
             truncated=truncated,
-            redirects=[self.harmless(url) for url in followed.passed],
+            redirects=[self.scrub(url) for url in followed.passed],
             secrets=sorted(self.release.released),
         )
 
-    def _header(self, value: str) -> str:
-        return scrubbed(value.encode("latin-1"), self.patterns).decode("latin-1")
+    def _scrub_header(self, value: str) -> str:
+        return scrub_bytes(value.encode("latin-1"), self.patterns).decode("latin-1")
 
 
-def _split(url: str) -> tuple[str, str]:
+def _split_url(url: str) -> tuple[str, str]:
     base, rest = split_url(url)
     if "{" in base or "}" in base:
         raise TargetRefused("A URL's host is no place for a secret")
     return base, rest
 
 
-def _limits(timeout_s: float) -> Limits:
+def _build_limits(timeout_s: float) -> Limits:
     return Limits(
         connect_s=min(_CONNECT_S, timeout_s),
         first_byte_s=timeout_s,
@@ -261,10 +269,10 @@ def _read(reply: Reply, scrubber: Scrubber, bytes_max: int) -> tuple[bytes, bool
     return bytes(body[:bytes_max]), len(body) > bytes_max
 
 
-def _decoded(body: bytes, content_type: str, patterns: Patterns) -> str | None:
+def _decode(body: bytes, content_type: str, patterns: Patterns) -> str | None:
     """The body as text; None where it is none, or in a charset in which more might be written."""
     try:
-        charset = codecs.lookup(_charset(content_type)).name
+        charset = codecs.lookup(_read_charset(content_type)).name
     except LookupError:
         return None
     if charset not in _CHARSETS:
@@ -278,10 +286,10 @@ def _decoded(body: bytes, content_type: str, patterns: Patterns) -> str | None:
     if "\0" in text:
         return None
     # Its bytes were looked through as UTF-8.
-    return text if charset == "utf-8" else scrubbed_text(text, patterns)
+    return text if charset == "utf-8" else scrub_text(text, patterns)
 
 
-def _charset(content_type: str) -> str:
+def _read_charset(content_type: str) -> str:
     for part in content_type.split(";")[1:]:
         name, _, value = part.strip().partition("=")
         if name.lower() == "charset":

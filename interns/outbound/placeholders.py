@@ -15,16 +15,16 @@ _PLACEHOLDER: Final = re.compile(
 Encode = Callable[[str], str]
 
 
-class Unfit(ValueError):
+class UnusableValue(ValueError):
     """A value that cannot stand where it is wanted. The text names the secret, not its value."""
 
 
-def names_in(texts: Iterable[str]) -> set[str]:
+def find_names(texts: Iterable[str]) -> set[str]:
     """The secrets that these ask for."""
     return {found["name"] or found["of"] for text in texts for found in _PLACEHOLDER.finditer(text)}
 
 
-def filled(text: str, values: Mapping[str, str], encode: Encode) -> str:
+def fill_placeholders(text: str, values: Mapping[str, str], encode: Encode) -> str:
     """The text with values in the places of their names, which all are in `values`."""
 
     def value(found: re.Match[str]) -> str:
@@ -36,19 +36,19 @@ def filled(text: str, values: Mapping[str, str], encode: Encode) -> str:
     return _PLACEHOLDER.sub(value, text)
 
 
-def in_header(value: str) -> str:
+def encode_header(value: str) -> str:
     """As it is, without the line break that a file ends with. Raises `Unfit`."""
     value = value.strip("\r\n")
     if not value.isprintable() or any(char > "\xff" for char in value):
-        raise Unfit("holds characters that no header can carry")
+        raise UnusableValue("holds characters that no header can carry")
     return value
 
 
-def in_url(value: str) -> str:
+def encode_url(value: str) -> str:
     return quote(value, safe="")
 
 
-def in_body(content_type: str) -> Encode:
+def choose_body_encoding(content_type: str) -> Encode:
     """How a value stands in a body of that type."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):

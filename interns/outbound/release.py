@@ -9,13 +9,13 @@ from django.conf import settings
 from gateway.database.db import Lane, run_queries
 from interns.models import Intern
 from interns.outbound.errors import SecretNotReleased, SecretUnknown, VaultGone
-from interns.outbound.placeholders import Encode, Unfit, filled, names_in
-from interns.vault.effective import (
+from interns.outbound.placeholders import Encode, UnusableValue, fill_placeholders, find_names
+from interns.vault.effective_secrets import (
     AttachedVaultGone,
-    Effective,
-    bound_to,
-    effective_secrets,
-    opened,
+    EffectiveSecret,
+    filter_by_host,
+    open_values,
+    read_effective_secrets,
 )
 from routing.fetching.targets import Target
 
@@ -24,68 +24,68 @@ SECRETS_PER_HOST_MAX: Final = 200
 VALUES_CHARS_MAX: Final = 262_144
 
 
-class Release:
+class SecretRelease:
     """The secrets of one intern for one request. `released` are the names that left the gateway,
     `values` all that the hosts asked so far could know, and so could say."""
 
     def __init__(self, intern: Intern) -> None:
         self.released: set[str] = set()
         self.values: dict[str, str] = {}
-        self._known, self._gone = _known(intern)
+        self._secrets, self._is_vault_gone = _load_secrets(intern)
         self._hosts: set[str] = set()
 
-    def expect(self, names: Collection[str]) -> None:
+    def require_known(self, names: Collection[str]) -> None:
         """Raises `VaultGone` and `SecretUnknown` for names that the intern cannot use."""
-        if names and self._gone:
+        if names and self._is_vault_gone:
             raise VaultGone
         for name in sorted(names):
-            if name not in self._known:
+            if name not in self._secrets:
                 raise SecretUnknown(f"The intern has no secret {name}")
 
-    def meet(self, target: Target) -> None:
+    def learn_host(self, target: Target) -> None:
         """Learn what this host may know before anything is sent there."""
         if target.host in self._hosts:
             return
         self._hosts.add(target.host)
-        bound = bound_to(self._known.values(), [target.host])
+        bound = filter_by_host(self._secrets.values(), [target.host])
         if len(bound) > SECRETS_PER_HOST_MAX:
             text = f"More than {SECRETS_PER_HOST_MAX} secrets are bound to {target.host}"
             raise SecretNotReleased(text)
         if bound:
-            self.values |= run_queries(Lane.READ, lambda: opened(bound))
+            self.values |= run_queries(Lane.READ, lambda: open_values(bound))
         if sum(map(len, self.values.values())) > VALUES_CHARS_MAX:
             raise SecretNotReleased(f"The secrets bound to {target.host} are too long together")
 
-    def allows(self, names: Iterable[str], target: Target) -> bool:
+    def may_receive(self, names: Iterable[str], target: Target) -> bool:
         """Whether all of these may go there: the exact host, and nobody listens on the way."""
         private = target.host in settings.INTERN_FETCH_PRIVATE_HOSTS
         return all(
-            target.host in (self._known[name].hosts or ()) and (target.origin.is_tls or private)
+            target.host in (self._secrets[name].hosts or ()) and (target.origin.is_tls or private)
             for name in names
         )
 
-    def require(self, names: Collection[str], target: Target) -> None:
+    def require_allowed(self, names: Collection[str], target: Target) -> None:
         """Raises `SecretNotReleased`."""
         for name in sorted(names):
-            if not self.allows([name], target):
-                bound = target.host in (self._known[name].hosts or ())
+            if not self.may_receive([name], target):
+                bound = target.host in (self._secrets[name].hosts or ())
                 over = " over plain http" if bound else ""
                 raise SecretNotReleased(f"The secret {name} is not released to {target.host}{over}")
 
     def fill(self, text: str, encode: Encode) -> str:
         """The text with values in it, which `allows` said may be there."""
-        names = names_in([text])
-        with _named(names):
-            done = filled(text, self.values, encode)
+        names = find_names([text])
+        with _name_errors(names):
+            done = fill_placeholders(text, self.values, encode)
         self.released |= names
         return done
 
 
 @contextmanager
-def _named(names: Collection[str]) -> Iterator[None]:
+def _name_errors(names: Collection[str]) -> Iterator[None]:
     try:
         yield
-    except Unfit as error:
+    except UnusableValue as error:
         text = f"The secret {', '.join(sorted(names))} {error}"
         raise SecretNotReleased(text) from None
     except KeyError:
@@ -93,10 +93,10 @@ def _named(names: Collection[str]) -> Iterator[None]:
         raise SecretUnknown from None
 
 
-def _known(intern: Intern) -> tuple[dict[str, Effective], bool]:
+def _load_secrets(intern: Intern) -> tuple[dict[str, EffectiveSecret], bool]:
     """What the intern has by name; nothing where the vault that it borrows is gone."""
     try:
-        found = run_queries(Lane.READ, lambda: effective_secrets(intern))
+        found = run_queries(Lane.READ, lambda: read_effective_secrets(intern))
     except AttachedVaultGone:
         return {}, True
     return {each.name: each for each in found}, False

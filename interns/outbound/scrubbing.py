@@ -57,7 +57,7 @@ class Scrubber:
     def _step(self, until: int) -> bytes:
         """Everything before `until`; a value that begins there is held whole."""
         data, at, out = self._held, self._covered, list[bytes]()
-        for start, end, name in self._found(data):
+        for start, end, name in self._find_places(data):
             if start >= until:
                 break
             if start >= at:
@@ -69,7 +69,7 @@ class Scrubber:
         self._held, self._covered = data[until:], at - until
         return b"".join(out)
 
-    def _found(self, data: bytes) -> list[tuple[int, int, bytes]]:
+    def _find_places(self, data: bytes) -> list[tuple[int, int, bytes]]:
         """Every place of every value, in order; of those that begin together the longest first."""
         places: list[tuple[int, int, bytes]] = []
         looks = 0
@@ -78,13 +78,13 @@ class Scrubber:
             while at >= 0:
                 places.append((at, at + len(pattern), name))
                 at = data.find(pattern, at + 1)
-                looks = _rested(looks + 1)
-            looks = _rested(looks + _LOOKS_PER_PASS)
+                looks = _yield_after(looks + 1)
+            looks = _yield_after(looks + _LOOKS_PER_PASS)
         places.sort(key=lambda place: (place[0], -place[1]))
         return places
 
 
-def _rested(looks: int) -> int:
+def _yield_after(looks: int) -> int:
     """Let others run after some milliseconds' worth of looking."""
     if looks < _LOOKS_BEFORE_OTHERS:
         return looks
@@ -92,50 +92,52 @@ def _rested(looks: int) -> int:
     return 0
 
 
-def scrubbed(data: bytes, patterns: Patterns) -> bytes:
+def scrub_bytes(data: bytes, patterns: Patterns) -> bytes:
     """All of it at once."""
     scrubber = Scrubber(patterns)
     return scrubber.feed(data) + scrubber.finish()
 
 
-def scrubbed_text(text: str, patterns: Patterns) -> str:
-    return scrubbed(text.encode("utf-8", "surrogatepass"), patterns).decode("utf-8", "replace")
+def scrub_text(text: str, patterns: Patterns) -> str:
+    return scrub_bytes(text.encode("utf-8", "surrogatepass"), patterns).decode("utf-8", "replace")
 
 
-def patterns_of(values: Mapping[str, str]) -> Patterns:
+def build_patterns(values: Mapping[str, str]) -> Patterns:
     """What to look for, and what stands there instead."""
     found: Patterns = {}
     for name, value in values.items():
-        found |= dict.fromkeys(spellings(value), f"[secret:{name}]".encode())
+        found |= dict.fromkeys(list_spellings(value), f"[secret:{name}]".encode())
         yield_control()
     found.pop(b"", None)
     return found
 
 
-def spellings(value: str) -> set[bytes]:
+def list_spellings(value: str) -> set[bytes]:
     """How a site may write the value back."""
     texts = {value, value.strip("\r\n")}
-    told = set(texts)
+    spelled_texts = set(texts)
     if len(value) <= _TWICE_CHARS_MAX:
         # Read as the wrong charset; and a body in JSON that is told within another one.
         texts |= {text.encode().decode("latin-1") for text in texts}
-        told = {json.dumps(text, ensure_ascii=each)[1:-1] for text in texts for each in _BOTH}
-        told |= texts
+        spelled_texts = {
+            json.dumps(text, ensure_ascii=each)[1:-1] for text in texts for each in _BOTH
+        }
+        spelled_texts |= texts
     found: set[bytes] = set()
-    for text in {spelled for each in told for spelled in (each, *_escaped(each))}:
+    for text in {spelled for each in spelled_texts for spelled in (each, *_escape(each))}:
         found.add(text.encode())
         if all(char <= "\xff" for char in text):
             found.add(text.encode("latin-1"))
     for text in texts:
         raw = text.encode()
         if len(raw) >= _ENCODED_BYTES_MIN:
-            found.update(_in_base64(raw))
+            found.update(_encode_base64(raw))
             found.update((raw.hex().encode(), raw.hex().upper().encode()))
             found.update((text.encode("utf-16-le"), text.encode("utf-16-be")))
     return found
 
 
-def _escaped(value: str) -> Iterator[str]:
+def _escape(value: str) -> Iterator[str]:
     """In JSON, URLs, forms and HTML."""
     for ascii_only in _BOTH:
         text = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
@@ -156,7 +158,7 @@ def _escaped(value: str) -> Iterator[str]:
     yield text.replace("&#x27;", "&apos;")
 
 
-def _in_base64(raw: bytes) -> Iterable[bytes]:
+def _encode_base64(raw: bytes) -> Iterable[bytes]:
     """The characters that only the value itself decides, at each of three places in a text."""
     for before in range(3):
         text = base64.b64encode(bytes(before) + raw)

@@ -23,7 +23,7 @@ from gateway.outbound.errors import (
 from gateway.outbound.exchange import AbortHandle, Limits
 from gateway.outbound.http_client import HttpClient, Origin
 from gateway.outbound.reply import Reply as HttpReply
-from interns.runtime.driver import ChatRefused, Place, Reply, RunEvent, Turn
+from interns.runtime.driver import AgentAccess, ChatRefused, QuestionAnswer, RunEvent, TurnOrder
 from interns.runtime.events import BadEvent, is_last, read_event
 from routing.serving.request.call import forget_origin
 from routing.upstreams.sse import EventTooLarge, SseParser
@@ -50,29 +50,29 @@ _REASONS: Final = {
 
 
 @cache
-def _door() -> HttpClient:
+def _get_client() -> HttpClient:
     """Keeps no connections: a runtime's address is a stranger's as soon as it stopped."""
     return HttpClient(pool_size_per_origin=0)
 
 
-def origin_of(place: Place) -> Origin:
-    address = place.address
+def build_origin(access: AgentAccess) -> Origin:
+    address = access.address
     if address.socket_path is not None:
         return Origin.of_socket(str(address.socket_path))
     return Origin.parse(f"http://{address.host}:{address.port}")
 
 
-class TalksToAgent(ABC):
+class AgentClient(ABC):
     """What a driver needs not do itself, once it says where its runtimes are."""
 
     @abstractmethod
-    def place(self, intern_id: UUID) -> Place | None:
+    def find_agent(self, intern_id: UUID) -> AgentAccess | None:
         """Where the runtime is talked to, None where none is known."""
 
     def turn(
-        self, intern_id: UUID, turn: Turn, *, deadline: float, abort: AbortHandle
+        self, intern_id: UUID, turn: TurnOrder, *, deadline: float, abort: AbortHandle
     ) -> "AgentStream":
-        said = {
+        body = {
             "run_id": str(turn.run_id),
             "session_id": turn.session_id,
             "text": turn.text,
@@ -80,21 +80,21 @@ class TalksToAgent(ABC):
             "question_s": turn.question_s,
             "retained_bytes": turn.retained_bytes,
         }
-        return self._stream(intern_id, "/turns", said, deadline=deadline, abort=abort)
+        return self._stream(intern_id, "/turns", body, deadline=deadline, abort=abort)
 
     def answer(
-        self, intern_id: UUID, reply: Reply, *, deadline: float, abort: AbortHandle
+        self, intern_id: UUID, reply: QuestionAnswer, *, deadline: float, abort: AbortHandle
     ) -> "AgentStream":
-        said = {"id": reply.tool_call_id, "answer": reply.content}
+        body = {"id": reply.tool_call_id, "answer": reply.content}
         path = f"/turns/{reply.run_id}/answer"
-        return self._stream(intern_id, path, said, deadline=deadline, abort=abort)
+        return self._stream(intern_id, path, body, deadline=deadline, abort=abort)
 
     def steer(self, intern_id: UUID, run_id: UUID, text: str, *, wait_s: float = 10.0) -> None:
         deadline = time.monotonic() + wait_s
         reply = self._send(intern_id, f"/turns/{run_id}/steer", {"text": text}, deadline=deadline)
         with reply:
             if reply.status != 202:
-                raise _refusal(reply)
+                raise _read_refusal(reply)
 
     def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool:
         deadline = time.monotonic() + wait_s
@@ -106,40 +106,43 @@ class TalksToAgent(ABC):
             return reply.status == 200
 
     def _stream(
-        self, intern_id: UUID, path: str, said: Any, *, deadline: float, abort: AbortHandle
+        self, intern_id: UUID, path: str, body: Any, *, deadline: float, abort: AbortHandle
     ) -> "AgentStream":
-        reply = self._send(intern_id, path, said, deadline=deadline, abort=abort)
+        reply = self._send(intern_id, path, body, deadline=deadline, abort=abort)
         if reply.status != 200 or "text/event-stream" not in reply.headers.get("content-type", ""):
             with reply:
-                raise _refusal(reply)
+                raise _read_refusal(reply)
         return AgentStream(reply)
 
     def _send(
         self,
         intern_id: UUID,
         path: str,
-        said: Any,
+        body: Any,
         *,
         deadline: float,
         abort: AbortHandle | None = None,
     ) -> HttpReply:
-        place = self.place(intern_id)
-        if place is None:
+        access = self.find_agent(intern_id)
+        if access is None:
             raise ChatRefused("intern_unreachable", "No runtime is known", retryable=True)
-        headers = [("Authorization", f"Bearer {place.token}"), ("Content-Type", "application/json")]
-        return send(
-            place,
+        headers = [
+            ("Authorization", f"Bearer {access.token}"),
+            ("Content-Type", "application/json"),
+        ]
+        return send_request(
+            access,
             method="POST",
             path=path,
             headers=headers,
-            body=dumps(said),
+            body=dumps(body),
             deadline=deadline,
             abort=abort,
         )
 
 
-def send(
-    place: Place,
+def send_request(
+    access: AgentAccess,
     *,
     method: str,
     path: str,
@@ -153,9 +156,9 @@ def send(
     limits = Limits(
         connect_s=_CONNECT_S, first_byte_s=_HEAD_S, idle_s=_NEVER_S, body_bytes_max=body_bytes_max
     )
-    return _told(
-        lambda: _door().send(
-            origin_of(place),
+    return _convert_errors(
+        lambda: _get_client().send(
+            build_origin(access),
             method=method,
             path=path,
             headers=headers,
@@ -177,7 +180,7 @@ class AgentStream:
 
     def read(self, wait_s: float) -> list[RunEvent]:
         """The events that came; none where nothing did within `wait_s`. Raises `ChatRefused`."""
-        piece = _told(lambda: self._reply.read_some(wait_s))
+        piece = _convert_errors(lambda: self._reply.read_some(wait_s))
         if piece is None:
             return []
         try:
@@ -187,43 +190,43 @@ class AgentStream:
             raise ChatRefused("turn_failed", "The intern sent what is no event") from error
         self._ended = self._ended or any(map(is_last, events))
         if not piece and not self._ended:
-            raise _severed()
+            raise _build_severed()
         return events
 
     def close(self) -> None:
         self._reply.close()
 
 
-def _told(work: Callable[[], T]) -> T:
+def _convert_errors(work: Callable[[], T]) -> T:
     """What `work` returns; what the door says against it, in the API's words."""
     try:
         return work()
     except OutboundError as error:
         # A reply keeps what ended it, and that must not keep the reply in turn.
         forget_origin(error)
-        raise _said_by(error) from None
+        raise _convert_error(error) from None
 
 
-def _said_by(error: OutboundError) -> ChatRefused:
+def _convert_error(error: OutboundError) -> ChatRefused:
     if isinstance(error, _NOT_REACHED):
         return ChatRefused("intern_unreachable", "The intern could not be reached", retryable=True)
     if isinstance(error, _TOO_LATE):
         return ChatRefused("timeout", "The intern took too long", retryable=True)
     if isinstance(error, BodyTooLarge):
         return ChatRefused("turn_failed", "The intern said too much")
-    return _severed()
+    return _build_severed()
 
 
-def _severed() -> ChatRefused:
+def _build_severed() -> ChatRefused:
     return ChatRefused("stream_severed", "The connection to the intern was lost", retryable=True)
 
 
-def _refusal(reply: HttpReply) -> ChatRefused:
+def _read_refusal(reply: HttpReply) -> ChatRefused:
     """What a runtime said instead of a stream."""
-    said = _error_of(reply)
-    status, reason = reply.status, said.get("reason")
-    message = str(said.get("message") or "")[:_MESSAGE_CHARS_MAX]
-    retryable = said.get("retryable") is True
+    body = _read_error(reply)
+    status, reason = reply.status, body.get("reason")
+    message = str(body.get("message") or "")[:_MESSAGE_CHARS_MAX]
+    retryable = body.get("retryable") is True
     if reason == "attachment_failed" and status in (409, 410):
         return ChatRefused(reason, message, status=status)
     if _REASONS.get(str(reason)) == status:
@@ -235,12 +238,12 @@ def _refusal(reply: HttpReply) -> ChatRefused:
     return ChatRefused("intern_rejected", message)
 
 
-def _error_of(reply: HttpReply) -> dict[str, Any]:
+def _read_error(reply: HttpReply) -> dict[str, Any]:
     body = b""
     try:
         while len(body) < _REFUSAL_BYTES_MAX and (piece := reply.read_some()):
             body += piece
-        said = loads(body)["error"]
+        body = loads(body)["error"]
     except (OutboundError, MalformedJson, LookupError, TypeError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return body if isinstance(body, dict) else {}

@@ -22,24 +22,25 @@ from docker.models.containers import Container
 from requests.exceptions import RequestException
 
 from gateway.sandbox.isolation import Isolation
-from interns.runtime import disk, keepers
-from interns.runtime.client import TalksToAgent
+from interns.runtime import disk
+from interns.runtime import supervisor_handle as keepers
+from interns.runtime.client import AgentClient
 from interns.runtime.driver import (
+    AgentAccess,
     ArchiveFailed,
     BootPlan,
-    Health,
     NoDisk,
-    Place,
     Runtime,
     RuntimeFailed,
+    RuntimeHealth,
     StartFailed,
     StopFailed,
 )
-from interns.runtime.image import ready_image
-from interns.runtime.keeper import DOOR, INSIDE
+from interns.runtime.image import ensure_image
 from interns.runtime.packing import repack
 from interns.runtime.probing import ask_health
 from interns.runtime.sandbox import TMP_BYTES
+from interns.runtime.supervisor import DOOR, INSIDE
 
 LABEL: Final = "routing-gateway.intern"
 BOOT_LABEL: Final = "routing-gateway.boot"
@@ -53,7 +54,7 @@ USER_PROCESSES: Final = 16_384
 _ENGINE_ERRORS: Final = (DockerException, RequestException)
 
 
-class ContainerDriver(TalksToAgent):
+class ContainerDriver(AgentClient):
     """Runtimes as containers of the engine that `INTERN_CONTAINER_HOST` (else the environment's
     `DOCKER_HOST`) names. The engine must share this machine's files."""
 
@@ -77,11 +78,16 @@ class ContainerDriver(TalksToAgent):
             raise StartFailed(f"the container engine: {error}"[:500]) from error
 
     def _start(self, plan: BootPlan) -> Runtime:
-        kept = keepers.settled(plan.intern_id)
-        container = self._container(plan.intern_id)
-        if kept and kept.boot_id == plan.boot_id and container and _runs(container, plan.boot_id):
-            return self._runtime(kept, container)
-        image = ready_image(self._engine)
+        supervisor = keepers.await_supervisor(plan.intern_id)
+        container = self._find_container(plan.intern_id)
+        if (
+            supervisor
+            and supervisor.boot_id == plan.boot_id
+            and container
+            and _is_running(container, plan.boot_id)
+        ):
+            return self._build_runtime(supervisor, container)
+        image = ensure_image(self._engine)
         self.stop(plan.intern_id)
         disk.make_folder(plan.intern_id)
         agent = {
@@ -90,19 +96,21 @@ class ContainerDriver(TalksToAgent):
             "gateway_socket": f"{FOLDER}/{DOOR}/gateway.sock",
             "listen_path": f"{FOLDER}/{INSIDE}/agent.sock",
         }
-        orders = keepers.orders(plan, agent)
-        kept = keepers.begin(plan, orders)
-        config = kept.sockets / INSIDE / "config.json"
+        orders = keepers.build_orders(plan, agent)
+        supervisor = keepers.start_supervisor(plan, orders)
+        config = supervisor.sockets / INSIDE / "config.json"
         config.write_text(json.dumps(orders["agent"]), encoding="utf-8")
         config.chmod(0o644)
-        container = self._create(plan, kept, image)
+        container = self._create(plan, supervisor, image)
         container.start()
-        return self._runtime(kept, container)
+        return self._build_runtime(supervisor, container)
 
-    def _create(self, plan: BootPlan, kept: keepers.Kept, image: str) -> Container:
-        volume = self._volume(plan.intern_id)
-        labels = {**self._labels(plan.intern_id), BOOT_LABEL: str(plan.boot_id)}
-        made: Container = self._engine.containers.create(
+    def _create(
+        self, plan: BootPlan, supervisor: keepers.SupervisorHandle, image: str
+    ) -> Container:
+        volume = self._ensure_volume(plan.intern_id)
+        labels = {**self._build_labels(plan.intern_id), BOOT_LABEL: str(plan.boot_id)}
+        container: Container = self._engine.containers.create(
             image,
             name=volume,
             labels=labels,
@@ -118,8 +126,8 @@ class ContainerDriver(TalksToAgent):
             tmpfs={"/tmp": f"rw,mode=1777,size={TMP_BYTES}"},  # noqa: S108 - Its own, inside.
             volumes={
                 volume: {"bind": "/intern", "mode": "rw"},
-                str(kept.sockets / DOOR): {"bind": f"{FOLDER}/{DOOR}", "mode": "ro"},
-                str(kept.sockets / INSIDE): {"bind": f"{FOLDER}/{INSIDE}", "mode": "rw"},
+                str(supervisor.sockets / DOOR): {"bind": f"{FOLDER}/{DOOR}", "mode": "ro"},
+                str(supervisor.sockets / INSIDE): {"bind": f"{FOLDER}/{INSIDE}", "mode": "rw"},
             },
             ulimits=[
                 docker.types.Ulimit(name="nofile", soft=OPEN_FILES, hard=OPEN_FILES),
@@ -128,11 +136,11 @@ class ContainerDriver(TalksToAgent):
                 docker.types.Ulimit(name="nproc", soft=USER_PROCESSES, hard=USER_PROCESSES),
             ],
         )
-        return made
+        return container
 
     def stop(self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 8.0) -> bool:
         try:
-            container = self._container(intern_id)
+            container = self._find_container(intern_id)
             if container and boot_id and container.labels.get(BOOT_LABEL) != str(boot_id):
                 return False
             was_there = bool(container and container.status == "running")
@@ -140,7 +148,7 @@ class ContainerDriver(TalksToAgent):
                 _remove(container, wait_s)
         except _ENGINE_ERRORS as error:
             raise StopFailed(f"the container engine: {error}"[:500]) from error
-        return keepers.end(intern_id, boot_id=boot_id, wait_s=wait_s) or was_there
+        return keepers.stop_supervisor(intern_id, boot_id=boot_id, wait_s=wait_s) or was_there
 
     def destroy(self, intern_id: UUID) -> None:
         self.stop(intern_id)
@@ -153,19 +161,19 @@ class ContainerDriver(TalksToAgent):
 
     def health(
         self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
-    ) -> Health:
-        kept = keepers.kept(intern_id)
-        if kept is None or (boot_id is not None and kept.boot_id != boot_id):
-            return Health(ok=False, exited=True, detail="the runtime's keeper is gone")
+    ) -> RuntimeHealth:
+        supervisor = keepers.find_supervisor(intern_id)
+        if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
+            return RuntimeHealth(ok=False, exited=True, detail="the runtime's keeper is gone")
         try:
-            container = self._container(intern_id)
+            container = self._find_container(intern_id)
         except _ENGINE_ERRORS as error:
-            return Health(ok=False, detail=f"the container engine: {error}"[:500])
+            return RuntimeHealth(ok=False, detail=f"the container engine: {error}"[:500])
         if container is None or container.status not in ("running", "created"):
             state = container.attrs["State"] if container else {}
             detail = f"the container ended with status {state.get('ExitCode', 'unknown')}"
-            return Health(ok=False, exited=True, detail=detail)
-        return ask_health(kept.place(), str(kept.boot_id), wait_s=wait_s)
+            return RuntimeHealth(ok=False, exited=True, detail=detail)
+        return ask_health(supervisor.access(), str(supervisor.boot_id), wait_s=wait_s)
 
     def runtimes(self) -> list[Runtime]:
         try:
@@ -173,15 +181,19 @@ class ContainerDriver(TalksToAgent):
         except _ENGINE_ERRORS as error:
             raise RuntimeFailed(f"the container engine: {error}"[:500]) from error
         running = {UUID(each.labels[LABEL]): each for each in found if each.status == "running"}
-        keeping = {kept.intern_id: kept for kept in keepers.all_kept()}
-        seen = [_seen(intern_id, container) for intern_id, container in running.items()]
+        keeping = {supervisor.intern_id: supervisor for supervisor in keepers.list_supervisors()}
+        seen = [_describe(intern_id, container) for intern_id, container in running.items()]
         # A keeper without its container is half a runtime, and just as much a leak.
-        lone = [kept.runtime() for intern_id, kept in keeping.items() if intern_id not in running]
+        lone = [
+            supervisor.runtime()
+            for intern_id, supervisor in keeping.items()
+            if intern_id not in running
+        ]
         return seen + lone
 
     def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
         with suppress(*_ENGINE_ERRORS):
-            if container := self._container(intern_id):
+            if container := self._find_container(intern_id):
                 text: bytes = container.logs(tail=lines)
                 return text.decode("utf-8", "replace").splitlines()
         return []
@@ -190,9 +202,9 @@ class ContainerDriver(TalksToAgent):
         """What keeps runtimes from the host."""
         return Isolation(self.name)
 
-    def place(self, intern_id: UUID) -> Place | None:
-        kept = keepers.kept(intern_id)
-        return None if kept is None else kept.place()
+    def find_agent(self, intern_id: UUID) -> AgentAccess | None:
+        supervisor = keepers.find_supervisor(intern_id)
+        return None if supervisor is None else supervisor.access()
 
     # --- The disk ---------------------------------------------------------------------------------
 
@@ -209,11 +221,11 @@ class ContainerDriver(TalksToAgent):
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
         try:
-            if keepers.kept(intern_id) is not None:
+            if keepers.find_supervisor(intern_id) is not None:
                 raise ArchiveFailed("the intern has a runtime")
-            self._volume(intern_id)
+            self._ensure_volume(intern_id)
             with self._holding_disk(intern_id) as holder, tempfile.TemporaryFile() as spooled:
-                files = _owned_by_agent(archive, spooled)
+                files = _change_owner(archive, spooled)
                 spooled.seek(0)
                 holder.put_archive("/intern", spooled)
                 return files
@@ -228,9 +240,9 @@ class ContainerDriver(TalksToAgent):
         except NotFound as error:
             raise NoDisk from error
         holder = self._engine.containers.create(
-            ready_image(self._engine),
+            ensure_image(self._engine),
             network_mode="none",
-            labels={HOME_LABEL: self._home()},
+            labels={HOME_LABEL: self._hash_home()},
             volumes={volume.name: {"bind": "/intern", "mode": "rw"}},
         )
         try:
@@ -240,46 +252,49 @@ class ContainerDriver(TalksToAgent):
 
     # --- Names ------------------------------------------------------------------------------------
 
-    def _home(self) -> str:
+    def _hash_home(self) -> str:
         """This installation, among others that use the same engine."""
         return hashlib.sha256(str(settings.GATEWAY_HOME).encode()).hexdigest()[:16]
 
     def _home_label(self) -> list[str]:
-        return [f"{HOME_LABEL}={self._home()}", LABEL]
+        return [f"{HOME_LABEL}={self._hash_home()}", LABEL]
 
-    def _labels(self, intern_id: UUID) -> dict[str, str]:
-        return {LABEL: str(intern_id), HOME_LABEL: self._home()}
+    def _build_labels(self, intern_id: UUID) -> dict[str, str]:
+        return {LABEL: str(intern_id), HOME_LABEL: self._hash_home()}
 
     def _volume_name(self, intern_id: UUID) -> str:
-        return f"gateway-intern-{self._home()[:8]}-{intern_id}"
+        return f"gateway-intern-{self._hash_home()[:8]}-{intern_id}"
 
-    def _volume(self, intern_id: UUID) -> str:
+    def _ensure_volume(self, intern_id: UUID) -> str:
         """The intern's volume, made where there is none; its name."""
         name = self._volume_name(intern_id)
         try:
             self._engine.volumes.get(name)
         except NotFound:
-            self._engine.volumes.create(name, labels=self._labels(intern_id))
+            self._engine.volumes.create(name, labels=self._build_labels(intern_id))
         return name
 
-    def _container(self, intern_id: UUID) -> Container | None:
+    def _find_container(self, intern_id: UUID) -> Container | None:
         try:
             found: Container = self._engine.containers.get(self._volume_name(intern_id))
         except NotFound:
             return None
         return found
 
-    def _runtime(self, kept: keepers.Kept, container: Container) -> Runtime:
-        told = kept.runtime()
-        facts = told.facts | {"container": container.id, "image": container.attrs.get("Image", "")}
-        return Runtime(told.intern_id, told.boot_id, facts)
+    def _build_runtime(self, supervisor: keepers.SupervisorHandle, container: Container) -> Runtime:
+        runtime = supervisor.runtime()
+        facts = runtime.facts | {
+            "container": container.id,
+            "image": container.attrs.get("Image", ""),
+        }
+        return Runtime(runtime.intern_id, runtime.boot_id, facts)
 
 
-def _runs(container: Container, boot_id: UUID) -> bool:
+def _is_running(container: Container, boot_id: UUID) -> bool:
     return container.status == "running" and container.labels.get(BOOT_LABEL) == str(boot_id)
 
 
-def _seen(intern_id: UUID, container: Container) -> Runtime:
+def _describe(intern_id: UUID, container: Container) -> Runtime:
     boot = container.labels.get(BOOT_LABEL)
     return Runtime(intern_id, UUID(boot) if boot else None, {"container": container.id})
 
@@ -292,7 +307,7 @@ def _remove(container: Container, wait_s: float) -> None:
         container.remove(force=True)
 
 
-def _owned_by_agent(archive: BinaryIO, into: BinaryIO) -> int:
+def _change_owner(archive: BinaryIO, into: BinaryIO) -> int:
     """The archive again, with the agent as its files' owner. How many files."""
     count = 0
     source = tarfile.open(fileobj=archive, mode="r:")  # noqa: SIM115 - It is the caller's file.

@@ -27,30 +27,30 @@ def interns_folder() -> Path:
     return place / "interns"
 
 
-def folder_of(intern_id: UUID) -> Path:
+def intern_folder(intern_id: UUID) -> Path:
     return interns_folder() / str(intern_id)
 
 
-def disk_of(intern_id: UUID) -> Path:
-    return folder_of(intern_id) / "disk"
+def disk_folder(intern_id: UUID) -> Path:
+    return intern_folder(intern_id) / "disk"
 
 
 def make_folder(intern_id: UUID) -> Path:
     """The intern's folder, made where there is none. Raises `OSError`."""
     private_folder(interns_folder())
-    return private_folder(folder_of(intern_id))
+    return private_folder(intern_folder(intern_id))
 
 
 def make_disk(intern_id: UUID) -> Path:
     """The intern's disk, made where there is none. Raises `OSError`."""
     make_folder(intern_id)
-    disk = private_folder(disk_of(intern_id))
+    disk = private_folder(disk_folder(intern_id))
     for part in PARTS:
         private_folder(disk / part)
     return disk
 
 
-def give_to_its_user(intern_id: UUID) -> int | None:
+def assign_owner(intern_id: UUID) -> int | None:
     """Under a root gateway the intern's own user of the host, who owns all of its disk; else None.
 
     The owner is the record. Raises `OSError`.
@@ -61,24 +61,24 @@ def give_to_its_user(intern_id: UUID) -> int | None:
     run = private_folder(settings.GATEWAY_HOME / "run")
     with (run / "interns-users.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        uid = disk_of(intern_id).lstat().st_uid
+        uid = disk_folder(intern_id).lstat().st_uid
         if uid not in users:
-            taken = {_owner(folder / "disk") for folder in interns_folder().iterdir()}
+            taken = {_read_owner(folder / "disk") for folder in interns_folder().iterdir()}
             # Not the first: gateways of one machine share the range, each with interns of its own.
             shuffled = random.sample(users, len(users))
             uid = next((each for each in shuffled if each not in taken), 0)
             if not uid:
                 raise host_users.NoUser("all users of SANDBOX_UIDS have an intern")
-            os.chown(disk_of(intern_id), uid, uid)
+            os.chown(disk_folder(intern_id), uid, uid)
     # An archive that was put back, or a disk of a gateway that gave no users, belongs to root.
-    for _, folders, files, descriptor in os.fwalk(disk_of(intern_id), follow_symlinks=False):
+    for _, folders, files, descriptor in os.fwalk(disk_folder(intern_id), follow_symlinks=False):
         for name in (*folders, *files):
             if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_uid != uid:
                 os.chown(name, uid, uid, dir_fd=descriptor, follow_symlinks=False)
     return uid
 
 
-def _owner(place: Path) -> int | None:
+def _read_owner(place: Path) -> int | None:
     try:
         return place.lstat().st_uid
     except OSError:
@@ -87,19 +87,19 @@ def _owner(place: Path) -> int | None:
 
 def remove_folder(intern_id: UUID) -> None:
     """Remove everything of the intern. Raises `OSError`."""
-    folder = folder_of(intern_id)
+    folder = intern_folder(intern_id)
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:
         return
     except PermissionError:
         # A command may have taken its own rights away.
-        _give_rights(folder)
+        _grant_rights(folder)
         shutil.rmtree(folder)
 
 
-def _give_rights(folder: Path) -> None:
+def _grant_rights(folder: Path) -> None:
     folder.chmod(0o700)
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
-            _give_rights(Path(entry.path))
+            _grant_rights(Path(entry.path))

@@ -78,7 +78,7 @@ class ChatRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class AgentAddress:
     """Where a runtime listens for HTTP: a Unix socket's path, or a host and a port."""
 
     socket_path: Path | None = None
@@ -87,10 +87,10 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AgentAccess:
     """Where a runtime is talked to, and the token that it wants to be told."""
 
-    address: Address
+    address: AgentAddress
     token: str = field(repr=False)
 
 
@@ -119,7 +119,7 @@ class Runtime:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class RuntimeHealth:
     """What a probe found. `exited` is certain: there is no such runtime any more. `budget_ended`
     says that its last model call was refused because its key's limit is used up."""
 
@@ -133,7 +133,7 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnOrder:
     """A prompt. `run_id` is the caller's name for the run that it begins. A question of it waits
     for `question_s`; of what it says while nobody reads, `retained_bytes` are kept."""
 
@@ -146,7 +146,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class QuestionAnswer:
     """An answer to a question: a permission's option or `cancel`, or an elicitation's object
     `{"action": ..., "content": ...}`, as text."""
 
@@ -156,14 +156,14 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelNamed:
+class ModelNameEvent:
     """The runtime's own name for its model; before the first piece, where it is known."""
 
     model: str
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextEvent:
     """A piece of the answer or of the reasoning."""
 
     text: str
@@ -171,7 +171,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionEvent:
     """The run waits for an answer. `arguments` is the JSON object of 6.9."""
 
     tool_call_id: str
@@ -180,7 +180,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndEvent:
     """The run is over. `reason` is "" for a good end, else the API's: `turn_failed`, `run_ended`,
     `client_closed_request`, `timeout`. `usage` has the fields of 6.9."""
 
@@ -190,7 +190,7 @@ class Ended:
     usage: dict[str, Any] | None = None
 
 
-RunEvent = ModelNamed | Said | Question | Ended
+RunEvent = ModelNameEvent | TextEvent | QuestionEvent | EndEvent
 
 
 class RunStream(Protocol):
@@ -205,9 +205,9 @@ class RunStream(Protocol):
 
 
 class Driver(Protocol):
-    """Lifecycle methods run in Celery workers only; `place` and what `TalksToAgent` makes of it in
-    web processes too, where their waits are cooperative. A wait is bounded by the argument that
-    names it, in seconds; a `deadline` is a moment of `time.monotonic`."""
+    """Where interns run. Celery workers call the lifecycle methods; web processes call `find_agent`
+    and the methods of `AgentClient` too, where waits are cooperative. `wait_s` bounds a wait in
+    seconds; a `deadline` is a moment of `time.monotonic`."""
 
     name: str
 
@@ -233,7 +233,7 @@ class Driver(Protocol):
 
     def health(
         self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
-    ) -> Health:
+    ) -> RuntimeHealth:
         """Ask the runtime how it is. Never raises."""
 
     def runtimes(self) -> list[Runtime]:
@@ -242,16 +242,16 @@ class Driver(Protocol):
     def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
         """The last lines the runtime wrote, the newest last. Never raises."""
 
-    def place(self, intern_id: UUID) -> Place | None:
+    def find_agent(self, intern_id: UUID) -> AgentAccess | None:
         """Where the runtime is talked to, None where none is known."""
 
     def turn(
-        self, intern_id: UUID, turn: Turn, *, deadline: float, abort: AbortHandle
+        self, intern_id: UUID, turn: TurnOrder, *, deadline: float, abort: AbortHandle
     ) -> RunStream:
         """Begin a run. Raises `ChatRefused`."""
 
     def answer(
-        self, intern_id: UUID, reply: Reply, *, deadline: float, abort: AbortHandle
+        self, intern_id: UUID, reply: QuestionAnswer, *, deadline: float, abort: AbortHandle
     ) -> RunStream:
         """Answer a run's question and go on reading it. Raises `ChatRefused`."""
 
@@ -269,12 +269,12 @@ BUILT_IN = {
 
 
 @cache
-def _made(path: str) -> Driver:
+def _load_driver(path: str) -> Driver:
     driver: Driver = import_string(path)()
     return driver
 
 
 def current_driver() -> Driver:
     """The driver that `INTERN_RUNTIME` names: `process`, `container`, or an import path."""
-    chosen: str = settings.INTERN_RUNTIME
-    return _made(BUILT_IN.get(chosen, chosen))
+    name: str = settings.INTERN_RUNTIME
+    return _load_driver(BUILT_IN.get(name, name))

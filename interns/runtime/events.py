@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
-from interns.runtime.driver import Ended, ModelNamed, Question, RunEvent, Said
-from interns.runtime.questions import NoQuestion, read_question
+from interns.runtime.driver import EndEvent, ModelNameEvent, QuestionEvent, RunEvent, TextEvent
+from interns.runtime.questions import InvalidQuestion, read_question
 from routing.formats.fields import REQUIRED, Amount, Tagged
 
 _FAILURES: Final = frozenset({"turn_failed", "timeout", "run_ended"})
@@ -82,38 +82,38 @@ def read_event(payload: bytes) -> RunEvent | None:
         _check(event, strict=True)
     except ValidationError as error:
         raise BadEvent(f"{kind}: {error.error_count()} failures") from error
-    return _event(kind, event)
+    return _build_event(kind, event)
 
 
 def is_last(event: RunEvent) -> bool:
     """Whether nothing follows it on its stream."""
-    return isinstance(event, Question | Ended)
+    return isinstance(event, QuestionEvent | EndEvent)
 
 
-def _event(kind: str, event: dict[str, Any]) -> RunEvent:
+def _build_event(kind: str, event: dict[str, Any]) -> RunEvent:
     if kind in ("content", "reasoning"):
-        return Said(event["text"], reasoning=kind == "reasoning")
+        return TextEvent(event["text"], reasoning=kind == "reasoning")
     if kind == "model":
-        return ModelNamed(event["model"])
+        return ModelNameEvent(event["model"])
     if kind == "question":
-        return _question(event)
-    usage = _usage(event.get("usage"))
+        return _build_question(event)
+    usage = _build_usage(event.get("usage"))
     if kind == "end":
-        return Ended(usage=usage)
+        return EndEvent(usage=usage)
     reason = event["reason"] if event["reason"] in _FAILURES else "turn_failed"
     message = event.get("message", "")[:_MESSAGE_CHARS_MAX]
-    return Ended(reason, message, retryable=event.get("retryable", False), usage=usage)
+    return EndEvent(reason, message, retryable=event.get("retryable", False), usage=usage)
 
 
-def _question(event: dict[str, Any]) -> Question:
+def _build_question(event: dict[str, Any]) -> QuestionEvent:
     try:
         asked = read_question(event["id"], event["question"])
-    except NoQuestion as error:
+    except InvalidQuestion as error:
         raise BadEvent(f"question: {error}") from error
-    return Question(asked.tool_call_id, asked.question["kind"], asked.question)
+    return QuestionEvent(asked.tool_call_id, asked.question["kind"], asked.question)
 
 
-def _usage(said: dict[str, Any] | None) -> dict[str, Any] | None:
+def _build_usage(said: dict[str, Any] | None) -> dict[str, Any] | None:
     """Only what is described of it."""
     if said is None:
         return None

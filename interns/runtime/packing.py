@@ -21,8 +21,8 @@ def pack(folder: Path, into: BinaryIO) -> int:
     """
     root = os.open(folder, _READ | os.O_DIRECTORY)
     try:
-        with _writer(into) as tar:
-            return sum(_add_from_disk(tar, root, path) for path in _sorted_paths(root))
+        with _open_writer(into) as tar:
+            return sum(_add_from_disk(tar, root, path) for path in _list_paths(root))
     finally:
         os.close(root)
 
@@ -33,38 +33,38 @@ def repack(tar: BinaryIO, into: BinaryIO) -> int:
     Raises `OSError`; members are only copied, so nothing of them is trusted.
     """
     try:
-        with tarfile.open(fileobj=tar, mode="r:") as source, _writer(into) as target:
-            members = {_relative(each.name): each for each in source}
+        with tarfile.open(fileobj=tar, mode="r:") as source, _open_writer(into) as target:
+            members = {_normalize_name(each.name): each for each in source}
             members.pop("", None)
             named = sorted(members.items(), key=lambda item: os.fsencode(item[0]))
-            return sum(_copy(target, source, name, member) for name, member in named)
+            return sum(_copy_member(target, source, name, member) for name, member in named)
     except tarfile.TarError as error:
         raise OSError(f"not a whole tar: {error}") from error
 
 
-def _writer(into: BinaryIO) -> tarfile.TarFile:
+def _open_writer(into: BinaryIO) -> tarfile.TarFile:
     return tarfile.open(fileobj=into, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8")
 
 
-def _sorted_paths(root: int) -> list[str]:
+def _list_paths(root: int) -> list[str]:
     """Everything below the folder, relative to it."""
-    return sorted(_paths(root, ""), key=os.fsencode)
+    return sorted(_walk(root, ""), key=os.fsencode)
 
 
-def _paths(folder: int, prefix: str) -> Iterator[str]:
+def _walk(folder: int, prefix: str) -> Iterator[str]:
     with os.scandir(folder) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in found:
         yield prefix + name
         if is_folder:
-            below = _opened(name, folder, os.O_DIRECTORY, 0o700)
+            below = _open_readable(name, folder, os.O_DIRECTORY, 0o700)
             try:
-                yield from _paths(below, f"{prefix}{name}/")
+                yield from _walk(below, f"{prefix}{name}/")
             finally:
                 os.close(below)
 
 
-def _opened(path: str, folder: int, more: int, mode: int) -> int:
+def _open_readable(path: str, folder: int, more: int, mode: int) -> int:
     """Open it for reading; its owner may have forbidden that to itself."""
     try:
         return os.open(path, _READ | more, dir_fd=folder)
@@ -82,15 +82,15 @@ def _add_from_disk(tar: tarfile.TarFile, root: int, path: str) -> int:
     """Add one; 1 for a regular file."""
     found = os.stat(path, dir_fd=root, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode):
-        tar.addfile(_plain(path, tarfile.DIRTYPE, 0o755))
+        tar.addfile(_build_entry(path, tarfile.DIRTYPE, 0o755))
         return 0
     if stat.S_ISLNK(found.st_mode):
-        tar.addfile(_link(path, os.readlink(path, dir_fd=root)))
+        tar.addfile(_build_link_entry(path, os.readlink(path, dir_fd=root)))
         return 0
     if not stat.S_ISREG(found.st_mode):
         return 0
-    with os.fdopen(_opened(path, root, 0, 0o600), "rb") as content:
-        info = _plain(path, tarfile.REGTYPE, 0o755 if found.st_mode & 0o111 else 0o644)
+    with os.fdopen(_open_readable(path, root, 0, 0o600), "rb") as content:
+        info = _build_entry(path, tarfile.REGTYPE, 0o755 if found.st_mode & 0o111 else 0o644)
         info.size = os.fstat(content.fileno()).st_size
         tar.addfile(info, content)
         if content.read(1):
@@ -98,14 +98,14 @@ def _add_from_disk(tar: tarfile.TarFile, root: int, path: str) -> int:
     return 1
 
 
-def _copy(
+def _copy_member(
     target: tarfile.TarFile, source: tarfile.TarFile, name: str, member: tarfile.TarInfo
 ) -> int:
     if member.isdir():
-        target.addfile(_plain(name, tarfile.DIRTYPE, 0o755))
+        target.addfile(_build_entry(name, tarfile.DIRTYPE, 0o755))
         return 0
     if member.issym():
-        target.addfile(_link(name, member.linkname))
+        target.addfile(_build_link_entry(name, member.linkname))
         return 0
     # The other names of a file are read as that file.
     content = None if member.type in _SKIPPED_TYPES else source.extractfile(member)
@@ -113,24 +113,24 @@ def _copy(
         return 0
     size = content.seek(0, os.SEEK_END)
     content.seek(0)
-    info = _plain(name, tarfile.REGTYPE, 0o755 if member.mode & 0o111 else 0o644)
+    info = _build_entry(name, tarfile.REGTYPE, 0o755 if member.mode & 0o111 else 0o644)
     info.size = size
     target.addfile(info, content)
     return 1
 
 
-def _plain(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+def _build_entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     """A new one has no owner and no time."""
     info = tarfile.TarInfo(path)
     info.type, info.mode = kind, mode
     return info
 
 
-def _link(path: str, target: str) -> tarfile.TarInfo:
-    info = _plain(path, tarfile.SYMTYPE, 0o777)
+def _build_link_entry(path: str, target: str) -> tarfile.TarInfo:
+    info = _build_entry(path, tarfile.SYMTYPE, 0o777)
     info.linkname = target
     return info
 
 
-def _relative(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "/".join(part for part in name.split("/") if part not in ("", "."))

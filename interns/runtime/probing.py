@@ -6,27 +6,27 @@ from typing import Any, Final
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
 from gateway.outbound.errors import OutboundError
-from interns.runtime.client import send
-from interns.runtime.driver import ChatRefused, Health, Place
+from interns.runtime.client import send_request
+from interns.runtime.driver import AgentAccess, ChatRefused, RuntimeHealth
 
 ANSWER_BYTES_MAX: Final = 65_536
 
 
-def ask_health(place: Place, boot_id: str, *, wait_s: float) -> Health:
+def ask_health(access: AgentAccess, boot_id: str, *, wait_s: float) -> RuntimeHealth:
     """What the agent says of itself. Never raises."""
     try:
-        told = _ask(place, wait_s)
+        health = _read_health(access, wait_s)
     except (ChatRefused, OutboundError) as error:
-        return Health(ok=False, detail=f"the agent does not answer: {error}")
-    if told.get("status") != "ready" or told.get("runtime_id") != boot_id:
-        return Health(ok=False, detail="something else answers for the agent")
-    return Health(ok=True, budget_ended=told.get("budget_ended") is True)
+        return RuntimeHealth(ok=False, detail=f"the agent does not answer: {error}")
+    if health.get("status") != "ready" or health.get("runtime_id") != boot_id:
+        return RuntimeHealth(ok=False, detail="something else answers for the agent")
+    return RuntimeHealth(ok=True, budget_ended=health.get("budget_ended") is True)
 
 
-def _ask(place: Place, wait_s: float) -> dict[str, Any]:
-    headers = [("Authorization", f"Bearer {place.token}")]
-    reply = send(
-        place,
+def _read_health(access: AgentAccess, wait_s: float) -> dict[str, Any]:
+    headers = [("Authorization", f"Bearer {access.token}")]
+    reply = send_request(
+        access,
         method="GET",
         path="/health",
         headers=headers,
@@ -39,7 +39,7 @@ def _ask(place: Place, wait_s: float) -> dict[str, Any]:
         while piece := reply.read_some():
             body += piece
     try:
-        told = loads(body)
+        health = loads(body)
     except MalformedJson:
         return {}
-    return told if isinstance(told, dict) else {}
+    return health if isinstance(health, dict) else {}

@@ -11,49 +11,50 @@ from uuid import UUID
 from django.conf import settings
 
 from gateway.sandbox.isolation import Isolation
-from interns.runtime import disk, keepers
-from interns.runtime.client import TalksToAgent
+from interns.runtime import disk
+from interns.runtime import supervisor_handle as keepers
+from interns.runtime.client import AgentClient
 from interns.runtime.driver import (
+    AgentAccess,
     ArchiveFailed,
     BootPlan,
-    Health,
     NoDisk,
-    Place,
     Runtime,
+    RuntimeHealth,
     StartFailed,
     StopFailed,
 )
-from interns.runtime.keeper import SOCKETS
 from interns.runtime.packing import pack
 from interns.runtime.probing import ask_health
 from interns.runtime.sandbox import (
     INSIDE_HOME,
     INSIDE_SOCKET,
-    PLAINLY,
+    NO_ISOLATION_TEXT,
     SANDBOXES,
     SandboxMissing,
-    wrapped_agent,
+    build_agent_command,
 )
+from interns.runtime.supervisor import SOCKETS
 from interns.runtime.unpacking import unpack
 
 OPEN_FILES: Final = 1024
 LOG_BYTES_READ: Final = 262_144
 
 
-class ProcessDriver(TalksToAgent):
+class ProcessDriver(AgentClient):
     """Runtimes as processes of this machine."""
 
     name = "process"
 
     def start(self, plan: BootPlan) -> Runtime:
-        kept = keepers.settled(plan.intern_id)
-        if kept is not None and kept.boot_id != plan.boot_id:
+        supervisor = keepers.await_supervisor(plan.intern_id)
+        if supervisor is not None and supervisor.boot_id != plan.boot_id:
             self.stop(plan.intern_id)
-            kept = None
-        return (kept or _begin(plan)).runtime()
+            supervisor = None
+        return (supervisor or _start(plan)).runtime()
 
     def stop(self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 8.0) -> bool:
-        return keepers.end(intern_id, boot_id=boot_id, wait_s=wait_s)
+        return keepers.stop_supervisor(intern_id, boot_id=boot_id, wait_s=wait_s)
 
     def destroy(self, intern_id: UUID) -> None:
         self.stop(intern_id)
@@ -63,16 +64,16 @@ class ProcessDriver(TalksToAgent):
             raise StopFailed(f"the disk could not be removed: {error.strerror}") from error
 
     def archive(self, intern_id: UUID, into: BinaryIO) -> int:
-        if not disk.disk_of(intern_id).is_dir():
+        if not disk.disk_folder(intern_id).is_dir():
             raise NoDisk
         try:
-            return pack(disk.disk_of(intern_id), into)
+            return pack(disk.disk_folder(intern_id), into)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ArchiveFailed(f"the disk could not be read: {why}") from error
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
-        if keepers.kept(intern_id) is not None:
+        if keepers.find_supervisor(intern_id) is not None:
             raise ArchiveFailed("the intern has a runtime")
         try:
             return unpack(archive, disk.make_disk(intern_id)).files
@@ -81,18 +82,18 @@ class ProcessDriver(TalksToAgent):
 
     def health(
         self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
-    ) -> Health:
-        kept = keepers.kept(intern_id)
-        if kept is None or (boot_id is not None and kept.boot_id != boot_id):
-            return Health(ok=False, exited=True, detail=keepers.end_told(intern_id))
-        return ask_health(kept.place(), str(kept.boot_id), wait_s=wait_s)
+    ) -> RuntimeHealth:
+        supervisor = keepers.find_supervisor(intern_id)
+        if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
+            return RuntimeHealth(ok=False, exited=True, detail=keepers.describe_end(intern_id))
+        return ask_health(supervisor.access(), str(supervisor.boot_id), wait_s=wait_s)
 
     def runtimes(self) -> list[Runtime]:
-        return [kept.runtime() for kept in keepers.all_kept()]
+        return [supervisor.runtime() for supervisor in keepers.list_supervisors()]
 
     def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
         try:
-            with (disk.folder_of(intern_id) / "agent.log").open("rb") as file:
+            with (disk.intern_folder(intern_id) / "agent.log").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES_READ))
                 text = file.read().decode("utf-8", "replace")
         except OSError:
@@ -103,25 +104,27 @@ class ProcessDriver(TalksToAgent):
         """What keeps runtimes started now from the host."""
         return SANDBOXES.look()
 
-    def place(self, intern_id: UUID) -> Place | None:
-        kept = keepers.kept(intern_id)
-        return None if kept is None else kept.place()
+    def find_agent(self, intern_id: UUID) -> AgentAccess | None:
+        supervisor = keepers.find_supervisor(intern_id)
+        return None if supervisor is None else supervisor.access()
 
 
-def _begin(plan: BootPlan) -> keepers.Kept:
+def _start(plan: BootPlan) -> keepers.SupervisorHandle:
     """Start a keeper with its agent. Raises `StartFailed`."""
     try:
         isolation = SANDBOXES.isolation()
         place = disk.make_disk(plan.intern_id)
-        uid = None if isolation.is_none else disk.give_to_its_user(plan.intern_id)
+        uid = None if isolation.is_none else disk.assign_owner(plan.intern_id)
     except SandboxMissing as error:
         raise StartFailed(str(error)) from error
     except OSError as error:
         raise StartFailed(f"the disk could not be made: {error.strerror}") from error
-    return keepers.begin(plan, _orders(plan, place, uid, isolation))
+    return keepers.start_supervisor(plan, _build_orders(plan, place, uid, isolation))
 
 
-def _orders(plan: BootPlan, place: Path, uid: int | None, isolation: Isolation) -> dict[str, Any]:
+def _build_orders(
+    plan: BootPlan, place: Path, uid: int | None, isolation: Isolation
+) -> dict[str, Any]:
     limits = {
         "open_files": OPEN_FILES,
         # A single file fills no more than the disk, however fast it is written.
@@ -132,19 +135,19 @@ def _orders(plan: BootPlan, place: Path, uid: int | None, isolation: Isolation) 
         where = {"home": str(place), "gateway_socket": f"{SOCKETS}/gateway.sock"}
         started = {
             "command": [sys.executable, "-s", "-P", "-m", "interns.agent"],
-            "environment": _plain(place),
+            "environment": _build_environment(place),
             "cwd": str(place / "workspace"),
         }
     else:
         where = {"home": INSIDE_HOME, "gateway_socket": INSIDE_SOCKET}
-        command = wrapped_agent(place, uid, egress=settings.INTERN_EGRESS)
+        command = build_agent_command(place, uid, egress=settings.INTERN_EGRESS)
         started = {"command": command, "environment": {}, "cwd": "/"}
     agent = {"isolation": isolation.name, **where}
-    warning = f"{PLAINLY}: {isolation.reason}" if isolation.is_none else ""
-    return {**keepers.orders(plan, agent), **started, "limits": limits, "warning": warning}
+    warning = f"{NO_ISOLATION_TEXT}: {isolation.reason}" if isolation.is_none else ""
+    return {**keepers.build_orders(plan, agent), **started, "limits": limits, "warning": warning}
 
 
-def _plain(place: Path) -> dict[str, str]:
+def _build_environment(place: Path) -> dict[str, str]:
     """The environment of an agent without a sandbox."""
     return {
         "PATH": os.defpath,

@@ -29,7 +29,7 @@ Scalar = str | bool | int | float
 _Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
-class AskedField(TypedDict, total=False):
+class ElicitationField(TypedDict, total=False):
     """One value that an elicitation wants; `options` are all that it may be."""
 
     name: Annotated[_Name, REQUIRED]
@@ -38,7 +38,7 @@ class AskedField(TypedDict, total=False):
     options: Annotated[list[Scalar], Field(min_length=1, max_length=_OPTIONS_MAX)]
 
 
-class Permission(TypedDict, total=False):
+class PermissionQuestion(TypedDict, total=False):
     kind: Annotated[Literal["permission"], REQUIRED]
     operation: Annotated[str | None, REQUIRED]
     options: Annotated[
@@ -48,48 +48,50 @@ class Permission(TypedDict, total=False):
     ]
 
 
-class Elicitation(TypedDict, total=False):
+class ElicitationQuestion(TypedDict, total=False):
     kind: Annotated[Literal["elicitation"], REQUIRED]
     message: Annotated[str, REQUIRED]
-    fields: Annotated[list[AskedField], Field(max_length=_FIELDS_MAX), REQUIRED]
+    fields: Annotated[list[ElicitationField], Field(max_length=_FIELDS_MAX), REQUIRED]
 
 
-Question = Annotated[Permission | Elicitation, Tagged("kind")]
+AnyQuestion = Annotated[PermissionQuestion | ElicitationQuestion, Tagged("kind")]
 
 
-class Asked(NamedTuple):
+class AskedQuestion(NamedTuple):
     """A question with the id of the tool call that carries it."""
 
     tool_call_id: str
     question: dict[str, Any]
 
 
-class NoQuestion(Exception):
+class InvalidQuestion(Exception):
     """What a runtime sent is no question that a caller could answer."""
 
 
-class NotAcceptable(Exception):
+class AnswerRejected(Exception):
     """An answer that the question does not take; the text says what it would take."""
 
 
-_check: Final = TypeAdapter[Any](Question).validator.validate_python
+_check: Final = TypeAdapter[Any](AnyQuestion).validator.validate_python
 
 
-def read_question(tool_call_id: Any, question: Any) -> Asked:
+def read_question(tool_call_id: Any, question: Any) -> AskedQuestion:
     """A runtime's question with nothing in it but what is described. Raises `NoQuestion`."""
     if not isinstance(tool_call_id, str) or not 1 <= len(tool_call_id) <= TOOL_CALL_ID_CHARS_MAX:
-        raise NoQuestion("its id is not a string of 1 to 128 characters")
+        raise InvalidQuestion("its id is not a string of 1 to 128 characters")
     try:
         _check(question, strict=True)
     except ValidationError as error:
-        raise NoQuestion(f"{error.error_count()} of its fields are not as described") from error
-    asked = Asked(tool_call_id, _only_described(question))
+        raise InvalidQuestion(
+            f"{error.error_count()} of its fields are not as described"
+        ) from error
+    asked = AskedQuestion(tool_call_id, _strip_question(question))
     if len(dumps(asked.question)) > _BYTES_MAX:
-        raise NoQuestion(f"it is over {_BYTES_MAX} bytes")
+        raise InvalidQuestion(f"it is over {_BYTES_MAX} bytes")
     return asked
 
 
-def _only_described(question: dict[str, Any]) -> dict[str, Any]:
+def _strip_question(question: dict[str, Any]) -> dict[str, Any]:
     if question["kind"] == "permission":
         options = list(dict.fromkeys(question["options"]))
         return {"kind": "permission", "operation": question["operation"], "options": options}
@@ -99,7 +101,7 @@ def _only_described(question: dict[str, Any]) -> dict[str, Any]:
     ]
     names = [field["name"] for field in fields]
     if len(set(names)) != len(names):
-        raise NoQuestion("two of its fields have one name")
+        raise InvalidQuestion("two of its fields have one name")
     return {"kind": "elicitation", "message": question["message"], "fields": fields}
 
 
@@ -108,64 +110,64 @@ def check_answer(question: dict[str, Any], answer: str) -> None:
     if question["kind"] == "permission":
         _check_choice(question["options"], answer)
     else:
-        _check_elicited(question["fields"], answer)
+        _check_form(question["fields"], answer)
 
 
 def _check_choice(options: list[str], answer: str) -> None:
     offered = [*options, CANCEL]
     if answer not in offered:
-        raise NotAcceptable(f"The answer must be one of {_listed(offered)}")
+        raise AnswerRejected(f"The answer must be one of {_format_options(offered)}")
 
 
-def _check_elicited(fields: list[dict[str, Any]], answer: str) -> None:
-    said = _object(answer)
-    action = said.get("action")
+def _check_form(fields: list[dict[str, Any]], answer: str) -> None:
+    given = _parse_object(answer)
+    action = given.get("action")
     # A list or an object is no member of a set.
     if isinstance(action, str) and action in _WITHOUT_CONTENT:
-        _refuse_beside(said, "action")
+        _refuse_unknown(given, "action")
     elif action == "accept":
-        _refuse_beside(said, "action", "content")
-        _check_content(fields, said.get("content"))
+        _refuse_unknown(given, "action", "content")
+        _check_content(fields, given.get("content"))
     else:
-        raise NotAcceptable('action must be one of "accept", "decline", "cancel"')
+        raise AnswerRejected('action must be one of "accept", "decline", "cancel"')
 
 
-def _object(answer: str) -> dict[str, Any]:
+def _parse_object(answer: str) -> dict[str, Any]:
     try:
-        said = loads(answer.encode("utf-8", "surrogatepass"))
+        given = loads(answer.encode("utf-8", "surrogatepass"))
     except MalformedJson:
-        said = None
-    if not isinstance(said, dict):
-        raise NotAcceptable('The answer must be a JSON object with an "action", as a string')
-    return said
+        given = None
+    if not isinstance(given, dict):
+        raise AnswerRejected('The answer must be a JSON object with an "action", as a string')
+    return given
 
 
-def _refuse_beside(said: dict[str, Any], *known: str) -> None:
-    for name in said:
+def _refuse_unknown(given: dict[str, Any], *known: str) -> None:
+    for name in given:
         if name not in known:
-            raise NotAcceptable(f"{_shown(name)} is not expected here")
+            raise AnswerRejected(f"{_quote(name)} is not expected here")
 
 
 def _check_content(fields: list[dict[str, Any]], content: Any) -> None:
     if not isinstance(content, dict):
-        raise NotAcceptable("content must be an object")
+        raise AnswerRejected("content must be an object")
     known = {field["name"]: field for field in fields}
     for name in content:
         if name not in known:
-            raise NotAcceptable(f"content has no field {_shown(name)}")
+            raise AnswerRejected(f"content has no field {_quote(name)}")
     for name, field in known.items():
         if name in content:
             _check_value(field, content[name])
         elif field["required"]:
-            raise NotAcceptable(f"content.{name} is required")
+            raise AnswerRejected(f"content.{name} is required")
 
 
 def _check_value(field: dict[str, Any], value: Any) -> None:
     if not _IS[field["type"]](value):
-        raise NotAcceptable(f"content.{field['name']} must be of type {field['type']}")
+        raise AnswerRejected(f"content.{field['name']} must be of type {field['type']}")
     options = field.get("options")
-    if options is not None and not any(_same(value, option) for option in options):
-        raise NotAcceptable(f"content.{field['name']} must be one of {_listed(options)}")
+    if options is not None and not any(_is_equal(value, option) for option in options):
+        raise AnswerRejected(f"content.{field['name']} must be one of {_format_options(options)}")
 
 
 def _is_number(value: Any) -> bool:
@@ -185,15 +187,15 @@ _IS: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def _same(value: Any, option: Any) -> bool:
+def _is_equal(value: Any, option: Any) -> bool:
     """Equal as JSON: 1 is 1.0, and neither is true."""
     return value == option and isinstance(value, bool) == isinstance(option, bool)
 
 
-def _listed(options: list[Any]) -> str:
-    return ", ".join(_shown(option) for option in options)
+def _format_options(options: list[Any]) -> str:
+    return ", ".join(_quote(option) for option in options)
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = str(value)
     return f'"{text[:64]}"'

@@ -31,7 +31,7 @@ from gateway.sandbox.isolation import (
     system_programs,
     with_init,
 )
-from interns.runtime.keeper import SOCKETS
+from interns.runtime.supervisor import SOCKETS
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ TMP_BYTES = 268_435_456
 SHARED_MEMORY_BYTES = 67_108_864
 # Bubblewrap and the first process, which are not the intern's.
 OWN_PROCESSES = 4
-PLAINLY = (
+NO_ISOLATION_TEXT = (
     "No isolation: interns run as plain processes of the gateway's user, without the shell tool"
 )
 NOT_AS_ROOT = "A gateway that runs as root starts no intern without a sandbox"
@@ -56,7 +56,7 @@ _ETC_FOR_NETWORK = (
 )
 _IMPORTS = "import encodings, socket, ssl"
 # After all the mounts: what lies between them is in memory, and nobody bounds it.
-_CLOSED = ("--remount-ro", "/dev", "--remount-ro", "/")
+_READ_ONLY_ROOT = ("--remount-ro", "/dev", "--remount-ro", "/")
 
 
 class SandboxMissing(Exception):
@@ -67,7 +67,7 @@ class Sandboxes:
     """Which isolation this machine gives: tried once, and again a while after it failed."""
 
     def __init__(self) -> None:
-        self._trial = Trial(_trial, _tell)
+        self._trial = Trial(_build_trial, _log_isolation)
 
     def isolation(self) -> Isolation:
         """What agents started now get. Raises `SandboxMissing` where the operator wants more."""
@@ -85,14 +85,16 @@ class Sandboxes:
         return self._trial.look()
 
 
-def _tell(found: Isolation) -> None:
+def _log_isolation(found: Isolation) -> None:
     if found.is_none:
-        log.warning("%s: %s", NOT_AS_ROOT if host_users.is_root() else PLAINLY, found.reason)
+        log.warning(
+            "%s: %s", NOT_AS_ROOT if host_users.is_root() else NO_ISOLATION_TEXT, found.reason
+        )
     else:
         log.info("Interns run inside %s", found.name)
 
 
-def _trial(program: str) -> list[str]:
+def _build_trial(program: str) -> list[str]:
     # From inside, nothing compiled could be kept.
     agent = Path(interns.__file__).parent / "agent"
     compileall.compile_dir(agent, quiet=2)
@@ -100,10 +102,16 @@ def _trial(program: str) -> list[str]:
     with suppress(OSError):
         for place in (agent / "__pycache__", *agent.glob("__pycache__/*")):
             place.chmod(place.stat().st_mode | (0o055 if place.is_dir() else 0o044))
-    return bounded([*_walls(program), *_CLOSED, *_init(["-c", _IMPORTS], host_users.for_trials())])
+    return bounded(
+        [
+            *_build_walls(program),
+            *_READ_ONLY_ROOT,
+            *_wrap_python(["-c", _IMPORTS], host_users.for_trials()),
+        ]
+    )
 
 
-def wrapped_agent(disk: Path, uid: int | None, *, egress: bool) -> list[str]:
+def build_agent_command(disk: Path, uid: int | None, *, egress: bool) -> list[str]:
     """The command of an agent in its sandbox. `disk` has the folders `workspace` and `sessions`,
     which belong to `uid` where a root gateway gives it one."""
     program = shutil.which("bwrap")
@@ -114,10 +122,10 @@ def wrapped_agent(disk: Path, uid: int | None, *, egress: bool) -> list[str]:
         for word in bind(disk / name, f"{INSIDE_HOME}/{name}", how="--bind")
     ]
     walls = [
-        *_walls(program, egress=egress),
+        *_build_walls(program, egress=egress),
         *folders,
         *bind(f"{SOCKETS}/gateway.sock", INSIDE_SOCKET, how="--bind"),
-        *_CLOSED,
+        *_READ_ONLY_ROOT,
         *("--setenv", "HOME", f"{INSIDE_HOME}/workspace"),
     ]
     work = f"{INSIDE_HOME}/workspace"
@@ -126,10 +134,10 @@ def wrapped_agent(disk: Path, uid: int | None, *, egress: bool) -> list[str]:
         settings.INTERN_PROCESSES + OWN_PROCESSES,
         settings.INTERN_CPUS,
     )
-    return bounded([*walls, *_init(["-m", "interns.agent"], uid, work)], whole=whole)
+    return bounded([*walls, *_wrap_python(["-m", "interns.agent"], uid, work)], whole=whole)
 
 
-def _init(rest: list[str], uid: int | None, folder: str = "/") -> list[str]:
+def _wrap_python(rest: list[str], uid: int | None, folder: str = "/") -> list[str]:
     """Python doing what `rest` says, as the child of the sandbox's first process."""
     python = str(Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name)
     # `-P`: no folder of the intern's comes first.
@@ -138,7 +146,7 @@ def _init(rest: list[str], uid: int | None, folder: str = "/") -> list[str]:
     return with_init(python, command, uid=uid, processes=processes, folder=folder)
 
 
-def _walls(program: str, *, egress: bool = False) -> list[str]:
+def _build_walls(program: str, *, egress: bool = False) -> list[str]:
     """Everything that is the same for all interns."""
     return [
         program,
@@ -151,7 +159,7 @@ def _walls(program: str, *, egress: bool = False) -> list[str]:
         *memory_folder("/dev/shm", SHARED_MEMORY_BYTES),  # noqa: S108 - Its own.
         *memory_folder("/tmp", TMP_BYTES),  # noqa: S108 - Its own, inside.
         # After these two, which would hide a gateway that is installed below them.
-        *_code(),
+        *_bind_code(),
         "--clearenv",
         *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin"),
         *("--setenv", "LANG", "C.UTF-8"),
@@ -160,7 +168,7 @@ def _walls(program: str, *, egress: bool = False) -> list[str]:
     ]
 
 
-def _code() -> list[str]:
+def _bind_code() -> list[str]:
     """Python with its libraries where they are, and of the gateway the agent's package alone."""
     package = Path(interns.__file__).parent
     libraries = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix)}

@@ -15,39 +15,39 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 
 
 @dataclass
-class Unpacked:
+class UnpackResult:
     """How many regular files were written, and the names of what was left out."""
 
     files: int = 0
     skipped: list[str] = field(default_factory=list)
 
 
-def unpack(archive: BinaryIO, folder: Path) -> Unpacked:
+def unpack(archive: BinaryIO, folder: Path) -> UnpackResult:
     """Write the archive's files below the folder, which exists.
 
     Raises `OSError`, also for a file that is there already, and `ValueError` for no archive.
     """
-    done = Unpacked()
+    done = UnpackResult()
     links: list[tuple[Path, str]] = []
     try:
         with tarfile.open(fileobj=archive, mode="r:") as tar:
             for member in tar:
-                _take(tar, member, folder, done, links)
+                _unpack_member(tar, member, folder, done, links)
     except tarfile.TarError as error:
         raise ValueError(f"not a whole tar: {error}") from error
     for place, target in links:
-        _link(place, target, folder, done)
+        _make_link(place, target, folder, done)
     return done
 
 
-def _take(
+def _unpack_member(
     tar: tarfile.TarFile,
     member: tarfile.TarInfo,
     folder: Path,
-    done: Unpacked,
+    done: UnpackResult,
     links: list[tuple[Path, str]],
 ) -> None:
-    place = _place(member.name, folder)
+    place = _find_target(member.name, folder)
     if place is None:
         done.skipped.append(member.name)
     elif member.isdir():
@@ -64,7 +64,7 @@ def _take(
         done.skipped.append(member.name)
 
 
-def _place(name: str, folder: Path) -> Path | None:
+def _find_target(name: str, folder: Path) -> Path | None:
     """Where a member goes; None for a name that leads elsewhere."""
     parts = name.split("/")
     if name.startswith("/") or ".." in parts or not name.strip("./"):
@@ -72,7 +72,7 @@ def _place(name: str, folder: Path) -> Path | None:
     return folder.joinpath(*(part for part in parts if part not in ("", ".")))
 
 
-def _link(place: Path, target: str, folder: Path, done: Unpacked) -> None:
+def _make_link(place: Path, target: str, folder: Path, done: UnpackResult) -> None:
     """A link that leads out of the folder would let whoever follows it out, too."""
     inside = Path(os.path.normpath(place.parent / target))
     if target.startswith("/") or not inside.is_relative_to(os.path.normpath(folder)):

@@ -10,12 +10,12 @@ _NAME: Final = re.compile(NAME_PATTERN[1:-1])
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
-def is_name(text: str) -> bool:
+def is_secret_name(text: str) -> bool:
     """Whether a secret can have this name."""
     return len(text) <= NAME_CHARS_MAX and _NAME.fullmatch(text) is not None
 
 
-def canonical_host(text: str) -> str | None:
+def canonicalize_host(text: str) -> str | None:
     """An exact DNS name in lower case without its last dot; None for anything else."""
     if not text.isascii():
         return None

@@ -20,18 +20,18 @@ from interns.models import Vault
 _PURPOSE = "vault-data-key"
 
 
-def new_wrapped_key(vault_id: UUID) -> dict[str, str]:
+def wrap_new_key(vault_id: UUID) -> dict[str, str]:
     """The columns of a new vault that hold its data key."""
     wrapped = seal(new_data_key().hex(), purpose=_PURPOSE, row=str(vault_id))
     return {"sealed_data_key": wrapped, "master_key_id": master_key_id()}
 
 
-def data_key(vault: Vault) -> bytes:
+def open_data_key(vault: Vault) -> bytes:
     """The vault's data key, in the clear. Raises `UnsealError`."""
     return bytes.fromhex(unseal(vault.sealed_data_key, purpose=_PURPOSE, row=str(vault.pk)))
 
 
-def rewrapped_key(vault: Vault) -> dict[str, str] | None:
+def rewrap_key(vault: Vault) -> dict[str, str] | None:
     """The same data key under the master key of now; None where it is. Raises `UnsealError`."""
     wrapped = resealed(vault.sealed_data_key, purpose=_PURPOSE, row=str(vault.pk))
     if wrapped is None:
@@ -39,16 +39,19 @@ def rewrapped_key(vault: Vault) -> dict[str, str] | None:
     return {"sealed_data_key": wrapped, "master_key_id": master_key_id()}
 
 
-def sealed_value(key: bytes, name: str, value: str) -> dict[str, str]:
+def seal_value(key: bytes, name: str, value: str) -> dict[str, str]:
     """The columns of a secret that come from its value."""
-    return {"sealed": seal_under(key, value, name=name), "fingerprint": fingerprint(key, value)}
+    return {
+        "sealed": seal_under(key, value, name=name),
+        "fingerprint": compute_fingerprint(key, value),
+    }
 
 
-def opened_value(key: bytes, name: str, sealed: str) -> str:
+def open_value(key: bytes, name: str, sealed: str) -> str:
     """The value itself. Raises `UnsealError`."""
     return unseal_under(key, sealed, name=name)
 
 
-def fingerprint(key: bytes, value: str) -> str:
+def compute_fingerprint(key: bytes, value: str) -> str:
     """Equal within a vault for equal values; it says nothing of other vaults."""
     return "sha256:" + hmac.digest(key, value.encode(), "sha256").hex()

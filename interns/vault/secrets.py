@@ -15,7 +15,7 @@ from gateway.http.errors import NotFound
 from gateway.http.paging import Page
 from interns.models import Vault, VaultSecret
 from interns.vault.errors import VaultConflict, VaultFull
-from interns.vault.sealing import data_key, opened_value, sealed_value
+from interns.vault.sealing import open_data_key, open_value, seal_value
 
 # A list can be read up to there.
 SECRETS_MAX: Final = 10_100
@@ -23,7 +23,7 @@ _FACTS: Final = ("vault_id", "name", "hosts", "fingerprint")
 _WRITTEN: Final = ("sealed", "fingerprint", "hosts", "updated_at")
 
 
-class Stored(NamedTuple):
+class SecretInput(NamedTuple):
     """What is to be in a vault under a name."""
 
     name: str
@@ -31,38 +31,42 @@ class Stored(NamedTuple):
     hosts: list[str]
 
 
-def secrets_of(vaults: "QuerySet[Vault]") -> "QuerySet[VaultSecret]":
+def filter_secrets(vaults: "QuerySet[Vault]") -> "QuerySet[VaultSecret]":
     """The secrets of callers in these vaults, without their values."""
     return VaultSecret.objects.filter(vault__in=vaults, managed=False).defer("sealed")
 
 
-def page_of_secrets(secrets: "QuerySet[VaultSecret]", page: Page) -> tuple[list[VaultSecret], bool]:
+def read_secrets_page(
+    secrets: "QuerySet[VaultSecret]", page: Page
+) -> tuple[list[VaultSecret], bool]:
     """One page, sorted by name, and whether there are more."""
-    found = list(secrets.order_by(_by_bytes("name"))[page.offset : page.offset + page.limit + 1])
+    found = list(
+        secrets.order_by(_order_by_bytes("name"))[page.offset : page.offset + page.limit + 1]
+    )
     return found[: page.limit], len(found) > page.limit
 
 
 def put_secret(
-    *, vaults: "QuerySet[Vault]", stored: Stored, account_id: UUID, by: Actor
+    *, vaults: "QuerySet[Vault]", stored: SecretInput, account_id: UUID, by: Actor
 ) -> VaultSecret:
     """Store or replace one in the one vault of these. Raises `NotFound` where it is not there, and
     `VaultFull`."""
     with transaction.atomic():
-        vault, now = _locked(vaults, stored.name), datetime.now(UTC)
-        row, before = _new(vault, stored.name, now), None
+        vault, now = _lock_vault(vaults, stored.name), datetime.now(UTC)
+        row, before = _build_row(vault, stored.name, now), None
         if vault.same_id is None:
             _check_room(vault.held, more=1)
         else:
             row.pk, row.created_at = vault.same_id, vault.same_since
-            known = {"hosts": vault.same_hosts, "fingerprint": vault.same_fingerprint}
-            before = read_fields(row, _FACTS) | known
-        _filled(row, stored, data_key(vault), now)
+            previous = {"hosts": vault.same_hosts, "fingerprint": vault.same_fingerprint}
+            before = read_fields(row, _FACTS) | previous
+        _fill_row(row, stored, open_data_key(vault), now)
         if before is None:
             row.save(force_insert=True)
         else:
             row.save(force_update=True, update_fields=_WRITTEN)
         action = "created" if before is None else "updated"
-        _record(row, by, action, account_id, before, read_fields(row, _FACTS))
+        _record_change(row, by, action, account_id, before, read_fields(row, _FACTS))
     return row
 
 
@@ -76,7 +80,7 @@ def rebind_secret(*, row: VaultSecret, hosts: list[str], account_id: UUID, by: A
         before = read_fields(found, _FACTS)
         found.hosts, found.updated_at = hosts, datetime.now(UTC)
         found.save(update_fields=["hosts", "updated_at"])
-        _record(found, by, "updated", account_id, before, read_fields(found, _FACTS))
+        _record_change(found, by, "updated", account_id, before, read_fields(found, _FACTS))
 
 
 def delete_secret(
@@ -89,7 +93,7 @@ def delete_secret(
             raise NotFound
         before = read_fields(row, _FACTS)
         VaultSecret.objects.filter(pk=row.pk).delete()
-        _record(row, by, "deleted", account_id, before, None)
+        _record_change(row, by, "deleted", account_id, before, None)
 
 
 def copy_secrets(
@@ -103,58 +107,61 @@ def copy_secrets(
     """Store these of the source's secrets in another vault, with their values and hosts: all of
     them or none, and one record for all. Raises `NotFound`, `VaultConflict`, `VaultFull`."""
     of_both = VaultSecret.objects.filter(Q(vault__in=source) | Q(vault=vault.pk), managed=False)
-    rows: Any = of_both.annotate(held=_held(vault.pk)).select_related("vault")
-    there: dict[str, VaultSecret] = {}
+    rows: Any = of_both.annotate(held=_count_held(vault.pk)).select_related("vault")
+    existing: dict[str, VaultSecret] = {}
     found: dict[str, Any] = {}
     for row in rows.filter(name__in=names):
-        (there if row.vault_id == vault.pk else found)[row.name] = row
+        (existing if row.vault_id == vault.pk else found)[row.name] = row
     if len(found) != len(names):
         raise NotFound
     if any(row.hosts is None for row in found.values()):
         raise VaultConflict
-    wanted = [found[name] for name in names]
-    _check_room(wanted[0].held, more=len(names) - len(there))
-    made = _copies(vault, wanted, there)
+    sources = [found[name] for name in names]
+    _check_room(sources[0].held, more=len(names) - len(existing))
+    copies = _build_copies(vault, sources, existing)
     try:
         with transaction.atomic():
             VaultSecret.objects.bulk_create(
-                made, update_conflicts=True, unique_fields=["vault", "name"], update_fields=_WRITTEN
+                copies,
+                update_conflicts=True,
+                unique_fields=["vault", "name"],
+                update_fields=_WRITTEN,
             )
-            _record_copies(vault, made, by, account_id)
+            _record_copies(vault, copies, by, account_id)
     except IntegrityError as error:
         # The vault was removed meanwhile.
         raise NotFound from error
-    return made
+    return copies
 
 
-def _copies(
-    vault: Vault, wanted: Sequence[VaultSecret], there: Mapping[str, VaultSecret]
+def _build_copies(
+    vault: Vault, sources: Sequence[VaultSecret], existing: Mapping[str, VaultSecret]
 ) -> list[VaultSecret]:
-    keys = {row.vault_id: row.vault for row in wanted}
-    opened = {vault_id: data_key(each) for vault_id, each in keys.items()}
-    key, now = data_key(vault), datetime.now(UTC)
-    made = []
-    for row in wanted:
-        value = opened_value(opened[row.vault_id], row.name, row.sealed)
+    keys = {row.vault_id: row.vault for row in sources}
+    opened = {vault_id: open_data_key(each) for vault_id, each in keys.items()}
+    key, now = open_data_key(vault), datetime.now(UTC)
+    copies = []
+    for row in sources:
+        value = open_value(opened[row.vault_id], row.name, row.sealed)
         # What is there keeps its id: only the name's uniqueness is to be met in the statement.
-        since = there[row.name].created_at if row.name in there else now
-        stored = Stored(row.name, value, row.hosts or [])
-        made.append(_filled(_new(vault, row.name, since), stored, key, now))
-    return made
+        since = existing[row.name].created_at if row.name in existing else now
+        stored = SecretInput(row.name, value, row.hosts or [])
+        copies.append(_fill_row(_build_row(vault, row.name, since), stored, key, now))
+    return copies
 
 
-def _new(vault: Vault, name: str, now: datetime) -> VaultSecret:
+def _build_row(vault: Vault, name: str, now: datetime) -> VaultSecret:
     return VaultSecret(vault=vault, name=name, created_at=now)
 
 
-def _filled(row: VaultSecret, stored: Stored, key: bytes, now: datetime) -> VaultSecret:
+def _fill_row(row: VaultSecret, stored: SecretInput, key: bytes, now: datetime) -> VaultSecret:
     row.hosts, row.updated_at = stored.hosts, now
-    for name, value in sealed_value(key, stored.name, stored.value).items():
+    for name, value in seal_value(key, stored.name, stored.value).items():
         setattr(row, name, value)
     return row
 
 
-def _locked(vaults: "QuerySet[Vault]", name: str) -> Any:
+def _lock_vault(vaults: "QuerySet[Vault]", name: str) -> Any:
     """The vault, with how many secrets are `held` in it and what is the `same` by name. Nobody else
     changes it before the transaction ends. Raises `NotFound`."""
     found = (
@@ -164,7 +171,7 @@ def _locked(vaults: "QuerySet[Vault]", name: str) -> Any:
             same_hosts=F("same__hosts"),
             same_fingerprint=F("same__fingerprint"),
             same_since=F("same__created_at"),
-            held=_held(OuterRef("pk")),
+            held=_count_held(OuterRef("pk")),
         )
         .select_for_update(of=("self",))
         .first()
@@ -174,7 +181,7 @@ def _locked(vaults: "QuerySet[Vault]", name: str) -> Any:
     return found
 
 
-def _held(vault: Any) -> Subquery:
+def _count_held(vault: Any) -> Subquery:
     """How many secrets are in it; null for none."""
     counted = VaultSecret.objects.filter(vault=vault).order_by().values("vault")
     return Subquery(counted.annotate(held=Count("pk")).values("held"))
@@ -185,12 +192,12 @@ def _check_room(held: int | None, *, more: int) -> None:
         raise VaultFull
 
 
-def _by_bytes(name: str) -> Any:
+def _order_by_bytes(name: str) -> Any:
     """A database's own collation may pass over underscores."""
     return Collate(F(name), "C") if connection.vendor == "postgresql" else F(name)
 
 
-def _record(
+def _record_change(
     row: VaultSecret,
     by: Actor,
     action: str,
@@ -209,8 +216,10 @@ def _record(
     )
 
 
-def _record_copies(vault: Vault, made: Sequence[VaultSecret], by: Actor, account_id: UUID) -> None:
-    copied = {row.name: read_fields(row, ("hosts", "fingerprint")) for row in made}
+def _record_copies(
+    vault: Vault, copies: Sequence[VaultSecret], by: Actor, account_id: UUID
+) -> None:
+    copied = {row.name: read_fields(row, ("hosts", "fingerprint")) for row in copies}
     record_change(
         by=by,
         action="copied",

@@ -14,8 +14,8 @@ from accounts.models import Workspace
 from accounts.services.records import Actor, record_change
 from gateway.http.errors import PermissionDenied
 from interns.models import Intern, Vault, VaultSecret
-from interns.vault.effective import AttachedVaultGone, released_values
-from interns.vault.sealing import data_key, new_wrapped_key, opened_value, sealed_value
+from interns.vault.effective_secrets import AttachedVaultGone, read_released_values
+from interns.vault.sealing import open_data_key, open_value, seal_value, wrap_new_key
 
 # No name of a caller's begins so.
 _MANAGED: Final = "_"
@@ -26,7 +26,7 @@ _CONNECTION: Final = "_tokens"
 def create_intern_vault(intern: Intern, *, at: datetime | None = None) -> Vault:
     """The intern's private vault; the one that it has, where it has one."""
     found = Vault.objects.filter(intern=intern).first()
-    return found or _created(workspace_id=intern.workspace_id, intern=intern, at=at)
+    return found or _insert_vault(workspace_id=intern.workspace_id, intern=intern, at=at)
 
 
 def delete_intern_vault(intern_id: UUID) -> None:
@@ -37,7 +37,7 @@ def delete_intern_vault(intern_id: UUID) -> None:
             vault.delete()
 
 
-def attachable(workspace_id: UUID, vault_id: UUID) -> bool:
+def is_attachable(workspace_id: UUID, vault_id: UUID) -> bool:
     """Whether it is the vault of an intern of this workspace."""
     rows = Vault.objects.filter(pk=vault_id, workspace=workspace_id, intern__isnull=False)
     return rows.exists()
@@ -61,7 +61,7 @@ def detach_vault(intern_id: UUID, *, by: Actor) -> None:
         )
 
 
-def workspace_vault(workspace_id: UUID) -> Vault:
+def get_workspace_vault(workspace_id: UUID) -> Vault:
     """The workspace's vault, made where there is none. Raises `PermissionDenied` where the
     workspace was deleted meanwhile."""
     rows = Vault.objects.filter(workspace=workspace_id, intern__isnull=True)
@@ -75,7 +75,7 @@ def workspace_vault(workspace_id: UUID) -> Vault:
             raise PermissionDenied
         try:
             with transaction.atomic():
-                return _created(workspace_id=workspace_id, intern=None)
+                return _insert_vault(workspace_id=workspace_id, intern=None)
         except IntegrityError:
             return rows.get()
 
@@ -89,13 +89,13 @@ def put_managed(intern_id: UUID, name: str, value: str, hosts: list[str]) -> Non
         vault=vault,
         name=stored,
         defaults={
-            **sealed_value(data_key(vault), stored, value),
+            **seal_value(open_data_key(vault), stored, value),
             "hosts": hosts,
             "managed": True,
             "updated_at": now,
         },
         create_defaults={
-            **sealed_value(data_key(vault), stored, value),
+            **seal_value(open_data_key(vault), stored, value),
             "hosts": hosts,
             "managed": True,
             "created_at": now,
@@ -108,14 +108,14 @@ def read_managed(intern_id: UUID, name: str) -> str | None:
     """The value of a managed secret; None where there is none. Raises `UnsealError`."""
     rows = VaultSecret.objects.filter(vault__intern=intern_id, name=_MANAGED + name, managed=True)
     row = rows.select_related("vault").first()
-    return None if row is None else opened_value(data_key(row.vault), row.name, row.sealed)
+    return None if row is None else open_value(open_data_key(row.vault), row.name, row.sealed)
 
 
 def remove_managed(intern_id: UUID, name: str) -> None:
     VaultSecret.objects.filter(vault__intern=intern_id, name=_MANAGED + name, managed=True).delete()
 
 
-def connections_of(intern_id: UUID) -> list[str]:
+def list_connections(intern_id: UUID) -> list[str]:
     """The keys of the connections, such as `slack`, whose tokens the gateway keeps, sorted."""
     names = VaultSecret.objects.filter(
         vault__intern=intern_id, managed=True, name__endswith=_CONNECTION
@@ -123,27 +123,29 @@ def connections_of(intern_id: UUID) -> list[str]:
     return sorted(name.removeprefix(_MANAGED).removesuffix(_CONNECTION) for name in names)
 
 
-def effective_secret(intern: Intern, name: str, host: str) -> str | None:
+def read_effective_secret(intern: Intern, name: str, host: str) -> str | None:
     """The value that a request of the intern's to this host may carry under this name."""
     try:
-        found = released_values(intern, host)
+        found = read_released_values(intern, host)
     except AttachedVaultGone:
         return None
     return found.get(name)
 
 
-def workspace_secrets() -> QuerySet[VaultSecret]:
+def list_workspace_secrets() -> QuerySet[VaultSecret]:
     """Those in vaults of workspaces, each with its `workspace`."""
     rows = VaultSecret.objects.filter(vault__intern__isnull=True)
     return rows.annotate(workspace=F("vault__workspace"))
 
 
-def _created(*, workspace_id: UUID, intern: Intern | None, at: datetime | None = None) -> Vault:
+def _insert_vault(
+    *, workspace_id: UUID, intern: Intern | None, at: datetime | None = None
+) -> Vault:
     new_id = uuid4()
     return Vault.objects.create(
         id=new_id,
         workspace_id=workspace_id,
         intern=intern,
         created_at=at or datetime.now(UTC),
-        **new_wrapped_key(new_id),
+        **wrap_new_key(new_id),
     )

@@ -26,7 +26,7 @@ _B = TypeVar("_B", bound=BaseModel)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def _matching(pattern: str) -> AfterValidator:
+def _match_pattern(pattern: str) -> AfterValidator:
     """The whole text: Python's `$` would let a line break pass."""
     compiled = re.compile(pattern[1:-1])
 
@@ -42,19 +42,21 @@ def _matching(pattern: str) -> AfterValidator:
     return AfterValidator(match)
 
 
-def _uuid(text: str) -> str:
+def _check_uuid(text: str) -> str:
     if not _UUID.fullmatch(text):
         raise PydanticCustomError("uuid_parsing", "Invalid UUID")
     return text.lower()
 
 
 _Name = Annotated[
-    str, Field(min_length=NAME_CHARS_MIN, max_length=NAME_CHARS_MAX), _matching(NAME_PATTERN)
+    str, Field(min_length=NAME_CHARS_MIN, max_length=NAME_CHARS_MAX), _match_pattern(NAME_PATTERN)
 ]
 _Description = Annotated[str, Field(max_length=DESCRIPTION_CHARS_MAX)]
 _Instructions = Annotated[str, Field(max_length=INSTRUCTIONS_CHARS_MAX)]
-_Model = Annotated[str, Field(min_length=1, max_length=MODEL_CHARS_MAX), _matching(MODEL_PATTERN)]
-_Uuid = Annotated[str, AfterValidator(_uuid)]
+_Model = Annotated[
+    str, Field(min_length=1, max_length=MODEL_CHARS_MAX), _match_pattern(MODEL_PATTERN)
+]
+_Uuid = Annotated[str, AfterValidator(_check_uuid)]
 
 
 class _Strict(BaseModel):
@@ -70,14 +72,14 @@ class _Creation(_Strict):
     vault_id: _Uuid | None = None
 
 
-class _Changes(_Strict):
+class _InternChanges(_Strict):
     name: _Name = ""
     description: _Description | None = None
     instructions: _Instructions | None = None
     model: _Model | None = None
 
 
-class _Nothing(_Strict):
+class _EmptyBody(_Strict):
     """A body that says nothing."""
 
 
@@ -87,46 +89,46 @@ class _Deletion(_Strict):
 
 def read_new_intern(body: Mapping[str, Any], workspace_id: UUID) -> NewIntern:
     """Raises `InvalidBody`."""
-    said = _read(_Creation, body)
-    if said.workspace_id is not None and UUID(said.workspace_id) != workspace_id:
+    fields = _validate(_Creation, body)
+    if fields.workspace_id is not None and UUID(fields.workspace_id) != workspace_id:
         raise InvalidBody("workspace_id must match the API key workspace")
     return NewIntern(
-        name=said.name,
-        description=said.description or "",
-        instructions=said.instructions,
-        provision=said.provision,
-        vault_id=None if said.vault_id is None else UUID(said.vault_id),
+        name=fields.name,
+        description=fields.description or "",
+        instructions=fields.instructions,
+        provision=fields.provision,
+        vault_id=None if fields.vault_id is None else UUID(fields.vault_id),
     )
 
 
 def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
     """The columns to set: what the body names. Raises `InvalidBody`."""
-    said = _read(_Changes, body)
-    changes = {name: getattr(said, name) for name in said.model_fields_set}
+    fields = _validate(_InternChanges, body)
+    changes = {name: getattr(fields, name) for name in fields.model_fields_set}
     if changes.get("description", "") is None:
         changes["description"] = ""
     return changes
 
 
-def read_nothing(body: Mapping[str, Any]) -> None:
+def read_empty_body(body: Mapping[str, Any]) -> None:
     """Raises `InvalidBody` for any field."""
-    _read(_Nothing, body)
+    _validate(_EmptyBody, body)
 
 
 def read_deletion(body: Mapping[str, Any]) -> bool:
     """Whether the loss of the workspace is acknowledged. Raises `InvalidBody`."""
-    return _read(_Deletion, body).acknowledge_workspace_loss
+    return _validate(_Deletion, body).acknowledge_workspace_loss
 
 
-def read_key(value: str | None) -> str | None:
+def read_idempotency_key(value: str | None) -> str | None:
     """The `Idempotency-Key`. Raises `InvalidBody` for one that is empty or too long."""
     if value is not None and not 1 <= len(value) <= KEY_CHARS_MAX:
-        said = f"expected 1 to {KEY_CHARS_MAX} characters"
-        raise InvalidBody(issues=[Issue("Idempotency-Key", said)])
+        fields = f"expected 1 to {KEY_CHARS_MAX} characters"
+        raise InvalidBody(issues=[Issue("Idempotency-Key", fields)])
     return value
 
 
-def _read(kind: type[_B], body: Mapping[str, Any]) -> _B:
+def _validate(kind: type[_B], body: Mapping[str, Any]) -> _B:
     try:
         return kind.model_validate(body)
     except ValidationError as error:

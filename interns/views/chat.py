@@ -9,11 +9,11 @@ from accounts.caller import Caller
 from gateway.http.body import BodyTooSlow
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import EventStream, json_response
-from interns.access import json_body, let_in, visible
-from interns.chat.body import Invalid, Prompt, Reply, read_chat
-from interns.chat.refusals import ChatError, PreparationTimedOut, bad_request, overloaded
-from interns.chat.runs import Steered
-from interns.chat.turns import Asking
+from interns.access import authorize_caller, get_visible_intern, read_json_object
+from interns.chat.body import ChatPrompt, ChatReply, InvalidChatBody, read_chat_body
+from interns.chat.errors import ChatError, PreparationTimedOut, build_bad_request, build_overloaded
+from interns.chat.runs import SteeredRun
+from interns.chat.turns import TurnRequest
 from interns.errors import InternForbidden, InvalidBody
 from interns.models import Intern, Status
 from interns.runtime.driver import current_driver
@@ -25,17 +25,17 @@ _SESSION_HEADER: Final = "HTTP_X_SESSION_ID"
 Find = Callable[[Caller], Intern]
 
 
-class ChatViewSet(InternViewSet):
+class InternChatViewSet(InternViewSet):
     """Streams only. Refusals come before the stream, reasons of failure at its end."""
 
     @described.completion
     def create(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        return self.chat(request, lambda caller: visible(caller, intern_id))
+        return self.chat(request, lambda caller: get_visible_intern(caller, intern_id))
 
     def chat(self, request: HttpRequest, find: Find) -> HttpResponseBase:
         """A turn with the intern that `find` finds for the caller."""
-        caller = let_in(request)
-        said = _read(request)
+        caller = authorize_caller(request)
+        body = _read_body(request)
         intern = find(caller)
         if caller.intern_id is not None:
             # It would answer its own questions.
@@ -44,8 +44,8 @@ class ChatViewSet(InternViewSet):
             raise ChatError("intern_not_ready")
         slot = slots.take()
         try:
-            stream = self._ask(request, caller, intern, said)
-            if isinstance(stream, Steered):
+            stream = self._open_stream(request, caller, intern, body)
+            if isinstance(stream, SteeredRun):
                 return json_response(
                     {"session_id": stream.session_id, "status": "steered"}, status=202
                 )
@@ -55,32 +55,32 @@ class ChatViewSet(InternViewSet):
             slot.release_unless_kept()
 
     def database_gone(self) -> GatewayError:
-        return overloaded()
+        return build_overloaded()
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
-        told = overloaded() if isinstance(error, Unavailable) else error
-        return super().refusal(request, told)
+        shown = build_overloaded() if isinstance(error, Unavailable) else error
+        return super().refusal(request, shown)
 
-    def _ask(
-        self, request: HttpRequest, caller: Caller, intern: Intern, said: Prompt | Reply
+    def _open_stream(
+        self, request: HttpRequest, caller: Caller, intern: Intern, body: ChatPrompt | ChatReply
     ) -> Any:
         who = caller.creator_key
-        asking = Asking(
+        asking = TurnRequest(
             intern.pk,
             acting=f"key-{caller.key_id}" if who is None else str(who),
             by=who,
             client=request.META.get("gunicorn.socket"),
             driver=current_driver(),
         )
-        return asking.prompt(said) if isinstance(said, Prompt) else asking.reply(said)
+        return asking.prompt(body) if isinstance(body, ChatPrompt) else asking.reply(body)
 
 
-def _read(request: HttpRequest) -> Prompt | Reply:
+def _read_body(request: HttpRequest) -> ChatPrompt | ChatReply:
     header = str(request.META.get(_SESSION_HEADER, ""))
     try:
-        return read_chat(json_body(request), session_header=header)
-    except Invalid as error:
-        raise bad_request(error.issues) from error
+        return read_chat_body(read_json_object(request), session_header=header)
+    except InvalidChatBody as error:
+        raise build_bad_request(error.issues) from error
     except InvalidBody as error:
         if isinstance(error.__context__, BodyTooSlow):
             raise PreparationTimedOut from error

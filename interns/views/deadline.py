@@ -12,7 +12,7 @@ from gateway.database.db import under_gevent
 from interns.errors import OperationTimedOut
 
 
-def in_time(act: Callable[..., Any]) -> Callable[..., Any]:
+def with_deadline(act: Callable[..., Any]) -> Callable[..., Any]:
     """The action, ended with `OperationTimedOut` when its time is up; what it began goes on.
 
     `self.until` is that moment of `time.monotonic`.

@@ -17,7 +17,7 @@ from gateway.openapi.components import (
     words,
 )
 from gateway.openapi.errors import MEANINGS
-from interns.machine import STEPS, WAITS
+from interns.machine import STEPS, WAITING_TEXT
 from interns.models import Status
 from interns.models.intern import (
     DESCRIPTION_CHARS_MAX,
@@ -65,7 +65,7 @@ INTERN: Final = Component(
             "progress": nullable(
                 obj(
                     {
-                        "step_label": words(*STEPS, WAITS),
+                        "step_label": words(*STEPS, WAITING_TEXT),
                         "step_number": {"type": "integer", "minimum": 1, "maximum": len(STEPS)},
                         "total_steps": WHOLE,
                     }

@@ -17,14 +17,14 @@ from gateway.database.db import Lane, run_queries
 from gateway.http.errors import GatewayError, UnknownPath
 from gateway.http.responses import error_response
 from gateway.outbound.errors import OutboundError
-from interns.access import BODY_BYTES_MAX, let_in, raw_body
+from interns.access import BODY_BYTES_MAX, authorize_caller, read_raw_body
+from interns.chat.errors import ChatError, convert_refusal
 from interns.chat.page import PAGE, PARTS, SHARED_HEADERS
-from interns.chat.refusals import ChatError, told_by
 from interns.errors import InternNotFound
 from interns.models import Intern, Status
-from interns.runtime.client import send
+from interns.runtime.client import send_request
 from interns.runtime.driver import ChatRefused, current_driver
-from interns.views.chat import ChatViewSet
+from interns.views.chat import InternChatViewSet
 
 METHODS: Final = ("get", "post", "put", "patch", "delete", "options")
 _OWN: Final = "/-/"
@@ -41,25 +41,27 @@ _INERT: Final = {
 }
 
 
-class HostViewSet(ChatViewSet):
+class HostViewSet(InternChatViewSet):
     """Every path of an intern's host. `/-/` is the gateway's own, the rest is the runtime's."""
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
-        if not _host(request).endswith(f".{settings.INTERN_DOMAIN}"):
+        if not _read_host(request).endswith(f".{settings.INTERN_DOMAIN}"):
             raise UnknownPath
         path = request.path_info
         if path == _CHAT and request.method == "POST":
-            return self.chat(request, lambda caller: _visible(caller, _host(request)))
-        if path == "/" and "HTTP_AUTHORIZATION" not in request.META and _reads(request):
-            return _part(PAGE)
+            return self.chat(
+                request, lambda caller: _get_visible_intern(caller, _read_host(request))
+            )
+        if path == "/" and "HTTP_AUTHORIZATION" not in request.META and _is_read(request):
+            return _answer_part(PAGE)
         if path.startswith(_OWN):
-            return _own(request)
-        caller = let_in(request)
-        body = bytes(raw_body(request, bytes_max=BODY_BYTES_MAX))
-        intern = _visible(caller, _host(request))
+            return _answer_own(request)
+        caller = authorize_caller(request)
+        body = bytes(read_raw_body(request, bytes_max=BODY_BYTES_MAX))
+        intern = _get_visible_intern(caller, _read_host(request))
         if intern.status != Status.RUNNING:
             raise ChatError("intern_not_ready")
-        return _passed_on(request, intern, body)
+        return _forward(request, intern, body)
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         response = super().refusal(request, error)
@@ -71,16 +73,16 @@ class HostViewSet(ChatViewSet):
 host_view = HostViewSet.as_view(dict.fromkeys(METHODS, "answer"))
 
 
-def _host(request: HttpRequest) -> str:
+def _read_host(request: HttpRequest) -> str:
     """The name without its port."""
     return str(request.META.get("HTTP_HOST", "")).lower().partition(":")[0].rstrip(".")
 
 
-def _reads(request: HttpRequest) -> bool:
+def _is_read(request: HttpRequest) -> bool:
     return request.method in ("GET", "HEAD")
 
 
-def _visible(caller: Caller, hostname: str) -> Intern:
+def _get_visible_intern(caller: Caller, hostname: str) -> Intern:
     """As `interns.access.visible`, by the host name."""
     rows = Intern.objects.filter(hostname=hostname, workspace=caller.workspace_id)
     found = run_queries(Lane.READ, rows.first)
@@ -89,40 +91,40 @@ def _visible(caller: Caller, hostname: str) -> Intern:
     return found
 
 
-def _own(request: HttpRequest) -> HttpResponseBase:
+def _answer_own(request: HttpRequest) -> HttpResponseBase:
     part = PARTS.get(request.path_info)
-    if part is None or not _reads(request):
+    if part is None or not _is_read(request):
         raise UnknownPath
-    return _part(part)
+    return _answer_part(part)
 
 
-def _part(part: tuple[str, bytes]) -> HttpResponse:
+def _answer_part(part: tuple[str, bytes]) -> HttpResponse:
     content_type, content = part
     return HttpResponse(content, content_type=content_type, headers=SHARED_HEADERS)
 
 
-def _passed_on(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseBase:
+def _forward(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseBase:
     """What the runtime says to the same request, without the gateway's token: it has nothing to
     show here but what is public."""
-    place = current_driver().place(intern.pk)
-    if place is None:
+    access = current_driver().find_agent(intern.pk)
+    if access is None:
         raise ChatError("intern_unreachable")
     query = request.META.get("QUERY_STRING", "")
     try:
-        reply = send(
-            place,
+        reply = send_request(
+            access,
             method=str(request.method),
-            path=_raw_path(request) + (f"?{query}" if query else ""),
-            headers=_headers(request),
+            path=_get_raw_path(request) + (f"?{query}" if query else ""),
+            headers=_build_headers(request),
             body=body,
             deadline=time.monotonic() + settings.INTERN_OPERATION_SECONDS,
             body_bytes_max=_ANSWER_BYTES_MAX,
         )
         with reply:
             content = reply.read_all()
-            status, said = reply.status, reply.headers.get("content-type", _TYPE)
+            status, content_type = reply.status, reply.headers.get("content-type", _TYPE)
     except ChatRefused as refused:
-        raise told_by(refused) from refused
+        raise convert_refusal(refused) from refused
     except OutboundError as error:
         raise ChatError("stream_severed") from error
     except ValueError as error:
@@ -130,15 +132,15 @@ def _passed_on(request: HttpRequest, intern: Intern, body: bytes) -> HttpRespons
     if status in (401, 403):
         # It asks for its own token, which no caller has: there is nothing here.
         return error_response(UnknownPath())
-    return HttpResponse(content, status=status, headers={**_INERT, "Content-Type": said})
+    return HttpResponse(content, status=status, headers={**_INERT, "Content-Type": content_type})
 
 
-def _headers(request: HttpRequest) -> list[tuple[str, str]]:
-    said: dict[str, Any] = request.META
-    return [(name, said[key]) for key, name in _PASSED_ON if said.get(key)]
+def _build_headers(request: HttpRequest) -> list[tuple[str, str]]:
+    meta: dict[str, Any] = request.META
+    return [(name, meta[key]) for key, name in _PASSED_ON if meta.get(key)]
 
 
-def _raw_path(request: HttpRequest) -> str:
+def _get_raw_path(request: HttpRequest) -> str:
     """As it was sent, where the server tells."""
     raw = str(request.META.get("RAW_URI") or request.path_info)
     return raw.partition("?")[0] if raw.startswith("/") else quote(request.path_info)

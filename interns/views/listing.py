@@ -26,67 +26,69 @@ class Cursor(NamedTuple):
     created_at: datetime
     id: UUID
 
-    def written(self) -> str:
+    def serialize(self) -> str:
         text = f"{self.created_at.isoformat()}|{self.id}"
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-class Wanted(NamedTuple):
+class InternsQuery(NamedTuple):
     limit: int = LIMIT_DEFAULT
     statuses: tuple[str, ...] = ()
     after: Cursor | None = None
 
 
-class Page(NamedTuple):
+class InternsPage(NamedTuple):
     interns: list[Intern]
     next_cursor: str | None
 
 
-def read_query(given: QueryDict, workspace_id: UUID) -> Wanted:
+def read_query(given: QueryDict, workspace_id: UUID) -> InternsQuery:
     """Raises `InvalidListQuery`."""
     query = {name: values[0] for name, values in given.lists() if len(values) == 1}
     if set(query) != set(given) or set(query) - _FIELDS:
         raise InvalidListQuery
-    if "workspace_id" in query and _uuid(query["workspace_id"]) != workspace_id:
+    if "workspace_id" in query and _parse_uuid(query["workspace_id"]) != workspace_id:
         raise InvalidListQuery
-    return Wanted(
-        _limit(query["limit"]) if "limit" in query else LIMIT_DEFAULT,
-        _statuses(query["status"]) if "status" in query else (),
-        _cursor(query["starting_after"]) if "starting_after" in query else None,
+    return InternsQuery(
+        _read_limit(query["limit"]) if "limit" in query else LIMIT_DEFAULT,
+        _read_statuses(query["status"]) if "status" in query else (),
+        _read_cursor(query["starting_after"]) if "starting_after" in query else None,
     )
 
 
-def page_of_interns(workspace_id: UUID, wanted: Wanted, only: UUID | None = None) -> Page:
+def read_interns_page(
+    workspace_id: UUID, query: InternsQuery, only: UUID | None = None
+) -> InternsPage:
     """One page, newest first. `only` is for a key that sees one intern."""
     rows = Intern.objects.filter(workspace=workspace_id).select_related("vault")
     if only is not None:
         rows = rows.filter(pk=only)
-    if wanted.statuses:
-        rows = rows.filter(status__in=wanted.statuses)
-    if wanted.after is not None:
-        at, pk = wanted.after
+    if query.statuses:
+        rows = rows.filter(status__in=query.statuses)
+    if query.after is not None:
+        at, pk = query.after
         rows = rows.filter(Q(created_at__lt=at) | Q(created_at=at, pk__lt=pk))
-    found = list(rows.order_by("-created_at", "-pk")[: wanted.limit + 1])
-    shown = found[: wanted.limit]
-    if len(found) <= wanted.limit:
-        return Page(shown, None)
-    return Page(shown, Cursor(shown[-1].created_at, shown[-1].pk).written())
+    rows_found = list(rows.order_by("-created_at", "-pk")[: query.limit + 1])
+    shown = rows_found[: query.limit]
+    if len(rows_found) <= query.limit:
+        return InternsPage(shown, None)
+    return InternsPage(shown, Cursor(shown[-1].created_at, shown[-1].pk).serialize())
 
 
-def _limit(text: str) -> int:
+def _read_limit(text: str) -> int:
     if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= LIMIT_MAX:
         raise InvalidListQuery
     return int(text)
 
 
-def _statuses(text: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(text.split(",")))
-    if len(found) > STATUSES_MAX or not set(found) <= set(Status.values):
+def _read_statuses(text: str) -> tuple[str, ...]:
+    rows_found = tuple(dict.fromkeys(text.split(",")))
+    if len(rows_found) > STATUSES_MAX or not set(rows_found) <= set(Status.values):
         raise InvalidListQuery
-    return found
+    return rows_found
 
 
-def _cursor(text: str) -> Cursor:
+def _read_cursor(text: str) -> Cursor:
     try:
         padded = text + "=" * (-len(text) % 4)
         decoded = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
@@ -95,12 +97,12 @@ def _cursor(text: str) -> Cursor:
     except (binascii.Error, ValueError):
         raise InvalidListQuery from None
     # Only what was given out: the same moment can be written in many ways, without a zone too.
-    if cursor.created_at.tzinfo is None or cursor.written() != text:
+    if cursor.created_at.tzinfo is None or cursor.serialize() != text:
         raise InvalidListQuery
     return cursor
 
 
-def _uuid(text: str) -> UUID:
+def _parse_uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:

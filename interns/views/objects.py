@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.http.jsonio import format_time
-from interns.leases import waits_long
-from interns.machine import progress
+from interns.leases import is_pickup_overdue
+from interns.machine import build_progress
 from interns.models import Intern, Vault
 
 
-def intern_object(intern: Intern) -> dict[str, Any]:
+def serialize_intern(intern: Intern) -> dict[str, Any]:
     """Every field is present."""
-    waits = waits_long(intern, datetime.now(UTC))
+    waits = is_pickup_overdue(intern, datetime.now(UTC))
     return {
         "id": str(intern.pk),
         "name": intern.name,
@@ -20,22 +20,22 @@ def intern_object(intern: Intern) -> dict[str, Any]:
         "model": intern.model,
         "hostname": intern.hostname,
         "status": str(intern.status),
-        "progress": progress(intern.progress_step, waits=waits),
+        "progress": build_progress(intern.progress_step, waits=waits),
         "last_failure_message": intern.last_failure_message,
-        "vault_id": _vault_id(intern),
-        "attached_vault_id": _text(intern.attached_vault_id),
+        "vault_id": _read_vault_id(intern),
+        "attached_vault_id": _text_or_none(intern.attached_vault_id),
         "workspace_id": str(intern.workspace_id),
         "created_at": format_time(intern.created_at),
         "updated_at": format_time(intern.updated_at),
     }
 
 
-def _vault_id(intern: Intern) -> str | None:
+def _read_vault_id(intern: Intern) -> str | None:
     try:
         return str(intern.vault.pk)
     except Vault.DoesNotExist:
         return None
 
 
-def _text(value: object | None) -> str | None:
+def _text_or_none(value: object | None) -> str | None:
     return None if value is None else str(value)

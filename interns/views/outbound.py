@@ -11,11 +11,11 @@ from django.http import HttpRequest, HttpResponseBase
 
 from gateway.http.responses import json_response
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
-from interns.access import json_body, let_in, visible
+from interns.access import authorize_caller, get_visible_intern, read_json_object
 from interns.errors import InternForbidden
 from interns.models import Status
-from interns.outbound.body import read_wanted
 from interns.outbound.errors import NotRunning, TooManyFetches
+from interns.outbound.fetch_request import read_fetch_request
 from interns.outbound.fetching import fetch
 from interns.views import outbound_description as described
 from interns.views.base import InternViewSet
@@ -31,24 +31,24 @@ class FetchViewSet(InternViewSet):
 
     @described.fetching
     def create(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        caller = let_in(request)
-        wanted = read_wanted(json_body(request))
-        found = visible(caller, intern_id)
+        caller = authorize_caller(request)
+        fetch_request = read_fetch_request(read_json_object(request))
+        found = get_visible_intern(caller, intern_id)
         if caller.intern_id != found.pk:
             raise InternForbidden
         if found.status != Status.RUNNING:
             raise NotRunning
-        with _turn(found.pk):
-            answer = fetch(found, wanted)
-        return json_response(answer.shown(), headers={"Cache-Control": "no-store"})
+        with _take_slot(found.pk):
+            answer = fetch(found, fetch_request)
+        return json_response(answer.serialize(), headers={"Cache-Control": "no-store"})
 
 
 @contextmanager
-def _turn(intern_id: UUID) -> Iterator[None]:
+def _take_slot(intern_id: UUID) -> Iterator[None]:
     """Raises `TooManyFetches`."""
     if _under_way[intern_id] >= AT_ONCE_MAX:
         raise TooManyFetches(headers={"Retry-After": "1"})
-    _count(intern_id)
+    _count_fetch(intern_id)
     _under_way[intern_id] += 1
     try:
         yield
@@ -58,7 +58,7 @@ def _turn(intern_id: UUID) -> Iterator[None]:
             del _under_way[intern_id]
 
 
-def _count(intern_id: UUID) -> None:
+def _count_fetch(intern_id: UUID) -> None:
     if settings.INTERN_FETCH_RPM:
         limit = Limit(f"fetch:{intern_id}", settings.INTERN_FETCH_RPM, MINUTE_S)
         taken = rate_limiter().take(limit)

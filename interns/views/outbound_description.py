@@ -15,7 +15,7 @@ from gateway.openapi.components import (
     nullable,
     obj,
 )
-from interns.outbound.body import BYTES_DEFAULT, HEADER_CHARS_MAX, HEADERS_MAX, METHODS
+from interns.outbound.fetch_request import BYTES_DEFAULT, HEADER_CHARS_MAX, HEADERS_MAX, METHODS
 from interns.views.description import INTERN_ERROR, intern_errors
 from routing.fetching.targets import URL_CHARS_MAX
 

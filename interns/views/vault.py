@@ -17,29 +17,29 @@ from gateway.http.errors import DatabaseGone, GatewayError, NotFound
 from gateway.http.jsonio import format_time
 from gateway.http.responses import build_error_response, json_response, log
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
-from interns.access import let_in, require_editor, visible
+from interns.access import authorize_caller, get_visible_intern, require_editor
 from interns.errors import InternNotFound, OperationTimedOut
 from interns.models import Intern, Vault, VaultSecret
-from interns.vault.body import BODY_BYTES_MAX, read_name, read_names, read_page, read_secret
-from interns.vault.effective import effective_secrets
+from interns.vault.effective_secrets import read_effective_secrets
 from interns.vault.errors import VaultWritesOff
 from interns.vault.secrets import (
-    Stored,
+    SecretInput,
     copy_secrets,
     delete_secret,
-    page_of_secrets,
+    filter_secrets,
     put_secret,
-    secrets_of,
+    read_secrets_page,
 )
-from interns.vault.service import connections_of, workspace_vault
+from interns.vault.service import get_workspace_vault, list_connections
 from interns.views import vault_description as described
 from interns.views.base import InternViewSet
-from interns.views.deadline import in_time
+from interns.views.deadline import with_deadline
+from interns.views.vault_body import BODY_BYTES_MAX, read_name, read_names, read_page, read_secret
 
 T = TypeVar("T")
 _SOURCE: Final = "router_vault"
 # What interns say in words of their own.
-_TOLD: Final[Mapping[type[GatewayError], str]] = {
+_MESSAGES: Final[Mapping[type[GatewayError], str]] = {
     InternNotFound: NotFound.message,
     OperationTimedOut: "Operation timed out. Please try again later.",
 }
@@ -49,10 +49,10 @@ class _VaultViewSet(InternViewSet):
     """The gate of interns; refusals without metadata."""
 
     def caller(self, request: HttpRequest, *, writes: bool = False) -> Caller:
-        caller = let_in(request)
+        caller = authorize_caller(request)
         if writes and not caller.vault_writes_enabled:
             raise VaultWritesOff
-        _count(caller)
+        _count_request(caller)
         return caller
 
     def database_gone(self) -> GatewayError:
@@ -63,8 +63,8 @@ class _VaultViewSet(InternViewSet):
         return self.refusal(request, GatewayError())
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
-        told = _TOLD.get(type(error), error.text)
-        body = {"error": {"code": error.status, "message": told}}
+        message = _MESSAGES.get(type(error), error.text)
+        body = {"error": {"code": error.status, "message": message}}
         return build_error_response(error, body, status=error.status)
 
 
@@ -72,29 +72,29 @@ class WorkspaceSecretsViewSet(_VaultViewSet):
     """Secrets of the key's workspace. An intern's own key does not see them here."""
 
     @described.listing
-    @in_time
+    @with_deadline
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self._caller(request)
         page = read_page(request.GET.dict())
-        rows, more = _read(lambda: page_of_secrets(secrets_of(_shared(caller)), page))
-        return json_response({"data": list(map(_object, rows)), "has_more": more})
+        rows, more = _read(lambda: read_secrets_page(filter_secrets(_filter_shared(caller)), page))
+        return json_response({"data": list(map(_serialize, rows)), "has_more": more})
 
     @described.storing
-    @in_time
+    @with_deadline
     def update(self, request: HttpRequest, name: str) -> HttpResponseBase:
         caller = self._caller(request, writes=True)
-        stored = read_secret(name, _body(request))
+        stored = read_secret(name, _read_body(request))
         row = _write(lambda: _put_shared(caller, stored))
-        return json_response({"data": _object(row)})
+        return json_response({"data": _serialize(row)})
 
     @described.deletion
-    @in_time
+    @with_deadline
     def destroy(self, request: HttpRequest, name: str) -> HttpResponseBase:
         caller = self._caller(request, writes=True)
         wanted = read_name(name)
-        secrets = secrets_of(_shared(caller))
-        _write(lambda: delete_secret(secrets=secrets, name=wanted, **_by(caller)))
-        return _nothing()
+        secrets = filter_secrets(_filter_shared(caller))
+        _write(lambda: delete_secret(secrets=secrets, name=wanted, **_audit_fields(caller)))
+        return _answer_nothing()
 
     def _caller(self, request: HttpRequest, *, writes: bool = False) -> Caller:
         caller = self.caller(request, writes=writes)
@@ -107,60 +107,67 @@ class InternSecretsViewSet(_VaultViewSet):
     """Secrets of one intern. Whoever may change the intern may change them."""
 
     @described.listing_of_intern
-    @in_time
+    @with_deadline
     def list(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request)
         page = read_page(request.GET.dict())
-        found = visible(caller, intern_id)
-        rows, more = _read(lambda: page_of_secrets(secrets_of(_private(found)), page))
-        return json_response({"data": list(map(_object, rows)), "has_more": more})
+        found = get_visible_intern(caller, intern_id)
+        rows, more = _read(lambda: read_secrets_page(filter_secrets(_filter_private(found)), page))
+        return json_response({"data": list(map(_serialize, rows)), "has_more": more})
 
     @described.storing_in_intern
-    @in_time
+    @with_deadline
     def update(self, request: HttpRequest, intern_id: str, name: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
-        stored = read_secret(name, _body(request))
-        found = _editable(caller, intern_id)
-        row = _write(partial(put_secret, vaults=_private(found), stored=stored, **_by(caller)))
-        return json_response({"data": _object(row)})
+        stored = read_secret(name, _read_body(request))
+        found = _get_editable_intern(caller, intern_id)
+        row = _write(
+            partial(
+                put_secret, vaults=_filter_private(found), stored=stored, **_audit_fields(caller)
+            )
+        )
+        return json_response({"data": _serialize(row)})
 
     @described.deletion_in_intern
-    @in_time
+    @with_deadline
     def destroy(self, request: HttpRequest, intern_id: str, name: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
         wanted = read_name(name)
-        secrets = secrets_of(_private(_editable(caller, intern_id)))
-        _write(lambda: delete_secret(secrets=secrets, name=wanted, **_by(caller)))
-        return _nothing()
+        secrets = filter_secrets(_filter_private(_get_editable_intern(caller, intern_id)))
+        _write(lambda: delete_secret(secrets=secrets, name=wanted, **_audit_fields(caller)))
+        return _answer_nothing()
 
     @described.copying
-    @in_time
+    @with_deadline
     def copy(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
-        names = read_names(_body(request))
-        found = _editable(caller, intern_id)
+        names = read_names(_read_body(request))
+        found = _get_editable_intern(caller, intern_id)
         rows = _write(
             lambda: copy_secrets(
-                source=_shared(caller), vault=_vault(found), names=names, **_by(caller)
+                source=_filter_shared(caller),
+                vault=_get_vault(found),
+                names=names,
+                **_audit_fields(caller),
             )
         )
-        return json_response({"data": list(map(_object, rows))})
+        return json_response({"data": list(map(_serialize, rows))})
 
     @described.effective
-    @in_time
+    @with_deadline
     def effective(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request)
         page = read_page(request.GET.dict())
-        found = visible(caller, intern_id)
-        rows = _read(lambda: effective_secrets(found))
-        shown = [_object(row) | {"scope": row.scope} for row in rows[page.rows]]
+        found = get_visible_intern(caller, intern_id)
+        rows = _read(lambda: read_effective_secrets(found))
+        shown = [_serialize(row) | {"scope": row.scope} for row in rows[page.rows]]
         return json_response({"data": shown, "has_more": len(rows) > page.offset + page.limit})
 
     @described.connections
-    @in_time
+    @with_deadline
     def connections(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        found = visible(self.caller(request), intern_id)
-        keys = _read(lambda: connections_of(found.pk))
+        found = get_visible_intern(self.caller(request), intern_id)
+        keys = _read(lambda: list_connections(found.pk))
         return json_response({"data": [{"key": key} for key in keys]})
 
 
@@ -174,24 +181,26 @@ class CopyViewSet(InternSecretsViewSet):
         return super().dispatch(request, *args, **path)
 
 
-def _put_shared(caller: Caller, stored: Stored) -> VaultSecret:
+def _put_shared(caller: Caller, stored: SecretInput) -> VaultSecret:
     """A workspace's vault is made with its first secret."""
     assert caller.workspace_id is not None, "an inference key is in one"
-    store = partial(put_secret, vaults=_shared(caller), stored=stored, **_by(caller))
+    store = partial(
+        put_secret, vaults=_filter_shared(caller), stored=stored, **_audit_fields(caller)
+    )
     try:
         return store()
     except NotFound:
-        workspace_vault(caller.workspace_id)
+        get_workspace_vault(caller.workspace_id)
         return store()
 
 
-def _editable(caller: Caller, intern_id: str) -> Intern:
-    found = visible(caller, intern_id)
+def _get_editable_intern(caller: Caller, intern_id: str) -> Intern:
+    found = get_visible_intern(caller, intern_id)
     require_editor(caller, found)
     return found
 
 
-def _vault(intern: Intern) -> Vault:
+def _get_vault(intern: Intern) -> Vault:
     """Raises `NotFound` for an intern whose vault is not there yet, or any more."""
     found: Vault | None = getattr(intern, "vault", None)
     if found is None:
@@ -199,23 +208,23 @@ def _vault(intern: Intern) -> Vault:
     return found
 
 
-def _shared(caller: Caller) -> "QuerySet[Vault]":
+def _filter_shared(caller: Caller) -> "QuerySet[Vault]":
     return Vault.objects.filter(workspace=caller.workspace_id, intern__isnull=True)
 
 
-def _private(intern: Intern) -> "QuerySet[Vault]":
+def _filter_private(intern: Intern) -> "QuerySet[Vault]":
     return Vault.objects.filter(intern=intern.pk)
 
 
-def _by(caller: Caller) -> dict[str, Any]:
+def _audit_fields(caller: Caller) -> dict[str, Any]:
     return {"account_id": caller.account_id, "by": key_actor(caller)}
 
 
-def _body(request: HttpRequest) -> Mapping[str, Any]:
+def _read_body(request: HttpRequest) -> Mapping[str, Any]:
     return read_object(request, bytes_max=BODY_BYTES_MAX)
 
 
-def _count(caller: Caller) -> None:
+def _count_request(caller: Caller) -> None:
     if settings.RATE_VAULT:
         limit = Limit(f"vault:{caller.account_id}", settings.RATE_VAULT, MINUTE_S)
         taken = rate_limiter().take(limit)
@@ -231,13 +240,13 @@ def _write(work: Callable[[], T]) -> T:
     return run_queries(Lane.OPERATOR, work)
 
 
-def _nothing() -> HttpResponse:
+def _answer_nothing() -> HttpResponse:
     response = HttpResponse(status=204)
     del response.headers["Content-Type"]
     return response
 
 
-def _object(row: Any) -> dict[str, Any]:
+def _serialize(row: Any) -> dict[str, Any]:
     """Every field is present; the value is in none of them."""
     return {
         "name": row.name,

@@ -25,8 +25,8 @@ from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from accounts.services.workspace_members import add_members
 from interns.models import Vault
-from interns.vault.secrets import Stored, put_secret
-from interns.vault.service import workspace_vault
+from interns.vault.secrets import SecretInput, put_secret
+from interns.vault.service import get_workspace_vault
 from routing.catalogue.files import parse
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
@@ -158,8 +158,8 @@ def _full_workspace(tenant: Tenant, whose: dict[str, Any]) -> Workspace:
         rows = THINGS[name].make(tenant)[1]
         assert rows is not None
         rows.update(workspace=made)
-    vaults = Vault.objects.filter(pk=workspace_vault(made.pk).pk)
-    put_secret(vaults=vaults, stored=Stored("token", "value", ["api.example.com"]), **whose)
+    vaults = Vault.objects.filter(pk=get_workspace_vault(made.pk).pk)
+    put_secret(vaults=vaults, stored=SecretInput("token", "value", ["api.example.com"]), **whose)
     add_members(**whose, reference="full", user_ids=[tenant.admin.public_id])
     set_budget(**whose, reference="full", interval="daily", limit_nano=USD, include_byok=None)
     return made

@@ -15,8 +15,8 @@ from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from accounts.tasks import clear_deleted_workspaces
 from interns.models import Vault, VaultSecret
-from interns.vault.secrets import Stored, put_secret
-from interns.vault.service import workspace_vault
+from interns.vault.secrets import SecretInput, put_secret
+from interns.vault.service import get_workspace_vault
 from routing.catalogue.files import parse
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
@@ -211,8 +211,8 @@ def test_secrets_of_a_deleted_workspace_go_at_once_and_the_rest_after_it(mine: M
         **owner, provider="alpha", label="sk-...AbCd", sealed="v1:x", sort_order=0
     )
     put_secret(
-        vaults=Vault.objects.filter(pk=workspace_vault(team.pk).pk),
-        stored=Stored("token", "value", ["api.example.com"]),
+        vaults=Vault.objects.filter(pk=get_workspace_vault(team.pk).pk),
+        stored=SecretInput("token", "value", ["api.example.com"]),
         account_id=mine.account.pk,
         by=SYSTEM,
     )

@@ -19,19 +19,20 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> It
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "runtimes"))
     settings.INTERN_RUNTIME = "tests.support.scripted_driver.ScriptedDriver"
-    driver._made.cache_clear()
+    driver._load_driver.cache_clear()
     yield Script(tmp_path / "runtimes")
-    driver._made.cache_clear()
+    driver._load_driver.cache_clear()
 
 
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> "Queue":
-    from interns import operations, publishing
+    from interns import job_queue as publishing
+    from interns import operations
     from interns.jobs import reaper
     from tests.interns.farm import Queue
 
-    queue = Queue(publishing.publish)
-    monkeypatch.setattr(publishing._Publish, "_publish", lambda sending: queue.take(sending))
+    queue = Queue(publishing.publish_operation)
+    monkeypatch.setattr(publishing._Publishing, "_publish", lambda sending: queue.take(sending))
     monkeypatch.setattr(operations, "publish", queue.publish)
     monkeypatch.setattr(reaper, "publish", queue.publish)
     monkeypatch.setattr(reaper, "worked_queues", lambda: {"interns": queue.has_worker})

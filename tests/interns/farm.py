@@ -17,7 +17,7 @@ from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key
 from gateway.http.jsonio import dumps
 from interns.jobs import provision, reaper, suspend, teardown
-from interns.leases import Lease
+from interns.leases import InternLease
 from interns.models import Intern, InternTransition, LeaseKind
 from interns.runtime.driver import current_driver
 from tests.support.scripted_driver import Script
@@ -34,9 +34,9 @@ class Queue:
     """Messages that were published. `down` refuses them, `at_once` has them carried out while
     their sender waits. `has_worker` is what is known of who reads it."""
 
-    def __init__(self, publish: Callable[[Lease], None]) -> None:
+    def __init__(self, publish: Callable[[InternLease], None]) -> None:
         self._publish = publish
-        self.messages: deque[Lease] = deque()
+        self.messages: deque[InternLease] = deque()
         self.down = False
         self.has_worker: bool | None = True
         self.at_once = False
@@ -46,7 +46,7 @@ class Queue:
             raise ConnectionRefusedError("the queue is down")
         self.messages.append(publish._lease)
 
-    def publish(self, lease: Lease) -> None:
+    def publish(self, lease: InternLease) -> None:
         self._publish(lease)
         if self.at_once:
             self.work()
@@ -60,7 +60,7 @@ class Queue:
         return done
 
 
-def carry_out(lease: Lease) -> bool:
+def carry_out(lease: InternLease) -> bool:
     return JOBS[LeaseKind(lease.kind)](lease, current_driver(), by="worker")
 
 
@@ -164,7 +164,7 @@ class Farm:
         since = datetime.now(UTC) - timedelta(hours=1)
         Intern.objects.filter(pk=intern_id).update(operation_since=since)
 
-    def reap(self) -> reaper.Reaped:
+    def reap(self) -> reaper.ReapCounts:
         return reaper.reap(current_driver())
 
 
@@ -192,7 +192,7 @@ def open_farm(script: Script, queue: Queue) -> Farm:
     )
 
 
-def queued(farm: Farm) -> tuple[Any, Lease]:
+def queued(farm: Farm) -> tuple[Any, InternLease]:
     """An intern that waits for a worker, and the message of it."""
     made = farm.new()
     farm.ok("POST", f"/interns/{made['id']}/provision", status=202)

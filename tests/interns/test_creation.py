@@ -11,7 +11,7 @@ from accounts.models import ApiKey, Workspace
 from accounts.services.accounts import open_workspace
 from accounts.services.keys import create_key
 from interns import slack
-from interns.creation import NewIntern, create, forget_old_creations
+from interns.creation import NewIntern, create_intern, delete_expired_creations
 from interns.errors import InternForbidden
 from interns.models import Intern, InternCreation, InternTransition
 from interns.vault.service import read_managed
@@ -62,7 +62,7 @@ def test_after_a_day_a_request_is_a_new_one(farm: Farm) -> None:
     past = datetime.now(UTC) - timedelta(seconds=1)
     InternCreation.objects.update(expires_at=past)
     not_made(farm, 409, "name_taken")
-    assert forget_old_creations(datetime.now(UTC)) == 1
+    assert delete_expired_creations(datetime.now(UTC)) == 1
     assert not InternCreation.objects.exists()
 
 
@@ -138,8 +138,8 @@ def test_slack_can_be_required(farm: Farm, settings: Any) -> None:
     refused = farm.refused(409, "slack_install_required", *asking)
     assert refused["metadata"]["retryable"] is False
 
-    assert slack.installed(farm.row(waiting["id"]).pk, by="operator", tokens="xoxb-1") is True
-    assert slack.installed(farm.row(asked["id"]).pk, by="operator") is False
+    assert slack.record_install(farm.row(waiting["id"]).pk, by="operator", tokens="xoxb-1") is True
+    assert slack.record_install(farm.row(asked["id"]).pk, by="operator") is False
     assert farm.queue.work() == 1
     assert farm.get(waiting["id"])["status"] == "running"
     assert farm.rules(waiting["id"])[:3] == ["T3", "T5", "T8"]
@@ -172,5 +172,5 @@ def test_a_workspace_with_interns_stays_and_one_that_goes_gets_none(farm: Farm) 
     assert farm.call(**asked) == (200, {"deleted": True})
     # As for a caller who came in before.
     with pytest.raises(InternForbidden):
-        create(caller, NewIntern("late"), key=None)
+        create_intern(caller, NewIntern("late"), key=None)
     assert not Intern.objects.exists()

@@ -18,7 +18,7 @@ from interns.jobs import teardown
 from interns.jobs.prober import PROBES_MAX, probe_all
 from interns.jobs.reconcile import reconcile
 from interns.models import Intern, InternTransition, LeaseKind, WorkspaceArchive
-from interns.releasing import release_by_hand
+from interns.releasing import release_intern
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out, queued
 
@@ -170,7 +170,7 @@ def test_a_runtime_that_exited_is_told_of_at_once_unless_it_is_held(farm: Farm) 
     lease = leases.take(farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=now)
     assert lease is not None
     assert probe_all(current_driver()) == 0
-    leases.let_go(lease, by="test", why="")
+    leases.release(lease, by="test", why="")
     assert probe_all(current_driver()) == 1
     assert farm.get(made["id"])["status"] == "failed"
     farm.queue.at_once = True
@@ -217,7 +217,7 @@ def test_leaked_and_lost_runtimes_are_found(farm: Farm) -> None:
     assert (found.lost, sorted(found.leaked)) == (seen.lost, sorted(seen.leaked))
     assert list(farm.script.runtimes()) == [well["id"]]
     assert farm.get(lost["id"])["last_failure_message"] == "runtime_exited: the runtime is gone"
-    assert reconcile(driver).clean
+    assert reconcile(driver).is_clean
 
 
 def test_a_leaked_runtime_that_does_not_stop_is_told_of(farm: Farm) -> None:
@@ -228,13 +228,13 @@ def test_a_leaked_runtime_that_does_not_stop_is_told_of(farm: Farm) -> None:
 
 def test_an_operation_can_be_released_by_hand(farm: Farm) -> None:
     made, message = queued(farm)
-    assert release_by_hand(farm.row(made["id"]).pk, by="operator ann") == "provision"
+    assert release_intern(farm.row(made["id"]).pk, by="operator ann") == "provision"
     assert farm.get(made["id"])["last_failure_message"] == (
         "operation_lost: an operator released the intern"
     )
     assert carry_out(message) is False
     with pytest.raises(InvalidState):
-        release_by_hand(farm.row(made["id"]).pk, by="operator ann")
+        release_intern(farm.row(made["id"]).pk, by="operator ann")
     assert InternTransition.objects.filter(by="operator ann", rule="T12").exists()
 
 

@@ -7,7 +7,8 @@ from uuid import uuid4
 import pytest
 
 from accounts.models import ApiKey
-from interns import operations, publishing
+from interns import job_queue as publishing
+from interns import operations
 from interns.errors import UpstreamUnavailable
 from interns.jobs import suspend as suspending
 from interns.models import Intern, InternCreation, InternTransition, Vault, WorkspaceArchive
@@ -154,7 +155,7 @@ def test_a_queue_that_says_nothing_is_given_up(
 ) -> None:
     settings.INTERN_PUBLISH_SECONDS = 0.05
     frozen = threading.Event()
-    monkeypatch.setattr(publishing._Publish, "_publish", lambda self: frozen.wait(10))
+    monkeypatch.setattr(publishing._Publishing, "_publish", lambda self: frozen.wait(10))
     made = farm.new()
     farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
     assert farm.get(made["id"])["status"] == "awaiting_slack_install"

@@ -9,17 +9,17 @@ import pytest
 from interns import leases
 from interns.jobs.prober import probe_all
 from interns.jobs.reaper import publish_waiting, reap
-from interns.leases import Lease
-from interns.machine import STEPS, WAITS
+from interns.leases import InternLease
+from interns.machine import STEPS, WAITING_TEXT
 from interns.models import LeaseKind
-from interns.releasing import release_by_hand
+from interns.releasing import release_intern
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out, queued
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
-def pick_up(message: Lease) -> None:
+def pick_up(message: InternLease) -> None:
     """From then on the lease is the worker's, and not that of the message."""
     now = datetime.now(UTC)
     picked = leases.pick_up(message, by="worker", now=now)
@@ -28,7 +28,7 @@ def pick_up(message: Lease) -> None:
     assert not leases.renew(message, now=now)
 
 
-def take(farm: Farm, made: Any, kind: LeaseKind = LeaseKind.SUSPEND) -> Lease:
+def take(farm: Farm, made: Any, kind: LeaseKind = LeaseKind.SUSPEND) -> InternLease:
     taken = leases.take(farm.row(made["id"]), kind, by="test", now=datetime.now(UTC))
     assert taken is not None
     return taken
@@ -86,7 +86,7 @@ def test_what_a_late_worker_began_for_nobody_is_stopped(
 ) -> None:
     made, message = queued(farm)
     row = farm.row(made["id"])
-    when_it_starts(monkeypatch, lambda: release_by_hand(row.pk, by="operator"))
+    when_it_starts(monkeypatch, lambda: release_intern(row.pk, by="operator"))
     carry_out(message)
     assert farm.get(made["id"])["last_failure_message"].startswith("operation_lost: ")
     assert farm.script.runtimes() == {}
@@ -98,13 +98,13 @@ def test_a_lease_is_handed_on_when_it_has_expired_and_not_before(farm: Farm) -> 
     row = farm.row(made["id"])
     assert row.lease_expires_at is not None
     before = row.lease_expires_at - timedelta(microseconds=1)
-    assert leases.hand_on(row, now=before, counts=True) is None
+    assert leases.reissue(row, now=before, counts=True) is None
     assert leases.extend(row, now=before) is False
     assert reap(current_driver(), now=before) == (0, 0, 0)
     assert farm.row(made["id"]).lease_id == message.lease_id
     assert leases.extend(row, now=row.lease_expires_at)
-    assert leases.renew(message, now=before - leases.term())
-    assert leases.hand_on(row, now=before, counts=True) is not None
+    assert leases.renew(message, now=before - leases.lease_term())
+    assert leases.reissue(row, now=before, counts=True) is not None
 
 
 def test_a_provisioning_that_two_workers_lost_has_failed(farm: Farm) -> None:
@@ -141,7 +141,7 @@ def test_what_no_worker_takes_up_waits_and_says_so(farm: Farm, lost_before: bool
         assert farm.reap() == (1, 0, 0)
     waiting = farm.get(made["id"])
     assert waiting["status"] == ("provisioning" if lost_before else "queued")
-    assert waiting["progress"] == {"step_label": WAITS, "step_number": 1, "total_steps": 4}
+    assert waiting["progress"] == {"step_label": WAITING_TEXT, "step_number": 1, "total_steps": 4}
     assert waiting["last_failure_message"] is None
     assert farm.queue.work() == 3 + lost_before
     assert farm.get(made["id"])["status"] == "running"

@@ -9,13 +9,13 @@ from interns.machine import (
     ACCEPTED,
     MOVES,
     NOWHERE,
-    Rule,
-    Standing,
-    allowed,
-    archive_is_why,
-    check,
-    progress,
-    refusal,
+    MoveRule,
+    OperationState,
+    assert_allowed,
+    build_progress,
+    find_refusal,
+    find_rules,
+    is_archive_failure,
 )
 from interns.models import LeaseKind, Status
 
@@ -62,9 +62,9 @@ REFUSED = {
 }
 
 
-def told(kind: LeaseKind, at: Standing, *, acknowledged: bool = False) -> object:
+def told(kind: LeaseKind, at: OperationState, *, acknowledged: bool = False) -> object:
     """What a refusal says, None where there is none."""
-    refused = refusal(kind, at, acknowledged=acknowledged)
+    refused = find_refusal(kind, at, acknowledged=acknowledged)
     if refused is None:
         return None
     assert isinstance(refused, InternBusy | InvalidState)
@@ -75,54 +75,54 @@ def test_every_pair_of_statuses_has_the_listed_rules_and_no_others() -> None:
     places = [NOWHERE, *Status.values]
     for pair in itertools.product(places, places):
         listed = LISTED.get(pair, set())
-        assert set(map(str, allowed(*pair))) == listed, pair
-        for rule in Rule:
+        assert set(map(str, find_rules(*pair))) == listed, pair
+        for rule in MoveRule:
             if str(rule) in listed:
-                check(rule, *pair)
+                assert_allowed(rule, *pair)
             else:
                 with pytest.raises(AssertionError, match=f"{rule}: "):
-                    check(rule, *pair)
+                    assert_allowed(rule, *pair)
 
 
 def test_all_twenty_rules_are_there() -> None:
-    assert [str(rule) for rule in Rule] == [f"T{number}" for number in range(1, 21)]
-    assert set(MOVES) == set(Rule)
+    assert [str(rule) for rule in MoveRule] == [f"T{number}" for number in range(1, 21)]
+    assert set(MOVES) == set(MoveRule)
 
 
 def test_every_operation_in_every_status() -> None:
     for status, kind in itertools.product(Status.values, KINDS):
         wanted = REFUSED[status][KINDS.index(kind)]
-        assert told(kind, Standing(status)) == wanted, (status, kind)
+        assert told(kind, OperationState(status)) == wanted, (status, kind)
         if wanted is None and kind != LeaseKind.SUSPEND:
             assert (kind, status) in ACCEPTED
         # Whatever is held is busy.
-        assert told(kind, Standing(status, held=True), acknowledged=True) == BUSY
+        assert told(kind, OperationState(status, held=True), acknowledged=True) == BUSY
 
 
 def test_slack_is_asked_for_at_the_first_provision_only() -> None:
-    refused = refusal(LeaseKind.PROVISION, Standing(NEW, slack_missing=True))
+    refused = find_refusal(LeaseKind.PROVISION, OperationState(NEW, slack_missing=True))
     assert isinstance(refused, SlackInstallRequired)
     assert (refused.reason, refused.retryable) == ("slack_install_required", False)
-    assert refusal(LeaseKind.PROVISION, Standing(STOPPED, slack_missing=True)) is None
-    assert refusal(LeaseKind.DELETE, Standing(NEW, slack_missing=True)) is None
+    assert find_refusal(LeaseKind.PROVISION, OperationState(STOPPED, slack_missing=True)) is None
+    assert find_refusal(LeaseKind.DELETE, OperationState(NEW, slack_missing=True)) is None
 
 
 def test_a_missing_archive_is_to_be_acknowledged() -> None:
-    at = Standing(DESTROY_FAILED, archive_missing=True)
-    refused = refusal(LeaseKind.DELETE, at)
+    at = OperationState(DESTROY_FAILED, archive_missing=True)
+    refused = find_refusal(LeaseKind.DELETE, at)
     assert isinstance(refused, ArchiveMissing)
     assert (refused.reason, refused.retryable) == ("workspace_archive_failed", False)
-    assert refusal(LeaseKind.DELETE, at, acknowledged=True) is None
-    assert refusal(LeaseKind.PROVISION, Standing(STOPPED, archive_missing=True)) is None
+    assert find_refusal(LeaseKind.DELETE, at, acknowledged=True) is None
+    assert find_refusal(LeaseKind.PROVISION, OperationState(STOPPED, archive_missing=True)) is None
 
 
 def test_a_teardown_says_whether_it_failed_over_its_archive() -> None:
     said = ("workspace_archive_failed: the store is full", "runtime_stop_failed: it hangs", None)
-    assert [archive_is_why(each) for each in said] == [True, False, False]
+    assert [is_archive_failure(each) for each in said] == [True, False, False]
 
 
 def test_progress_is_told_of_each_step_from_the_first_to_the_last() -> None:
-    assert [progress(step) for step in (None, 1, 4)] == [
+    assert [build_progress(step) for step in (None, 1, 4)] == [
         None,
         {"step_label": "Preparing credentials", "step_number": 1, "total_steps": 4},
         {"step_label": "Checking health", "step_number": 4, "total_steps": 4},

@@ -16,8 +16,8 @@ from interns import operations
 from interns.errors import InternConflict, InternNotFound, UpstreamUnavailable
 from interns.jobs.prober import probe_all
 from interns.jobs.reconcile import reconcile
-from interns.leases import Lease
-from interns.machine import Rule, check
+from interns.leases import InternLease
+from interns.machine import MoveRule, assert_allowed
 from interns.models import Intern, InternTransition, Status, Vault, WorkspaceArchive
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out
@@ -50,7 +50,7 @@ class Lives(RuleBasedStateMachine):
         self.atomic = transaction.atomic()
         self.atomic.__enter__()
         self.interns = [self.farm.new(f"life-{number}")["id"] for number in range(2)]
-        self.seen: list[Lease] = []
+        self.seen: list[InternLease] = []
 
     # --- What callers ask for
 
@@ -106,7 +106,7 @@ class Lives(RuleBasedStateMachine):
     def break_the_queue(self, down: bool) -> None:
         self.farm.queue.down = down
 
-    def _work(self, message: Lease) -> None:
+    def _work(self, message: InternLease) -> None:
         with contextlib.suppress(WorkerDied):
             carry_out(message)
 
@@ -152,7 +152,7 @@ class Lives(RuleBasedStateMachine):
             for row in InternTransition.objects.filter(intern_id=intern_id).order_by("pk"):
                 assert row.from_status == at
                 if row.rule:
-                    check(Rule(row.rule), row.from_status, row.to_status)
+                    assert_allowed(MoveRule(row.rule), row.from_status, row.to_status)
                 at = row.to_status
             status = Intern.objects.filter(pk=intern_id).values_list("status", flat=True).first()
             assert at == (status or "")

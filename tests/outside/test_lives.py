@@ -52,7 +52,7 @@ def test_who_is_killed_leaves_nothing_and_a_run_starts_again(root: Outsider) -> 
         timeout=30,
     )
     assert root.manage("provision_intern", "demo/asked", "--json").status == 0
-    keeper = f"interns.runtime.keeper {made.json()['id']}".replace(" ", "\0")
+    keeper = f"interns.runtime.supervisor {made.json()['id']}".replace(" ", "\0")
     run.until(lambda: len(agents_of(keeper)) == 3, "a running intern", within_s=INTERN_S)
     agents = agents_of(keeper)
     if os.geteuid() == 0:

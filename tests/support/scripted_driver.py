@@ -19,14 +19,14 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 from interns.runtime.driver import (
+    AgentAccess,
     ArchiveFailed,
     BootPlan,
-    Health,
     ImageUnavailable,
     NoDisk,
-    Place,
     Runtime,
     RuntimeFailed,
+    RuntimeHealth,
     StartFailed,
     StopFailed,
 )
@@ -185,17 +185,17 @@ class ScriptedDriver:
 
     def health(
         self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
-    ) -> Health:
+    ) -> RuntimeHealth:
         try:
             self.script.met("health", intern_id)
         except RuntimeFailed as failure:
-            return Health(ok=False, detail=str(failure))
+            return RuntimeHealth(ok=False, detail=str(failure))
         state = self.script.read()
         if str(intern_id) in state["unwell"]:
-            return Health(**state["unwell"][str(intern_id)])
+            return RuntimeHealth(**state["unwell"][str(intern_id)])
         runs = state["runtimes"].get(str(intern_id))
         there = runs is not None and boot_id in (None, UUID(runs))
-        return Health(ok=there, exited=not there)
+        return RuntimeHealth(ok=there, exited=not there)
 
     def runtimes(self) -> list[Runtime]:
         self.script.met("runtimes", "")
@@ -205,7 +205,7 @@ class ScriptedDriver:
     def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
         return ["booted", "<b>ready</b>"][-lines:]
 
-    def place(self, intern_id: UUID) -> Place | None:
+    def find_agent(self, intern_id: UUID) -> AgentAccess | None:
         return None
 
     def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool:

@@ -18,8 +18,8 @@ from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from interns.models import Intern, Vault, VaultSecret
-from interns.vault.secrets import Stored, put_secret
-from interns.vault.service import create_intern_vault, workspace_vault
+from interns.vault.secrets import SecretInput, put_secret
+from interns.vault.service import create_intern_vault, get_workspace_vault
 from routing.metering.models import Generation
 from routing.presets.models import Preset
 from tests.support.access_table import Row
@@ -141,7 +141,7 @@ def _intern(tenant: Tenant) -> Made:
 
 def _secret(tenant: Tenant) -> Made:
     """One in the workspace's vault."""
-    vault, name = workspace_vault(tenant.workspace.pk), f"s{next(_numbers)}"
+    vault, name = get_workspace_vault(tenant.workspace.pk), f"s{next(_numbers)}"
     return name, _stored(vault.pk, name, tenant)
 
 
@@ -156,7 +156,7 @@ def _vaulted(tenant: Tenant) -> Made:
 
 
 def _stored(vault_id: uuid.UUID, name: str, tenant: Tenant) -> QuerySet[Any]:
-    stored = Stored(name, "value", ["api.example.com"])
+    stored = SecretInput(name, "value", ["api.example.com"])
     made = put_secret(
         vaults=Vault.objects.filter(pk=vault_id),
         stored=stored,

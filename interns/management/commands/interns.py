@@ -8,8 +8,8 @@ from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
 from gateway.http.jsonio import format_time
-from interns.leases import waits_long
-from interns.machine import progress
+from interns.leases import is_pickup_overdue
+from interns.machine import build_progress
 from interns.models import Intern, Status
 
 
@@ -26,21 +26,22 @@ class Command(JsonCommand):
             rows = rows.filter(workspace__account__name=options["account"])
         if options["status"]:
             rows = rows.filter(status=options["status"])
-        told = list(map(_told, rows))
+        interns = list(map(_serialize, rows))
         counts = dict.fromkeys(Status.values, 0)
-        for each in told:
+        for each in interns:
             counts[each["status"]] += 1
-        return {"interns": told, "counts": counts}, 0
+        return {"interns": interns, "counts": counts}, 0
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:
         for each in result["interns"]:
             age = f"{each['seconds_in_status']} s"
-            said = each["last_failure_message"] or each["status_reason"]
-            yield f"{each['id']}  {each['account']}/{each['name']}  {each['status']}  {age}  {said}"
+            reason = each["last_failure_message"] or each["status_reason"]
+            name = f"{each['account']}/{each['name']}"
+            yield f"{each['id']}  {name}  {each['status']}  {age}  {reason}"
         yield ", ".join(f"{count} {status}" for status, count in result["counts"].items() if count)
 
 
-def _told(intern: Intern) -> dict[str, Any]:
+def _serialize(intern: Intern) -> dict[str, Any]:
     now = datetime.now(UTC)
     return {
         "id": str(intern.pk),
@@ -51,7 +52,7 @@ def _told(intern: Intern) -> dict[str, Any]:
         "status_since": format_time(intern.status_since),
         "seconds_in_status": int((now - intern.status_since).total_seconds()),
         "status_reason": intern.status_reason,
-        "progress": progress(intern.progress_step, waits=waits_long(intern, now)),
+        "progress": build_progress(intern.progress_step, waits=is_pickup_overdue(intern, now)),
         "held_by": intern.lease_kind or None,
         "hostname": intern.hostname,
         "last_failure_message": intern.last_failure_message,

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand, Refused
 from interns import operations
 from interns.errors import InternError
-from interns.finding import add_intern_argument, find_intern, require_worker
+from interns.management.lookup import add_intern_argument, find_intern, require_worker
 
 
 class Command(JsonCommand):

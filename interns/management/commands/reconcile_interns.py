@@ -24,4 +24,4 @@ class Command(JsonCommand):
             report = reconcile(current_driver(), dry=bool(options["dry_run"]))
         except RuntimeFailed as failure:
             raise Refused(f"The driver cannot say what runs: {failure}") from failure
-        return asdict(report), int(not report.clean)
+        return asdict(report), int(not report.is_clean)

@@ -6,8 +6,8 @@ from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
 from interns.errors import InternError
-from interns.finding import add_intern_argument, find_intern
-from interns.releasing import release_by_hand
+from interns.management.lookup import add_intern_argument, find_intern
+from interns.releasing import release_intern
 
 
 class Command(JsonCommand):
@@ -22,7 +22,7 @@ class Command(JsonCommand):
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         intern = find_intern(options["intern"])
         try:
-            kind = release_by_hand(intern.pk, by="release_intern")
+            kind = release_intern(intern.pk, by="release_intern")
         except InternError as error:
             raise Refused(error.text) from error
         intern.refresh_from_db()

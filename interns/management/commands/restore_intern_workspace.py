@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
 from interns.archives import store
-from interns.archives.service import archive_of, check_archive
+from interns.archives.service import find_damage, latest_archive
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.driver import RuntimeFailed, current_driver
 from interns.runtime.unpacking import unpack
@@ -34,25 +34,25 @@ class Command(JsonCommand):
         place.add_argument("--into", type=UUID, help="id of an intern without a runtime")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        row = _archive(options["archive"], options["intern"])
+        row = _find_archive(options["archive"], options["intern"])
         put = _onto_disk(options["into"]) if options["into"] else _into_folder(options["to"])
-        problem = check_archive(row)
+        problem = find_damage(row)
         if problem:
             raise Refused(f"The archive {row.pk} is damaged: {problem}")
         try:
-            with store.opened(row.uri) as file:
-                told = put(file)
+            with store.open_archive(row.uri) as file:
+                result = put(file)
         except (OSError, ValueError, RuntimeFailed) as error:
             raise Refused(f"It cannot be restored: {error}") from error
-        return {"archive_id": str(row.pk), "intern_name": row.intern_name, **told}, 0
+        return {"archive_id": str(row.pk), "intern_name": row.intern_name, **result}, 0
 
 
-def _archive(archive_id: UUID | None, intern_id: UUID | None) -> WorkspaceArchive:
+def _find_archive(archive_id: UUID | None, intern_id: UUID | None) -> WorkspaceArchive:
     if archive_id is not None:
         found = WorkspaceArchive.objects.filter(pk=archive_id).first()
     else:
         assert intern_id is not None, "one of the two is required"
-        found = archive_of(intern_id)
+        found = latest_archive(intern_id)
     if found is None:
         raise Refused("There is no such archive")
     return found

@@ -14,7 +14,7 @@ from accounts.services import repeatable
 from gateway.commands import JsonCommand
 from gateway.sealing import UnsealError, master_key_id, resealed, resealed_bytes
 from interns.models import Vault
-from interns.vault.sealing import rewrapped_key
+from interns.vault.sealing import rewrap_key
 from routing.catalogue import models as catalogue
 from routing.history import contents
 from routing.history.models import GenerationContent
@@ -30,38 +30,38 @@ class Kind(NamedTuple):
     renewed: Callable[[Any], dict[str, Any] | None]
 
 
-def _text(column: str, purpose: str, named: Callable[[Any], str], row: Any) -> Any:
+def _reseal_text(column: str, purpose: str, named: Callable[[Any], str], row: Any) -> Any:
     sealed = resealed(getattr(row, column), purpose=purpose, row=named(row))
     return None if sealed is None else {column: sealed}
 
 
-def _bytes(row: Any) -> Any:
+def _reseal_bytes(row: Any) -> Any:
     kept = bytes(row.sealed)
     sealed = resealed_bytes(kept, purpose=contents.PURPOSE, row=row.pk)
     return None if sealed is None else {"sealed": sealed}
 
 
-def _kinds() -> Iterator[Kind]:
+def _list_kinds() -> Iterator[Kind]:
     def key(row: Any) -> str:
         return str(row.pk)
 
-    yield Kind("vaults", Vault.objects.all(), rewrapped_key)
+    yield Kind("vaults", Vault.objects.all(), rewrap_key)
     yield Kind(
         "provider_credentials",
         catalogue.Provider.objects.filter(credential_sealed__isnull=False),
-        partial(_text, "credential_sealed", catalogue.PURPOSE, lambda row: row.slug),
+        partial(_reseal_text, "credential_sealed", catalogue.PURPOSE, lambda row: row.slug),
     )
     yield Kind(
         "byok_credentials",
         ByokCredential.objects.exclude(sealed=""),
-        partial(_text, "sealed", byok.PURPOSE, key),
+        partial(_reseal_text, "sealed", byok.PURPOSE, key),
     )
     yield Kind(
         "kept_answers",
         RepeatableRequest.objects.filter(sealed_answer__isnull=False),
-        partial(_text, "sealed_answer", repeatable.PURPOSE, key),
+        partial(_reseal_text, "sealed_answer", repeatable.PURPOSE, key),
     )
-    yield Kind("generation_contents", GenerationContent.objects.all(), _bytes)
+    yield Kind("generation_contents", GenerationContent.objects.all(), _reseal_bytes)
 
 
 class Command(JsonCommand):
@@ -74,7 +74,7 @@ class Command(JsonCommand):
         parser.add_argument("--check", action="store_true", help="only count what is left to do")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        counts = {kind.name: _rotated(kind, write=not options["check"]) for kind in _kinds()}
+        counts = {kind.name: _rotate(kind, write=not options["check"]) for kind in _list_kinds()}
         unreadable = sum(lost for _, lost in counts.values())
         return {
             "master_key_id": master_key_id(),
@@ -84,7 +84,7 @@ class Command(JsonCommand):
         }, 1 if unreadable else 0
 
 
-def _rotated(kind: Kind, *, write: bool) -> tuple[int, int]:
+def _rotate(kind: Kind, *, write: bool) -> tuple[int, int]:
     """How many rows moved, or are to, and how many no key opens."""
     moved = lost = 0
     for row in kind.rows.order_by("pk").iterator(_CHUNK):

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand, Refused
 from interns import slack
 from interns.errors import InternError
-from interns.finding import add_intern_argument, find_intern, require_worker
+from interns.management.lookup import add_intern_argument, find_intern, require_worker
 
 
 class Command(JsonCommand):
@@ -25,7 +25,7 @@ class Command(JsonCommand):
         require_worker()
         tokens = sys.stdin.read().strip() if options["tokens"] else ""
         try:
-            began = slack.installed(intern.pk, by="slack_installed", tokens=tokens)
+            began = slack.record_install(intern.pk, by="slack_installed", tokens=tokens)
         except InternError as error:
             raise Refused(error.text) from error
         return {"intern_id": str(intern.pk), "provisioning": began}, 0

@@ -11,9 +11,9 @@ from django.db import connection
 from gateway.commands import JsonCommand, Misused
 from interns import leases, operations
 from interns.errors import InternError
-from interns.finding import find_intern, require_worker
 from interns.jobs.suspend import suspend
-from interns.machine import refusal
+from interns.machine import find_refusal
+from interns.management.lookup import find_intern, require_worker
 from interns.models import Intern, LeaseKind, Status
 from interns.runtime.driver import current_driver
 
@@ -36,35 +36,37 @@ class Command(JsonCommand):
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         if bool(options["interns"]) == bool(options["all"]):
             raise Misused("Name interns, or say --all")
-        interns = list(_chosen(options["interns"]))
+        interns = list(_choose_interns(options["interns"]))
         if interns and not options["here"]:
             require_worker()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             work = _suspend_here if options["here"] else _suspend
-            problems = list(pool.map(_closing(work), interns))
-        told = {str(i.pk): said for i, said in zip(interns, problems, strict=True) if said}
-        done = [str(intern.pk) for intern in interns if str(intern.pk) not in told]
-        return {"suspended": done, "failed": told}, int(bool(told))
+            problems = list(pool.map(_close_connection_after(work), interns))
+        failures = {
+            str(i.pk): problem for i, problem in zip(interns, problems, strict=True) if problem
+        }
+        done = [str(intern.pk) for intern in interns if str(intern.pk) not in failures]
+        return {"suspended": done, "failed": failures}, int(bool(failures))
 
 
-def _chosen(names: list[str]) -> Iterator[Intern]:
+def _choose_interns(names: list[str]) -> Iterator[Intern]:
     if names:
         yield from map(find_intern, names)
     else:
         yield from Intern.objects.select_related("workspace").filter(status=Status.RUNNING)
 
 
-def _closing(work: Any) -> Any:
+def _close_connection_after(work: Any) -> Any:
     """A thread has a connection of its own, which ends with its work."""
 
-    def closing(intern: Intern) -> str:
+    def work_and_close(intern: Intern) -> str:
         try:
             return str(work(intern))
         finally:
             if not connection.in_atomic_block:
                 connection.close()
 
-    return closing
+    return work_and_close
 
 
 def _suspend(intern: Intern) -> str:
@@ -78,7 +80,7 @@ def _suspend(intern: Intern) -> str:
 
 def _suspend_here(intern: Intern) -> str:
     now, why = datetime.now(UTC), "the gateway stopped"
-    if refused := refusal(LeaseKind.SUSPEND, operations.standing(intern, now)):
+    if refused := find_refusal(LeaseKind.SUSPEND, operations.read_state(intern, now)):
         return refused.text
     lease = leases.take(intern, LeaseKind.SUSPEND, by=_BY, now=now, why=why, status_reason=why)
     if lease is None:

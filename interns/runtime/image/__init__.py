@@ -17,19 +17,19 @@ PROJECT = HERE.parents[2]
 REPOSITORY = "gateway-intern"
 
 
-def ready_image(engine: docker.DockerClient) -> str:
+def ensure_image(engine: docker.DockerClient) -> str:
     """The name of an image that is there: the operator's, else ours, built once for each version.
 
     Raises `ImageUnavailable`.
     """
     wanted: str = settings.INTERN_CONTAINER_IMAGE
     try:
-        return _pulled(engine, wanted) if wanted else _built(engine)
+        return _pull_image(engine, wanted) if wanted else _build_image(engine)
     except (BuildError, DockerException) as error:
         raise ImageUnavailable(f"the image cannot be had: {error}"[:500]) from error
 
 
-def _pulled(engine: docker.DockerClient, name: str) -> str:
+def _pull_image(engine: docker.DockerClient, name: str) -> str:
     try:
         engine.images.get(name)
     except ImageNotFound:
@@ -37,7 +37,7 @@ def _pulled(engine: docker.DockerClient, name: str) -> str:
     return name
 
 
-def _built(engine: docker.DockerClient) -> str:
+def _build_image(engine: docker.DockerClient) -> str:
     context = build_context()
     base = settings.INTERN_CONTAINER_BASE
     version = hashlib.sha256(context + base.encode()).hexdigest()[:16]
@@ -66,11 +66,11 @@ def build_context() -> bytes:
         "interns/__init__.py": package / "__init__.py",
         **{f"interns/agent/{file.name}": file for file in sorted(package.glob("agent/*.py"))},
     }
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, file in files.items():
             content = file.read_bytes()
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o644
             tar.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interns.agent.disk import Disk
-from interns.agent.files import DEPTH_MAX, Workspace, WorkspaceError
+from interns.agent.disk import AgentDisk
+from interns.agent.workspace import DEPTH_MAX, AgentWorkspace, WorkspaceError
 
 FILE_BYTES = 1000
 NAMES = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=20)
@@ -23,11 +23,11 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def files(root: Path) -> Workspace:
-    return Workspace(root, file_bytes=FILE_BYTES)
+def files(root: Path) -> AgentWorkspace:
+    return AgentWorkspace(root, file_bytes=FILE_BYTES)
 
 
-def test_what_is_written_is_read_and_listed(files: Workspace, root: Path) -> None:
+def test_what_is_written_is_read_and_listed(files: AgentWorkspace, root: Path) -> None:
     assert files.write("notes/a.txt", "héllo") == 6
     assert files.write("/b.txt", "slashes at the start mean the workspace") == 39
     assert files.read("notes/a.txt") == "héllo"
@@ -41,18 +41,18 @@ def test_what_is_written_is_read_and_listed(files: Workspace, root: Path) -> Non
 @pytest.mark.parametrize(
     "path", ["../outside/secret", "notes/../../outside/secret", "..", "a/..", "", ".", "/", "a\0b"]
 )
-def test_paths_that_are_none(files: Workspace, path: str) -> None:
+def test_paths_that_are_none(files: AgentWorkspace, path: str) -> None:
     refuses(files, path)
 
 
-def refuses(files: Workspace, path: str) -> None:
+def refuses(files: AgentWorkspace, path: str) -> None:
     with pytest.raises(WorkspaceError):
         files.read(path)
     with pytest.raises(WorkspaceError):
         files.write(path, "overwritten")
 
 
-def test_links_are_not_followed(files: Workspace, root: Path) -> None:
+def test_links_are_not_followed(files: AgentWorkspace, root: Path) -> None:
     outside = root.parent / "outside"
     (root / "file").symlink_to(outside / "secret")
     (root / "folder").symlink_to(outside)
@@ -65,14 +65,14 @@ def test_links_are_not_followed(files: Workspace, root: Path) -> None:
     assert files.names() == ["file@", "folder@"]
 
 
-def test_what_is_no_file_is_refused(files: Workspace, root: Path) -> None:
+def test_what_is_no_file_is_refused(files: AgentWorkspace, root: Path) -> None:
     (root / "folder").mkdir()
     os.mkfifo(root / "pipe")
     for name in ("folder", "pipe"):
         refuses(files, name)
 
 
-def test_bounds(files: Workspace, root: Path) -> None:
+def test_bounds(files: AgentWorkspace, root: Path) -> None:
     files.write("full", "x" * FILE_BYTES)
     assert len(files.read("full")) == FILE_BYTES
     with pytest.raises(WorkspaceError):
@@ -90,7 +90,7 @@ def test_bounds(files: Workspace, root: Path) -> None:
 def test_nothing_outside_is_ever_touched(root: Path, parts: list[str]) -> None:
     if not (root / "link").is_symlink():
         (root / "link").symlink_to(root.parent / "outside")
-    files = Workspace(root, file_bytes=FILE_BYTES)
+    files = AgentWorkspace(root, file_bytes=FILE_BYTES)
     for path in ("/".join(parts), "/".join([*parts, "secret"])):
         for use in (files.read, lambda p: files.write(p, "mine"), files.names):
             try:
@@ -102,7 +102,7 @@ def test_nothing_outside_is_ever_touched(root: Path, parts: list[str]) -> None:
 
 
 def test_a_disk_is_full_when_its_files_take_its_room(root: Path) -> None:
-    disk = Disk(root, 1_000_000)
+    disk = AgentDisk(root, 1_000_000)
     assert disk.has_room(900_000)
     (root / "folder").mkdir()
     (root / "folder" / "a").write_bytes(b"x" * 600_000)
@@ -111,5 +111,5 @@ def test_a_disk_is_full_when_its_files_take_its_room(root: Path) -> None:
     assert disk.has_room(300_000)
     assert not disk.has_room(400_000)
     # Counting ends once it is full.
-    assert Disk(root, 1).used_bytes() < 600_000 + 8192
-    assert not Disk(root, 1).has_room()
+    assert AgentDisk(root, 1).used_bytes() < 600_000 + 8192
+    assert not AgentDisk(root, 1).has_room()

@@ -7,38 +7,38 @@ import pytest
 
 from interns.agent.questions import (
     PERMISSION_OPTIONS,
-    Answered,
-    Elicitation,
-    Field,
-    NotAcceptable,
-    Permission,
+    AnswerNotOffered,
+    AskForm,
+    AskPermission,
+    FormField,
+    GivenAnswer,
 )
 
-FORM = Elicitation(
+FORM = AskForm(
     "Tell me",
     (
-        Field("name"),
-        Field("age", "integer"),
-        Field("weight", "number", required=False),
-        Field("member", "boolean", required=False),
-        Field("size", required=False, options=["s", "m"]),
+        FormField("name"),
+        FormField("age", "integer"),
+        FormField("weight", "number", required=False),
+        FormField("member", "boolean", required=False),
+        FormField("size", required=False, options=["s", "m"]),
     ),
 )
 
 
 def test_a_permission_takes_its_options_and_a_dismissal() -> None:
-    asked = Permission("write_file: a")
+    asked = AskPermission("write_file: a")
     for option in PERMISSION_OPTIONS:
         allowed, always = option.startswith("allow"), option.endswith("always")
-        assert asked.read(option) == Answered(accepted=allowed, always=always)
-    assert asked.read("cancel") == Answered(accepted=False, dismissed=True)
+        assert asked.read(option) == GivenAnswer(accepted=allowed, always=always)
+    assert asked.read("cancel") == GivenAnswer(accepted=False, dismissed=True)
     for odd in ("", "yes", "allow", '{"action":"accept"}'):
-        with pytest.raises(NotAcceptable):
+        with pytest.raises(AnswerNotOffered):
             asked.read(odd)
 
 
 def test_a_form_as_it_is_shown() -> None:
-    shown = FORM.shown()
+    shown = FORM.serialize()
     assert shown["kind"] == "elicitation"
     size = {"name": "size", "type": "string", "required": False, "options": ["s", "m"]}
     assert shown["fields"][4] == size
@@ -57,7 +57,7 @@ PERSON: dict[str, Any] = {"name": "Ann", "age": 3}
 )
 def test_what_a_form_takes(content: dict[str, Any]) -> None:
     answer = json.dumps({"action": "accept", "content": content})
-    assert FORM.read(answer) == Answered(accepted=True, content=content)
+    assert FORM.read(answer) == GivenAnswer(accepted=True, content=content)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_what_a_form_takes(content: dict[str, Any]) -> None:
     ],
 )
 def test_what_a_form_does_not_take(content: Any) -> None:
-    with pytest.raises(NotAcceptable):
+    with pytest.raises(AnswerNotOffered):
         FORM.read(json.dumps({"action": "accept", "content": content}))
 
 
 def test_a_form_that_is_declined_dismissed_or_answered_oddly() -> None:
-    assert FORM.read('{"action":"decline"}') == Answered(accepted=False)
-    assert FORM.read('{"action":"cancel"}') == Answered(accepted=False, dismissed=True)
+    assert FORM.read('{"action":"decline"}') == GivenAnswer(accepted=False)
+    assert FORM.read('{"action":"cancel"}') == GivenAnswer(accepted=False, dismissed=True)
     for odd in ("", "accept", "[]", "null", "{}", '{"action":"maybe"}'):
-        with pytest.raises(NotAcceptable):
+        with pytest.raises(AnswerNotOffered):
             FORM.read(odd)

@@ -9,35 +9,35 @@ import pytest
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from interns.agent.config import Config
+from interns.agent.config import AgentConfig
 from interns.agent.events import Event
-from interns.agent.gateway import Door
-from interns.agent.loop import Loop
-from interns.agent.runs import Desk, Prompt, Run, is_last
-from interns.agent.sessions import Sessions
+from interns.agent.gateway import GatewayClient
+from interns.agent.loop import AgentLoop
+from interns.agent.runs import InternRun, RunDesk, RunPrompt, is_last
+from interns.agent.sessions import AgentSessions
 
 pytestmark = pytest.mark.thorough
 NAMES = ("intern_id", "runtime_id", "name", "token", "gateway_socket", "isolation")
 FACTS: Any = dict.fromkeys(NAMES, "x") | {"instructions": None, "model": "", "api_path": "/api/v1"}
 
 
-def desk_of(folder: Path, model: FunctionModel) -> Desk:
-    config = Config(**FACTS, home=folder)
+def desk_of(folder: Path, model: FunctionModel) -> RunDesk:
+    config = AgentConfig(**FACTS, home=folder)
     for place in (config.workspace, config.sessions):
         place.mkdir(exist_ok=True)
-    door = Door(httpx2.AsyncClient(), "i")
-    return Desk(config, Loop(config, model), Sessions(config.sessions), door)
+    door = GatewayClient(httpx2.AsyncClient(), "i")
+    return RunDesk(config, AgentLoop(config, model), AgentSessions(config.sessions), door)
 
 
-def begin(desk: Desk, run_id: str, text: str = "Hello") -> Run:
+def begin(desk: RunDesk, run_id: str, text: str = "Hello") -> InternRun:
     run = desk.begin(
-        Prompt(run_id=run_id, session_id="s", text=text, manual=False, question_s=0.05)
+        RunPrompt(run_id=run_id, session_id="s", text=text, manual=False, question_s=0.05)
     )
     assert run is not None
     return run
 
 
-async def to_the_end(run: Run) -> list[Event]:
+async def to_the_end(run: InternRun) -> list[Event]:
     seen: list[Event] = []
     while not (seen and is_last(seen[-1])):
         seen.append(await asyncio.wait_for(run.stream.get(), 10))
@@ -60,7 +60,7 @@ def test_a_run_that_is_cancelled_or_left_at_once_frees_the_desk(tmp_path: Path) 
         assert (await to_the_end(cancelled))[-1]["reason"] == "run_ended"
         assert desk.run is None
         left = begin(desk, "two")
-        desk.left(left)
+        desk.abandon(left)
         await to_the_end(left)
         assert desk.run is None
         assert (await to_the_end(begin(desk, "three", "Again")))[-1]["type"] == "end"

@@ -12,7 +12,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from interns.agent.sessions import Session, Sessions, settled
+from interns.agent.sessions import AgentSession, AgentSessions, drop_unanswered
 
 ASKED = ModelRequest(parts=[UserPromptPart("Hello")])
 CALLED = ModelResponse(parts=[ToolCallPart("a", {}, "1"), ToolCallPart("b", {}, "2")])
@@ -22,10 +22,10 @@ SAID = ModelResponse(parts=[TextPart("Done")])
 
 
 def test_a_session_comes_back(tmp_path: Path) -> None:
-    sessions = Sessions(tmp_path)
+    sessions = AgentSessions(tmp_path)
     # A caller chooses the id.
     odd = "../../etc/passwd\0 \ud800" + "x" * 200
-    sessions.save(Session(odd, [ASKED, CALLED, BOTH, SAID], {"write_file": True}))
+    sessions.save(AgentSession(odd, [ASKED, CALLED, BOTH, SAID], {"write_file": True}))
     kept = sessions.load(odd)
     assert [m.kind for m in kept.messages] == ["request", "response", "request", "response"]
     assert kept.always == {"write_file": True}
@@ -35,18 +35,18 @@ def test_a_session_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_a_new_session(tmp_path: Path) -> None:
-    sessions = Sessions(tmp_path)
-    sessions.save(Session("s", [ASKED]))
+    sessions = AgentSessions(tmp_path)
+    sessions.save(AgentSession("s", [ASKED]))
     (file,) = tmp_path.iterdir()
     for odd in (b"", b"{}", b'{"messages": 1, "always": {}}', b"\xff"):
         file.write_bytes(odd)
-        assert sessions.load("s") == Session("s")
+        assert sessions.load("s") == AgentSession("s")
 
 
 def test_what_was_cut_off_is_left_out() -> None:
     whole: list[ModelMessage] = [ASKED, CALLED, BOTH, SAID]
-    assert settled(whole) == whole
-    assert settled([ASKED, CALLED]) == [ASKED]
-    assert settled([ASKED, CALLED, ONE]) == [ASKED]
-    assert settled([ASKED]) == [ASKED]
-    assert settled([]) == []
+    assert drop_unanswered(whole) == whole
+    assert drop_unanswered([ASKED, CALLED]) == [ASKED]
+    assert drop_unanswered([ASKED, CALLED, ONE]) == [ASKED]
+    assert drop_unanswered([ASKED]) == [ASKED]
+    assert drop_unanswered([]) == []

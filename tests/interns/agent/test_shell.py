@@ -4,28 +4,30 @@ import asyncio
 import time
 from pathlib import Path
 
-from interns.agent.disk import Disk
-from interns.agent.shell import Ran, run_command
+from interns.agent.disk import AgentDisk
+from interns.agent.shell import CommandResult, run_command
 from tests.interns.runtime.bench import lives, until
 from tests.support.promptness import in_time
 
 
-def run(command: str, folder: Path, *, time_s: float = 10.0, disk_bytes: int = 10**9) -> Ran:
-    disk = Disk(folder, disk_bytes)
+def run(
+    command: str, folder: Path, *, time_s: float = 10.0, disk_bytes: int = 10**9
+) -> CommandResult:
+    disk = AgentDisk(folder, disk_bytes)
     return asyncio.run(run_command(command, folder, disk, time_s=time_s, output_bytes=1000))
 
 
 def test_a_command(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     ran = run("ls; echo oops >&2; exit 3", tmp_path)
-    assert ran == Ran(3, "a\noops\n", was_cut=False)
-    assert ran.told().endswith("[exit status 3]")
+    assert ran == CommandResult(3, "a\noops\n", was_cut=False)
+    assert ran.full_text().endswith("[exit status 3]")
 
 
 def test_too_much_output_is_cut(tmp_path: Path) -> None:
     ran = run("head -c 200000 /dev/zero | tr '\\0' x", tmp_path)
     assert (len(ran.output), ran.was_cut, ran.status) == (1000, True, 0)
-    assert "[output cut]" in ran.told()
+    assert "[output cut]" in ran.full_text()
 
 
 def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -33,7 +35,7 @@ def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> 
     ran = run("echo begun; sleep 60 | sleep 60", tmp_path, time_s=0.3)
     in_time(time.monotonic() - began, 5)
     assert ran.status is None
-    assert "begun" in ran.told()
+    assert "begun" in ran.full_text()
 
 
 def test_nobody_waits_for_what_runs_on_behind_it(tmp_path: Path) -> None:
@@ -57,11 +59,11 @@ def test_on_a_full_disk_files_are_removed_and_none_written(tmp_path: Path) -> No
     assert (ran.was_full, ran.output[-5:]) == (True, "0\nxxx")
     ran = run("rm folder/a; ls", tmp_path, disk_bytes=50_000)
     assert (ran.status, ran.output) == (0, "b\nfolder\nlink\n")
-    assert run("echo b > b", tmp_path, disk_bytes=50_000) == Ran(0, "", was_cut=False)
+    assert run("echo b > b", tmp_path, disk_bytes=50_000) == CommandResult(0, "", was_cut=False)
 
 
 def test_a_command_that_fills_the_disk_is_killed(tmp_path: Path) -> None:
     fills = "while true; do head -c 100000 /dev/zero >> a; sleep 0.01; done"
     ran = run(fills, tmp_path, time_s=20, disk_bytes=300_000)
     assert (ran.status, ran.filled) == (None, True)
-    assert ran.told().endswith("[killed: it filled the disk]")
+    assert ran.full_text().endswith("[killed: it filled the disk]")

@@ -95,7 +95,7 @@ def test_what_a_killed_worker_had_packed_is_forgotten(
     home: Path, disk: Any, intern: Intern
 ) -> None:
     """It holds what the intern's disk held, and nobody else would ever remove it."""
-    assert service.forget_left_over() == 0
+    assert service.delete_abandoned_spools() == 0
     partial = home / "archives" / "partial"
     partial.mkdir(parents=True)
     (partial / "killed.tar").write_bytes(b"half of a disk")
@@ -107,11 +107,11 @@ def test_what_a_killed_worker_had_packed_is_forgotten(
             files = super().archive(intern_id, into)
             into.flush()
             os.utime(into.fileno(), (0, 0))
-            assert service.forget_left_over() == 1
+            assert service.delete_abandoned_spools() == 1
             return files
 
     slow: Any = Slow(disk.folder)
-    assert service.check_archive(service.archive_workspace(intern, slow)) == ""
+    assert service.find_damage(service.archive_workspace(intern, slow)) == ""
     assert [path.name for path in partial.iterdir()] == ["beginning.tar"]
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_or_reads_back_otherwise_is_no_archive(
             service.archive_workspace(intern, disk)
     assert not service.has_archive(intern)
     # The next try takes the place of what is there.
-    assert service.check_archive(service.archive_workspace(intern, disk)) == ""
+    assert service.find_damage(service.archive_workspace(intern, disk)) == ""
 
 
 def test_in_a_store_that_speaks_s3(
@@ -148,14 +148,14 @@ def test_in_a_store_that_speaks_s3(
         [(name, data)] = s3.objects.items()
         assert name == f"bucket/some/prefix/{intern.pk}.tar"
         assert hashlib.sha256(data).hexdigest() == row.sha256
-        assert service.check_archive(row) == ""
+        assert service.find_damage(row) == ""
         target = tmp_path / "back"
         target.mkdir()
-        with store.opened(row.uri) as file:
+        with store.open_archive(row.uri) as file:
             assert unpack(file, target).files == 1
         s3.objects[name] = data[:-1] + b"x"
-        assert "not those" in service.check_archive(row)
-        assert service.forget_archive(row, by=SYSTEM)
+        assert "not those" in service.find_damage(row)
+        assert service.delete_archive(row, by=SYSTEM)
         assert s3.objects == {}
 
 
@@ -168,11 +168,11 @@ def test_archives_are_kept_for_their_days(home: Path, disk: Any, intern: Intern)
     assert row.expires_at is not None
     later = row.expires_at + timedelta(seconds=1)
     # Its intern is still there: a teardown that failed may need it.
-    assert service.forget_expired_archives(later) == 0
+    assert service.delete_expired_archives(later) == 0
     _gone(intern)
-    assert service.forget_expired_archives(row.expires_at - timedelta(seconds=1)) == 0
+    assert service.delete_expired_archives(row.expires_at - timedelta(seconds=1)) == 0
     assert path.exists()
-    assert [service.forget_expired_archives(later), service.forget_expired_archives(later)] == [
+    assert [service.delete_expired_archives(later), service.delete_expired_archives(later)] == [
         1,
         0,
     ]
@@ -184,8 +184,8 @@ def test_archives_are_kept_for_their_days(home: Path, disk: Any, intern: Intern)
 def test_a_file_that_is_gone_already_is_no_trouble(home: Path, disk: Any, intern: Intern) -> None:
     row = service.archive_workspace(intern, disk)
     (home / "archives" / f"{intern.pk}.tar").unlink()
-    assert "cannot be read" in service.check_archive(row)
-    assert service.forget_archive(row, by=SYSTEM)
+    assert "cannot be read" in service.find_damage(row)
+    assert service.delete_archive(row, by=SYSTEM)
 
 
 def test_an_archive_by_hand_counts_and_stays_the_operator_s(
@@ -194,16 +194,16 @@ def test_an_archive_by_hand_counts_and_stays_the_operator_s(
     file = tmp_path / "mine.tar"
     file.write_bytes(b"x")
     facts: dict[str, Any] = {"uri": file.as_uri(), "sha256": "0" * 64, "size": 1, "by": SYSTEM}
-    with pytest.raises(service.NotWaiting):
-        service.add_by_hand(intern=intern, **facts)
+    with pytest.raises(service.ArchiveNotExpected):
+        service.add_archive(intern=intern, **facts)
     Intern.objects.filter(pk=intern.pk).update(
         status=Status.DESTROY_FAILED, last_failure_message="workspace_archive_failed: x"
     )
     intern.refresh_from_db()
-    row = service.add_by_hand(intern=intern, **facts)
+    row = service.add_archive(intern=intern, **facts)
     assert service.has_archive(intern)
     assert row.source == "operator"
-    assert service.forget_archive(row, by=SYSTEM)
+    assert service.delete_archive(row, by=SYSTEM)
     assert file.exists()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.archive_storage import archive_storage
-from interns.archives.patience import waited_for
+from interns.archives.patience import run_with_limit
 from interns.leases import LeaseLost
 from interns.models import WorkspaceArchive
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
@@ -95,11 +95,11 @@ def test_whoever_lost_the_lease_does_not_wait_for_the_store() -> None:
         raise LeaseLost
 
     with pytest.raises(LeaseLost):
-        waited_for(over.wait, 60, alive)
+        run_with_limit(over.wait, 60, alive)
     over.set()
 
 
 def test_what_is_done_in_time_is_given_back() -> None:
-    assert waited_for(lambda: 7, 60, lambda: None) == 7
+    assert run_with_limit(lambda: 7, 60, lambda: None) == 7
     with pytest.raises(ZeroDivisionError):
-        waited_for(lambda: 1 // 0, 60, lambda: None)
+        run_with_limit(lambda: 1 // 0, 60, lambda: None)

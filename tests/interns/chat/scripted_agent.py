@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from interns.runtime.client import TalksToAgent
-from interns.runtime.driver import Address, Place
+from interns.runtime.client import AgentClient
+from interns.runtime.driver import AgentAccess, AgentAddress
 
 PLACES = "SCRIPTED_INTERN_PLACES"
 TOKEN = "scripted-token"
@@ -268,13 +268,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-class PointedDriver(TalksToAgent):
+class PointedDriver(AgentClient):
     """Runtimes that somebody else started. It knows nothing but where they are."""
 
     name = "pointed"
 
-    def place(self, intern_id: UUID) -> Place | None:
+    def find_agent(self, intern_id: UUID) -> AgentAccess | None:
         file = Path(os.environ[PLACES]) / str(intern_id)
         if not file.exists():
             return None
-        return Place(Address(socket_path=Path(file.read_text(encoding="utf-8"))), TOKEN)
+        return AgentAccess(AgentAddress(socket_path=Path(file.read_text(encoding="utf-8"))), TOKEN)

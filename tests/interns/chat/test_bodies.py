@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from interns.chat.body import Invalid, Prompt, Reply, read_chat
+from interns.chat.body import ChatPrompt, ChatReply, InvalidChatBody, read_chat_body
 from interns.models import ChatRun, Intern
 from tests.interns.chat.room import answering, user
 from tests.interns.farm import Farm
@@ -54,8 +54,8 @@ def answered(messages: Any) -> dict[str, Any]:
     ],
 )
 def test_a_wrong_body_is_told_where_it_is_wrong(body: Any, path: str) -> None:
-    with pytest.raises(Invalid) as wrong:
-        read_chat(body)
+    with pytest.raises(InvalidChatBody) as wrong:
+        read_chat_body(body)
     assert path in [issue.path for issue in wrong.value.issues]
 
 
@@ -66,18 +66,20 @@ def test_the_last_message_is_a_prompt_or_an_answer() -> None:
         {"role": "assistant", "content": None},
         {"role": "user", "content": [{"type": "text", "text": "x" * 32_000}]},
     ]
-    assert read_chat(said) == Prompt("x" * 32_000, "s" * 256, "self-drive")
+    assert read_chat_body(said) == ChatPrompt("x" * 32_000, "s" * 256, "self-drive")
     long = answered(answering("c" * 128, "allow_once"))
-    assert read_chat(long) == Reply("s", "c" * 128, "allow_once")
+    assert read_chat_body(long) == ChatReply("s", "c" * 128, "allow_once")
 
 
 def test_the_header_names_the_session_where_the_body_does_not() -> None:
     header = {"session_header": "from-header"}
-    assert read_chat(STREAMED, **header).session_id == "from-header"
-    assert read_chat(STREAMED | {"session_id": "from-body"}, **header).session_id == "from-body"
-    assert read_chat(STREAMED).session_id is None
-    with pytest.raises(Invalid):
-        read_chat(STREAMED, session_header="s" * 257)
+    assert read_chat_body(STREAMED, **header).session_id == "from-header"
+    assert (
+        read_chat_body(STREAMED | {"session_id": "from-body"}, **header).session_id == "from-body"
+    )
+    assert read_chat_body(STREAMED).session_id is None
+    with pytest.raises(InvalidChatBody):
+        read_chat_body(STREAMED, session_header="s" * 257)
 
 
 def path_of(intern: Any) -> str:

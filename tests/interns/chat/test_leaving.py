@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from interns.chat.ending import end_runs, expire_runs, forget_runs
+from interns.chat.run_cleanup import delete_old_runs, end_runs, expire_runs
 from interns.models import ChatInteraction, ChatRun, ChatSession
 from tests.interns.chat.conftest import OpenRoom, chat_settings
 from tests.interns.chat.room import Room, ending_of, events_of, finish_of, refusal_of, text_of
@@ -144,7 +144,7 @@ def test_old_runs_are_forgotten(room: Room) -> None:
         first, _ = ChatRun.objects.filter(intern_id=room.intern_id).order_by("started_at")
         old = datetime.now(UTC) - timedelta(days=31)
         ChatRun.objects.filter(pk=first.pk).update(ended_at=old)
-        assert forget_runs(datetime.now(UTC)) == 1
+        assert delete_old_runs(datetime.now(UTC)) == 1
         assert not ChatInteraction.objects.filter(run=first).exists()
         assert ChatSession.objects.filter(intern_id=room.intern_id).count() == 1
     assert refusal_of(room.answer("s", "allow_once")) == (404, "interaction_unknown", False)

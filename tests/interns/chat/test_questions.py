@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from interns.runtime.questions import (
     PERMISSION_OPTIONS,
-    NoQuestion,
-    NotAcceptable,
+    AnswerRejected,
+    InvalidQuestion,
     check_answer,
     read_question,
 )
@@ -66,7 +66,7 @@ def test_a_permission_takes_what_is_offered_and_cancel(offered: list[str], answe
     if answer in offered or answer == "cancel":
         check_answer(asked, answer)
     else:
-        with pytest.raises(NotAcceptable):
+        with pytest.raises(AnswerRejected):
             check_answer(asked, answer)
 
 
@@ -77,12 +77,12 @@ def test_a_form_takes_what_fills_it_with_all_that_is_required_and_nothing_more(
     question, content = form
     check_answer(question, accept(content))
     if name not in {field["name"] for field in question["fields"]}:
-        with pytest.raises(NotAcceptable, match="no field"):
+        with pytest.raises(AnswerRejected, match="no field"):
             check_answer(question, accept({**content, name: value}))
     required = [field["name"] for field in question["fields"] if field["required"]]
     if required:
         del content[data.draw(st.sampled_from(required))]
-        with pytest.raises(NotAcceptable, match="required"):
+        with pytest.raises(AnswerRejected, match="required"):
             check_answer(question, accept(content))
 
 
@@ -100,14 +100,14 @@ def test_a_value_of_another_type(kind: str, value: Any) -> None:
     if fits:
         check_answer(question, said)
     else:
-        with pytest.raises(NotAcceptable):
+        with pytest.raises(AnswerRejected):
             check_answer(question, said)
 
 
 @given(anything.map(json.dumps) | st.text())
 def test_anything_else_is_no_answer(text: str) -> None:
     assume('"action"' not in text)
-    with pytest.raises(NotAcceptable):
+    with pytest.raises(AnswerRejected):
         check_answer(elicitation(), text)
 
 
@@ -124,7 +124,7 @@ def test_declining_needs_no_content_and_accepting_does() -> None:
         '{"action": "accept", "content": {"a": "x"}, "more": 1}',
         '{"action": "Accept", "content": {"a": "x"}}',
     ):
-        with pytest.raises(NotAcceptable):
+        with pytest.raises(AnswerRejected):
             check_answer(NAMED, answer)
 
 
@@ -133,7 +133,7 @@ def test_options_are_compared_as_json_is() -> None:
     for right in (1, 1.0, 2.5):
         check_answer(question, accept({"a": right}))
     for wrong in (True, 2, "1"):
-        with pytest.raises(NotAcceptable):
+        with pytest.raises(AnswerRejected):
             check_answer(question, accept({"a": wrong}))
 
 
@@ -156,13 +156,13 @@ FIELD = {"name": "a", "type": "string", "required": False}
     ],
 )
 def test_what_is_no_question(question: Any) -> None:
-    with pytest.raises(NoQuestion):
+    with pytest.raises(InvalidQuestion):
         read_question("c", question)
 
 
 def test_a_question_has_an_id_and_carries_only_what_is_described() -> None:
     for call_id in ("", "c" * 129, None, 7):
-        with pytest.raises(NoQuestion):
+        with pytest.raises(InvalidQuestion):
             read_question(call_id, PERMISSION)
     asked = read_question("c" * 128, PERMISSION | {"secret": 1, "options": ["allow_once"] * 2})
     assert asked.question == PERMISSION

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from interns.chat.ending import end_runs
+from interns.chat.run_cleanup import end_runs
 from interns.models import ChatInteraction
 from routing.simulator.testing import RawConnection
 from tests.interns.chat.conftest import OpenRoom

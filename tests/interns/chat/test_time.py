@@ -9,20 +9,20 @@ import pytest
 
 from gateway.http.jsonio import loads
 from interns.chat import runs
-from interns.chat.body import Prompt, Reply
+from interns.chat.body import ChatPrompt, ChatReply
 from interns.chat.clock import Clock
-from interns.chat.refusals import ChatError
-from interns.chat.runs import Begun
+from interns.chat.errors import ChatError
+from interns.chat.runs import StartedRun
 from interns.chat.stream import TurnStream
-from interns.chat.turns import Asking
+from interns.chat.turns import TurnRequest
 from interns.models import ChatInteraction, ChatRun, Intern
-from interns.runtime.driver import Ended, Question, RunEvent, Said
+from interns.runtime.driver import EndEvent, QuestionEvent, RunEvent, TextEvent
 from tests.interns.chat.scripted_agent import PERMISSION
 from tests.interns.farm import Farm
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 1, tzinfo=UTC)
-ASKED = Question("call-1", "permission", PERMISSION)
+ASKED = QuestionEvent("call-1", "permission", PERMISSION)
 
 
 @dataclass
@@ -94,17 +94,17 @@ class Bench:
     intern_id: uuid.UUID
     hands: Hands
     driver: Driver
-    asking: Asking
+    asking: TurnRequest
 
     def prompt(self, *steps: Step, session_id: str = "s") -> TurnStream:
         self.driver.steps = list(steps)
-        stream = self.asking.prompt(Prompt("Hi", session_id, "self-drive"))
+        stream = self.asking.prompt(ChatPrompt("Hi", session_id, "self-drive"))
         assert isinstance(stream, TurnStream)
         return stream
 
     def reply(self, answer: str = "allow_once", *steps: Step) -> TurnStream:
         self.driver.steps = list(steps)
-        return self.asking.reply(Reply("s", "call-1", answer))
+        return self.asking.reply(ChatReply("s", "call-1", answer))
 
     @property
     def run(self) -> ChatRun:
@@ -117,7 +117,7 @@ def bench(farm: Farm) -> Bench:
     hands = Hands()
     driver: Any = Driver(hands)
     clock = hands.clock()
-    asking = Asking(intern.pk, acting="1", by=None, client=None, driver=driver, clock=clock)
+    asking = TurnRequest(intern.pk, acting="1", by=None, client=None, driver=driver, clock=clock)
     return Bench(intern.pk, hands, driver, asking)
 
 
@@ -128,7 +128,7 @@ def told(stream: TurnStream) -> list[Any]:
 
 
 def test_silence_is_filled_every_thirty_seconds(bench: Bench) -> None:
-    stream = bench.prompt(29.9, Said("a"), 65.0, Ended())
+    stream = bench.prompt(29.9, TextEvent("a"), 65.0, EndEvent())
     at = {}
     for out in stream:
         at[round(bench.hands.passed_s, 1)] = out
@@ -137,7 +137,7 @@ def test_silence_is_filled_every_thirty_seconds(bench: Bench) -> None:
 
 
 def test_a_request_has_five_minutes(bench: Bench) -> None:
-    *_, error, last, done = told(bench.prompt(299.0, Said("a")))
+    *_, error, last, done = told(bench.prompt(299.0, TextEvent("a")))
     assert bench.hands.passed_s == 300.0
     assert bench.driver.deadlines == [300.0]
     assert error["error"]["code"] == 504
@@ -152,7 +152,7 @@ def test_each_request_of_a_run_has_its_own_five_minutes(bench: Bench) -> None:
     told(bench.prompt(290.0, ASKED))
     # An answer comes at the last moment.
     bench.hands.passed_s += 299.9
-    *_, finish, last, done = told(bench.reply("cancel", 290.0, Ended()))
+    *_, finish, last, done = told(bench.reply("cancel", 290.0, EndEvent()))
     assert bench.driver.deadlines == [300.0, 889.9]
     # The gateway judges when a question has waited too long, not the runtime.
     assert bench.driver.turns[0].question_s > 300
@@ -162,7 +162,7 @@ def test_each_request_of_a_run_has_its_own_five_minutes(bench: Bench) -> None:
 
 
 def test_a_run_that_is_streamed_keeps_its_lease_and_without_it_ends(bench: Bench) -> None:
-    stream = iter(bench.prompt(Said("a"), 200.0, Said("b"), 200.0, Ended()))
+    stream = iter(bench.prompt(TextEvent("a"), 200.0, TextEvent("b"), 200.0, EndEvent()))
     while b'"b"' not in next(stream):
         pass
     expires = bench.run.lease_expires_at
@@ -177,13 +177,13 @@ def test_a_run_that_is_streamed_keeps_its_lease_and_without_it_ends(bench: Bench
 
 
 def test_a_run_whose_process_is_gone_blocks_for_a_lease(bench: Bench) -> None:
-    next(iter(bench.prompt(Said("a"))))
+    next(iter(bench.prompt(TextEvent("a"))))
     left = bench.run
     bench.hands.passed_s = 59.0
     with pytest.raises(ChatError) as busy:
         bench.prompt(session_id="other")
     bench.hands.passed_s = 60.0
-    told(bench.prompt(Ended(), session_id="other"))
+    told(bench.prompt(EndEvent(), session_id="other"))
     assert busy.value.reason == "busy"
     assert bench.driver.cancelled == [left.pk]
     left.refresh_from_db()
@@ -191,7 +191,7 @@ def test_a_run_whose_process_is_gone_blocks_for_a_lease(bench: Bench) -> None:
 
 
 def test_who_lost_the_lease_changes_nothing(bench: Bench) -> None:
-    def begin(second: float) -> Begun:
+    def begin(second: float) -> StartedRun:
         begun = runs.begin(
             intern_id=bench.intern_id,
             session_id=f"s{second}",
@@ -200,26 +200,26 @@ def test_who_lost_the_lease_changes_nothing(bench: Bench) -> None:
             lease_s=60,
             now=START + timedelta(seconds=second),
         )
-        assert isinstance(begun, Begun)
+        assert isinstance(begun, StartedRun)
         return begun
 
-    lost = begin(0).held
+    lost = begin(0).lease
     kept = begin(61)
 
     now = START + timedelta(seconds=62)
     assert kept.left_over == (lost.run_id,)
     assert not runs.renew(lost, now=now, lease_s=60)
-    assert not runs.finish(lost, Ended(), now=now)
+    assert not runs.finish(lost, EndEvent(), now=now)
     assert not runs.pause(lost, ASKED, now=now, question_s=300)
-    assert not runs.put_back(lost, 1)
-    assert not runs.drop(lost, "x", now=now)
-    assert runs.ended_because(lost) == "stream_severed"
-    assert runs.ended_because(kept.held) is None
-    assert runs.renew(kept.held, now=now, lease_s=60)
+    assert not runs.undo_reopen(lost, 1)
+    assert not runs.cancel(lost, "x", now=now)
+    assert runs.read_end_reason(lost) == "stream_severed"
+    assert runs.read_end_reason(kept.lease) is None
+    assert runs.renew(kept.lease, now=now, lease_s=60)
 
 
 def test_a_caller_who_is_gone_before_the_question_is_not_asked(bench: Bench) -> None:
-    stream = bench.prompt(Said("a"), ASKED)
+    stream = bench.prompt(TextEvent("a"), ASKED)
     for out in stream:
         if b"tool_calls" in out:
             break

@@ -139,7 +139,7 @@ class Story:
         self.says(call("run_shell", command="env; cat notes.md >&2; exit 3"), {"text": "Ran."})
         self.says(call("read_file", path="../../nowhere"), call("nothing"), {"text": "Lost."})
         self.says(*[{"status": 400, "body": "{}"}] * 4)
-        for pid in self.run.children("interns.runtime.keeper"):
+        for pid in self.run.children("interns.runtime.supervisor"):
             os.killpg(os.getpgid(pid), signal.SIGKILL)
         self.person.await_status(self.intern, "failed")
         self.provision()
@@ -180,7 +180,7 @@ class Story:
         assert SECRET.encode() not in packed(self.run.home)
         assert not any((self.run.home / "interns").glob("*"))
         left = processes_with(self.run.home).values()
-        assert not [line for line in left if "interns.runtime.keeper" in line]
+        assert not [line for line in left if "interns.runtime.supervisor" in line]
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def test_s8_the_demo_from_the_first_boot_to_ctrl_c(run: Run) -> None:
 
     # Ctrl-C suspends them all and leaves no process.
     story.person.boot("one", "two")
-    assert len(run.children("interns.runtime.keeper")) == 2
+    assert len(run.children("interns.runtime.supervisor")) == 2
     run.stop()
     assert processes_with(run.home) == {}
     again = Run(run.home, {}, command=SUPERVISOR)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interns.outbound import scrubbing
-from interns.outbound.scrubbing import Scrubber, patterns_of
+from interns.outbound.scrubbing import Scrubber, build_patterns
 
 
 def scrubbed(data: bytes, values: dict[str, str]) -> bytes:
-    return scrubbing.scrubbed(data, patterns_of(values))
+    return scrubbing.scrub_bytes(data, build_patterns(values))
 
 
 VALUE = 'a/ß"b+c&<d> e'
@@ -68,7 +68,7 @@ def test_pieces_make_no_difference(
 ) -> None:
     secrets = {f"s{number}": value for number, value in enumerate(values)}
     data = "".join(text + values[at % len(values)] for text, at in parts).encode()
-    scrubber = Scrubber(patterns_of(secrets), step_bytes=step)
+    scrubber = Scrubber(build_patterns(secrets), step_bytes=step)
     out, at = [], 0
     for cut in cuts:
         out.append(scrubber.feed(data[at : at + cut]))
@@ -92,18 +92,18 @@ def test_values_that_overlap_leave_nothing_of_either() -> None:
     told = scrubbed(b"xabcdefx", {"one": "abcd", "two": "cdef"})
     assert told == b"x[secret:one]x"
     assert scrubbed(b"aaaaa", {"a": "aa"}) == b"[secret:a]"
-    assert scrubbing.scrubbed_text("ß", patterns_of({"short": "ß"})) == "[secret:short]"
+    assert scrubbing.scrub_text("ß", build_patterns({"short": "ß"})) == "[secret:short]"
 
 
 def test_what_is_held_back_is_never_half_a_secret() -> None:
     value = "0123456789" * 10
-    scrubber = Scrubber(patterns_of({"t": value}), step_bytes=1)
+    scrubber = Scrubber(build_patterns({"t": value}), step_bytes=1)
     data = b"." * 5000 + value[:70].encode()
     told = b"".join(scrubber.feed(data[at : at + 1]) for at in range(len(data)))
     assert set(told + scrubber.cut()) == {ord(".")}
     assert len(told) > 4000
     # Nor is a whole one that comes where another may begin.
-    scrubber = Scrubber(patterns_of({"t": value, "u": "abc"}), step_bytes=1)
+    scrubber = Scrubber(build_patterns({"t": value, "u": "abc"}), step_bytes=1)
     assert set(scrubber.feed(b"." * 5000 + b"abc") + scrubber.cut()) == {ord(".")}
 
 

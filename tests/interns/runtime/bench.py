@@ -12,15 +12,15 @@ from gateway.outbound.exchange import AbortHandle
 from interns.runtime.driver import (
     BootPlan,
     Driver,
-    Ended,
-    Health,
-    Question,
-    Reply,
+    EndEvent,
+    QuestionAnswer,
+    QuestionEvent,
     RunEvent,
     RunStream,
     Runtime,
-    Said,
-    Turn,
+    RuntimeHealth,
+    TextEvent,
+    TurnOrder,
 )
 from routing.simulator.testing import SimulatedUpstream
 
@@ -71,16 +71,16 @@ class Leg:
 
     @property
     def text(self) -> str:
-        return "".join(e.text for e in self.events if isinstance(e, Said) and not e.reasoning)
+        return "".join(e.text for e in self.events if isinstance(e, TextEvent) and not e.reasoning)
 
     @property
-    def question(self) -> Question:
-        assert isinstance(self.events[-1], Question), self.events
+    def question(self) -> QuestionEvent:
+        assert isinstance(self.events[-1], QuestionEvent), self.events
         return self.events[-1]
 
     @property
-    def end(self) -> Ended:
-        assert isinstance(self.events[-1], Ended), self.events
+    def end(self) -> EndEvent:
+        assert isinstance(self.events[-1], EndEvent), self.events
         return self.events[-1]
 
 
@@ -89,7 +89,7 @@ def read(stream: RunStream, *, within_s: float = TURN_S) -> Leg:
     leg = Leg()
     deadline = time.monotonic() + within_s
     try:
-        while not (leg.events and isinstance(leg.events[-1], Question | Ended)):
+        while not (leg.events and isinstance(leg.events[-1], QuestionEvent | EndEvent)):
             assert time.monotonic() < deadline, leg.events
             leg.events += stream.read(1.0)
     finally:
@@ -129,7 +129,7 @@ class Bench:
         assert health.ok, (health, self.driver.log_tail(plan.intern_id))
         return plan, runtime
 
-    def await_health(self, plan: BootPlan) -> Health:
+    def await_health(self, plan: BootPlan) -> RuntimeHealth:
         """How it is, once it is well or gone."""
         deadline = time.monotonic() + HEALTHY_S
         while True:
@@ -145,7 +145,7 @@ class Bench:
     def begin(self, plan: BootPlan, text: str, **more: Any) -> tuple[UUID, RunStream]:
         run_id = uuid4()
         said: dict[str, Any] = {"session_id": "s", "run_id": run_id, "text": text} | more
-        turn = Turn(**said)
+        turn = TurnOrder(**said)
         deadline = time.monotonic() + TURN_S
         abort = AbortHandle()
         return run_id, self.driver.turn(plan.intern_id, turn, deadline=deadline, abort=abort)
@@ -154,8 +154,8 @@ class Bench:
         run_id, stream = self.begin(plan, text, **more)
         return run_id, read(stream)
 
-    def answer(self, plan: BootPlan, run_id: UUID, asked: Question, content: str) -> Leg:
-        reply = Reply(run_id=run_id, tool_call_id=asked.tool_call_id, content=content)
+    def answer(self, plan: BootPlan, run_id: UUID, asked: QuestionEvent, content: str) -> Leg:
+        reply = QuestionAnswer(run_id=run_id, tool_call_id=asked.tool_call_id, content=content)
         deadline = time.monotonic() + TURN_S
         stream = self.driver.answer(plan.intern_id, reply, deadline=deadline, abort=AbortHandle())
         return read(stream)

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from interns.runtime.driver import ArchiveFailed, ChatRefused, Ended, Question
+from interns.runtime.driver import ArchiveFailed, ChatRefused, EndEvent, QuestionEvent
 from tests.interns.runtime.bench import Bench, calls, read
 
 EVERY_DRIVER = pytest.mark.parametrize("bench", ["plain", "sandboxed", "scripted"], indirect=True)
@@ -45,7 +45,7 @@ def test_a_life(bench: Bench) -> None:
         health = driver.health(nobody, wait_s=0.5)
         assert (health.ok, health.exited) == (False, True)
         assert not driver.stop(nobody)
-        assert driver.place(nobody) is None
+        assert driver.find_agent(nobody) is None
         with pytest.raises(ArchiveFailed):
             driver.archive(nobody, io.BytesIO())
 
@@ -93,7 +93,7 @@ def test_questions(bench: Bench) -> None:
     form = {"kind": "elicitation", "message": "Which colour?", "fields": fields}
     assert (asked.kind, asked.arguments) == ("elicitation", form)
 
-    def refused(question: Question, content: str) -> str:
+    def refused(question: QuestionEvent, content: str) -> str:
         with pytest.raises(ChatRefused) as refused:
             bench.answer(plan, run_id, question, content)
         return refused.value.reason
@@ -112,7 +112,7 @@ def test_questions(bench: Bench) -> None:
     assert refused(asked, '{"action":"decline"}') == "interaction_not_pending"
     leg = bench.answer(plan, run_id, permission, "reject_once")
     assert leg.text == "Left."
-    assert leg.end == Ended(usage=leg.end.usage)
+    assert leg.end == EndEvent(usage=leg.end.usage)
 
     bench.says(write[1], {"text": "Written."})
     run_id, leg = bench.turn(plan, "Again", approval_mode="manual")

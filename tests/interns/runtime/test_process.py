@@ -18,8 +18,8 @@ import pytest
 from gateway.sandbox import host_users
 from interns.runtime import sandbox
 from interns.runtime.driver import ChatRefused, StartFailed
-from interns.runtime.identity import Identity, identify
-from interns.runtime.keeper import elsewhere, sweep
+from interns.runtime.process_identity import ProcessIdentity, identify_process
+from interns.runtime.supervisor import remove_boot_files, short_sockets_folder
 from tests.interns.runtime.bench import Bench, calls, family, lives, pssk, until
 from tests.support.promptness import in_time
 
@@ -186,7 +186,7 @@ def test_what_strangers_put_into_the_place_of_sockets_is_left_alone(
 ) -> None:
     settings.GATEWAY_HOME = tmp_path / ("long" * 20)
     plan = bench.plan()
-    theirs = elsewhere(settings.GATEWAY_HOME / "interns" / str(plan.intern_id))
+    theirs = short_sockets_folder(settings.GATEWAY_HOME / "interns" / str(plan.intern_id))
     target = tmp_path / "target"
     target.mkdir()
     (target / "file").touch()
@@ -205,14 +205,14 @@ def test_what_strangers_put_into_the_place_of_sockets_is_left_alone(
 
 
 def test_a_strangers_folder_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = elsewhere(tmp_path)
+    theirs = short_sockets_folder(tmp_path)
     theirs.mkdir()
     try:
         with monkeypatch.context() as patch:
             patch.setattr(os, "geteuid", lambda: theirs.stat().st_uid + 1)
-            sweep(tmp_path)
+            remove_boot_files(tmp_path)
         assert theirs.is_dir()
-        sweep(tmp_path)
+        remove_boot_files(tmp_path)
         assert not theirs.exists()
     finally:
         with suppress(FileNotFoundError):
@@ -274,15 +274,15 @@ def test_a_caller_who_leaves_ends_the_run(bench: Bench) -> None:
 
 
 def test_an_identity_is_more_than_a_number() -> None:
-    me = identify(os.getpid())
+    me = identify_process(os.getpid())
     assert me is not None
-    assert me.lives()
-    assert not Identity(me.pid, "earlier").lives()
+    assert me.is_alive()
+    assert not ProcessIdentity(me.pid, "earlier").is_alive()
     child = subprocess.Popen([sys.executable, "-c", "pass"])
-    it = identify(child.pid)
+    it = identify_process(child.pid)
     assert it is None or it.wait(10)
     # It has ended, though nobody has asked for its status yet.
-    assert identify(child.pid) is None
+    assert identify_process(child.pid) is None
     child.wait()
 
 

@@ -13,7 +13,7 @@ import pytest
 from gateway.sandbox import host_users
 from gateway.sandbox.isolation import tried
 from interns.runtime import disk
-from interns.runtime.sandbox import SANDBOXES, _trial
+from interns.runtime.sandbox import SANDBOXES, _build_trial
 from tests.interns.runtime.bench import Bench, calls, until
 from tests.support.manage import PROJECT
 
@@ -87,7 +87,7 @@ def test_commands_find_nothing_of_the_host(bench: Bench, runtime_home: Path) -> 
 
     # No host files, no other processes, no privileges.
     found = printed(LOOK.format(home=runtime_home, project=PROJECT))
-    user = disk.disk_of(plan.intern_id).stat().st_uid if host_users.is_root() else 1000
+    user = disk.disk_folder(plan.intern_id).stat().st_uid if host_users.is_root() else 1000
     assert user != 0
     assert f"user {user}\n" in found
     processes = int(next(w for w in found.splitlines() if w.startswith("processes")).split()[1])
@@ -151,6 +151,6 @@ def test_the_gateway_may_be_below_the_folder_for_temporary_files(
     monkeypatch.setattr(sys, "prefix", str(below_tmp / "env"))
     monkeypatch.setattr(sys, "executable", str(below_tmp / "env" / "bin" / name))
 
-    found = tried(_trial)
+    found = tried(_build_trial)
 
     assert not found.is_none, found.reason

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from accounts.models import AuditRecord
 from interns.models import Intern, Status, Vault, VaultSecret, WorkspaceArchive
-from interns.vault.service import effective_secret, put_managed, workspace_vault
+from interns.vault.service import get_workspace_vault, put_managed, read_effective_secret
 from tests.interns.vault.team import SHARED, Team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -21,12 +21,12 @@ def page(kind: str, *args: Any, model: str = "vaultsecret") -> str:
 
 
 def test_a_secret_is_stored_by_hand(admin_client: Client, team: Team) -> None:
-    vault = workspace_vault(team.workspace.pk)
+    vault = get_workspace_vault(team.workspace.pk)
     answer = admin_client.post(page("add"), NEW | {"vault": str(vault.pk)}, follow=True)
     assert answer.status_code == 200
     row = VaultSecret.objects.get()
     assert (row.name, row.hosts) == ("token", ["api.example.com", "a.b"])
-    assert effective_secret(team.intern(), "token", "a.b") == "canary-value"
+    assert read_effective_secret(team.intern(), "token", "a.b") == "canary-value"
     record = AuditRecord.objects.get(object_type="vault_secret")
     assert (record.action, record.operator_id is not None) == ("created", True)
     for path in (page("changelist"), page("change", row.pk), page("history", row.pk)):
@@ -36,7 +36,7 @@ def test_a_secret_is_stored_by_hand(admin_client: Client, team: Team) -> None:
 
 
 def test_the_same_rules_hold(admin_client: Client, team: Team) -> None:
-    vault = workspace_vault(team.workspace.pk)
+    vault = get_workspace_vault(team.workspace.pk)
     for wrong in (
         *({"name": "Token"}, {"name": "a__b"}, {"value": ""}),
         *({"hosts": ""}, {"hosts": "https://a.b"}, {"hosts": "*.a.b"}),
@@ -51,10 +51,10 @@ def test_hosts_change_and_the_value_stays(admin_client: Client, team: Team) -> N
     team.put(f"{SHARED}/token", "canary-value", ["a.b"])
     row, intern = VaultSecret.objects.get(), team.intern()
     admin_client.post(page("change", row.pk), {"value": "", "hosts": "c.d"})
-    assert effective_secret(intern, "token", "a.b") is None
-    assert effective_secret(intern, "token", "c.d") == "canary-value"
+    assert read_effective_secret(intern, "token", "a.b") is None
+    assert read_effective_secret(intern, "token", "c.d") == "canary-value"
     admin_client.post(page("change", row.pk), {"value": "other ", "hosts": "c.d"})
-    assert effective_secret(intern, "token", "c.d") == "other "
+    assert read_effective_secret(intern, "token", "c.d") == "other "
     assert VaultSecret.objects.get().pk == row.pk
     admin_client.post(page("delete", row.pk), {"post": "yes"})
     assert not VaultSecret.objects.exists()
@@ -87,7 +87,7 @@ def test_a_borrowed_vault_that_is_gone_is_detached(admin_client: Client, team: T
     body = {"action": "detach_vault", "_selected_action": [str(intern.pk)]}
     admin_client.post(page("changelist", model="intern"), body)
     assert Intern.objects.get().attached_vault_id is None
-    assert effective_secret(Intern.objects.get(), "token", "api.example.com") == "v"
+    assert read_effective_secret(Intern.objects.get(), "token", "api.example.com") == "v"
     assert AuditRecord.objects.filter(object_type="intern").exists()
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interns.vault.names import canonical_host, is_name
+from interns.vault.names import canonicalize_host, is_secret_name
 
 _WORD = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=9)
 _LABEL = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", fullmatch=True)
@@ -25,21 +25,21 @@ def test_a_name_is_lowercase_words_with_single_underscores(text: str) -> None:
         and not text.endswith("_")
         and "__" not in text
     )
-    assert is_name(text) is good
+    assert is_secret_name(text) is good
 
 
 @given(st.lists(_LABEL, min_size=1, max_size=5), st.booleans())
 def test_a_host_is_lowercased_and_loses_one_last_dot(labels: list[str], dotted: bool) -> None:
     host = ".".join(labels)
     expected = host.lower() if len(host) <= 253 else None
-    assert canonical_host(host + "." * dotted) == expected
+    assert canonicalize_host(host + "." * dotted) == expected
 
 
 @given(st.text(max_size=60))
 def test_what_comes_out_goes_in_again(text: str) -> None:
-    host = canonical_host(text)
+    host = canonicalize_host(text)
     if host is not None:
-        assert canonical_host(host) == host
+        assert canonicalize_host(host) == host
         assert re.fullmatch(r"[a-z0-9.-]{1,253}", host)
         assert not set("/:*@ ") & set(text)
 
@@ -49,4 +49,4 @@ def test_what_comes_out_goes_in_again(text: str) -> None:
     ["x..y", "x.y/z", "-x.y", "x-.y", "x y", "x.y..", f"{'a' * 64}.y", ".".join(["a" * 63] * 4)],
 )
 def test_what_is_no_host(host: str) -> None:
-    assert canonical_host(host) is None
+    assert canonicalize_host(host) is None

@@ -18,8 +18,8 @@ from gateway.sealing import (
     unseal_under,
 )
 from interns.models import Vault
-from interns.vault.effective import released_values
-from interns.vault.sealing import data_key
+from interns.vault.effective_secrets import read_released_values
+from interns.vault.sealing import open_data_key
 from routing.catalogue.models import Provider
 from routing.history.contents import PURPOSE
 from routing.history.models import GenerationContent
@@ -60,7 +60,7 @@ def all_open(team: Team, intern: Any) -> bool:
         content = GenerationContent.objects.get()
         provider = Provider.objects.get()
         return (
-            released_values(intern, "a.b") == {"token": "canary"}
+            read_released_values(intern, "a.b") == {"token": "canary"}
             and provider.credential() == "sk-provider"
             and unseal_bytes(bytes(content.sealed), purpose=PURPOSE, row="gen-1") == b"said"
         )
@@ -73,7 +73,7 @@ def test_everything_moves_to_the_new_key(
 ) -> None:
     intern = team.intern()
     plant(team)
-    keys = {vault.pk: data_key(vault) for vault in Vault.objects.all()}
+    keys = {vault.pk: open_data_key(vault) for vault in Vault.objects.all()}
     before, old = master_key_id(), settings.VAULT_MASTER_KEY
 
     settings.VAULT_MASTER_KEY = "another master key"
@@ -95,7 +95,7 @@ def test_everything_moves_to_the_new_key(
     settings.VAULT_FORMER_MASTER_KEYS = ()
     assert all_open(team, intern)
     # The data keys themselves are the same, so that no value was touched.
-    assert {vault.pk: data_key(vault) for vault in Vault.objects.all()} == keys
+    assert {vault.pk: open_data_key(vault) for vault in Vault.objects.all()} == keys
     assert rotated(capsys)[0]["vaults"] == 0
 
     settings.VAULT_MASTER_KEY = old

@@ -10,7 +10,7 @@ import pytest
 
 from accounts.models import Account, AuditRecord
 from interns.models import Intern, Vault
-from interns.vault.sealing import data_key
+from interns.vault.sealing import open_data_key
 from tests.interns.vault.team import HOSTS, SHARED, Team, of, open_team, vault_of
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def test_replacing_keeps_when_it_was_first_stored(team: Team) -> None:
     intern = team.intern()
     theirs = team.put(f"{of(intern)}/a", "one")["fingerprint"]
     assert len({first["fingerprint"], other["fingerprint"], theirs}) == 3
-    key = data_key(vault_of(intern))
+    key = open_data_key(vault_of(intern))
     assert theirs == "sha256:" + hmac.new(key, b"one", hashlib.sha256).hexdigest()
 
 

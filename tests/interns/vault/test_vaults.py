@@ -44,14 +44,14 @@ def test_an_intern_has_one_vault_and_loses_all_of_it(team: Team) -> None:
     vault, path = vault_of(intern), of(intern, "/connections")
     assert service.create_intern_vault(intern) == vault
     # Others of its workspace may attach it, and connections are told by their keys.
-    assert service.attachable(team.workspace.pk, vault.pk)
-    for other in (vault_of(stranger), service.workspace_vault(team.workspace.pk)):
-        assert not service.attachable(team.workspace.pk, other.pk)
+    assert service.is_attachable(team.workspace.pk, vault.pk)
+    for other in (vault_of(stranger), service.get_workspace_vault(team.workspace.pk)):
+        assert not service.is_attachable(team.workspace.pk, other.pk)
     assert team.ok("GET", path) == {"data": []}
     service.put_managed(intern.pk, "slack_tokens", "canary", ["slack.com"])
     service.put_managed(intern.pk, "router_api_key", "canary", [])
     assert team.ok("GET", path) == {"data": [{"key": "slack"}]}
-    assert service.connections_of(intern.pk) == ["slack"]
+    assert service.list_connections(intern.pk) == ["slack"]
     team.put(f"{of(intern)}/a")
     service.delete_intern_vault(intern.pk)
     service.delete_intern_vault(intern.pk)
@@ -62,10 +62,10 @@ def test_an_intern_has_one_vault_and_loses_all_of_it(team: Team) -> None:
 def test_a_value_is_released_to_its_exact_host(team: Team) -> None:
     intern = team.intern()
     team.put(f"{SHARED}/token", "value", ["api.example.com"])
-    assert service.effective_secret(intern, "token", "api.example.com") == "value"
+    assert service.read_effective_secret(intern, "token", "api.example.com") == "value"
     for host in ("example.com", "a.api.example.com", "api.example.com.", "API.example.com"):
-        assert service.effective_secret(intern, "token", host) is None
-    assert service.effective_secret(intern, "other", "api.example.com") is None
+        assert service.read_effective_secret(intern, "token", host) is None
+    assert service.read_effective_secret(intern, "other", "api.example.com") is None
 
 
 def test_a_deleted_workspace_takes_its_secrets_along(team: Team) -> None:
@@ -77,7 +77,7 @@ def test_a_deleted_workspace_takes_its_secrets_along(team: Team) -> None:
     secrets = VaultSecret.objects.values_list("vault__workspace_id", flat=True)
     assert list(secrets) == [team.workspace.pk]
     with pytest.raises(PermissionDenied):
-        service.workspace_vault(made.pk)
+        service.get_workspace_vault(made.pk)
     # The empty vault goes with the schedule.
     clear_deleted_workspaces()
     assert list(Vault.objects.values_list("workspace_id", flat=True)) == [team.workspace.pk]
@@ -91,7 +91,7 @@ def test_a_workspace_has_one_vault_however_many_begin_it() -> None:
     def begin(_: int) -> object:
         barrier.wait()
         try:
-            return service.workspace_vault(team.workspace.pk).pk
+            return service.get_workspace_vault(team.workspace.pk).pk
         finally:
             connection.close()
 
@@ -106,8 +106,8 @@ def test_copies_keep_value_and_hosts_and_stand_alone(team: Team) -> None:
     mine = team.put(f"{of(intern)}/b", "older")
     said = team.ok("POST", of(intern, "/secrets/copy"), {"names": ["b", "a"]})["data"]
     assert team.queries <= 6
-    assert service.effective_secret(intern, "b", "api.example.com") == "two"
-    assert service.effective_secret(intern, "a", "z.y") == "one"
+    assert service.read_effective_secret(intern, "b", "api.example.com") == "two"
+    assert service.read_effective_secret(intern, "a", "z.y") == "one"
     assert [each["name"] for each in said] == ["b", "a"]
     assert all(set(each) == FIELDS for each in said)
     assert said[1]["hosts"] == ["x.y", "z.y"]

@@ -1,4 +1,4 @@
-"""The keeper of one runtime: `python -m interns.runtime.keeper`, its orders as JSON on stdin.
+"""The keeper of one runtime: `python -m interns.runtime.supervisor`, its orders as JSON on stdin.
 
 It makes the sockets, starts the agent, relays the agent's calls to the gateway and ends with the
 agent or the agent with it. It leaves the process that started it, so that the runtime outlives a
@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from gateway.sandbox.unprivileged import INFO, LIFE, first_process, pipe
-from interns.runtime.identity import Identity, identify
-from interns.runtime.passage import Passage
-from interns.runtime.relay import Gate, RelayServer
+from interns.runtime.gateway_proxy import GatewayProxy, ProxyTarget
+from interns.runtime.process_identity import ProcessIdentity, identify_process
+from interns.runtime.socket_proxy import SocketProxy
 
 LOG_BYTES_MAX = 1_048_576
 STOP_S = 3.0
@@ -50,7 +50,7 @@ SOCKETS = "{sockets}"
 _PR_SET_PDEATHSIG = 1
 
 
-class Keeper:
+class AgentSupervisor:
     """One runtime, from its sockets to its end, in the intern's folder."""
 
     def __init__(self, orders: dict[str, Any]) -> None:
@@ -63,34 +63,34 @@ class Keeper:
         self._was_asked = False
         self._info = -1
 
-    def keep(self, tell: Callable[[dict[str, Any]], None]) -> None:
+    def run(self, report: Callable[[dict[str, Any]], None]) -> None:
         """Until the agent has ended."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         signal.signal(signal.SIGCHLD, lambda number, frame: self._woken.set())
         self._take_lock()
-        sockets = self._make_places()
+        sockets = self._make_sockets_folder()
         try:
-            self._serve(sockets, tell)
+            self._serve(sockets, report)
         finally:
-            self._clear(sockets)
+            self._clean_up(sockets)
 
     def _take_lock(self) -> None:
         self._lock = (self._folder / "lock").open("a+", encoding="utf-8")
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Whoever meets the lock can tell whose it is before there is anything else to read.
         self._lock.truncate(0)
-        json.dump(_identity(), self._lock)
+        json.dump(_describe_self(), self._lock)
         self._lock.flush()
 
-    def _make_places(self) -> Path:
-        sweep(self._folder)
+    def _make_sockets_folder(self) -> Path:
+        remove_boot_files(self._folder)
         # How the boot before this one ended says nothing about this one.
         (self._folder / "end.json").unlink(missing_ok=True)
         self._run.mkdir(mode=0o700)
         if len(os.fsencode(self._run / "gateway.sock")) <= SOCKET_PATH_MAX:
             return self._run
-        place = elsewhere(self._folder)
+        place = short_sockets_folder(self._folder)
         try:
             place.mkdir(mode=0o700)
         except FileExistsError:
@@ -98,44 +98,44 @@ class Keeper:
             return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX, dir=SHORT))
         return place
 
-    def _serve(self, sockets: Path, tell: Callable[[dict[str, Any]], None]) -> None:
+    def _serve(self, sockets: Path, report: Callable[[dict[str, Any]], None]) -> None:
         orders = self._orders
-        gate = Gate(
+        target = ProxyTarget(
             orders["gateway_url"], orders["api_key"], [(m, p) for m, p in orders["allowed"]]
         )
         outside = sockets / "agent.sock"
         if orders.get("command"):
-            relay = RelayServer(_listen(sockets / "gateway.sock"), gate)
+            gateway_proxy = GatewayProxy(_listen(sockets / "gateway.sock"), target)
             # The threads come after the agent, which is forked.
-            with _listen(outside) as door:
-                self._agent = self._start_agent(sockets, door)
+            with _listen(outside) as listener:
+                self._agent = self._start_agent(sockets, listener)
         else:
             # A container has its own two folders, the first of which it cannot change.
             for name, mode in ((DOOR, 0o755), (INSIDE, 0o777)):
                 (sockets / name).mkdir()
                 (sockets / name).chmod(mode)
-            relay = RelayServer(_listen(sockets / DOOR / "gateway.sock"), gate)
-            passage = Passage(_listen(outside), sockets / INSIDE, "agent.sock")
-            threading.Thread(target=passage.serve_forever, daemon=True).start()
-        threading.Thread(target=relay.serve_forever, daemon=True).start()
-        threading.Thread(target=self._watch_supervisor, daemon=True).start()
-        facts = self._facts(sockets)
+            gateway_proxy = GatewayProxy(_listen(sockets / DOOR / "gateway.sock"), target)
+            socket_proxy = SocketProxy(_listen(outside), sockets / INSIDE, "agent.sock")
+            threading.Thread(target=socket_proxy.serve_forever, daemon=True).start()
+        threading.Thread(target=gateway_proxy.serve_forever, daemon=True).start()
+        threading.Thread(target=self._watch_gateway, daemon=True).start()
+        facts = self._build_facts(sockets)
         _write(self._run / "runtime.json", facts)
-        tell(facts)
+        report(facts)
         self._wait_for_end()
 
-    def _start_agent(self, sockets: Path, door: socket.socket) -> "subprocess.Popen[bytes]":
+    def _start_agent(self, sockets: Path, listener: socket.socket) -> "subprocess.Popen[bytes]":
         orders = self._orders
         # A sandbox's: see `gateway.sandbox.unprivileged`.
         self._info, info = pipe()
         life, _ = pipe()
         # As those of the pipes, its number is none that a shell's redirections take.
-        listening = fcntl.fcntl(door, fcntl.F_DUPFD_CLOEXEC, info)
+        listening = fcntl.fcntl(listener, fcntl.F_DUPFD_CLOEXEC, info)
         os.set_blocking(self._info, False)
         places = {SOCKETS: str(sockets), INFO: str(info), LIFE: str(life)}
         command = [_replace(word, places) for word in orders["command"]]
-        told = orders["agent"] | {"listen_fd": listening}
-        told["gateway_socket"] = told["gateway_socket"].replace(SOCKETS, str(sockets))
+        config = orders["agent"] | {"listen_fd": listening}
+        config["gateway_socket"] = config["gateway_socket"].replace(SOCKETS, str(sockets))
         agent = subprocess.Popen(  # noqa: S603 - The driver's own words.
             command,
             stdin=subprocess.PIPE,
@@ -144,7 +144,7 @@ class Keeper:
             env=orders["environment"],
             cwd=orders["cwd"],
             pass_fds=(listening, info, life),
-            preexec_fn=_bounded(orders["limits"]),
+            preexec_fn=_build_limiter(orders["limits"]),
         )
         os.close(info)
         os.close(life)
@@ -152,14 +152,14 @@ class Keeper:
         assert agent.stdin is not None
         assert agent.stdout is not None
         with suppress(BrokenPipeError):
-            agent.stdin.write(json.dumps(told).encode())
+            agent.stdin.write(json.dumps(config).encode())
             agent.stdin.close()
-        log = _Log(self._folder / "agent.log")
+        log = _AgentLog(self._folder / "agent.log")
         threading.Thread(target=log.keep, args=(agent.stdout,), daemon=True).start()
         return agent
 
-    def _facts(self, sockets: Path) -> dict[str, Any]:
-        return _identity() | {
+    def _build_facts(self, sockets: Path) -> dict[str, Any]:
+        return _describe_self() | {
             "intern_id": self._orders["intern_id"],
             "boot_id": self._orders["boot_id"],
             "sockets": str(sockets),
@@ -188,28 +188,28 @@ class Keeper:
     def _has_ended(self) -> bool:
         return self._agent is not None and self._agent.poll() is not None
 
-    def _clear(self, sockets: Path) -> None:
+    def _clean_up(self, sockets: Path) -> None:
         status = self._agent.returncode if self._agent else None
         (self._run / "runtime.json").unlink(missing_ok=True)
-        sweep(self._folder, sockets)
+        remove_boot_files(self._folder, sockets)
         _write(self._folder / "end.json", {"status": status, "was_asked": self._was_asked})
 
     def _stop(self, number: int = 0, frame: object = None) -> None:
         self._was_asked = True
         self._woken.set()
 
-    def _watch_supervisor(self) -> None:
+    def _watch_gateway(self) -> None:
         """Where a supervisor is named, the runtime does not outlive it."""
         given = self._orders.get("supervisor")
         if not given:
             return
-        supervisor = Identity(given["pid"], given["began"])
-        while supervisor.lives():
+        gateway = ProcessIdentity(given["pid"], given["began"])
+        while gateway.is_alive():
             time.sleep(WATCH_S)
         self._stop()
 
 
-class _Log:
+class _AgentLog:
     """The agent's output in a file of bounded size; the file before it is kept."""
 
     def __init__(self, path: Path) -> None:
@@ -232,25 +232,25 @@ def _replace(word: str, places: dict[str, str]) -> str:
     return word
 
 
-def sweep(folder: Path, sockets: Path | None = None) -> None:
+def remove_boot_files(folder: Path, sockets: Path | None = None) -> None:
     """Remove what a keeper had made for one boot, also one that was killed."""
     run = folder / "run"
     if sockets is None:
         with suppress(OSError, ValueError, KeyError):
             sockets = Path(json.loads((run / "runtime.json").read_bytes())["sockets"])
     shutil.rmtree(run, ignore_errors=True)
-    _remove_own(elsewhere(folder))
+    _remove_own_folder(short_sockets_folder(folder))
     if sockets and sockets.parent == SHORT and sockets.name.startswith(SOCKETS_PREFIX):
-        _remove_own(sockets)
+        _remove_own_folder(sockets)
 
 
-def elsewhere(folder: Path) -> Path:
+def short_sockets_folder(folder: Path) -> Path:
     """Where the sockets are if the intern's folder has too long a path for them: it can be told
     without a record, since a keeper may be killed before it makes one."""
     return SHORT / f"{SOCKETS_PREFIX}{folder.name}-{zlib.crc32(os.fsencode(folder)):08x}"
 
 
-def _remove_own(place: Path) -> None:
+def _remove_own_folder(place: Path) -> None:
     """Anybody may make anything of any name there."""
     with suppress(OSError):
         found = place.lstat()
@@ -258,8 +258,8 @@ def _remove_own(place: Path) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _identity() -> dict[str, Any]:
-    me = identify(os.getpid())
+def _describe_self() -> dict[str, Any]:
+    me = identify_process(os.getpid())
     assert me is not None
     return {"pid": me.pid, "began": me.began}
 
@@ -273,7 +273,7 @@ def _listen(path: Path) -> socket.socket:
     return listener
 
 
-def _bounded(limits: dict[str, int]) -> Callable[[], None]:
+def _build_limiter(limits: dict[str, int]) -> Callable[[], None]:
     """For `preexec_fn`: the agent's limits, and its end when the keeper ends."""
     keeper = os.getpid()
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
@@ -307,7 +307,7 @@ def _write(path: Path, facts: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
-def _leave() -> None:
+def _detach() -> None:
     """Go on as a child of nobody who waits, in a session of its own."""
     if os.fork():
         os._exit(0)
@@ -316,20 +316,20 @@ def _leave() -> None:
 
 def main() -> None:
     orders = json.load(sys.stdin.buffer)
-    _leave()
+    _detach()
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
 
-    def tell(facts: dict[str, Any]) -> None:
+    def report(facts: dict[str, Any]) -> None:
         # A worker that died meanwhile does not hear it; `runtime.json` says the same.
         with suppress(OSError):
             answer.write(json.dumps({"pid": facts["pid"]}) + "\n")
             answer.close()
 
     try:
-        Keeper(orders).keep(tell)
+        AgentSupervisor(orders).run(report)
     except BlockingIOError:
         with suppress(OSError):
             answer.write(json.dumps({"error": "another runtime of this intern runs"}) + "\n")

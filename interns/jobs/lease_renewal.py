@@ -11,21 +11,21 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from interns import leases
-from interns.leases import Lease, LeaseLost
+from interns.leases import InternLease, LeaseLost
 
 log = logging.getLogger("gateway.interns")
 
 
-class Keeper:
+class LeaseRenewal:
     """Within the block a thread renews the lease at a quarter of its term. A worker that is killed
     renews nothing; one whose database is gone stops by itself when its term is over."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: InternLease) -> None:
         self._lease = lease
         self._over = threading.Event()
         self._lost = False
         self._good_until = time.monotonic() + settings.INTERN_LEASE_SECONDS
-        self._thread = threading.Thread(target=self._keep, daemon=True, name="lease")
+        self._thread = threading.Thread(target=self._renew_until_over, daemon=True, name="lease")
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -45,7 +45,7 @@ class Keeper:
         if self._lost or time.monotonic() >= self._good_until:
             raise LeaseLost
 
-    def _keep(self) -> None:
+    def _renew_until_over(self) -> None:
         while not self._over.wait(settings.INTERN_LEASE_SECONDS / 4):
             began = time.monotonic()
             try:

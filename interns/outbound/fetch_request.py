@@ -32,7 +32,7 @@ Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FetchRequest:
     """A request as an intern writes it, with placeholders for secrets. `raw` takes none."""
 
     url: str
@@ -50,7 +50,7 @@ class Wanted:
         return next(found, "")
 
 
-def _header_names(headers: dict[str, str]) -> dict[str, str]:
+def _check_header_names(headers: dict[str, str]) -> dict[str, str]:
     for name in headers:
         if not _TOKEN.fullmatch(name):
             raise PydanticCustomError("header", "Invalid input: a header name is a token")
@@ -60,7 +60,7 @@ def _header_names(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-def _base64(text: str) -> str:
+def _check_base64(text: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except binascii.Error:
@@ -68,7 +68,7 @@ def _base64(text: str) -> str:
     return text
 
 
-class _Body(BaseModel):
+class _FetchBody(BaseModel):
     model_config = ConfigDict(strict=True, validate_default=True, extra="forbid")
 
     url: Annotated[str, Field(min_length=1, max_length=URL_CHARS_MAX)] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
@@ -76,45 +76,45 @@ class _Body(BaseModel):
     headers: Annotated[
         dict[str, Annotated[str, Field(max_length=HEADER_CHARS_MAX)]],
         Field(max_length=HEADERS_MAX),
-        AfterValidator(_header_names),
+        AfterValidator(_check_header_names),
     ] = {}
     body: str | None = None
-    body_base64: Annotated[str, AfterValidator(_base64)] | None = None
+    body_base64: Annotated[str, AfterValidator(_check_base64)] | None = None
     max_bytes: Annotated[int, Field(ge=1)] | None = None
     timeout_seconds: Annotated[float, Field(gt=0)] | None = None
     follow_redirects: bool = True
 
 
-def read_wanted(body: Mapping[str, Any]) -> Wanted:
+def read_fetch_request(body: Mapping[str, Any]) -> FetchRequest:
     """Raises `InvalidBody`."""
     try:
-        said = _Body.model_validate(body)
+        fields = _FetchBody.model_validate(body)
     except ValidationError as error:
         raise InvalidBody(issues=list_issues(error)) from None
-    issues = list(_beyond(said))
+    issues = list(_find_excesses(fields))
     if issues:
         raise InvalidBody(issues=issues)
-    return Wanted(
-        url=said.url,
-        method=said.method,
-        headers=tuple(said.headers.items()),
-        text=said.body or "",
-        raw=base64.b64decode(said.body_base64 or ""),
-        max_bytes=said.max_bytes or min(BYTES_DEFAULT, settings.INTERN_FETCH_BYTES),
-        timeout_s=said.timeout_seconds or settings.INTERN_FETCH_SECONDS,
-        follows=said.follow_redirects,
+    return FetchRequest(
+        url=fields.url,
+        method=fields.method,
+        headers=tuple(fields.headers.items()),
+        text=fields.body or "",
+        raw=base64.b64decode(fields.body_base64 or ""),
+        max_bytes=fields.max_bytes or min(BYTES_DEFAULT, settings.INTERN_FETCH_BYTES),
+        timeout_s=fields.timeout_seconds or settings.INTERN_FETCH_SECONDS,
+        follows=fields.follow_redirects,
     )
 
 
-def _beyond(said: _Body) -> list[Issue]:
+def _find_excesses(fields: _FetchBody) -> list[Issue]:
     """What the settings, or another field, do not allow."""
     found = []
     for name, value, most in (
-        ("max_bytes", said.max_bytes, settings.INTERN_FETCH_BYTES),
-        ("timeout_seconds", said.timeout_seconds, settings.INTERN_FETCH_SECONDS),
+        ("max_bytes", fields.max_bytes, settings.INTERN_FETCH_BYTES),
+        ("timeout_seconds", fields.timeout_seconds, settings.INTERN_FETCH_SECONDS),
     ):
         if value is not None and value > most:
             found.append(Issue(name, f"Too big: expected number to be <={most:g}"))
-    if said.body is not None and said.body_base64 is not None:
+    if fields.body is not None and fields.body_base64 is not None:
         found.append(Issue("body_base64", "Invalid input: expected one body only"))
     return found

@@ -46,7 +46,7 @@ def connect_inside(folder: Path, name: str) -> socket.socket:
         os.close(found)
 
 
-class Passage(ThreadingMixIn, UnixStreamServer):
+class SocketProxy(ThreadingMixIn, UnixStreamServer):
     """Passes each connection on to the socket `name` in `folder`."""
 
     daemon_threads = True
@@ -54,7 +54,7 @@ class Passage(ThreadingMixIn, UnixStreamServer):
 
     def __init__(self, listener: socket.socket, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
-        super().__init__("", _Passed, bind_and_activate=False)
+        super().__init__("", _ProxiedConnection, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
 
@@ -62,8 +62,8 @@ class Passage(ThreadingMixIn, UnixStreamServer):
         """A connection that broke is nobody's news."""
 
 
-class _Passed(BaseRequestHandler):
-    server: Passage
+class _ProxiedConnection(BaseRequestHandler):
+    server: SocketProxy
 
     def handle(self) -> None:
         with connect_inside(self.server.folder, self.server.name) as inside:

@@ -29,7 +29,7 @@ def find_intern(text: str) -> Intern:
     account, slash, name = text.partition("/")
     if slash:
         found = list(rows.filter(workspace__account__name=account, name=name)[:2])
-    elif (number := _uuid(text)) is not None:
+    elif (number := _parse_uuid(text)) is not None:
         found = list(rows.filter(pk=number))
     else:
         found = list(rows.filter(hostname=text.lower()))
@@ -40,7 +40,7 @@ def find_intern(text: str) -> Intern:
     return found[0]
 
 
-def _uuid(text: str) -> UUID | None:
+def _parse_uuid(text: str) -> UUID | None:
     try:
         return UUID(text)
     except ValueError:

@@ -17,25 +17,25 @@ _ZOMBIE = "Z"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """A process: its number and when it began, the latter in the words of this machine's boot."""
 
     pid: int
     began: str
 
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether this very process still runs; one that only waits to be reaped does not."""
-        return identify(self.pid) == self
+        return identify_process(self.pid) == self
 
     def signal(self, number: int) -> None:
         """Send a signal to the process, if it lives."""
-        if self.lives():
+        if self.is_alive():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
 
     def kill_group(self) -> None:
         """SIGKILL to the process and to all of the group that it leads."""
-        if self.lives():
+        if self.is_alive():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
             with suppress(ProcessLookupError, PermissionError):
@@ -44,20 +44,20 @@ class Identity:
     def wait(self, wait_s: float) -> bool:
         """Wait for its end; whether it came in time."""
         deadline = time.monotonic() + wait_s
-        while self.lives():
+        while self.is_alive():
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_S)
         return True
 
 
-def identify(pid: int) -> Identity | None:
+def identify_process(pid: int) -> ProcessIdentity | None:
     """The process of this number, None when there is none or it has ended."""
-    began = _linux(pid) if sys.platform == "linux" else _elsewhere(pid)
-    return None if began is None else Identity(pid, began)
+    began = _read_start_on_linux(pid) if sys.platform == "linux" else _read_start_elsewhere(pid)
+    return None if began is None else ProcessIdentity(pid, began)
 
 
-def _linux(pid: int) -> str | None:
+def _read_start_on_linux(pid: int) -> str | None:
     try:
         # The name in parentheses may itself contain spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -69,7 +69,7 @@ def _linux(pid: int) -> str | None:
     return None if state in (_ZOMBIE, "X") else f"{boot}:{ticks}"
 
 
-def _elsewhere(pid: int) -> str | None:
+def _read_start_elsewhere(pid: int) -> str | None:
     command = ["/bin/ps", "-o", "state=,lstart=", "-p", str(pid)]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - A number.
     state, _, began = shown.stdout.strip().partition(" ")

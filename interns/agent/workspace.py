@@ -20,7 +20,7 @@ class WorkspaceError(Exception):
     """What the model is told when a path cannot be used."""
 
 
-class Workspace:
+class AgentWorkspace:
     """Reading, writing and listing below `root`. Paths are relative to it; sizes are bytes."""
 
     def __init__(self, root: Path, *, file_bytes: int) -> None:
@@ -29,8 +29,8 @@ class Workspace:
 
     def read(self, path: str) -> str:
         """The text of a file. Raises `WorkspaceError`."""
-        parts = self._parts(path)
-        with _told(path), self._folder(parts[:-1]) as folder:
+        parts = self._split(path)
+        with _convert_errors(path), self._open_folder(parts[:-1]) as folder:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(parts[-1], flags, dir_fd=folder)
             with os.fdopen(descriptor, "rb") as file:
@@ -43,11 +43,11 @@ class Workspace:
 
     def write(self, path: str, text: str) -> int:
         """Put `text` into a file, whole or not at all; folders are made. The bytes written."""
-        parts = self._parts(path)
+        parts = self._split(path)
         content = text.encode("utf-8", "surrogatepass")
         if len(content) > self._file_bytes:
             raise WorkspaceError(f"a file may have at most {self._file_bytes} bytes")
-        with _told(path), self._folder(parts[:-1], make=True) as folder:
+        with _convert_errors(path), self._open_folder(parts[:-1], make=True) as folder:
             _refuse_special(path, parts[-1], folder)
             _replace(folder, parts[-1], content)
         return len(content)
@@ -55,14 +55,14 @@ class Workspace:
     def names(self, path: str = ".") -> list[str]:
         """What lies in a folder, sorted; folders end with a slash, symbolic links with an @."""
         with (
-            _told(path),
-            self._folder(self._parts(path, allow_root=True)) as folder,
+            _convert_errors(path),
+            self._open_folder(self._split(path, allow_root=True)) as folder,
             os.scandir(folder) as entries,
         ):
-            found = [_shown(entry) for entry in entries]
+            found = [_name_entry(entry) for entry in entries]
         return sorted(found)[:ENTRIES_MAX]
 
-    def _parts(self, path: str, *, allow_root: bool = False) -> list[str]:
+    def _split(self, path: str, *, allow_root: bool = False) -> list[str]:
         parts = [part for part in PurePosixPath(path.strip() or ".").parts if part != "/"]
         if ".." in parts or "\0" in path:
             raise WorkspaceError("a path stays inside the workspace: no `..`")
@@ -73,7 +73,7 @@ class Workspace:
         return parts
 
     @contextmanager
-    def _folder(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
+    def _open_folder(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
         descriptor = os.open(self._root, _FOLDER)
         try:
             for part in parts:
@@ -89,7 +89,7 @@ class Workspace:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _convert_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -116,7 +116,7 @@ def _replace(folder: int, name: str, content: bytes) -> None:
         raise
 
 
-def _shown(entry: "os.DirEntry[str]") -> str:
+def _name_entry(entry: "os.DirEntry[str]") -> str:
     if entry.is_symlink():
         return f"{entry.name}@"
     return f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name

@@ -18,14 +18,14 @@ from interns.chat.clock import CLOCK
 _CANCEL_S = 1.5
 
 
-class Cancels(Protocol):
+class CancelsRuns(Protocol):
     """All that is asked of a driver here."""
 
     def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool: ...
 
 
 def end_runs(
-    intern_id: UUID, *, because: str = "run_ended", driver: Cancels, now: datetime | None = None
+    intern_id: UUID, *, because: str = "run_ended", driver: CancelsRuns, now: datetime | None = None
 ) -> int:
     """End what is open of an intern, before its runtime stops. Takes two seconds at most and never
     raises: what it could not end ends with the runtime. How many there were."""
@@ -39,14 +39,14 @@ def end_runs(
     return len(closed)
 
 
-def expire_runs(now: datetime, *, driver: Cancels) -> int:
+def expire_runs(now: datetime, *, driver: CancelsRuns) -> int:
     """End runs whose question waited too long, or whose web process is gone. How many."""
-    left_over = runs.close_left_over(now=now)
+    left_over = runs.close_abandoned(now=now)
     for intern_id, run_id in left_over:
         driver.cancel(intern_id, run_id, wait_s=_CANCEL_S)
     return len(left_over)
 
 
-def forget_runs(now: datetime) -> int:
+def delete_old_runs(now: datetime) -> int:
     """Delete runs that ended longer ago than they are kept. How many."""
-    return runs.forget_before(now - timedelta(days=settings.INTERN_RUN_DAYS))
+    return runs.delete_ended_before(now - timedelta(days=settings.INTERN_RUN_DAYS))

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.conf import settings
 
 from interns.errors import UpstreamUnavailable
-from interns.leases import Lease
+from interns.leases import InternLease
 from interns.models import LeaseKind
 
 log = logging.getLogger("gateway.interns")
@@ -26,10 +26,10 @@ _TASKS: Final = {
 }
 
 
-class _Publish(threading.Thread):
+class _Publishing(threading.Thread):
     """One publish on a connection of its own: one that is stuck harms nobody after it."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: InternLease) -> None:
         super().__init__(daemon=True, name="publish")
         # Importing it names the settings for every process that this one starts, and takes a
         # command a good part of the time that a publish has.
@@ -48,15 +48,15 @@ class _Publish(threading.Thread):
     def _publish(self) -> None:
         app = self._app
         task, queue = _TASKS[LeaseKind(self._lease.kind)]
-        with app.connection_for_write(transport_options=_bounds()) as connection:
+        with app.connection_for_write(transport_options=_build_timeouts()) as connection:
             app.send_task(
-                task, words_of(self._lease), connection=connection, queue=queue, retry=False
+                task, serialize_lease(self._lease), connection=connection, queue=queue, retry=False
             )
 
 
-def publish(lease: Lease) -> None:
+def publish_operation(lease: InternLease) -> None:
     """Tell the workers of an operation. Raises `UpstreamUnavailable` within a second."""
-    sending = _Publish(lease)
+    sending = _Publishing(lease)
     sending.start()
     sending.join(settings.INTERN_PUBLISH_SECONDS)
     if sending.is_alive():
@@ -67,18 +67,18 @@ def publish(lease: Lease) -> None:
         raise UpstreamUnavailable from sending.error
 
 
-def _bounds() -> dict[str, Any]:
+def _build_timeouts() -> dict[str, Any]:
     if not settings.REDIS_URL:
         return {}
     bound = settings.INTERN_PUBLISH_SECONDS
     return {"socket_timeout": bound, "socket_connect_timeout": bound}
 
 
-def words_of(lease: Lease) -> tuple[str, str, str, str]:
+def serialize_lease(lease: InternLease) -> tuple[str, str, str, str]:
     """What a message says of an operation."""
     return str(lease.intern_id), str(lease.lease_id), str(lease.operation_id), lease.kind
 
 
-def lease_of(intern_id: str, lease_id: str, operation_id: str, kind: str) -> Lease:
+def parse_lease(intern_id: str, lease_id: str, operation_id: str, kind: str) -> InternLease:
     """What a message said."""
-    return Lease(UUID(intern_id), UUID(lease_id), UUID(operation_id), kind)
+    return InternLease(UUID(intern_id), UUID(lease_id), UUID(operation_id), kind)

@@ -24,12 +24,12 @@ PIECE_BYTES = 65_536
 TIMEOUT_S = 620.0
 CONNECT_S = 5.0
 LINGER_S = 2.0
-_ASKED = ("Content-Type", "Accept")
-_ANSWERED = ("Content-Type", "Retry-After", "X-Generation-Id")
+_REQUEST_HEADERS = ("Content-Type", "Accept")
+_ANSWER_HEADERS = ("Content-Type", "Retry-After", "X-Generation-Id")
 
 
 @dataclass(frozen=True)
-class Gate:
+class ProxyTarget:
     """Where calls go, and which are let through: methods, each with a pattern for the path."""
 
     gateway_url: str
@@ -45,26 +45,26 @@ class Gate:
         host, port = url.hostname or "127.0.0.1", url.port
         if url.scheme == "https":
             context = ssl.create_default_context()
-            made: http.client.HTTPConnection = http.client.HTTPSConnection(
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 host, port, timeout=CONNECT_S, context=context
             )
         else:
-            made = http.client.HTTPConnection(host, port, timeout=CONNECT_S)
-        made.connect()
-        made.sock.settimeout(TIMEOUT_S)
-        return made
+            connection = http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+        connection.connect()
+        connection.sock.settimeout(TIMEOUT_S)
+        return connection
 
 
-class RelayServer(ThreadingMixIn, UnixStreamServer):
+class GatewayProxy(ThreadingMixIn, UnixStreamServer):
     """Serves `gate` on a Unix socket that listens already."""
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, listener: socket.socket, gate: Gate) -> None:
-        self.gate = gate
+    def __init__(self, listener: socket.socket, target: ProxyTarget) -> None:
+        self.target = target
         self.slots = threading.BoundedSemaphore(REQUESTS_MAX)
-        super().__init__("", Relayed, bind_and_activate=False)
+        super().__init__("", GatewayProxyHandler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
 
@@ -72,18 +72,18 @@ class RelayServer(ThreadingMixIn, UnixStreamServer):
         """A connection that broke is nobody's news."""
 
 
-class Relayed(BaseHTTPRequestHandler):
+class GatewayProxyHandler(BaseHTTPRequestHandler):
     """One connection from inside the sandbox."""
 
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S
-    server: RelayServer
+    server: GatewayProxy
 
     def do_GET(self) -> None:
-        self._relay()
+        self._handle()
 
     def do_POST(self) -> None:
-        self._relay()
+        self._handle()
 
     def address_string(self) -> str:
         return "sandbox"
@@ -91,10 +91,10 @@ class Relayed(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """The gateway keeps its own books."""
 
-    def _relay(self) -> None:
-        gate = self.server.gate
+    def _handle(self) -> None:
+        target = self.server.target
         length = self.headers.get("Content-Length", "0")
-        if not gate.allows(self.command, self.path) or "Transfer-Encoding" in self.headers:
+        if not target.allows(self.command, self.path) or "Transfer-Encoding" in self.headers:
             self._refuse(404, "not_found", "This socket does not lead there.")
         elif not length.isdigit() or int(length) > BODY_BYTES_MAX:
             self._refuse(413, "payload_too_large", "The request body is too large.")
@@ -102,20 +102,22 @@ class Relayed(BaseHTTPRequestHandler):
             self._refuse(429, "busy", "Too many calls at once.")
         else:
             try:
-                self._pass_on(self.rfile.read(int(length)))
+                self._forward(self.rfile.read(int(length)))
             finally:
                 self.server.slots.release()
 
-    def _pass_on(self, body: bytes) -> None:
-        gate = self.server.gate
+    def _forward(self, body: bytes) -> None:
+        target = self.server.target
         try:
-            connection = gate.connect()
+            connection = target.connect()
         except OSError:
             self._refuse(502, "gateway_unreachable", "The gateway cannot be reached.")
             return
         try:
-            headers = {name: self.headers[name] for name in _ASKED if name in self.headers}
-            headers |= {"Authorization": f"Bearer {gate.api_key}", "Connection": "close"}
+            headers = {
+                name: self.headers[name] for name in _REQUEST_HEADERS if name in self.headers
+            }
+            headers |= {"Authorization": f"Bearer {target.api_key}", "Connection": "close"}
             connection.request(self.command, self.path, body=body or None, headers=headers)
             answer = connection.getresponse()
             self._answer(answer)
@@ -126,7 +128,7 @@ class Relayed(BaseHTTPRequestHandler):
 
     def _answer(self, answer: http.client.HTTPResponse) -> None:
         self.send_response(answer.status)
-        for name in _ANSWERED:
+        for name in _ANSWER_HEADERS:
             if (value := answer.getheader(name)) is not None:
                 self.send_header(name, value)
         self.send_header("Transfer-Encoding", "chunked")

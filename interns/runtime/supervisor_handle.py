@@ -21,9 +21,16 @@ from uuid import UUID
 from django.conf import settings
 
 from interns.runtime import disk
-from interns.runtime.driver import Address, BootPlan, Place, Runtime, StartFailed, StopFailed
-from interns.runtime.identity import POLL_S, Identity, identify
-from interns.runtime.keeper import sweep
+from interns.runtime.driver import (
+    AgentAccess,
+    AgentAddress,
+    BootPlan,
+    Runtime,
+    StartFailed,
+    StopFailed,
+)
+from interns.runtime.process_identity import POLL_S, ProcessIdentity, identify_process
+from interns.runtime.supervisor import remove_boot_files
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 START_S: Final = 20.0
@@ -33,12 +40,12 @@ SUPERVISOR: Final = "GATEWAY_SUPERVISOR_PID"
 
 
 @dataclass(frozen=True)
-class Kept:
+class SupervisorHandle:
     """A keeper as `runtime.json` tells of it."""
 
     intern_id: UUID
     boot_id: UUID
-    keeper: Identity
+    process: ProcessIdentity
     sockets: Path
     token: str = field(repr=False)
     isolation: str
@@ -48,8 +55,8 @@ class Kept:
     def runtime(self) -> Runtime:
         """For the row: no secrets."""
         facts = {
-            "pid": self.keeper.pid,
-            "began": self.keeper.began,
+            "pid": self.process.pid,
+            "began": self.process.began,
             "address": f"unix:{self.sockets / 'agent.sock'}",
             "isolation": self.isolation,
             "begun_at": self.begun_at,
@@ -57,76 +64,78 @@ class Kept:
         warning = {"warning": self.warning} if self.warning else {}
         return Runtime(self.intern_id, self.boot_id, warning | facts)
 
-    def place(self) -> Place:
-        return Place(Address(socket_path=self.sockets / "agent.sock"), self.token)
+    def access(self) -> AgentAccess:
+        return AgentAccess(AgentAddress(socket_path=self.sockets / "agent.sock"), self.token)
 
 
-def kept(intern_id: UUID) -> Kept | None:
+def find_supervisor(intern_id: UUID) -> SupervisorHandle | None:
     """The keeper that runs for an intern; never a stranger that got its number."""
     try:
-        told = json.loads((disk.folder_of(intern_id) / "run" / "runtime.json").read_bytes())
-        found = Kept(
+        facts = json.loads((disk.intern_folder(intern_id) / "run" / "runtime.json").read_bytes())
+        found = SupervisorHandle(
             intern_id,
-            UUID(told["boot_id"]),
-            Identity(told["pid"], told["began"]),
-            Path(told["sockets"]),
-            told["token"],
-            told["isolation"],
-            told["warning"],
-            told["begun_at"],
+            UUID(facts["boot_id"]),
+            ProcessIdentity(facts["pid"], facts["began"]),
+            Path(facts["sockets"]),
+            facts["token"],
+            facts["isolation"],
+            facts["warning"],
+            facts["begun_at"],
         )
     except (OSError, ValueError, KeyError):
         return None
-    return found if found.keeper.lives() else None
+    return found if found.process.is_alive() else None
 
 
-def all_kept() -> list[Kept]:
+def list_supervisors() -> list[SupervisorHandle]:
     """All keepers of this home."""
     found = []
     with suppress(FileNotFoundError):
         for folder in sorted(disk.interns_folder().iterdir()):
             with suppress(ValueError):
-                found.append(kept(UUID(folder.name)))
+                found.append(find_supervisor(UUID(folder.name)))
     return [each for each in found if each is not None]
 
 
-def settled(intern_id: UUID) -> Kept | None:
+def await_supervisor(intern_id: UUID) -> SupervisorHandle | None:
     """As `kept`, but a keeper that has only just begun is waited for."""
-    holder = _lock_holder(intern_id)
+    holder = _find_lock_holder(intern_id)
     deadline = time.monotonic() + START_S
-    while (found := kept(intern_id)) is None and holder is not None and holder.lives():
+    while (
+        (found := find_supervisor(intern_id)) is None and holder is not None and holder.is_alive()
+    ):
         if time.monotonic() >= deadline:
             return None
         time.sleep(POLL_S)
     return found
 
 
-def _lock_holder(intern_id: UUID) -> Identity | None:
+def _find_lock_holder(intern_id: UUID) -> ProcessIdentity | None:
     """The keeper that has taken the intern's lock, if one has, also before it tells of itself."""
     try:
-        with (disk.folder_of(intern_id) / "lock").open("r+", encoding="utf-8") as lock:
+        with (disk.intern_folder(intern_id) / "lock").open("r+", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        return _named_in_lock(intern_id)
+        return _read_lock_holder(intern_id)
     return None
 
 
-def _named_in_lock(intern_id: UUID) -> Identity | None:
+def _read_lock_holder(intern_id: UUID) -> ProcessIdentity | None:
     deadline = time.monotonic() + LOCK_S
     while time.monotonic() < deadline:
         with suppress(OSError, ValueError, KeyError):
-            told = json.loads((disk.folder_of(intern_id) / "lock").read_bytes())
-            return Identity(told["pid"], told["began"])
+            facts = json.loads((disk.intern_folder(intern_id) / "lock").read_bytes())
+            return ProcessIdentity(facts["pid"], facts["began"])
         time.sleep(POLL_S)
     return None
 
 
-def begin(plan: BootPlan, orders: dict[str, Any]) -> Kept:
+def start_supervisor(plan: BootPlan, orders: dict[str, Any]) -> SupervisorHandle:
     """Start a keeper and hear from it that it is there. Raises `StartFailed`."""
-    keeper = subprocess.Popen(  # noqa: S603 - Our own program.
-        [sys.executable, "-s", "-P", "-m", "interns.runtime.keeper", str(plan.intern_id)],
+    supervisor = subprocess.Popen(  # noqa: S603 - Our own program.
+        [sys.executable, "-s", "-P", "-m", "interns.runtime.supervisor", str(plan.intern_id)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -140,22 +149,22 @@ def begin(plan: BootPlan, orders: dict[str, Any]) -> Kept:
     )
     try:
         # There are secrets in the orders, so they are on no command line and in no file.
-        said, _ = keeper.communicate(json.dumps(orders).encode(), timeout=START_S)
+        output, _ = supervisor.communicate(json.dumps(orders).encode(), timeout=START_S)
     except subprocess.TimeoutExpired as error:
-        keeper.kill()
-        keeper.communicate()
+        supervisor.kill()
+        supervisor.communicate()
         raise StartFailed("the runtime's keeper did not begin in time") from error
-    found = kept(plan.intern_id)
+    found = find_supervisor(plan.intern_id)
     if found is None or found.boot_id != plan.boot_id:
-        raise StartFailed(_told_why(said) or end_told(plan.intern_id))
+        raise StartFailed(_read_error(output) or describe_end(plan.intern_id))
     return found
 
 
-def orders(plan: BootPlan, agent: dict[str, Any]) -> dict[str, Any]:
+def build_orders(plan: BootPlan, agent: dict[str, Any]) -> dict[str, Any]:
     """What every keeper is told. `agent` has what only this driver knows of the agent's config."""
     url = urlsplit(plan.gateway_url)
     return {
-        "folder": str(disk.folder_of(plan.intern_id)),
+        "folder": str(disk.intern_folder(plan.intern_id)),
         "intern_id": str(plan.intern_id),
         "boot_id": str(plan.boot_id),
         "agent": {
@@ -174,12 +183,12 @@ def orders(plan: BootPlan, agent: dict[str, Any]) -> dict[str, Any]:
         },
         "gateway_url": f"{url.scheme}://{url.netloc}",
         "api_key": plan.api_key,
-        "allowed": _allowed_calls(plan.intern_id, url.path.rstrip("/")),
-        "supervisor": _supervisor(),
+        "allowed": _list_allowed_calls(plan.intern_id, url.path.rstrip("/")),
+        "supervisor": _identify_gateway(),
     }
 
 
-def _allowed_calls(intern_id: UUID, api_path: str) -> list[tuple[str, str]]:
+def _list_allowed_calls(intern_id: UUID, api_path: str) -> list[tuple[str, str]]:
     """What an agent may ask of the gateway: methods, each with a pattern for the path."""
     return [
         ("POST", rf"{api_path}/chat/completions"),
@@ -188,46 +197,46 @@ def _allowed_calls(intern_id: UUID, api_path: str) -> list[tuple[str, str]]:
     ]
 
 
-def _supervisor() -> dict[str, Any] | None:
+def _identify_gateway() -> dict[str, Any] | None:
     """The process that no runtime of this gateway may outlive, under `make run`."""
     pid = os.environ.get(SUPERVISOR, "")
-    found = identify(int(pid)) if pid.isdigit() else None
+    found = identify_process(int(pid)) if pid.isdigit() else None
     return {"pid": found.pid, "began": found.began} if found else None
 
 
-def _told_why(said: bytes) -> str:
+def _read_error(output: bytes) -> str:
     with suppress(ValueError):
-        told = json.loads(said)
-        return str(told.get("error", ""))
+        facts = json.loads(output)
+        return str(facts.get("error", ""))
     return ""
 
 
-def end(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> bool:
+def stop_supervisor(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> bool:
     """End the keeper and all that is its own. Whether there was one. Raises `StopFailed`."""
-    found = kept(intern_id)
+    found = find_supervisor(intern_id)
     if boot_id is not None and found is not None and found.boot_id != boot_id:
         return False
-    keeper = found.keeper if found else _lock_holder(intern_id)
-    if keeper is not None:
-        _end_process(keeper, wait_s)
-    sweep(disk.folder_of(intern_id))
-    return keeper is not None
+    supervisor = found.process if found else _find_lock_holder(intern_id)
+    if supervisor is not None:
+        _end_process(supervisor, wait_s)
+    remove_boot_files(disk.intern_folder(intern_id))
+    return supervisor is not None
 
 
-def _end_process(keeper: Identity, wait_s: float) -> None:
-    keeper.signal(signal.SIGTERM)
-    if keeper.wait(max(0.0, wait_s)):
+def _end_process(supervisor: ProcessIdentity, wait_s: float) -> None:
+    supervisor.signal(signal.SIGTERM)
+    if supervisor.wait(max(0.0, wait_s)):
         return
-    keeper.kill_group()
-    if not keeper.wait(KILL_S):
-        raise StopFailed(f"process {keeper.pid} does not end")
+    supervisor.kill_group()
+    if not supervisor.wait(KILL_S):
+        raise StopFailed(f"process {supervisor.pid} does not end")
 
 
-def end_told(intern_id: UUID) -> str:
+def describe_end(intern_id: UUID) -> str:
     """How the last runtime ended, as far as it could still say."""
     try:
-        told = json.loads((disk.folder_of(intern_id) / "end.json").read_bytes())
-        status, was_asked = told["status"], told["was_asked"]
+        facts = json.loads((disk.intern_folder(intern_id) / "end.json").read_bytes())
+        status, was_asked = facts["status"], facts["was_asked"]
     except (OSError, ValueError, KeyError):
         return "the runtime was killed"
     if was_asked:

@@ -14,7 +14,7 @@ UNKNOWN_QUESTION: Final = "No pending question has this tool_call_id."
 TOO_MANY_TURNS: Final = "Too many intern turns. Please wait a moment."
 
 
-class _Told(NamedTuple):
+class _Refusal(NamedTuple):
     """How a reason is told: status, whether to try again, and the sentence."""
 
     status: int
@@ -23,19 +23,19 @@ class _Told(NamedTuple):
 
 
 _REASONS: Final = {
-    "bad_request": _Told(400, False, "Invalid chat request"),
-    "interaction_unknown": _Told(404, False, UNKNOWN_QUESTION),
-    "intern_not_ready": _Told(409, True, NOT_RUNNING),
-    "busy": _Told(409, True, "This intern is busy with another turn."),
-    "interaction_not_pending": _Told(409, False, NOT_WAITING),
-    "attachment_failed": _Told(409, False, "The run's output could not be attached to."),
-    "run_ended": _Told(410, False, "The run has ended."),
-    "client_closed_request": _Told(499, False, "The caller closed the connection."),
-    "intern_unreachable": _Told(502, True, "The intern could not be reached, retry the request"),
-    "stream_severed": _Told(502, True, "The connection to the intern was lost."),
-    "intern_rejected": _Told(502, False, "The intern did not accept the request."),
-    "turn_failed": _Told(502, False, "The intern's turn failed."),
-    "timeout": _Told(504, True, "The intern took too long to answer."),
+    "bad_request": _Refusal(400, False, "Invalid chat request"),
+    "interaction_unknown": _Refusal(404, False, UNKNOWN_QUESTION),
+    "intern_not_ready": _Refusal(409, True, NOT_RUNNING),
+    "busy": _Refusal(409, True, "This intern is busy with another turn."),
+    "interaction_not_pending": _Refusal(409, False, NOT_WAITING),
+    "attachment_failed": _Refusal(409, False, "The run's output could not be attached to."),
+    "run_ended": _Refusal(410, False, "The run has ended."),
+    "client_closed_request": _Refusal(499, False, "The caller closed the connection."),
+    "intern_unreachable": _Refusal(502, True, "The intern could not be reached, retry the request"),
+    "stream_severed": _Refusal(502, True, "The connection to the intern was lost."),
+    "intern_rejected": _Refusal(502, False, "The intern did not accept the request."),
+    "turn_failed": _Refusal(502, False, "The intern's turn failed."),
+    "timeout": _Refusal(504, True, "The intern took too long to answer."),
 }
 
 
@@ -52,14 +52,14 @@ class ChatError(InternError):
         metadata: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        told = _REASONS[reason]
-        self.status = status or told.status
+        refusal = _REASONS[reason]
+        self.status = status or refusal.status
         super().__init__(
-            message or told.message,
+            message or refusal.message,
             reason=reason,
-            retryable=told.retryable if retryable is None else retryable,
+            retryable=refusal.retryable if retryable is None else retryable,
             metadata=metadata,
-            headers=headers or _retry_after(reason),
+            headers=headers or _build_retry_after(reason),
         )
 
 
@@ -76,23 +76,23 @@ class PreparationTimedOut(InternError):
     message = "Operation timed out. Please try again later."
 
 
-def _retry_after(reason: str) -> dict[str, str]:
+def _build_retry_after(reason: str) -> dict[str, str]:
     return {"Retry-After": str(BUSY_RETRY_S)} if reason == "busy" else {}
 
 
-def bad_request(issues: list[Issue]) -> ChatError:
+def build_bad_request(issues: list[Issue]) -> ChatError:
     """A body that breaks the schema."""
     listed = [{"path": issue.path, "message": issue.message} for issue in issues]
     text = f"Invalid chat request ({join_issues(issues)})."
     return ChatError("bad_request", text, metadata={"issues": listed})
 
 
-def overloaded() -> ChatError:
+def build_overloaded() -> ChatError:
     """The gateway itself has no place for it, or no database."""
     return ChatError("busy", "Service temporarily unavailable", status=503)
 
 
-def told_by(refused: ChatRefused) -> ChatError:
+def convert_refusal(refused: ChatRefused) -> ChatError:
     """What a runtime said or did, to its caller. Only who is in charge of the turn may speak of
     how it went: other reasons have our own words."""
     reason = refused.reason
