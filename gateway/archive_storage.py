@@ -22,7 +22,7 @@ def archive_storage(store: str, endpoint: str, home: Path, *, silence_s: float) 
     them. A server that lets itself be waited for `silence_s` is asked once more, then given up."""
     if not store:
         return {
-            "BACKEND": "interns.archives.local.LocalArchives",
+            "BACKEND": "interns.archives.store.LocalArchives",
             "OPTIONS": {"location": str(home / "archives"), "allow_overwrite": True},
         }
     parts = urlsplit(store)

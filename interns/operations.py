@@ -5,12 +5,13 @@ connection is held while the queue is waited for.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.db import IntegrityError, transaction
 
 from gateway.database.db import Lane, run_queries
 from interns import leases
@@ -18,12 +19,14 @@ from interns.archives.service import has_archive
 from interns.errors import (
     InternBusy,
     InternNotFound,
+    InvalidState,
+    NameTaken,
     OperationTimedOut,
     UpstreamUnavailable,
 )
 from interns.job_queue import publish_operation
-from interns.leases import InternLease
-from interns.machine import OperationState, find_refusal, is_archive_failure
+from interns.leases import InternLease, LeaseLost
+from interns.machine import MoveRule, OperationState, find_refusal, is_archive_failure
 from interns.models import Intern, LeaseKind, Status
 
 # Others may move an intern between a look and the update; none does so again and again.
@@ -146,3 +149,57 @@ def _read_row_state(intern_id: UUID) -> _RowState | None:
     rows = Intern.objects.filter(pk=intern_id).values_list("status", "operation_id", "boot_id")
     found = rows.first()
     return None if found is None else _RowState(*found)
+
+
+def update_intern(intern_id: UUID, changes: Mapping[str, Any]) -> Intern:
+    """The intern with these columns set; a job that holds it goes on.
+
+    Raises `InternNotFound`, `InternBusy` while it is being torn down, and `NameTaken`.
+    """
+    rows = Intern.objects.filter(pk=intern_id)
+    if changes:
+        _write(rows.exclude(status=Status.DESTROYING), changes)
+    intern = rows.select_related("vault", "workspace").first()
+    if intern is None:
+        raise InternNotFound
+    if intern.status == Status.DESTROYING:
+        raise InternBusy
+    return intern
+
+
+def _write(rows: Any, changes: Mapping[str, Any]) -> None:
+    try:
+        with transaction.atomic():
+            rows.update(**changes, updated_at=datetime.now(UTC))
+    except IntegrityError:
+        raise NameTaken from None
+
+
+def end_lost_operation(lease: InternLease, *, by: str, why: str) -> None:
+    """Free the intern, in the true status. `why` is `operation_lost: ...`. Raises `LeaseLost`."""
+    if lease.kind == LeaseKind.SUSPEND:
+        # Whether it still runs is for the next probe to say.
+        if not leases.release(lease, by=by, why=f"Suspending it: {why}"):
+            raise LeaseLost
+    elif lease.kind == LeaseKind.DELETE:
+        leases.settle(lease, MoveRule.TEARDOWN_FAILED, Status.DESTROY_FAILED, by=by, failure=why)
+    else:
+        leases.settle(lease, MoveRule.PROVISION_LOST, Status.FAILED, by=by, failure=why)
+
+
+def release_intern(intern_id: UUID, *, by: str) -> str:
+    """Take the lease from whoever has it; a worker that lives stops at its next step. Returns the
+    kind of the operation. Raises `InternNotFound`, and `InvalidState` where nothing holds it."""
+    return run_queries(Lane.OPERATOR, lambda: _released(intern_id, by))
+
+
+def _released(intern_id: UUID, by: str) -> str:
+    intern = load_intern(intern_id)
+    if intern.lease_id is None or intern.operation_id is None:
+        raise InvalidState("Nothing holds this intern")
+    lease = InternLease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+    try:
+        end_lost_operation(lease, by=by, why="operation_lost: an operator released the intern")
+    except LeaseLost:
+        raise InvalidState("It was taken up this very moment, try again") from None
+    return intern.lease_kind

@@ -13,8 +13,9 @@ from django.db import DatabaseError, InterfaceError
 from kombu.exceptions import OperationalError
 
 from gateway.celery import app
-from interns.archives.tasks import forget_archives
-from interns.chat.tasks import close_left_over_runs
+from interns.archives.service import delete_abandoned_spools, delete_expired_archives
+from interns.chat.clock import CLOCK
+from interns.chat.run_cleanup import delete_old_runs, expire_runs
 from interns.creation import delete_expired_creations
 from interns.job_queue import CONTROL_QUEUE, JOBS_QUEUE, parse_lease
 from interns.jobs import prober, reaper, teardown
@@ -114,16 +115,16 @@ def forget_creations() -> int:
     return delete_expired_creations(datetime.now(UTC))
 
 
-# Celery looks for tasks in this module only.
-__all__ = [
-    "close_left_over_runs",
-    "forget_archives",
-    "forget_creations",
-    "probe",
-    "provision",
-    "publish_waiting",
-    "reap",
-    "reconcile_interns",
-    "suspend",
-    "tear_down",
-]
+# What is left is removed the next time.
+@shared_task(name="interns.archives.tasks.forget_archives", soft_time_limit=600, time_limit=630)
+def forget_archives() -> int:
+    """Every hour: archives older than `INTERN_ARCHIVE_DAYS`, and unfinished ones."""
+    delete_abandoned_spools()
+    return delete_expired_archives(datetime.now(UTC))
+
+
+@shared_task(name="interns.chat.tasks.close_left_over_runs")
+def close_left_over_runs() -> None:
+    """Every few seconds: runs whose process or caller is gone, and old ones."""
+    expire_runs(CLOCK.now(), driver=current_driver())
+    delete_old_runs(CLOCK.now())

@@ -1,5 +1,5 @@
 """Pages of interns and of what belongs to them."""
 
-from interns.admin import archives, chat, histories, intern, vault
+from interns.admin import archives, intern, records, vault
 
-__all__ = ["archives", "chat", "histories", "intern", "vault"]
+__all__ = ["archives", "intern", "records", "vault"]

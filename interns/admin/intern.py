@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Count, QuerySet
@@ -13,22 +14,79 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from accounts.admin.fields import UsdField
 from accounts.admin.history import render_usage
 from accounts.services.records import operator_actor, read_fields, record_change
-from gateway.admin import PageAdmin, usd_column
+from gateway.admin import Form, PageAdmin, usd_column
+from gateway.http.jsonio import format_usd
 from gateway.sandbox.isolation import NONE
 from interns import operations, slack
-from interns.admin.intern_form import FIELDS, InternForm
-from interns.changing import update_intern
 from interns.errors import InternError
-from interns.keys import change_budget
+from interns.keys import change_budget, read_budget
 from interns.leases import is_pickup_overdue
 from interns.machine import STEPS, WAITING_TEXT
 from interns.models import Intern, InternTransition, Status, Vault
-from interns.releasing import release_intern
+from interns.operations import release_intern, update_intern
 from interns.runtime.driver import current_driver
 from interns.runtime.sandbox import NO_ISOLATION_TEXT
 from interns.vault.service import detach_vault
+from interns.views.body import MODEL_PATTERN
+
+FIELDS = ("description", "instructions", "model", "budget_usd", "budget_reset")
+
+
+class InternForm(Form):
+    """`budget_usd` is the budget as people write it."""
+
+    instructions = forms.CharField(
+        required=False,
+        max_length=100_000,
+        widget=forms.Textarea(attrs={"rows": 6, "cols": 90}),
+        help_text="Take effect at the next boot.",
+    )
+    model = forms.RegexField(
+        MODEL_PATTERN,
+        required=False,
+        max_length=200,
+        help_text="author/slug; empty for the workspace's default. Takes effect at the next boot.",
+    )
+    budget_usd = UsdField(
+        label="Budget in USD",
+        required=False,
+        min_value=0,
+        help_text="The limit of the intern's own key; the intern is suspended when it is used up. "
+        "Empty for none.",
+    )
+
+    class Meta:
+        model = Intern
+        fields = FIELDS
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # A manager may have changed the key since.
+        budget_nano, self.initial["budget_reset"] = read_budget(self.instance)
+        if budget_nano is not None and "budget_usd" in self.fields:
+            self.initial["budget_usd"] = format_usd(budget_nano)
+
+    def clean(self) -> dict[str, Any]:
+        fields: dict[str, Any] = super().clean() or self.cleaned_data
+        if fields.get("budget_reset") and fields.get("budget_usd") is None:
+            self.add_error("budget_reset", "There is no budget to reset.")
+        return fields
+
+    def changes(self) -> dict[str, Any]:
+        """The columns that differ; a budget is one thing, as the key has it."""
+        fields = {name: self.cleaned_data[name] for name in self.changed_data}
+        if fields.keys() & {"budget_usd", "budget_reset"}:
+            fields["budget_nano"] = self.cleaned_data["budget_usd"]
+            fields["budget_reset"] = self.cleaned_data["budget_reset"]
+            fields.pop("budget_usd", None)
+        for name in ("instructions", "model", "budget_reset"):
+            if name in fields:
+                fields[name] = fields[name] or None
+        return fields
+
 
 _FACTS = ("description", "instructions", "model", "budget_nano", "budget_reset")
 _HISTORY_ROWS = 50

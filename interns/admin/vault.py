@@ -12,8 +12,15 @@ from accounts.services.records import Actor, operator_actor
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
 from gateway.http.errors import GatewayError
 from interns.models import Vault, VaultSecret
-from interns.vault.names import NAME_CHARS_MAX, canonicalize_host, is_secret_name
-from interns.vault.secrets import SecretInput, delete_secret, put_secret, rebind_secret
+from interns.vault.secrets import (
+    NAME_CHARS_MAX,
+    SecretInput,
+    canonicalize_host,
+    delete_secret,
+    is_secret_name,
+    put_secret,
+    rebind_secret,
+)
 from interns.views.vault_body import LISTED_MAX, VALUE_CHARS_MAX
 
 

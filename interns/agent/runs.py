@@ -13,7 +13,6 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
 from interns.agent import events
 from interns.agent.config import AgentConfig
-from interns.agent.disk import AgentDisk
 from interns.agent.events import LAST, Event
 from interns.agent.gateway import GatewayClient
 from interns.agent.loop import PAYMENT_REQUIRED, AgentLoop, RunLeg, TurnFailed, serialize_usage
@@ -26,7 +25,7 @@ from interns.agent.questions import (
 )
 from interns.agent.sessions import AgentSession, AgentSessions, drop_unanswered
 from interns.agent.tools import RunTools
-from interns.agent.workspace import AgentWorkspace
+from interns.agent.workspace import AgentDisk, AgentWorkspace
 
 log = logging.getLogger(__name__)
 

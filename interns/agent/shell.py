@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from interns.agent.disk import AgentDisk
+from interns.agent.workspace import AgentDisk
 
 DRAIN_S = 0.5
 LOOK_S = 1.0

@@ -11,11 +11,10 @@ from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
 
 from interns.agent.config import AgentConfig
-from interns.agent.disk import AgentDisk
 from interns.agent.gateway import GatewayClient, GatewayRefused
 from interns.agent.questions import FIELDS_MAX, MESSAGE_CHARS_MAX
 from interns.agent.shell import run_command
-from interns.agent.workspace import AgentWorkspace, WorkspaceError
+from interns.agent.workspace import AgentDisk, AgentWorkspace, WorkspaceError
 
 ASK_PERSON = "ask_person"
 OPERATION_CHARS_MAX = 500

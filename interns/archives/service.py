@@ -20,7 +20,7 @@ from django.db import transaction
 from accounts.services.records import Actor, command_actor, read_fields, record_change
 from gateway.home import private_folder
 from interns.archives import store
-from interns.archives.patience import StoreTimedOut, run_with_limit
+from interns.archives.store import StoreTimedOut, run_with_limit
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.driver import ArchiveFailed, Driver
 

@@ -1,14 +1,18 @@
 """Where archives are kept: what a file is called there, and how it is read back."""
 
 import hashlib
+import os
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
 from django.core.files import File
-from django.core.files.storage import Storage, storages
+from django.core.files.storage import FileSystemStorage, Storage, storages
 
 PIECE_BYTES: Final = 1024 * 1024
 
@@ -91,3 +95,55 @@ def compute_digest(file: BinaryIO, alive: Callable[[], None] = lambda: None) -> 
 
 def _local_folder() -> str:
     return str(settings.STORAGES["intern-archives"]["OPTIONS"]["location"])
+
+
+class LocalArchives(FileSystemStorage):
+    """Files that only the gateway's own user reads, on the disk itself before anybody is told."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(file_permissions_mode=0o600, directory_permissions_mode=0o700, **options)
+
+    def _save(self, name: str, content: Any) -> str:
+        saved: str = super()._save(name, content)  # type: ignore[misc]  # The stubs leave it out; Django names it for subclasses.
+        path = Path(self.path(saved))
+        for each, flags in ((path, os.O_RDONLY), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
+            handle = os.open(each, flags)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        return saved
+
+
+Result = TypeVar("Result")
+LOOK_S: Final = 1.0
+
+
+class StoreTimedOut(TimeoutError):
+    """Nothing is known of why."""
+
+
+def run_with_limit(work: Callable[[], Result], limit_s: float, alive: Callable[[], None]) -> Result:
+    """What `work` gives back, done in a thread of its own; `alive` is called now and then.
+
+    Raises what `work` and `alive` raise, and `TookTooLong`. After that `work` may still go on, as
+    nothing can end a thread that waits for a server: what it does late must do no harm.
+    """
+    until = time.monotonic() + limit_s
+    future: Future[Result] = Future()
+    threading.Thread(target=_carry_out, args=(future, work), daemon=True, name="archive").start()
+    while True:
+        left_s = until - time.monotonic()
+        wait([future], timeout=max(0.0, min(left_s, LOOK_S)))
+        if future.done():
+            return future.result()
+        if left_s <= 0:
+            raise StoreTimedOut(f"the store took more than {limit_s:g} s")
+        alive()
+
+
+def _carry_out(future: Future[Result], work: Callable[[], Result]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - It is raised where it is waited for.
+        future.set_exception(error)

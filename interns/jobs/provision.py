@@ -1,23 +1,53 @@
 """Booting an intern, step by step (T8 to T11). Each step may be done twice."""
 
 import logging
+import secrets
+import string
 import time
 from datetime import UTC, datetime
 from typing import Final
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
 
-from interns import hostnames, leases
-from interns.hostnames import HostnameUnavailable
-from interns.jobs.lease_renewal import LeaseRenewal
-from interns.jobs.resting import release_connection
+from interns import leases
+from interns.jobs.lease_renewal import LeaseRenewal, release_connection
 from interns.keys import KeyDisabled, build_gateway_url, prepare_key
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule
 from interns.models import Intern, Status
 from interns.runtime.driver import BootPlan, Driver, Runtime, RuntimeFailed, StartFailed
+
+_BASE36: Final = string.digits + string.ascii_lowercase
+_SUFFIX_CHARS: Final = 6
+_TRIES: Final = 5
+
+
+class HostnameUnavailable(Exception):
+    """All that were tried are taken."""
+
+
+def assign_hostname(intern: Intern, lease: InternLease) -> str:
+    """The name that it has, else a new one, written to its row. Raises `LeaseLost`."""
+    if intern.hostname is not None:
+        return intern.hostname
+    for name in _candidates(intern.name):
+        try:
+            with transaction.atomic():
+                leases.write(lease, hostname=name)
+        except IntegrityError:
+            continue
+        return name
+    raise HostnameUnavailable
+
+
+def _candidates(name: str) -> list[str]:
+    suffixes = ["".join(secrets.choice(_BASE36) for _ in range(_SUFFIX_CHARS)) for _ in range(5)]
+    return [f"{name}.{settings.INTERN_DOMAIN}"] + [
+        f"{name}-{suffix}.{settings.INTERN_DOMAIN}" for suffix in suffixes[:_TRIES]
+    ]
+
 
 log = logging.getLogger("gateway.interns")
 _PAUSE_S: Final = 0.1
@@ -113,7 +143,7 @@ class _BootAttempt:
     def _build_plan(self, key: str) -> BootPlan:
         intern = self._intern
         try:
-            hostname = hostnames.assign_hostname(intern, self._lease)
+            hostname = assign_hostname(intern, self._lease)
         except HostnameUnavailable:
             raise BootFailed("hostname_unavailable", "every name that was tried is taken") from None
         # What was changed since the message came counts too.

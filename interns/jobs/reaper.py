@@ -17,7 +17,7 @@ from interns.history import REAPER
 from interns.job_queue import JOBS_QUEUE, publish_operation
 from interns.leases import InternLease, LeaseLost
 from interns.models import Intern, LeaseKind
-from interns.releasing import end_lost_operation
+from interns.operations import end_lost_operation
 from interns.runtime.driver import Driver, RuntimeFailed
 
 log = logging.getLogger("gateway.interns")

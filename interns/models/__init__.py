@@ -2,9 +2,7 @@
 
 from interns.models.archive import WorkspaceArchive
 from interns.models.chat import ChatInteraction, ChatRun, ChatSession
-from interns.models.creation import InternCreation
-from interns.models.history import InternTransition
-from interns.models.intern import Intern, LeaseKind, Status
+from interns.models.intern import Intern, InternCreation, InternTransition, LeaseKind, Status
 from interns.models.vault import Vault, VaultSecret
 
 __all__ = [

@@ -2,12 +2,13 @@
 (management reference 6.2, 6.8)."""
 
 import uuid
-from typing import Final
+from typing import Any, Final, NoReturn
 
 from django.db import models
 from django.db.models import F, Q
 
-from accounts.models import ApiKey, User, Workspace
+from accounts.models import Account, ApiKey, User, Workspace
+from accounts.models.record import AppendOnly
 
 NAME_CHARS_MAX: Final = 17
 DESCRIPTION_CHARS_MAX: Final = 2_000
@@ -163,3 +164,78 @@ class Intern(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class InternCreation(models.Model):
+    """A create request. `id` is made of workspace, creator and the `Idempotency-Key`, or what the
+    server derived in its place. `wants_provision` is true until its provisioning is under way. It
+    goes with its intern."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    intern = models.ForeignKey(Intern, on_delete=models.CASCADE, related_name="creations")
+    body_hash = models.CharField(max_length=64)
+    wants_provision = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(F("expires_at"), name="interns_creation_expiry")]
+
+    def __str__(self) -> str:
+        return f"creation of {self.intern_id}"
+
+
+class InternTransitionQuerySet(models.QuerySet["InternTransition"]):
+    """Reads, and `create`."""
+
+    def update(self, **changes: Any) -> NoReturn:
+        raise AppendOnly("the history of interns is kept as it was written")
+
+    def delete(self) -> NoReturn:
+        raise AppendOnly("the history of interns is kept as it was written")
+
+
+class InternTransition(models.Model):
+    """One move of one intern, or something of note that moved nothing (then both are the same).
+
+    `rule` is the row of the table of moves, such as `T13`, "" for a note. No `from_status` is the
+    beginning, no `to_status` the end. `by` names who: a user and a key's label, a worker, the
+    reaper, an operator, a command. It outlives the intern, so it names it and its account by value.
+    """
+
+    intern_id = models.UUIDField()
+    intern_name = models.CharField(max_length=17)
+    # The index below begins with the intern; a record outlives what it tells of.
+    account = models.ForeignKey(
+        Account,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
+    at = models.DateTimeField()
+    rule = models.CharField(max_length=4, blank=True, default="")
+    from_status = models.CharField(max_length=24, blank=True, default="")
+    to_status = models.CharField(max_length=24, blank=True, default="")
+    why = models.CharField(max_length=1000, blank=True, default="")
+    by = models.CharField(max_length=200)
+    operation_id = models.UUIDField(null=True)
+
+    objects = InternTransitionQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(F("intern_id"), F("id").desc(), name="interns_transition_intern"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.intern_name}: {self.from_status or '-'} to {self.to_status or '-'}"
+
+    def save(self, *args: Any, **options: Any) -> None:
+        if not self._state.adding:
+            raise AppendOnly("the history of interns is kept as it was written")
+        super().save(*args, **options)
+
+    def delete(self, *args: Any, **options: Any) -> NoReturn:
+        raise AppendOnly("the history of interns is kept as it was written")

@@ -21,23 +21,22 @@ from gateway.outbound.errors import (
 )
 from gateway.outbound.http_client import Limits, Reply
 from gateway.sealing import UnsealError
-from interns.errors import InvalidBody
+from interns.errors import InternError, InvalidBody
 from interns.models import Intern
-from interns.outbound.errors import SiteTooSlow, SiteUnreachable, TargetNotAllowed
 from interns.outbound.fetch_request import FetchRequest
-from interns.outbound.placeholders import (
-    choose_body_encoding,
-    encode_header,
-    encode_url,
-    find_names,
-)
-from interns.outbound.release import SecretRelease
 from interns.outbound.scrubbing import (
     Patterns,
     Scrubber,
     build_patterns,
     scrub_bytes,
     scrub_text,
+)
+from interns.outbound.secret_release import (
+    SecretRelease,
+    choose_body_encoding,
+    encode_header,
+    encode_url,
+    find_names,
 )
 from routing.fetching.doors import door_for
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
@@ -57,6 +56,21 @@ _NOT_HANDED_ON: Final = frozenset(
     {"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"}
 )
 _CHARSETS: Final = frozenset({"utf-8", "iso8859-1", "cp1252", "ascii", "iso8859-15"})
+
+
+class TargetNotAllowed(InternError):
+    status, reason = 403, "target_not_allowed"
+    message = "This URL cannot be fetched"
+
+
+class SiteUnreachable(InternError):
+    status, reason, retryable = 502, "site_unreachable", True
+    message = "The site could not be reached"
+
+
+class SiteTooSlow(InternError):
+    status, reason, retryable = 504, "timeout", True
+    message = "The site took too long"
 
 
 @dataclass(frozen=True, slots=True)

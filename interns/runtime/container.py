@@ -23,8 +23,8 @@ from requests.exceptions import RequestException
 
 from gateway.sandbox.isolation import Isolation
 from interns.runtime import disk
-from interns.runtime import supervisor_handle as keepers
-from interns.runtime.client import AgentClient
+from interns.runtime.client import AgentClient, ask_health
+from interns.runtime.disk_archive import repack
 from interns.runtime.driver import (
     AgentAccess,
     ArchiveFailed,
@@ -37,10 +37,17 @@ from interns.runtime.driver import (
     StopFailed,
 )
 from interns.runtime.image import ensure_image
-from interns.runtime.packing import repack
-from interns.runtime.probing import ask_health
 from interns.runtime.sandbox import TMP_BYTES
 from interns.runtime.supervisor import DOOR, INSIDE
+from interns.runtime.supervisor_handle import (
+    SupervisorHandle,
+    await_supervisor,
+    build_orders,
+    find_supervisor,
+    list_supervisors,
+    start_supervisor,
+    stop_supervisor,
+)
 
 LABEL: Final = "routing-gateway.intern"
 BOOT_LABEL: Final = "routing-gateway.boot"
@@ -78,7 +85,7 @@ class ContainerDriver(AgentClient):
             raise StartFailed(f"the container engine: {error}"[:500]) from error
 
     def _start(self, plan: BootPlan) -> Runtime:
-        supervisor = keepers.await_supervisor(plan.intern_id)
+        supervisor = await_supervisor(plan.intern_id)
         container = self._find_container(plan.intern_id)
         if (
             supervisor
@@ -96,8 +103,8 @@ class ContainerDriver(AgentClient):
             "gateway_socket": f"{FOLDER}/{DOOR}/gateway.sock",
             "listen_path": f"{FOLDER}/{INSIDE}/agent.sock",
         }
-        orders = keepers.build_orders(plan, agent)
-        supervisor = keepers.start_supervisor(plan, orders)
+        orders = build_orders(plan, agent)
+        supervisor = start_supervisor(plan, orders)
         config = supervisor.sockets / INSIDE / "config.json"
         config.write_text(json.dumps(orders["agent"]), encoding="utf-8")
         config.chmod(0o644)
@@ -105,9 +112,7 @@ class ContainerDriver(AgentClient):
         container.start()
         return self._build_runtime(supervisor, container)
 
-    def _create(
-        self, plan: BootPlan, supervisor: keepers.SupervisorHandle, image: str
-    ) -> Container:
+    def _create(self, plan: BootPlan, supervisor: SupervisorHandle, image: str) -> Container:
         volume = self._ensure_volume(plan.intern_id)
         labels = {**self._build_labels(plan.intern_id), BOOT_LABEL: str(plan.boot_id)}
         container: Container = self._engine.containers.create(
@@ -148,7 +153,7 @@ class ContainerDriver(AgentClient):
                 _remove(container, wait_s)
         except _ENGINE_ERRORS as error:
             raise StopFailed(f"the container engine: {error}"[:500]) from error
-        return keepers.stop_supervisor(intern_id, boot_id=boot_id, wait_s=wait_s) or was_there
+        return stop_supervisor(intern_id, boot_id=boot_id, wait_s=wait_s) or was_there
 
     def destroy(self, intern_id: UUID) -> None:
         self.stop(intern_id)
@@ -162,7 +167,7 @@ class ContainerDriver(AgentClient):
     def health(
         self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
     ) -> RuntimeHealth:
-        supervisor = keepers.find_supervisor(intern_id)
+        supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
             return RuntimeHealth(ok=False, exited=True, detail="the runtime's keeper is gone")
         try:
@@ -181,7 +186,7 @@ class ContainerDriver(AgentClient):
         except _ENGINE_ERRORS as error:
             raise RuntimeFailed(f"the container engine: {error}"[:500]) from error
         running = {UUID(each.labels[LABEL]): each for each in found if each.status == "running"}
-        keeping = {supervisor.intern_id: supervisor for supervisor in keepers.list_supervisors()}
+        keeping = {supervisor.intern_id: supervisor for supervisor in list_supervisors()}
         seen = [_describe(intern_id, container) for intern_id, container in running.items()]
         # A keeper without its container is half a runtime, and just as much a leak.
         lone = [
@@ -203,7 +208,7 @@ class ContainerDriver(AgentClient):
         return Isolation(self.name)
 
     def find_agent(self, intern_id: UUID) -> AgentAccess | None:
-        supervisor = keepers.find_supervisor(intern_id)
+        supervisor = find_supervisor(intern_id)
         return None if supervisor is None else supervisor.access()
 
     # --- The disk ---------------------------------------------------------------------------------
@@ -221,7 +226,7 @@ class ContainerDriver(AgentClient):
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
         try:
-            if keepers.find_supervisor(intern_id) is not None:
+            if find_supervisor(intern_id) is not None:
                 raise ArchiveFailed("the intern has a runtime")
             self._ensure_volume(intern_id)
             with self._holding_disk(intern_id) as holder, tempfile.TemporaryFile() as spooled:
@@ -281,7 +286,7 @@ class ContainerDriver(AgentClient):
             return None
         return found
 
-    def _build_runtime(self, supervisor: keepers.SupervisorHandle, container: Container) -> Runtime:
+    def _build_runtime(self, supervisor: SupervisorHandle, container: Container) -> Runtime:
         runtime = supervisor.runtime()
         facts = runtime.facts | {
             "container": container.id,

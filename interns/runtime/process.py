@@ -12,8 +12,8 @@ from django.conf import settings
 
 from gateway.sandbox.isolation import Isolation
 from interns.runtime import disk
-from interns.runtime import supervisor_handle as keepers
-from interns.runtime.client import AgentClient
+from interns.runtime.client import AgentClient, ask_health
+from interns.runtime.disk_archive import pack, unpack
 from interns.runtime.driver import (
     AgentAccess,
     ArchiveFailed,
@@ -24,8 +24,6 @@ from interns.runtime.driver import (
     StartFailed,
     StopFailed,
 )
-from interns.runtime.packing import pack
-from interns.runtime.probing import ask_health
 from interns.runtime.sandbox import (
     INSIDE_HOME,
     INSIDE_SOCKET,
@@ -35,7 +33,17 @@ from interns.runtime.sandbox import (
     build_agent_command,
 )
 from interns.runtime.supervisor import SOCKETS
-from interns.runtime.unpacking import unpack
+from interns.runtime.supervisor_handle import (
+    PROJECT,
+    SupervisorHandle,
+    await_supervisor,
+    build_orders,
+    describe_end,
+    find_supervisor,
+    list_supervisors,
+    start_supervisor,
+    stop_supervisor,
+)
 
 OPEN_FILES: Final = 1024
 LOG_BYTES_READ: Final = 262_144
@@ -47,14 +55,14 @@ class ProcessDriver(AgentClient):
     name = "process"
 
     def start(self, plan: BootPlan) -> Runtime:
-        supervisor = keepers.await_supervisor(plan.intern_id)
+        supervisor = await_supervisor(plan.intern_id)
         if supervisor is not None and supervisor.boot_id != plan.boot_id:
             self.stop(plan.intern_id)
             supervisor = None
         return (supervisor or _start(plan)).runtime()
 
     def stop(self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 8.0) -> bool:
-        return keepers.stop_supervisor(intern_id, boot_id=boot_id, wait_s=wait_s)
+        return stop_supervisor(intern_id, boot_id=boot_id, wait_s=wait_s)
 
     def destroy(self, intern_id: UUID) -> None:
         self.stop(intern_id)
@@ -73,7 +81,7 @@ class ProcessDriver(AgentClient):
             raise ArchiveFailed(f"the disk could not be read: {why}") from error
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
-        if keepers.find_supervisor(intern_id) is not None:
+        if find_supervisor(intern_id) is not None:
             raise ArchiveFailed("the intern has a runtime")
         try:
             return unpack(archive, disk.make_disk(intern_id)).files
@@ -83,13 +91,13 @@ class ProcessDriver(AgentClient):
     def health(
         self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
     ) -> RuntimeHealth:
-        supervisor = keepers.find_supervisor(intern_id)
+        supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
-            return RuntimeHealth(ok=False, exited=True, detail=keepers.describe_end(intern_id))
+            return RuntimeHealth(ok=False, exited=True, detail=describe_end(intern_id))
         return ask_health(supervisor.access(), str(supervisor.boot_id), wait_s=wait_s)
 
     def runtimes(self) -> list[Runtime]:
-        return [supervisor.runtime() for supervisor in keepers.list_supervisors()]
+        return [supervisor.runtime() for supervisor in list_supervisors()]
 
     def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
         try:
@@ -105,11 +113,11 @@ class ProcessDriver(AgentClient):
         return SANDBOXES.look()
 
     def find_agent(self, intern_id: UUID) -> AgentAccess | None:
-        supervisor = keepers.find_supervisor(intern_id)
+        supervisor = find_supervisor(intern_id)
         return None if supervisor is None else supervisor.access()
 
 
-def _start(plan: BootPlan) -> keepers.SupervisorHandle:
+def _start(plan: BootPlan) -> SupervisorHandle:
     """Start a keeper with its agent. Raises `StartFailed`."""
     try:
         isolation = SANDBOXES.isolation()
@@ -119,7 +127,7 @@ def _start(plan: BootPlan) -> keepers.SupervisorHandle:
         raise StartFailed(str(error)) from error
     except OSError as error:
         raise StartFailed(f"the disk could not be made: {error.strerror}") from error
-    return keepers.start_supervisor(plan, _build_orders(plan, place, uid, isolation))
+    return start_supervisor(plan, _build_orders(plan, place, uid, isolation))
 
 
 def _build_orders(
@@ -144,7 +152,7 @@ def _build_orders(
         started = {"command": command, "environment": {}, "cwd": "/"}
     agent = {"isolation": isolation.name, **where}
     warning = f"{NO_ISOLATION_TEXT}: {isolation.reason}" if isolation.is_none else ""
-    return {**keepers.build_orders(plan, agent), **started, "limits": limits, "warning": warning}
+    return {**build_orders(plan, agent), **started, "limits": limits, "warning": warning}
 
 
 def _build_environment(place: Path) -> dict[str, str]:
@@ -153,5 +161,5 @@ def _build_environment(place: Path) -> dict[str, str]:
         "PATH": os.defpath,
         "LANG": "C.UTF-8",
         "HOME": str(place / "workspace"),
-        "PYTHONPATH": str(keepers.PROJECT),
+        "PYTHONPATH": str(PROJECT),
     }

@@ -1,6 +1,7 @@
 """Storing, listing, copying and deleting secrets (management reference 7). Every change leaves an
 audit record, without the value. Values are never read here but to be copied."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -11,11 +12,46 @@ from django.db.models import Count, F, FilteredRelation, OuterRef, Q, QuerySet, 
 from django.db.models.functions import Collate
 
 from accounts.services.records import Actor, read_fields, record_change
-from gateway.http.errors import NotFound
+from gateway.http.errors import GatewayError, NotFound
 from gateway.http.paging import Page
 from interns.models import Vault, VaultSecret
-from interns.vault.errors import VaultConflict, VaultFull
 from interns.vault.sealing import open_data_key, open_value, seal_value
+
+NAME_PATTERN: Final = r"^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$"
+NAME_CHARS_MAX: Final = 255
+HOST_CHARS_MAX: Final = 253
+_NAME: Final = re.compile(NAME_PATTERN[1:-1])
+_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def is_secret_name(text: str) -> bool:
+    """Whether a secret can have this name."""
+    return len(text) <= NAME_CHARS_MAX and _NAME.fullmatch(text) is not None
+
+
+def canonicalize_host(text: str) -> str | None:
+    """An exact DNS name in lower case without its last dot; None for anything else."""
+    if not text.isascii():
+        return None
+    host = text.lower().removesuffix(".")
+    if len(host) > HOST_CHARS_MAX or not all(map(_LABEL.fullmatch, host.split("."))):
+        return None
+    return host
+
+
+class VaultWritesOff(GatewayError):
+    status, error_type, message = 503, "provider_overloaded", "Vault writes are not enabled"
+
+
+class VaultConflict(GatewayError):
+    status, error_type = 409, "invalid_request"
+    message = "Vault request conflicts with existing secrets"
+
+
+class VaultFull(GatewayError):
+    status, error_type = 400, "invalid_request"
+    message = "The vault holds as many secrets as it can"
+
 
 # A list can be read up to there.
 SECRETS_MAX: Final = 10_100

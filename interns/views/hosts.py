@@ -6,6 +6,7 @@ any intern. It asks for a key, and shows with it what the runtime says and a cha
 """
 
 import time
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -19,7 +20,6 @@ from gateway.http.responses import error_response
 from gateway.outbound.errors import OutboundError
 from interns.access import BODY_BYTES_MAX, authorize_caller, read_raw_body
 from interns.chat.errors import ChatError, convert_refusal
-from interns.chat.page import PAGE, PARTS, SHARED_HEADERS
 from interns.errors import InternNotFound
 from interns.models import Intern, Status
 from interns.runtime.client import send_request
@@ -38,6 +38,38 @@ _INERT: Final = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
+}
+_PAGE_FOLDER: Final = Path(__file__).parent / "host_page"
+_PAGE_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+PAGE_HEADERS: Final = {
+    "Content-Security-Policy": _PAGE_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+def _read_part(name: str, content_type: str) -> tuple[str, bytes]:
+    return f"{content_type}; charset=utf-8", (_PAGE_FOLDER / name).read_bytes()
+
+
+PAGE: Final = _read_part("chat.html", "text/html")
+PARTS: Final = {
+    "/-/chat.js": _read_part("chat.js", "text/javascript"),
+    "/-/chat.css": _read_part("chat.css", "text/css"),
 }
 
 
@@ -100,7 +132,7 @@ def _answer_own(request: HttpRequest) -> HttpResponseBase:
 
 def _answer_part(part: tuple[str, bytes]) -> HttpResponse:
     content_type, content = part
-    return HttpResponse(content, content_type=content_type, headers=SHARED_HEADERS)
+    return HttpResponse(content, content_type=content_type, headers=PAGE_HEADERS)
 
 
 def _forward(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseBase:

@@ -1,6 +1,7 @@
 """/interns: making, reading, changing, provisioning, suspending and deleting interns."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,15 +9,18 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.caller import Caller
 from gateway.database.db import Lane, run_queries
+from gateway.http.jsonio import format_time
 from gateway.http.responses import json_response
 from interns import creation, operations
 from interns.access import authorize_caller, get_visible_intern, read_json_object, require_editor
-from interns.changing import update_intern
 from interns.errors import InternNotFound
 from interns.history import describe_caller
-from interns.models import Intern
+from interns.leases import is_pickup_overdue
+from interns.machine import build_progress
+from interns.models import Intern, Vault
+from interns.operations import update_intern
 from interns.views import description as described
-from interns.views.base import InternViewSet
+from interns.views.base import InternViewSet, with_deadline
 from interns.views.body import (
     read_changes,
     read_deletion,
@@ -24,9 +28,7 @@ from interns.views.body import (
     read_idempotency_key,
     read_new_intern,
 )
-from interns.views.deadline import with_deadline
 from interns.views.listing import read_interns_page, read_query
-from interns.views.objects import serialize_intern
 
 
 class InternsViewSet(InternViewSet):
@@ -107,3 +109,35 @@ def _require_workspace(caller: Caller) -> UUID:
     if caller.intern_id is not None or caller.workspace_id is None:
         raise InternNotFound
     return caller.workspace_id
+
+
+def serialize_intern(intern: Intern) -> dict[str, Any]:
+    """Every field is present."""
+    waits = is_pickup_overdue(intern, datetime.now(UTC))
+    return {
+        "id": str(intern.pk),
+        "name": intern.name,
+        "description": intern.description,
+        "instructions": intern.instructions,
+        "model": intern.model,
+        "hostname": intern.hostname,
+        "status": str(intern.status),
+        "progress": build_progress(intern.progress_step, waits=waits),
+        "last_failure_message": intern.last_failure_message,
+        "vault_id": _read_vault_id(intern),
+        "attached_vault_id": _text_or_none(intern.attached_vault_id),
+        "workspace_id": str(intern.workspace_id),
+        "created_at": format_time(intern.created_at),
+        "updated_at": format_time(intern.updated_at),
+    }
+
+
+def _read_vault_id(intern: Intern) -> str | None:
+    try:
+        return str(intern.vault.pk)
+    except Vault.DoesNotExist:
+        return None
+
+
+def _text_or_none(value: object | None) -> str | None:
+    return None if value is None else str(value)

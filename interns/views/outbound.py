@@ -12,9 +12,8 @@ from django.http import HttpRequest, HttpResponseBase
 from gateway.http.responses import json_response
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from interns.access import authorize_caller, get_visible_intern, read_json_object
-from interns.errors import InternForbidden
+from interns.errors import InternError, InternForbidden
 from interns.models import Status
-from interns.outbound.errors import NotRunning, TooManyFetches
 from interns.outbound.fetch_request import read_fetch_request
 from interns.outbound.fetching import fetch
 from interns.views import outbound_description as described
@@ -23,6 +22,16 @@ from interns.views.base import InternViewSet
 # Of one intern in one process.
 AT_ONCE_MAX: Final = 4
 _under_way: Counter[UUID] = Counter()
+
+
+class NotRunning(InternError):
+    status, reason, retryable = 409, "intern_not_ready", True
+    message = "This intern is not running."
+
+
+class TooManyFetches(InternError):
+    status, reason, retryable = 429, "rate_limited", True
+    message = "Too many fetches. Please wait a moment."
 
 
 class FetchViewSet(InternViewSet):

@@ -21,9 +21,9 @@ from interns.access import authorize_caller, get_visible_intern, require_editor
 from interns.errors import InternNotFound, OperationTimedOut
 from interns.models import Intern, Vault, VaultSecret
 from interns.vault.effective_secrets import read_effective_secrets
-from interns.vault.errors import VaultWritesOff
 from interns.vault.secrets import (
     SecretInput,
+    VaultWritesOff,
     copy_secrets,
     delete_secret,
     filter_secrets,
@@ -32,8 +32,7 @@ from interns.vault.secrets import (
 )
 from interns.vault.service import get_workspace_vault, list_connections
 from interns.views import vault_description as described
-from interns.views.base import InternViewSet
-from interns.views.deadline import with_deadline
+from interns.views.base import InternViewSet, with_deadline
 from interns.views.vault_body import BODY_BYTES_MAX, read_name, read_names, read_page, read_secret
 
 T = TypeVar("T")

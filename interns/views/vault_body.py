@@ -9,8 +9,13 @@ from pydantic_core import PydanticCustomError
 from gateway.http.errors import SchemaInvalid
 from gateway.http.paging import Page, parse_page
 from gateway.http.validation import UNDEFINED, Issue, list_issues
-from interns.vault.names import NAME_CHARS_MAX, NAME_PATTERN, canonicalize_host, is_secret_name
-from interns.vault.secrets import SecretInput
+from interns.vault.secrets import (
+    NAME_CHARS_MAX,
+    NAME_PATTERN,
+    SecretInput,
+    canonicalize_host,
+    is_secret_name,
+)
 
 BODY_BYTES_MAX: Final = 425_000
 VALUE_CHARS_MAX: Final = 65_536

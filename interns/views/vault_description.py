@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 
 from gateway.openapi.components import FLAG, TEXT, Component, array, described, nullable, obj, words
 from gateway.openapi.errors import error_responses
-from interns.vault.names import HOST_CHARS_MAX, NAME_CHARS_MAX, NAME_PATTERN
+from interns.vault.secrets import HOST_CHARS_MAX, NAME_CHARS_MAX, NAME_PATTERN
 from interns.views.vault_body import LISTED_MAX, OFFSET_MAX, VALUE_CHARS_MAX
 
 F = TypeVar("F", bound=Callable[..., object])

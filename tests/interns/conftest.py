@@ -26,15 +26,14 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> It
 
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> "Queue":
-    from interns import job_queue as publishing
-    from interns import operations
+    from interns import job_queue, operations
     from interns.jobs import reaper
     from tests.interns.farm import Queue
 
-    queue = Queue(publishing.publish_operation)
-    monkeypatch.setattr(publishing._Publishing, "_publish", lambda sending: queue.take(sending))
-    monkeypatch.setattr(operations, "publish", queue.publish)
-    monkeypatch.setattr(reaper, "publish", queue.publish)
+    queue = Queue(job_queue.publish_operation)
+    monkeypatch.setattr(job_queue._Publishing, "_publish", lambda sending: queue.take(sending))
+    monkeypatch.setattr(operations, "publish_operation", queue.publish)
+    monkeypatch.setattr(reaper, "publish_operation", queue.publish)
     monkeypatch.setattr(reaper, "worked_queues", lambda: {"interns": queue.has_worker})
     return queue
 

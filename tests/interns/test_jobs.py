@@ -11,14 +11,14 @@ from accounts.models import ApiKey, SpendCounter
 from accounts.services.accounts import open_workspace
 from accounts.services.keys import delete_keys, set_disabled
 from accounts.windows import ALL_TIME
-from interns import hostnames, leases
+from interns import leases
 from interns.errors import InvalidState
 from interns.jobs import provision as provisioning
 from interns.jobs import teardown
 from interns.jobs.prober import PROBES_MAX, probe_all
 from interns.jobs.reconcile import reconcile
 from interns.models import Intern, InternTransition, LeaseKind, WorkspaceArchive
-from interns.releasing import release_intern
+from interns.operations import release_intern
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out, queued
 
@@ -72,7 +72,7 @@ def test_a_fault_of_ours_fails_without_its_words(
     def broken(*_: Any) -> str:
         raise ZeroDivisionError("secret words")
 
-    monkeypatch.setattr(provisioning, "key_for_boot", broken)
+    monkeypatch.setattr(provisioning, "prepare_key", broken)
     made = farm.running()
     assert made["last_failure_message"] == (
         "runtime_start_failed: ZeroDivisionError while the intern was being set up"
@@ -89,7 +89,7 @@ def test_a_taken_hostname_gets_another_if_there_is_one(
     assert first["hostname"] == "research.interns.localhost"
     another = farm.get(second["id"])["hostname"]
     assert re.fullmatch(r"research-.{6}\.interns\.localhost", another)
-    monkeypatch.setattr(hostnames, "_candidates", lambda name: [another])
+    monkeypatch.setattr(provisioning, "_candidates", lambda name: [another])
     assert farm.running()["last_failure_message"].startswith("hostname_unavailable: ")
 
 

@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 
 from accounts.models import ApiKey
-from interns import job_queue as publishing
-from interns import operations
+from interns import job_queue, operations
 from interns.errors import UpstreamUnavailable
 from interns.jobs import suspend as suspending
 from interns.models import Intern, InternCreation, InternTransition, Vault, WorkspaceArchive
@@ -145,7 +144,7 @@ def test_what_a_worker_took_up_was_told_after_all(
         carry_out(lease)
         raise UpstreamUnavailable
 
-    monkeypatch.setattr(operations, "publish", publish)
+    monkeypatch.setattr(operations, "publish_operation", publish)
     farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
     assert farm.get(made["id"])["status"] == "running"
 
@@ -155,7 +154,7 @@ def test_a_queue_that_says_nothing_is_given_up(
 ) -> None:
     settings.INTERN_PUBLISH_SECONDS = 0.05
     frozen = threading.Event()
-    monkeypatch.setattr(publishing._Publishing, "_publish", lambda self: frozen.wait(10))
+    monkeypatch.setattr(job_queue._Publishing, "_publish", lambda self: frozen.wait(10))
     made = farm.new()
     farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
     assert farm.get(made["id"])["status"] == "awaiting_slack_install"

@@ -12,7 +12,7 @@ from interns.jobs.reaper import publish_waiting, reap
 from interns.leases import InternLease
 from interns.machine import STEPS, WAITING_TEXT
 from interns.models import LeaseKind
-from interns.releasing import release_intern
+from interns.operations import release_intern
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out, queued
 

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand, Refused
 from interns.errors import InternError
 from interns.management.lookup import add_intern_argument, find_intern
-from interns.releasing import release_intern
+from interns.operations import release_intern
 
 
 class Command(JsonCommand):

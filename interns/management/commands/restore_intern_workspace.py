@@ -12,8 +12,8 @@ from gateway.commands import JsonCommand, Refused
 from interns.archives import store
 from interns.archives.service import find_damage, latest_archive
 from interns.models import Intern, Status, WorkspaceArchive
+from interns.runtime.disk_archive import unpack
 from interns.runtime.driver import RuntimeFailed, current_driver
-from interns.runtime.unpacking import unpack
 
 _WITHOUT_RUNTIME: Final = (Status.AWAITING_SLACK_INSTALL, Status.FAILED, Status.STOPPED)
 _SKIPPED_SHOWN: Final = 20

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interns.agent.disk import AgentDisk
-from interns.agent.workspace import DEPTH_MAX, AgentWorkspace, WorkspaceError
+from interns.agent.workspace import DEPTH_MAX, AgentDisk, AgentWorkspace, WorkspaceError
 
 FILE_BYTES = 1000
 NAMES = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=20)

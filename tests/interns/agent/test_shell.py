@@ -4,8 +4,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from interns.agent.disk import AgentDisk
 from interns.agent.shell import CommandResult, run_command
+from interns.agent.workspace import AgentDisk
 from tests.interns.runtime.bench import lives, until
 from tests.support.promptness import in_time
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interns.runtime.packing import pack, repack
-from interns.runtime.unpacking import unpack
+from interns.runtime.disk_archive import pack, repack, unpack
 
 
 def packed(folder: Path) -> bytes:

@@ -19,9 +19,8 @@ from gateway.archive_storage import archive_storage
 from gateway.commands import Refused
 from interns.archives import service, store
 from interns.models import Intern, Status, WorkspaceArchive
+from interns.runtime.disk_archive import pack, unpack
 from interns.runtime.driver import ArchiveFailed
-from interns.runtime.packing import pack
-from interns.runtime.unpacking import unpack
 from interns.vault.service import delete_intern_vault
 from tests.interns.archives.s3 import FakeS3, set_credentials
 from tests.interns.vault.team import Team
@@ -125,7 +124,7 @@ def test_what_cannot_be_read_or_reads_back_otherwise_is_no_archive(
     assert [path for path in (home / "archives").rglob("*") if path.is_file()] == []
     disk.fail = None
     with monkeypatch.context() as patch:
-        patch.setattr(store, "opened", lambda uri: io.BytesIO(b"rotten"))
+        patch.setattr(store, "open_archive", lambda uri: io.BytesIO(b"rotten"))
         with pytest.raises(ArchiveFailed, match="read back"):
             service.archive_workspace(intern, disk)
     assert not service.has_archive(intern)

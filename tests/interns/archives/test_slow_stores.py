@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.archive_storage import archive_storage
-from interns.archives.patience import run_with_limit
+from interns.archives.store import run_with_limit
 from interns.leases import LeaseLost
 from interns.models import WorkspaceArchive
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interns.vault.names import canonicalize_host, is_secret_name
+from interns.vault.secrets import canonicalize_host, is_secret_name
 
 _WORD = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=9)
 _LABEL = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", fullmatch=True)

@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib import admin
 
 from gateway.admin import ReadOnlyAdmin, ReadOnlyInline
-from interns.models import ChatInteraction, ChatRun, ChatSession
+from interns.models import ChatInteraction, ChatRun, ChatSession, InternCreation, InternTransition
 
 
 class InteractionInline(ReadOnlyInline):
@@ -76,3 +76,34 @@ class ChatInteractionAdmin(ReadOnlyAdmin):
         *("run", "tool_call_id", "kind", "arguments", "state", "answered_with", "asked_at"),
         *("deadline_at", "answered_at"),
     )
+
+
+@admin.register(InternTransition)
+class InternTransitionAdmin(ReadOnlyAdmin):
+    """Every move of every intern, also of those that are gone, newest first."""
+
+    list_display = (
+        *("at", "intern_name", "account", "rule", "from_status", "to_status", "by", "why"),
+    )
+    list_select_related = ("account",)
+    list_filter = ("to_status", "rule", "at")
+    date_hierarchy = "at"
+    ordering = ("-id",)
+    search_fields = ("intern_name", "account__name", "by")
+    search_help_text = "Name of the intern, account, who"
+    fields = (
+        *("at", "intern_id", "intern_name", "account", "rule", "from_status", "to_status"),
+        *("why", "by", "operation_id"),
+    )
+
+
+@admin.register(InternCreation)
+class InternCreationAdmin(ReadOnlyAdmin):
+    """Requests that made an intern, for as long as they are remembered."""
+
+    list_display = ("intern", "created_at", "finished_at", "expires_at", "wants_provision")
+    list_select_related = ("intern",)
+    ordering = ("-created_at",)
+    search_fields = ("intern__name",)
+    search_help_text = "Name of the intern, or id"
+    fields = ("id", "intern", "wants_provision", "created_at", "finished_at", "expires_at")
