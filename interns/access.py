@@ -1,4 +1,4 @@
-"""Who may do what with interns, and in which order it is looked at (management reference 6.1).
+"""Who may do what with interns, checked in this order:
 
     caller = let_in(request, writes=True)     # host 403, credential 401/403, programme 404
     body = json_body(request)                 # size 413, media type 415, syntax 400
@@ -7,7 +7,7 @@
     require_editor(caller, intern)            # 403
     ... its state ...                         # 409
 
-Chat uses the same functions; the vault does too, and tells the same refusals without metadata.
+Chat uses the same functions; so does the vault, whose refusals have no metadata.
 """
 
 from typing import Any

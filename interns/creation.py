@@ -1,7 +1,7 @@
-"""Making an intern once, however often it is asked for (management reference 6.4).
+"""Create an intern once, however often the request is repeated.
 
 The request, the intern and its vault are written in one transaction; only the queue comes after.
-A request that did not get so far is taken up where it was left.
+A repeated request goes on where the first one stopped.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _BATCH: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class NewIntern:
-    """What a body asked for."""
+    """The fields of a create request."""
 
     name: str
     description: str = ""
@@ -49,7 +49,7 @@ class NewIntern:
     vault_id: UUID | None = None
 
     def body_hash(self) -> str:
-        """Of the body as it was understood, whatever its order and spaces were."""
+        """SHA-256 of the fields; the order and spaces of the body do not change it."""
         vault = None if self.vault_id is None else str(self.vault_id)
         said = [self.name, self.description, self.instructions, self.provision, vault]
         return sha256(dumps(said)).hexdigest()
@@ -70,7 +70,7 @@ class _Preparation:
 def create_intern(caller: Caller, fields: NewIntern, *, key: str | None) -> tuple[Intern, bool]:
     """The intern, and whether this request made it. `key` is the `Idempotency-Key`.
 
-    Raises `NoActingUser`, `SetupNotReady`, and the conflicts of 6.4.
+    Raises `NoActingUser`, `SetupNotReady`, and `InternConflict`.
     """
     if caller.creator_key is None:
         raise NoActingUser
@@ -95,8 +95,7 @@ def delete_expired_creations(now: datetime) -> int:
 
 
 def _prepare(caller: Caller, fields: NewIntern, key: str | None) -> _Preparation:
-    """All that is written before the queue is told, at once. Those of one member come one after
-    the other."""
+    """Write all rows in one transaction, before the message. A member's requests are serialized."""
     now = datetime.now(UTC)
     with transaction.atomic():
         _lock_workspace(caller)
@@ -164,7 +163,7 @@ def _insert(caller: Caller, fields: NewIntern, request_id: UUID, now: datetime) 
 
 
 def _check_limits(caller: Caller, fields: NewIntern) -> None:
-    """Raises the conflicts of 6.4."""
+    """Raises `NameTaken`, `VaultNotAttachable` and `InternLimitReached`."""
     assert caller.workspace_id is not None
     mine = Intern.objects.filter(creator=caller.creator_key)
     if mine.filter(workspace=caller.workspace_id, name=fields.name).exists():

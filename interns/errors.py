@@ -1,4 +1,4 @@
-"""What a caller of interns can meet (management reference 3.2, 6.1, 6.8)."""
+"""Errors of the endpoints of interns."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,8 @@
-"""Who holds an intern: taking, renewing, handing on and giving back its lease (reference 6.8).
+"""Leases: the right of one operation to write to an intern, and how it is taken and freed.
 
-Whoever writes for an operation names its fencing token, and what moves no row was written too late.
-A token names one holder: it changes when a worker picks the operation up and when the reaper hands
-it on, so that a second delivery of a message, and a worker that was given up, move nothing.
+Each write names the fencing token `lease_id`; a write that moves no row came too late. The token
+changes when a worker picks the operation up and when the reaper reissues it, so a second delivery
+of a message, or a worker that was given up, moves nothing.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _BEGINS: Final[dict[str, Any]] = {"last_failure_message": None, "status_reason":
 
 
 class LeaseLost(Exception):
-    """Somebody else holds the intern by now, or nobody: what was to be written is not."""
+    """Another worker holds the intern, or nobody does; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,9 @@ def begin_columns(lease: InternLease, now: datetime) -> dict[str, Any]:
 
 
 def undo_take(lease: InternLease, before: Intern, *, by: str, why: str) -> bool:
-    """Undo the beginning of an operation that nobody was told of: all is as in `before`.
+    """Undo an operation whose message was not published: the row is as in `before` again.
 
-    False where somebody took it up all the same, and so it goes on.
+    False where a worker picked it up all the same; then it goes on.
     """
     restored = ("status", "status_since", "status_reason", "last_failure_message", "progress_step")
     with transaction.atomic():
@@ -241,7 +241,7 @@ def reissue(intern: Intern, *, now: datetime, counts: bool) -> InternLease | Non
 
 
 def undo_reissue(lease: InternLease, *, now: datetime, counts: bool) -> None:
-    """Nobody could be told: the attempt does not count, and the next round tries again."""
+    """The message was not published: the attempt does not count and the next round tries again."""
     lease.rows().filter(picked_at__isnull=True).update(
         lease_expires_at=now, lease_attempt=F("lease_attempt") - int(counts)
     )

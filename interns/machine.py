@@ -1,4 +1,4 @@
-"""The status machine as a table (management reference 6.8). Pure: no rows, no clock.
+"""The status machine as a table. Pure: no rows, no clock.
 
 Every move of an intern is one of `MOVES`; what an operation meets is one of `REFUSALS`.
 """

@@ -1,7 +1,7 @@
-"""Provision, suspend and delete, as callers, operators and the gateway itself ask for them.
+"""Operations on an intern: update, provision, suspend, delete, release its lease.
 
-Each takes the lease, commits, and tells the workers; where nobody can be told all is as before. No
-connection is held while the queue is waited for.
+An operation takes the lease, commits, and publishes its message; if the queue cannot be reached,
+the row is put back. No connection is held while the queue is waited for.
 """
 
 import time

@@ -1,5 +1,4 @@
-"""Conversations with interns, to look at. What was said in them is not here: it is on the interns'
-disks."""
+"""Records of interns, read-only: chats (without what was said), moves, and create requests."""
 
 from typing import Any
 

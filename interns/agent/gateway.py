@@ -76,7 +76,7 @@ class GatewayClient:
     intern_id: str
 
     async def fetch(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What the site said, as the door tells it. Raises `DoorRefused`."""
+        """What the site said, as the door tells it. Raises `GatewayRefused`."""
         return await self._ask("POST", f"/interns/{self.intern_id}/fetch", json=request)
 
     async def secrets(self) -> list[dict[str, Any]]:

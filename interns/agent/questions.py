@@ -42,7 +42,7 @@ class AskPermission:
         return {"kind": "permission", "operation": self.operation, "options": options}
 
     def read(self, answer: str) -> GivenAnswer:
-        """Raises `NotAcceptable`."""
+        """Raises `AnswerNotOffered`."""
         if answer == DISMISSED:
             return GivenAnswer(accepted=False, dismissed=True)
         if answer not in PERMISSION_OPTIONS:
@@ -65,7 +65,7 @@ class FormField:
         return shown if self.options is None else shown | {"options": self.options}
 
     def check(self, value: Any) -> None:
-        """Raises `NotAcceptable`."""
+        """Raises `AnswerNotOffered`."""
         is_odd_bool = isinstance(value, bool) and self.type != "boolean"
         if is_odd_bool or not isinstance(value, FIELD_TYPES[self.type]):
             raise AnswerNotOffered(f"{self.name} must be of type {self.type}")
@@ -86,7 +86,7 @@ class AskForm:
         return {"kind": "elicitation", "message": self.message, "fields": fields}
 
     def read(self, answer: str) -> GivenAnswer:
-        """Raises `NotAcceptable`."""
+        """Raises `AnswerNotOffered`."""
         given = _parse_object(answer)
         action = given.get("action")
         if action in ("decline", DISMISSED):

@@ -113,7 +113,7 @@ class RunDesk:
 
     def begin(self, prompt: RunPrompt) -> InternRun | None:
         """Begin a run; None when the text went into the open run of the same session. Raises
-        `Refused` while another session's is open."""
+        `RequestRefused` while another session's is open."""
         if self._run is not None:
             if self._run.prompt.session_id == prompt.session_id:
                 self._steer(self._run, prompt.text)
@@ -127,7 +127,7 @@ class RunDesk:
         return self._run
 
     def answer(self, run_id: str, question_id: str, answer: str) -> InternRun:
-        """Take an answer and go on. Raises `Refused`."""
+        """Take an answer and go on. Raises `RequestRefused`."""
         run = self._get_open(run_id)
         if run.task is not None or not run.pending or run.pending[0].id != question_id:
             raise self._build_unknown_question(run, question_id)
@@ -150,7 +150,7 @@ class RunDesk:
         return run
 
     def steer(self, run_id: str, text: str) -> None:
-        """Say something to an open run. Raises `Refused`."""
+        """Say something to an open run. Raises `RequestRefused`."""
         self._steer(self._get_open(run_id), text)
 
     async def cancel(self, run_id: str | None, *, because: str = "run_ended") -> bool:

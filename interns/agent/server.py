@@ -176,7 +176,7 @@ class AgentServer:
 
 
 async def _read_json(request: Request) -> dict[str, Any]:
-    """The body as an object. Raises `Refused`."""
+    """The body as an object. Raises `RequestRefused`."""
     content = bytearray()
     async for piece in request.stream():
         content += piece

@@ -1,7 +1,9 @@
-"""The workspace: a folder whose paths never lead out of it.
+"""The workspace, a folder whose paths never lead out of it, and how full its disk is.
 
 Each part of a path is opened beneath the one before without following symbolic links, so that
 neither `..`, nor a link, nor one that is swapped in at the last moment reaches anything else.
+Nothing keeps a process from filling a shared disk, so its use is checked before a write and while a
+command runs.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""Archives of interns' disks: made at teardown and read back before anything is removed (management
-reference 6.8), added by operators, forgotten when their time is over."""
+"""Archives of interns' disks: made at teardown and read back before anything is removed, added by
+operators, and deleted after `INTERN_ARCHIVE_DAYS`."""
 
 import fcntl
 import logging
@@ -74,7 +74,7 @@ def archive_workspace(
 def add_archive(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) -> WorkspaceArchive:
     """Note an archive that an operator made; teardown goes on as if it had made it.
 
-    Raises `NotWaiting` for an intern whose disk may still change.
+    Raises `ArchiveNotExpected` for an intern whose disk may still change.
     """
     if intern.status != Status.DESTROY_FAILED:
         raise ArchiveNotExpected("only an intern whose teardown failed takes an archive by hand")

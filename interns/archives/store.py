@@ -1,4 +1,4 @@
-"""Where archives are kept: what a file is called there, and how it is read back."""
+"""The store of archives: names and URIs, saving, reading back, and a time limit for it."""
 
 import hashlib
 import os
@@ -126,7 +126,7 @@ class StoreTimedOut(TimeoutError):
 def run_with_limit(work: Callable[[], Result], limit_s: float, alive: Callable[[], None]) -> Result:
     """What `work` gives back, done in a thread of its own; `alive` is called now and then.
 
-    Raises what `work` and `alive` raise, and `TookTooLong`. After that `work` may still go on, as
+    Raises what `work` and `alive` raise, and `StoreTimedOut`. After that `work` may still go on, as
     nothing can end a thread that waits for a server: what it does late must do no harm.
     """
     until = time.monotonic() + limit_s

@@ -1,4 +1,4 @@
-"""The body of a chat request: a prompt or an answer, and what it says (management 6.9)."""
+"""The body of a chat request: a prompt or an answer, and what it says."""
 
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -88,7 +88,7 @@ _check: Final = tolerant_checker(_ChatBody)
 def read_chat_body(body: dict[str, Any], *, session_header: str = "") -> ChatPrompt | ChatReply:
     """The last message and what it is for; the header's session counts where the body names none.
 
-    Raises `Invalid`.
+    Raises `InvalidChatBody`.
     """
     try:
         body, _ = _check(body)

@@ -1,4 +1,4 @@
-"""The caller's side of a turn's stream, chunk by chunk (management reference 6.9)."""
+"""The caller's side of a turn's stream, chunk by chunk."""
 
 from typing import Any, Final
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What a chat can be told instead of an answer, or at the end of one (management 6.9)."""
+"""Errors of a chat, sent instead of an answer or as the last chunk of one."""
 
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ TOO_MANY_TURNS: Final = "Too many intern turns. Please wait a moment."
 
 
 class _Refusal(NamedTuple):
-    """How a reason is told: status, whether to try again, and the sentence."""
+    """HTTP status, whether to retry, and message of a reason."""
 
     status: int
     retryable: bool
@@ -40,7 +40,7 @@ _REASONS: Final = {
 
 
 class ChatError(InternError):
-    """A refusal of 6.9, by its reason. `busy` and `rate_limited` say when to try again."""
+    """A chat error by its `reason`. `busy` and `rate_limited` say when to try again."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The rows of turns: who talks to an intern now, and what it waits for (management 6.9).
+"""The rows of turns: who talks to an intern now, and what it waits for.
 
 The rows are the truth. At most one run of an intern is open, which the database sees to; whoever
 streams it has its lease, named by `lease_id`, and every later step moves nothing for who lost it.

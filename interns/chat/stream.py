@@ -1,4 +1,4 @@
-"""A turn on its way to the caller: from the runtime's events to chunks (management 6.9).
+"""A turn on its way to the caller: from the runtime's events to chunks.
 
 One greenlet carries it; it holds no database connection while it waits. The generator first yields
 nothing: up to there a failure is an ordinary refusal. Whatever ends the stream, the run's row and

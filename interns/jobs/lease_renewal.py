@@ -1,4 +1,4 @@
-"""A lease that is renewed for as long as the work goes on."""
+"""Renew a lease while a job works, and give its connection back before a long wait."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Archives of interns' workspace disks (management reference 6.8, teardown step 2)."""
+"""Archives of interns' workspace disks."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Conversations with interns (management reference 6.9): sessions, runs, and what a run asks."""
+"""Conversations with interns: sessions, runs, and what a run asks."""
 
 import uuid
 

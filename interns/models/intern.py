@@ -1,5 +1,4 @@
-"""The intern: its settings, its place in the status machine, and the lease of what is done to it
-(management reference 6.2, 6.8)."""
+"""Interns: settings, place in the status machine, the lease of what is done to them, history."""
 
 import uuid
 from typing import Any, Final, NoReturn

@@ -1,4 +1,4 @@
-"""Vaults: secrets bound to host names, of a workspace or of one intern (management reference 7)."""
+"""Vaults: secrets bound to host names, of a workspace or of one intern."""
 
 import uuid
 

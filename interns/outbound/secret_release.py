@@ -1,4 +1,7 @@
-"""Which secrets one request may carry, to which host, and what the hosts know of them."""
+"""Placeholders for secrets in a request, and which secrets a request may carry to which host.
+
+`{{secret:name}}` and `{{basic:user:name}}` stand where a secret's value is to be.
+"""
 
 import base64
 import json
@@ -67,7 +70,7 @@ def fill_placeholders(text: str, values: Mapping[str, str], encode: Encode) -> s
 
 
 def encode_header(value: str) -> str:
-    """As it is, without the line break that a file ends with. Raises `Unfit`."""
+    """As it is, without the line break that a file ends with. Raises `UnusableValue`."""
     value = value.strip("\r\n")
     if not value.isprintable() or any(char > "\xff" for char in value):
         raise UnusableValue("holds characters that no header can carry")
@@ -145,7 +148,7 @@ class SecretRelease:
                 raise SecretNotReleased(f"The secret {name} is not released to {target.host}{over}")
 
     def fill(self, text: str, encode: Encode) -> str:
-        """The text with values in it, which `allows` said may be there."""
+        """The text with values in it, whose secrets `may_receive` allowed."""
         names = find_names([text])
         with _name_errors(names):
             done = fill_placeholders(text, self.values, encode)

@@ -1,8 +1,8 @@
 """The `container` driver: each intern in a container of Docker or Podman on this machine.
 
 The container has no network: its agent listens on a Unix socket and asks the gateway over another.
-A keeper beside it passes calls on in both directions and alone holds the intern's API key. Labels
-say whose a container or a volume is; by them leaks are found.
+A supervisor beside it passes calls on in both directions and alone holds the intern's API key.
+Labels say whose a container or a volume is; by them leaks are found.
 """
 
 import hashlib
@@ -188,7 +188,7 @@ class ContainerDriver(AgentClient):
         running = {UUID(each.labels[LABEL]): each for each in found if each.status == "running"}
         keeping = {supervisor.intern_id: supervisor for supervisor in list_supervisors()}
         seen = [_describe(intern_id, container) for intern_id, container in running.items()]
-        # A keeper without its container is half a runtime, and just as much a leak.
+        # A supervisor without its container is half a runtime, and just as much a leak.
         lone = [
             supervisor.runtime()
             for intern_id, supervisor in keeping.items()

@@ -1,6 +1,9 @@
-"""A directory as a tar that is the same for the same files: members sorted by their names as bytes,
-owners and times zeroed, modes 0755 and 0644, no compression. Symbolic links are kept and never
-followed; a file with several names is stored under each; sockets, pipes and devices are left out.
+"""Archives of interns' disks: the same files give the same bytes, and unpacking trusts none.
+
+Members are sorted by their names as bytes, owners and times zeroed, modes 0755 and 0644, without
+compression. Symbolic links are kept and never followed; a file with several names is stored under
+each; sockets, pipes and devices are left out. Unpacking writes nothing outside the directory or
+over what is there: links are made last, so that no file is written through one.
 """
 
 import os

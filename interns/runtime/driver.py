@@ -1,4 +1,4 @@
-"""The interface behind which interns run (management reference 6.10). No driver knows a row.
+"""The interface behind which interns run. No driver knows a row.
 
 A runtime is known by its intern's id, and by the id of the boot that began it. At most one of an
 intern runs. All calls may be repeated: what was done already is fine.
@@ -21,7 +21,7 @@ PermissionOption = Literal["allow_once", "allow_always", "reject_once", "reject_
 
 
 class RuntimeFailed(Exception):
-    """A driver could not do what it was asked to. `code` is one of the failure codes of 6.2."""
+    """A driver could not do what it was asked to. `code` is a failure code of the API."""
 
     code = "runtime_start_failed"
 
@@ -172,7 +172,8 @@ class TextEvent:
 
 @dataclass(frozen=True, slots=True)
 class QuestionEvent:
-    """The run waits for an answer. `arguments` is the JSON object of 6.9."""
+    """The run waits for an answer. `arguments` is the JSON object of
+    `router.provide_input` (docs/reference/interns-chat.md)."""
 
     tool_call_id: str
     kind: QuestionKind
@@ -182,7 +183,8 @@ class QuestionEvent:
 @dataclass(frozen=True, slots=True)
 class EndEvent:
     """The run is over. `reason` is "" for a good end, else the API's: `turn_failed`, `run_ended`,
-    `client_closed_request`, `timeout`. `usage` has the fields of 6.9."""
+    `client_closed_request`, `timeout`. `usage` is the
+    chat format's."""
 
     reason: str = ""
     message: str = ""

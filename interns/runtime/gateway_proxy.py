@@ -1,6 +1,6 @@
 """The gateway's socket inside a sandbox: a few of the gateway's paths, with the intern's key added.
 
-Standard library only, because every runtime's keeper carries it. Each request has a thread; bodies
+Standard library only, because every supervisor runs it. Each request has a thread; bodies
 have a length, answers are passed on as they come.
 """
 
@@ -56,7 +56,7 @@ class ProxyTarget:
 
 
 class GatewayProxy(ThreadingMixIn, UnixStreamServer):
-    """Serves `gate` on a Unix socket that listens already."""
+    """Serves `target` on a Unix socket that listens already."""
 
     daemon_threads = True
     block_on_close = False

@@ -1,5 +1,5 @@
 """The `process` driver: each intern a supervised process of this machine, in a sandbox where there
-is one. `keeper.py` runs beside each agent."""
+is one. `supervisor.py` runs beside each agent."""
 
 import os
 import sys
@@ -118,7 +118,7 @@ class ProcessDriver(AgentClient):
 
 
 def _start(plan: BootPlan) -> SupervisorHandle:
-    """Start a keeper with its agent. Raises `StartFailed`."""
+    """Start a supervisor with its agent. Raises `StartFailed`."""
     try:
         isolation = SANDBOXES.isolation()
         place = disk.make_disk(plan.intern_id)

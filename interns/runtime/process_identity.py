@@ -1,6 +1,6 @@
 """Processes known by more than their number, because numbers are used again.
 
-Imports nothing but the standard library: the keeper of a runtime uses it too.
+Imports nothing but the standard library: the supervisor uses it too.
 """
 
 import os

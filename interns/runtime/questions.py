@@ -1,4 +1,4 @@
-"""What an intern asks in the middle of a turn, and which answers it takes (management 6.9).
+"""What an intern asks in the middle of a turn, and which answers it takes.
 
 Pure: a question is the JSON object that `router.provide_input` carries, an answer is the content of
 the caller's tool message.
@@ -76,7 +76,7 @@ _check: Final = TypeAdapter[Any](AnyQuestion).validator.validate_python
 
 
 def read_question(tool_call_id: Any, question: Any) -> AskedQuestion:
-    """A runtime's question with nothing in it but what is described. Raises `NoQuestion`."""
+    """A runtime's question with nothing in it but what is described. Raises `InvalidQuestion`."""
     if not isinstance(tool_call_id, str) or not 1 <= len(tool_call_id) <= TOOL_CALL_ID_CHARS_MAX:
         raise InvalidQuestion("its id is not a string of 1 to 128 characters")
     try:
@@ -106,7 +106,7 @@ def _strip_question(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_answer(question: dict[str, Any], answer: str) -> None:
-    """Raises `NotAcceptable`; the question is still to be answered then."""
+    """Raises `AnswerRejected`; the question is still to be answered then."""
     if question["kind"] == "permission":
         _check_choice(question["options"], answer)
     else:

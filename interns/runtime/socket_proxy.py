@@ -1,6 +1,6 @@
-"""A way from a socket of ours to one that a container made, which may be anything by now.
+"""Forward connections from the gateway's socket to the agent's socket in a container.
 
-Standard library only, as the keeper that it is part of.
+A container may replace its socket with anything. Standard library only: the supervisor runs it.
 """
 
 import os

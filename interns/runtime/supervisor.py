@@ -1,11 +1,11 @@
-"""The keeper of one runtime: `python -m interns.runtime.supervisor`, its orders as JSON on stdin.
+"""The supervisor of one runtime: `python -m interns.runtime.supervisor`, orders as JSON on stdin.
 
 It makes the sockets, starts the agent, relays the agent's calls to the gateway and ends with the
 agent or the agent with it. It leaves the process that started it, so that the runtime outlives a
 worker, and holds a lock on the intern's folder, so that there is never a second one. Once the agent
 is begun it says so in one line of JSON on stdout and in `runtime.json`.
 
-Standard library only: there is one keeper beside every agent.
+Standard library only: there is one supervisor beside every agent.
 """
 
 import ctypes
@@ -41,11 +41,11 @@ WAKE_S = 5.0
 # sockaddr_un has room for 108 bytes on Linux and 104 on macOS.
 SOCKET_PATH_MAX = 100
 SOCKETS_PREFIX = "gateway-intern-"
-# Whoever sweeps has perhaps another `TMPDIR` than the keeper had.
+# Whoever sweeps has perhaps another `TMPDIR` than the supervisor had.
 SHORT = Path("/tmp")  # noqa: S108 - Only folders of our own, for nobody else.
 # What a container is given: the way to the gateway, and where its agent listens.
 DOOR, INSIDE = "door", "inside"
-# How the orders write the places that only the keeper knows.
+# How the orders write the places that only the supervisor knows.
 SOCKETS = "{sockets}"
 _PR_SET_PDEATHSIG = 1
 
@@ -199,7 +199,7 @@ class AgentSupervisor:
         self._woken.set()
 
     def _watch_gateway(self) -> None:
-        """Where a supervisor is named, the runtime does not outlive it."""
+        """Stop when the gateway process of the orders (`make run`) has ended."""
         given = self._orders.get("supervisor")
         if not given:
             return
@@ -233,7 +233,7 @@ def _replace(word: str, places: dict[str, str]) -> str:
 
 
 def remove_boot_files(folder: Path, sockets: Path | None = None) -> None:
-    """Remove what a keeper had made for one boot, also one that was killed."""
+    """Remove a supervisor's files of one boot, also one that was killed."""
     run = folder / "run"
     if sockets is None:
         with suppress(OSError, ValueError, KeyError):
@@ -246,7 +246,7 @@ def remove_boot_files(folder: Path, sockets: Path | None = None) -> None:
 
 def short_sockets_folder(folder: Path) -> Path:
     """Where the sockets are if the intern's folder has too long a path for them: it can be told
-    without a record, since a keeper may be killed before it makes one."""
+    without a record, since a supervisor may be killed before it makes one."""
     return SHORT / f"{SOCKETS_PREFIX}{folder.name}-{zlib.crc32(os.fsencode(folder)):08x}"
 
 
@@ -274,8 +274,8 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _build_limiter(limits: dict[str, int]) -> Callable[[], None]:
-    """For `preexec_fn`: the agent's limits, and its end when the keeper ends."""
-    keeper = os.getpid()
+    """For `preexec_fn`: the agent's limits, and its end when the supervisor ends."""
+    supervisor = os.getpid()
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     wanted = [
         (resource.RLIMIT_CORE, 0),
@@ -292,7 +292,7 @@ def _build_limiter(limits: dict[str, int]) -> Callable[[], None]:
             resource.setrlimit(kind, (bound, bound))
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:
+        if os.getppid() != supervisor:
             os._exit(1)
 
     return bind

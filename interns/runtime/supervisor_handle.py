@@ -1,4 +1,4 @@
-"""Keepers as drivers see them: started, found by what they tell of themselves, and ended.
+"""Supervisors as drivers use them: start one, find it by its `runtime.json`, stop it.
 
 Nothing is kept in memory: all is in the interns' folders, for whichever process looks next.
 """
@@ -41,7 +41,7 @@ SUPERVISOR: Final = "GATEWAY_SUPERVISOR_PID"
 
 @dataclass(frozen=True)
 class SupervisorHandle:
-    """A keeper as `runtime.json` tells of it."""
+    """A running supervisor, as its `runtime.json` describes it."""
 
     intern_id: UUID
     boot_id: UUID
@@ -69,7 +69,7 @@ class SupervisorHandle:
 
 
 def find_supervisor(intern_id: UUID) -> SupervisorHandle | None:
-    """The keeper that runs for an intern; never a stranger that got its number."""
+    """The supervisor that runs for an intern; a process that reuses its pid is none."""
     try:
         facts = json.loads((disk.intern_folder(intern_id) / "run" / "runtime.json").read_bytes())
         found = SupervisorHandle(
@@ -88,7 +88,7 @@ def find_supervisor(intern_id: UUID) -> SupervisorHandle | None:
 
 
 def list_supervisors() -> list[SupervisorHandle]:
-    """All keepers of this home."""
+    """All supervisors of this `GATEWAY_HOME`."""
     found = []
     with suppress(FileNotFoundError):
         for folder in sorted(disk.interns_folder().iterdir()):
@@ -98,7 +98,7 @@ def list_supervisors() -> list[SupervisorHandle]:
 
 
 def await_supervisor(intern_id: UUID) -> SupervisorHandle | None:
-    """As `kept`, but a keeper that has only just begun is waited for."""
+    """As `find_supervisor`, but wait for one that is just starting."""
     holder = _find_lock_holder(intern_id)
     deadline = time.monotonic() + START_S
     while (
@@ -111,7 +111,7 @@ def await_supervisor(intern_id: UUID) -> SupervisorHandle | None:
 
 
 def _find_lock_holder(intern_id: UUID) -> ProcessIdentity | None:
-    """The keeper that has taken the intern's lock, if one has, also before it tells of itself."""
+    """The supervisor that holds the intern's lock, also before it has written `runtime.json`."""
     try:
         with (disk.intern_folder(intern_id) / "lock").open("r+", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +133,7 @@ def _read_lock_holder(intern_id: UUID) -> ProcessIdentity | None:
 
 
 def start_supervisor(plan: BootPlan, orders: dict[str, Any]) -> SupervisorHandle:
-    """Start a keeper and hear from it that it is there. Raises `StartFailed`."""
+    """Start a supervisor and wait until it reports. Raises `StartFailed`."""
     supervisor = subprocess.Popen(  # noqa: S603 - Our own program.
         [sys.executable, "-s", "-P", "-m", "interns.runtime.supervisor", str(plan.intern_id)],
         stdin=subprocess.PIPE,
@@ -161,7 +161,7 @@ def start_supervisor(plan: BootPlan, orders: dict[str, Any]) -> SupervisorHandle
 
 
 def build_orders(plan: BootPlan, agent: dict[str, Any]) -> dict[str, Any]:
-    """What every keeper is told. `agent` has what only this driver knows of the agent's config."""
+    """The supervisor's orders. `agent` are the fields of the agent's config that a driver sets."""
     url = urlsplit(plan.gateway_url)
     return {
         "folder": str(disk.intern_folder(plan.intern_id)),
@@ -212,7 +212,7 @@ def _read_error(output: bytes) -> str:
 
 
 def stop_supervisor(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> bool:
-    """End the keeper and all that is its own. Whether there was one. Raises `StopFailed`."""
+    """Stop the supervisor and remove its files. Whether there was one. Raises `StopFailed`."""
     found = find_supervisor(intern_id)
     if boot_id is not None and found is not None and found.boot_id != boot_id:
         return False

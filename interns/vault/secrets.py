@@ -1,4 +1,4 @@
-"""Storing, listing, copying and deleting secrets (management reference 7). Every change leaves an
+"""Storing, listing, copying and deleting secrets. Every change leaves an
 audit record, without the value. Values are never read here but to be copied."""
 
 import re

@@ -1,4 +1,4 @@
-"""The base of every viewset of interns, chats and vaults."""
+"""The base of every viewset of interns, chats and vaults, and the time limit of a request."""
 
 import time
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def with_deadline(act: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class InternViewSet(LeanViewSet):
-    """Failures are told as 6.1 says. Creation looks at `Idempotency-Key` by itself."""
+    """Errors have the body of `InternError`. Creation reads `Idempotency-Key` itself."""
 
     once_by_key: ClassVar[bool] = False
 

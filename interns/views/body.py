@@ -1,4 +1,4 @@
-"""Bodies and queries of /interns (management reference 6.3 to 6.6); all of them are strict."""
+"""Bodies and queries of /interns; unknown fields are refused."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""POST /interns/{internId}/chat/completions (management 6.9)."""
+"""POST /interns/{internId}/chat/completions."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -115,7 +115,7 @@ def _is_read(request: HttpRequest) -> bool:
 
 
 def _get_visible_intern(caller: Caller, hostname: str) -> Intern:
-    """As `interns.access.visible`, by the host name."""
+    """As `get_visible_intern`, by the host name."""
     rows = Intern.objects.filter(hostname=hostname, workspace=caller.workspace_id)
     found = run_queries(Lane.READ, rows.first)
     if found is None or caller.intern_id not in (None, found.pk):

@@ -96,7 +96,7 @@ class InternsViewSet(InternViewSet):
     def _prepare_edit(
         self, request: HttpRequest, intern_id: str, read: Callable[[dict[str, Any]], Any]
     ) -> tuple[Caller, Intern, Any]:
-        """Who changes which intern, and what `read` makes of the body, in the order of 6.1."""
+        """Caller, intern and what `read` makes of the body, checked in the order of `access`."""
         caller = authorize_caller(request, writes=True)
         given = read(read_json_object(request))
         intern = get_visible_intern(caller, intern_id)

@@ -1,4 +1,4 @@
-"""Pages of interns by cursor (management reference 6.5)."""
+"""GET /interns: the query and its pages by cursor."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Bodies, paths and queries of the vault; bodies are strict (management reference 7)."""
+"""Bodies, paths and queries of /vault; unknown fields are refused."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeVar
