@@ -48,33 +48,33 @@ def _clear_presets(workspace_id: "UUID") -> int:
 
 
 def _stands_for_a_router(theirs: str, ours: str) -> bool:
-    from routing.known_models import stands_for_a_router
+    from routing.known_models import is_router_alias
 
-    return stands_for_a_router(theirs, ours)
+    return is_router_alias(theirs, ours)
 
 
 class _AccountPorts:
     """`accounts.ports.HigherApps`. Modules are imported when the first question comes."""
 
     def is_known_model(self, name: str) -> bool:
-        from routing.known_models import names_a_model
+        from routing.known_models import is_model_name
 
-        return names_a_model(name)
+        return is_model_name(name)
 
     def is_known_provider(self, slug: str) -> bool:
-        from routing.known_providers import names_a_provider
+        from routing.known_providers import is_provider_slug
 
-        return names_a_provider(slug)
+        return is_provider_slug(slug)
 
     def find_model_slugs(self, names: Iterable[str]) -> Mapping[str, str]:
-        from routing.known_catalogue import model_slugs
+        from routing.known_catalogue import find_model_slugs
 
-        return model_slugs(names)
+        return find_model_slugs(names)
 
     def find_provider_slugs(self, names: Iterable[str]) -> Mapping[str, str]:
-        from routing.known_catalogue import provider_slugs
+        from routing.known_catalogue import find_provider_slugs
 
-        return provider_slugs(names)
+        return find_provider_slugs(names)
 
     def try_key(self, slug: str, key: str) -> "KeyTrial":
         from routing.known_providers import try_key
@@ -84,13 +84,13 @@ class _AccountPorts:
     def count_byok_usage(
         self, account_id: "UUID", credential_id: "UUID", since: "datetime"
     ) -> "ByokUsage":
-        from routing.metering.byok_usage import usage_of
+        from routing.metering.byok_usage import read_byok_usage
 
-        return usage_of(account_id, credential_id, since)
+        return read_byok_usage(account_id, credential_id, since)
 
     def read_recent_usage(
         self, account_id: "UUID", scope: "UsageScope", pk: object
     ) -> "Mapping[str, RecentUsage]":
-        from routing.history.glance import used_lately
+        from routing.history.glance import read_recent_usage
 
-        return used_lately(account_id, scope, pk)
+        return read_recent_usage(account_id, scope, pk)

@@ -9,7 +9,7 @@ from routing.selection.model_references import CHARS_MAX, parse_reference
 from routing.selection.resolution import find_model
 
 
-def model_slugs(names: Iterable[str]) -> dict[str, str]:
+def find_model_slugs(names: Iterable[str]) -> dict[str, str]:
     """Canonical slugs by name: of an id, an alias, or the newest of a family, with suffixes or
     without. Raises `DatabaseGone` while there is no catalogue to ask."""
     snapshot = _snapshot()
@@ -27,7 +27,7 @@ def model_slugs(names: Iterable[str]) -> dict[str, str]:
     return known
 
 
-def provider_slugs(names: Iterable[str]) -> dict[str, str]:
+def find_provider_slugs(names: Iterable[str]) -> dict[str, str]:
     """Slugs by name: of a slug or a display name in any case. Raises `DatabaseGone`."""
     slugs = {
         name: provider.slug

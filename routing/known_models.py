@@ -7,7 +7,7 @@ from routing.selection.model_references import ROUTERS, parse_reference
 from routing.selection.resolution import find_model
 
 
-def names_a_model(reference: str) -> bool:
+def is_model_name(reference: str) -> bool:
     """Models, aliases, families and virtual routers, with suffixes or without.
 
     Raises `DatabaseGone` while there is no catalogue to ask.
@@ -16,7 +16,7 @@ def names_a_model(reference: str) -> bool:
     return parse_reference(reference).base in ROUTERS or find_model(snapshot, reference) is not None
 
 
-def stands_for_a_router(theirs: str, ours: str) -> bool:
+def is_router_alias(theirs: str, ours: str) -> bool:
     """Whether `ours` is a virtual router, and `theirs`, another name for it, is no model's.
 
     Raises `DatabaseGone` as above.

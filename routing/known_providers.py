@@ -6,14 +6,14 @@ from accounts.ports import KeyTrial
 from gateway.http.errors import DatabaseGone, Unavailable
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import Snapshot
-from routing.statistics.probes import ask
+from routing.statistics.probes import probe_provider
 
 # Somebody waits for the answer.
 TRIAL_S: Final = 4.0
 _REFUSALS: Final = (401, 403)
 
 
-def names_a_provider(slug: str) -> bool:
+def is_provider_slug(slug: str) -> bool:
     """Whether GET /providers has it. Raises `DatabaseGone` while there is no catalogue to ask."""
     return slug in _snapshot().providers
 
@@ -23,7 +23,7 @@ def try_key(slug: str, key: str) -> KeyTrial:
     provider = _snapshot().providers.get(slug)
     if provider is None:
         return KeyTrial("untold", "the provider is gone from the catalogue")
-    found = ask(provider.base_url, provider.kind, key, total_s=TRIAL_S)
+    found = probe_provider(provider.base_url, provider.kind, key, total_s=TRIAL_S)
     if found.status is None:
         return KeyTrial("untold", "the provider did not answer")
     if found.status in _REFUSALS:

@@ -22,7 +22,7 @@ from routing.history.models import (
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
-from routing.statistics.five_minutes import EndpointSample, ProviderProbe
+from routing.statistics.models import EndpointSample, ProviderProbe
 
 __all__ = [
     "CallsCounted",

@@ -2,10 +2,10 @@
 
 from gateway.limits.limits import rate_limiter
 from routing.catalogue.snapshot import catalogue
-from routing.history.keeper import keeper
+from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
 from routing.serving.settlement import key_uses
-from routing.statistics import observing, sharing
+from routing.statistics import observation, peer_sync
 from routing.tools.web.search import load_search_client
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What
@@ -19,8 +19,8 @@ def start() -> None:
     """Follow the catalogue, sweep expired holds even before the first request, and learn."""
     catalogue.start_polling()
     ledger.start()
-    observing.start()
-    sharing.start()
+    observation.start()
+    peer_sync.start()
     key_uses.start()
     load_search_client()
 
@@ -28,9 +28,9 @@ def start() -> None:
 def stop() -> None:
     """Commit what is queued and take back this process's reports."""
     ledger.stop(_LEDGER_STOP_S)
-    keeper.stop(_CONTENTS_STOP_S)
+    content_writer.stop(_CONTENTS_STOP_S)
     key_uses.stop(_KEY_USES_STOP_S)
     catalogue.stop_polling()
-    observing.stop()
+    observation.stop()
     rate_limiter().close()
-    sharing.stop()
+    peer_sync.stop()

@@ -4,20 +4,20 @@ from datetime import UTC, datetime
 
 from celery import shared_task
 
-from routing.history import contents, rolling
-from routing.ledger.session import Session
-from routing.ledger.sweeping import sweep_all
+from routing.history import contents, rollup
+from routing.ledger.session import LedgerSession
+from routing.ledger.sweep import sweep_all_expired
 from routing.metering import popularity
-from routing.statistics import history, probes
+from routing.statistics import endpoint_samples, probes
 
 
 # A database that falls silent must not keep the worker's slot.
 @shared_task(soft_time_limit=30, time_limit=60)
 def sweep_expired_holds() -> int:
     """Free holds whose lease ended, should no web process be there to do it."""
-    session = Session()
+    session = LedgerSession()
     try:
-        return sweep_all(session, datetime.now(UTC))
+        return sweep_all_expired(session, datetime.now(UTC))
     finally:
         session.close_quietly()
 
@@ -33,8 +33,8 @@ def count_calls() -> int:
 def record_endpoint_history() -> int:
     """Write down what endpoints did in the last five minutes that are over, and forget the old."""
     now = datetime.now(UTC).timestamp()
-    made = history.record_shared(now)
-    history.forget_old(now)
+    made = endpoint_samples.record_shared(now)
+    endpoint_samples.forget_old(now)
     return made
 
 
@@ -48,11 +48,11 @@ def probe_providers() -> int:
 @shared_task(soft_time_limit=90, time_limit=120)
 def roll_up_usage() -> int:
     """Sum up the hours that are over, and those that got a late record."""
-    return rolling.roll_up(datetime.now(UTC))
+    return rollup.roll_up(datetime.now(UTC))
 
 
 @shared_task(soft_time_limit=300, time_limit=330)
 def forget_old_history() -> int:
     """Delete contents past their days, and sums that nothing asks for any more."""
     now = datetime.now(UTC)
-    return contents.forget_old(now) + rolling.forget_old(now)
+    return contents.forget_old(now) + rollup.forget_old(now)

@@ -9,8 +9,8 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from routing.statistics.five_minutes import EndpointSample
-from routing.statistics.history import newest_samples
+from routing.statistics.endpoint_samples import build_newest_samples
+from routing.statistics.models import EndpointSample
 
 SPAN: Final = timedelta(hours=24)
 STRETCH: Final = timedelta(minutes=5)
@@ -44,7 +44,7 @@ def history(endpoints: Collection[int], *, until: datetime | None = None) -> Saf
     until = until or timezone.now()
     samples = EndpointSample.objects.filter(endpoint__in=endpoints, started_at__lt=until)
     stretches = stretches_of(samples.filter(started_at__gte=until - SPAN))
-    if newest := newest_samples(endpoints, until.timestamp()):
+    if newest := build_newest_samples(endpoints, until.timestamp()):
         stretches.append(_together(newest))
     if not stretches:
         return format_html("<p>{}</p>", "No traffic in the last 24 hours.")

@@ -15,7 +15,7 @@ from routing.admin.status import SwitchedAdmin
 from routing.admin.trial_page import trial_page
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import ProviderSpec
-from routing.statistics.five_minutes import ProviderProbe
+from routing.statistics.models import ProviderProbe
 
 
 class ProviderForm(CheckedForm):

@@ -39,7 +39,7 @@ class ReversalForm(forms.Form):
         """Whether it is new; None, and an error on the form, where it cannot be."""
         said = self.cleaned_data
         try:
-            entry, new = _reversed(generation, said["amount"], str(said["ref"]), self.note(user))
+            entry, new = _reverse(generation, said["amount"], str(said["ref"]), self.note(user))
         except (NotCharged, MoreThanCharged):
             self.add_error("amount", "It is more than what is left of the charge.")
             return None
@@ -54,7 +54,7 @@ class ReversalForm(forms.Form):
         return f"{self.cleaned_data['reason']} (by {user})"
 
 
-def _reversed(
+def _reverse(
     generation: Generation, amount_nano: int, source_ref: str, note: str
 ) -> tuple[LedgerEntry, bool]:
     return reverse_usage(

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 
 from gateway.admin import ReadOnlyAdmin
 from routing.metering.popularity import CallsCounted, DailyCalls
-from routing.statistics.five_minutes import EndpointSample, ProviderProbe
+from routing.statistics.models import EndpointSample, ProviderProbe
 
 _ANSWERS = {True: "answers", False: "does not answer", None: "nothing known"}
 

@@ -24,7 +24,7 @@ _SHOWN_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class EndpointTrial:
     """How one went. `status` is the upstream's own, None when no answer came; `said` are the first
     words of its answer, or its own words on why there is none. Latency is in milliseconds."""
 
@@ -35,7 +35,7 @@ class Trial:
     said: str
 
 
-def try_endpoints(endpoints: Sequence[Endpoint]) -> list[Trial]:
+def try_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointTrial]:
     """Ask up to ten endpoints at once; all of it takes about 15 s at most."""
     asked = [(endpoint, _credential(endpoint)) for endpoint in endpoints[:TRIALS_MAX]]
     if not connection.in_atomic_block:
@@ -52,26 +52,26 @@ def _credential(endpoint: Endpoint) -> str | UnsealError | None:
         return error
 
 
-def _try(endpoint: Endpoint, credential: str | UnsealError | None) -> Trial:
+def _try(endpoint: Endpoint, credential: str | UnsealError | None) -> EndpointTrial:
     kind = endpoint.provider.kind
     if kind not in CHAT_KINDS:
-        return _untried(endpoint, f"Endpoints of kind {kind} cannot be tried from here.")
+        return _skip_endpoint(endpoint, f"Endpoints of kind {kind} cannot be tried from here.")
     if isinstance(credential, UnsealError):
-        return _untried(endpoint, f"The stored credential {credential}. Enter it again.")
+        return _skip_endpoint(endpoint, f"The stored credential {credential}. Enter it again.")
     started = time.monotonic()
     status: int | None = None
     try:
         with _ask(endpoint, credential) as reply:
             status = reply.status
-            ok, said = _said(kind, reply, reply.read_all())
+            ok, said = _judge_reply(kind, reply, reply.read_all())
     except (OutboundError, ValueError) as error:
         ok, said = False, f"No answer: {error}"
     latency_ms = round((time.monotonic() - started) * 1000)
-    return Trial(endpoint, ok, status, latency_ms, _without(credential, said))
+    return EndpointTrial(endpoint, ok, status, latency_ms, _mask_credential(credential, said))
 
 
-def _untried(endpoint: Endpoint, why: str) -> Trial:
-    return Trial(endpoint, ok=False, status=None, latency_ms=None, said=why)
+def _skip_endpoint(endpoint: Endpoint, why: str) -> EndpointTrial:
+    return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, said=why)
 
 
 def _ask(endpoint: Endpoint, credential: str | None) -> Reply:
@@ -93,7 +93,7 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def _said(kind: str, reply: Reply, body: bytes) -> tuple[bool, str]:
+def _judge_reply(kind: str, reply: Reply, body: bytes) -> tuple[bool, str]:
     """Whether it is an answer, and its first words or the upstream's own error."""
     if not 200 <= reply.status < 300:
         return False, _text(body) or "An empty answer."
@@ -116,6 +116,6 @@ def _text(body: bytes) -> str:
     return body.decode("utf-8", "replace")[:RAW_CHARS_MAX]
 
 
-def _without(credential: str | None, said: str) -> str:
+def _mask_credential(credential: str | None, said: str) -> str:
     """Some upstreams repeat the credential they refuse."""
     return said.replace(credential, "[credential]") if credential else said

@@ -12,12 +12,12 @@ from accounts.models import ApiKey, Membership, Workspace
 from gateway.http.errors import NotFound, SchemaInvalid
 from gateway.http.jsonio import usd
 from gateway.http.validation import Issue, describe_options
-from routing.history.analytics import fetch
-from routing.history.asking import Condition, Question
+from routing.history.analytics import fetch_rows
 from routing.history.deadline import deadline
 from routing.history.dialect import dialect
 from routing.history.metrics import METRICS
 from routing.history.spans import DAY, day_of
+from routing.history.statement import QueryCondition, UsageQuery
 
 DAYS: Final = 30
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -49,10 +49,10 @@ def read_activity_query(query: Mapping[str, str], now: datetime) -> ActivityQuer
     """The checked query; what is empty is not there. Raises `SchemaInvalid`."""
     issues: list[Issue] = []
     said = {name: query.get(name, "") for name in ("date", "api_key_hash", "workspace_id")}
-    day = _day(said["date"], now, issues)
+    day = _parse_day(said["date"], now, issues)
     if said["api_key_hash"] and not _HASH.fullmatch(said["api_key_hash"]):
         issues.append(Issue("api_key_hash", "Invalid string: must match pattern /^[0-9a-f]{64}$/"))
-    workspace = _workspace(said["workspace_id"], issues)
+    workspace = _parse_workspace(said["workspace_id"], issues)
     grouped = query.get("group_by", "")
     if grouped not in {"", "workspace"}:
         issues.append(Issue("group_by", describe_options(("workspace",))))
@@ -67,17 +67,17 @@ def read_activity_query(query: Mapping[str, str], now: datetime) -> ActivityQuer
     )
 
 
-def activity(account_id: UUID, asked: ActivityQuery, now: datetime) -> list[dict[str, Any]]:
+def read_activity(account_id: UUID, asked: ActivityQuery, now: datetime) -> list[dict[str, Any]]:
     """The rows, the last day first and on each the most expensive. Raises `NotFound` for a user or
     a workspace that is not the account's, `TimedOut`."""
-    conditions = _conditions(account_id, asked)
+    conditions = _build_conditions(account_id, asked)
     today = day_of(now)
     start, end = today - DAYS * DAY, today
     if asked.day is not None:
         start = datetime(asked.day.year, asked.day.month, asked.day.day, tzinfo=UTC)
         end = start + DAY
     groups = (*_GROUPS, "workspace_id") if asked.by_workspace else _GROUPS
-    question = Question(
+    question = UsageQuery(
         account_id=account_id,
         start=start,
         end=end,
@@ -88,10 +88,13 @@ def activity(account_id: UUID, asked: ActivityQuery, now: datetime) -> list[dict
         order=(("period", True), ("credits_usage", True)),
     )
     with deadline(settings.ANALYTICS_TIMEOUT):
-        return [_row(row, by_workspace=asked.by_workspace) for row in fetch(question, now)]
+        return [
+            _serialize_row(row, by_workspace=asked.by_workspace)
+            for row in fetch_rows(question, now)
+        ]
 
 
-def _day(text: str, now: datetime, issues: list[Issue]) -> date | None:
+def _parse_day(text: str, now: datetime, issues: list[Issue]) -> date | None:
     if not text:
         return None
     try:
@@ -108,7 +111,7 @@ def _day(text: str, now: datetime, issues: list[Issue]) -> date | None:
     return day
 
 
-def _workspace(text: str, issues: list[Issue]) -> UUID | None:
+def _parse_workspace(text: str, issues: list[Issue]) -> UUID | None:
     try:
         return UUID(text) if text else None
     except ValueError:
@@ -116,25 +119,25 @@ def _workspace(text: str, issues: list[Issue]) -> UUID | None:
         return None
 
 
-def _conditions(account_id: UUID, asked: ActivityQuery) -> tuple[Condition, ...]:
+def _build_conditions(account_id: UUID, asked: ActivityQuery) -> tuple[QueryCondition, ...]:
     spelled, found = dialect(), []
     if asked.workspace_id is not None:
         mine = Workspace.everything.filter(account_id=account_id, pk=asked.workspace_id)
         if not mine.exists():
             raise NotFound
         value = spelled.uuid(asked.workspace_id)
-        found.append(Condition("workspace_id", "{column} = %s", (value,)))
+        found.append(QueryCondition("workspace_id", "{column} = %s", (value,)))
     if asked.user_id is not None:
-        user = _user(account_id, asked.user_id)
-        found.append(Condition("user", "{column} = %s", (user,)))
+        user = _find_user(account_id, asked.user_id)
+        found.append(QueryCondition("user", "{column} = %s", (user,)))
     if asked.api_key_hash is not None:
         keys = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
         values = (asked.api_key_hash, spelled.uuid(account_id))
-        found.append(Condition("api_key_id", f"{{column}} IN ({keys})", values))
+        found.append(QueryCondition("api_key_id", f"{{column}} IN ({keys})", values))
     return tuple(found)
 
 
-def _user(account_id: UUID, public_id: str) -> int:
+def _find_user(account_id: UUID, public_id: str) -> int:
     """A member, or somebody who left keys behind."""
     if "\x00" in public_id:
         raise NotFound
@@ -146,7 +149,7 @@ def _user(account_id: UUID, public_id: str) -> int:
     raise NotFound
 
 
-def _row(row: dict[str, Any], *, by_workspace: bool) -> dict[str, Any]:
+def _serialize_row(row: dict[str, Any], *, by_workspace: bool) -> dict[str, Any]:
     told = {
         "date": dialect().moment_of(row["period"]).date().isoformat(),
         "model": row["by_0"],

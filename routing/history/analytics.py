@@ -11,18 +11,18 @@ from django.db import connection
 
 from accounts.models import ApiKey, User, Workspace
 from gateway.http.jsonio import format_time, usd
-from routing.history.asking import Question, Statement
 from routing.history.body import AnalyticsBody
-from routing.history.conditions import conditions_of
+from routing.history.conditions import build_conditions
 from routing.history.deadline import deadline
 from routing.history.dialect import Dialect, dialect
 from routing.history.metrics import ARRAY, DIMENSIONS, METRICS, SCALAR, Kind
-from routing.history.rolling import read_rolled
+from routing.history.rollup import read_rollup_state
+from routing.history.statement import Statement, UsageQuery
 
 _Row = dict[str, Any]
 
 
-class Answer(NamedTuple):
+class AnalyticsAnswer(NamedTuple):
     """Rows as they are told, and whether there are more than these."""
 
     rows: list[_Row]
@@ -30,21 +30,21 @@ class Answer(NamedTuple):
     query_time_ms: int
 
 
-def answer(account_id: UUID, asked: AnalyticsBody, now: datetime) -> Answer:
+def answer_query(account_id: UUID, asked: AnalyticsBody, now: datetime) -> AnalyticsAnswer:
     """The account's rows. Raises `SchemaInvalid` for a filter that can name nothing, `TimedOut`."""
     began = time.monotonic()
-    question = question_of(account_id, asked, now)
+    question = build_query(account_id, asked, now)
     with deadline(settings.ANALYTICS_TIMEOUT):
-        found = fetch(question, now)
-        rows = _told(found, asked, dialect())
+        found = fetch_rows(question, now)
+        rows = _serialize_rows(found, asked, dialect())
     total = found[0]["rows_found"] if found else 0
     taken_ms = round((time.monotonic() - began) * 1000)
-    return Answer(rows, total > len(rows), taken_ms)
+    return AnalyticsAnswer(rows, total > len(rows), taken_ms)
 
 
-def fetch(question: Question, now: datetime) -> list[_Row]:
+def fetch_rows(question: UsageQuery, now: datetime) -> list[_Row]:
     """The rows of a question, as `Statement.names` names their columns, in two queries."""
-    statement = Statement(question, read_rolled(now), dialect())
+    statement = Statement(question, read_rollup_state(now), dialect())
     sql, values = statement.text()
     names = [*statement.names, "rows_found"]
     with connection.cursor() as cursor:
@@ -52,19 +52,19 @@ def fetch(question: Question, now: datetime) -> list[_Row]:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def question_of(account_id: UUID, asked: AnalyticsBody, now: datetime) -> Question:
+def build_query(account_id: UUID, asked: AnalyticsBody, now: datetime) -> UsageQuery:
     """What the body asks of the database. Raises `SchemaInvalid`."""
     start, end = asked.span(now)
     dimensions = [DIMENSIONS[name] for name in asked.dimensions]
     named = [*dimensions, *(DIMENSIONS[each.field] for each in asked.filters)]
-    return Question(
+    return UsageQuery(
         account_id=account_id,
         start=start,
         end=end,
         metrics={name: METRICS[name] for name in asked.metrics},
         groups=tuple(dimension.column for dimension in dimensions),
         time=asked.granularity,
-        conditions=conditions_of(asked.filters, account_id, dialect()),
+        conditions=build_conditions(asked.filters, account_id, dialect()),
         order=_order(asked),
         limit=asked.limit,
         group_limit=asked.group_limit,
@@ -87,16 +87,16 @@ def _order(asked: AnalyticsBody) -> tuple[tuple[str, bool], ...]:
 # --- What a row says --------------------------------------------------------------------------
 
 
-def _told(found: Sequence[_Row], asked: AnalyticsBody, spelled: Dialect) -> list[_Row]:
+def _serialize_rows(found: Sequence[_Row], asked: AnalyticsBody, spelled: Dialect) -> list[_Row]:
     labels = {
         name: _LABELS[name]({row[f"by_{number}"] for row in found})
         for number, name in enumerate(asked.dimensions)
         if name in _LABELS
     }
-    return [_row(row, asked, labels, spelled) for row in found]
+    return [_serialize_row(row, asked, labels, spelled) for row in found]
 
 
-def _row(
+def _serialize_row(
     row: _Row, asked: AnalyticsBody, labels: Mapping[str, Mapping[Any, _Row]], spelled: Dialect
 ) -> _Row:
     told: _Row = {}
@@ -110,10 +110,10 @@ def _row(
             told |= {"app": row["title"] or value or None, "app_id": value or None}
         else:
             told[name] = value or None
-    return told | {name: value_of(METRICS[name].kind, row[name]) for name in asked.metrics}
+    return told | {name: serialize_value(METRICS[name].kind, row[name]) for name in asked.metrics}
 
 
-def value_of(kind: Kind, value: Any) -> Any:
+def serialize_value(kind: Kind, value: Any) -> Any:
     """A metric as the answer tells it; null where nothing was measured."""
     if value is None:
         return None

@@ -111,7 +111,7 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
         "app_title": f"COALESCE({detail['app_title']}, '')",
         "origin": f"COALESCE({detail['origin']}, '')",
         "finish_reason": "COALESCE(g.finish_reason, '')",
-        "context_length_bucket": _bucket("g.tokens_prompt"),
+        "context_length_bucket": _context_bucket_sql("g.tokens_prompt"),
         "external_user": f"CASE WHEN g.external_user IS NULL THEN '' ELSE {user} END",
         "tokens_prompt": "g.tokens_prompt",
         "tokens_completion": "g.tokens_completion",
@@ -169,7 +169,7 @@ LINES: Final = " JOIN routing_usageline l ON l.id = f.line_id"
 LIVING: Final = "NOT g.lost"
 
 
-def columns_of(source: Source, dialect: Dialect) -> Mapping[str, str]:
+def get_columns(source: Source, dialect: Dialect) -> Mapping[str, str]:
     if source == "raw":
         return raw_columns(dialect)
     return _COLUMNS[source]
@@ -183,12 +183,12 @@ _COLUMNS: Final[Mapping[Source, Mapping[str, str]]] = {
 }
 
 
-def cut_of(names: Set[str]) -> int | None:
+def find_cut(names: Set[str]) -> int | None:
     """The first cut that has all these columns; None where none has."""
     return next((n for n, columns in enumerate(CUTS) if names <= set(columns)), None)
 
 
-def bucket(value: str) -> str:
+def bucket_sql(value: str) -> str:
     """The least value of the bucket that a whole number from 0 on lies in, as SQL: the number with
     its five leading binary digits alone."""
     steps = [
@@ -203,6 +203,6 @@ def context_bucket(tokens: int) -> str:
     return next((name for most, name in CONTEXT_BUCKETS if tokens <= most), CONTEXT_BEYOND)
 
 
-def _bucket(column: str) -> str:
+def _context_bucket_sql(column: str) -> str:
     cases = " ".join(f"WHEN {column} <= {most} THEN '{name}'" for most, name in CONTEXT_BUCKETS)
     return f"CASE {cases} ELSE '{CONTEXT_BEYOND}' END"

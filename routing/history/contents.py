@@ -15,7 +15,7 @@ from accounts.models import Membership
 from gateway.http.errors import NotFound, PermissionDenied
 from gateway.http.jsonio import dumps
 from gateway.sealing import seal_bytes, unseal_bytes
-from routing.history.drafts import Draft
+from routing.history.content_draft import ContentDraft
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
 
@@ -31,9 +31,9 @@ class OnlyAdmins(PermissionDenied):
     message = "Only organization admins can read the content of generations"
 
 
-def sealed_row(draft: Draft) -> GenerationContent:
+def build_sealed_row(draft: ContentDraft) -> GenerationContent:
     """A row, not saved. Takes some tens of milliseconds where there is much."""
-    content = content_of(draft, chars_max=settings.GENERATION_CONTENT_BYTES)
+    content = build_content(draft, chars_max=settings.GENERATION_CONTENT_BYTES)
     packed = zlib.compress(dumps(content))
     sealed = seal_bytes(packed, purpose=PURPOSE, row=draft.generation_id)
     return GenerationContent(
@@ -49,16 +49,16 @@ def store(rows: Sequence[GenerationContent]) -> None:
     GenerationContent.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def content_of(draft: Draft, *, chars_max: int) -> dict[str, Any]:
+def build_content(draft: ContentDraft, *, chars_max: int) -> dict[str, Any]:
     """What GET /generation/content tells. The prompt gets what room the answer left."""
     output: dict[str, Any] = {
         "completion": "".join(draft.text) or None,
         "reasoning": "".join(draft.reasoning) or None,
     }
     if draft.tool_calls:
-        output["tool_calls"] = [_told_call(call) for call in draft.tool_calls]
+        output["tool_calls"] = [_serialize_tool_call(call) for call in draft.tool_calls]
     used = sum(map(len, draft.text)) + sum(map(len, draft.reasoning))
-    messages, whole = trimmed(draft.messages, chars_max - used)
+    messages, whole = trim_value(draft.messages, chars_max - used)
     content: dict[str, Any] = {
         "input": {"messages": messages},
         "output": output,
@@ -69,11 +69,11 @@ def content_of(draft: Draft, *, chars_max: int) -> dict[str, Any]:
     return content
 
 
-def _told_call(call: dict[str, Any]) -> dict[str, Any]:
+def _serialize_tool_call(call: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in call.items() if name != "index"}
 
 
-def trimmed(value: Any, chars_max: int) -> tuple[Any, bool]:
+def trim_value(value: Any, chars_max: int) -> tuple[Any, bool]:
     """The value with about so many characters of text in it, and whether that is all of it."""
     trimmer = _Trimmer(chars_max)
     return trimmer.trim(value), trimmer.whole

@@ -39,7 +39,7 @@ def read_feedback(body: Mapping[str, Any]) -> Feedback:
         raise SchemaInvalid(list_issues(error)) from None
 
 
-def give_feedback(*, caller: Caller, said: Feedback, at: datetime) -> GenerationFeedback:
+def store_feedback(*, caller: Caller, said: Feedback, at: datetime) -> GenerationFeedback:
     """Keep what is said of one of the account's generations. Raises `NotFound`."""
     mine = Generation.objects.filter(
         pk=said.generation_id, account_id=caller.account_id, lost=False

@@ -8,35 +8,33 @@ which ones the percentiles are, and where among the values there.
 from collections.abc import Sequence
 
 from routing.history.dialect import Dialect
-from routing.history.text import Text, by, together
+from routing.history.sql import Sql, group_by, sum_by_groups
 
 
-def percentiles_of(
-    branches: Sequence[Text], groups: Sequence[str], percents: Sequence[int]
-) -> Text:
+def percentiles_of(branches: Sequence[Sql], groups: Sequence[str], percents: Sequence[int]) -> Sql:
     """`p50` and so on by the groups; the branches tell of groups, `value` and `many` of it."""
     by_value = [*groups, "value"]
-    counts = together(branches, [*by_value, "SUM(many) AS many"], by_value)
+    counts = sum_by_groups(branches, [*by_value, "SUM(many) AS many"], by_value)
     ranked = (
         f"SELECT {', '.join(by_value)}, {_upto(groups, 'value')}, {_total(groups)}"  # noqa: S608 - Constant fragments only; the values are bound.
         f" FROM ({counts.sql}) counts"
     )
-    return Text(_first_enough(ranked, groups, percents), counts.values)
+    return Sql(_first_enough(ranked, groups, percents), counts.values)
 
 
-def needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -> Text:
+def needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -> Sql:
     """The buckets that percentiles are in, with how many values of the group are `below` it and
     how many it has in `total`. `heaps` tells of groups, `bucket` and how `many` are in it."""
     by_bucket = [*groups, "bucket"]
     counted = (
         f"SELECT {', '.join(by_bucket)}, CAST(SUM(many) AS bigint) AS many"  # noqa: S608 - Constant fragments only.
-        f" FROM {heaps}{by(by_bucket)}"
+        f" FROM {heaps}{group_by(by_bucket)}"
     )
     here = " OR ".join(
         f"(upto * 100 >= total * {percent} AND (upto - many) * 100 < total * {percent})"
         for percent in percents
     )
-    return Text(
+    return Sql(
         f"SELECT {', '.join(by_bucket)}, upto - many AS below, total FROM"  # noqa: S608 - Constant fragments only.
         f" (SELECT {', '.join(by_bucket)}, many, {_upto(groups, 'bucket')}, {_total(groups)}"
         f" FROM ({counted}) counts) counted WHERE {here}"
@@ -45,7 +43,7 @@ def needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -
 
 def percentiles_in(
     heaps: str, needed: str, groups: Sequence[str], percents: Sequence[int], dialect: Dialect
-) -> Text:
+) -> Sql:
     """`percentiles_of` the values in the needed buckets. `heaps` has them as lists (`figures`), in
     each of which every value counts for as many as `many` says there are in all."""
     told = [*(f"heaps.{name}" for name in groups), "needed.below", "needed.total"]
@@ -57,12 +55,14 @@ def percentiles_in(
     )
     # A bucket of a group is told from its others by what is below it.
     by_value = [*groups, "below", "total", "value"]
-    counted = f"SELECT {', '.join(by_value)}, SUM(many) AS many FROM ({values}) found{by(by_value)}"  # noqa: S608 - Constant fragments only.
+    counted = (
+        f"SELECT {', '.join(by_value)}, SUM(many) AS many FROM ({values}) found{group_by(by_value)}"  # noqa: S608 - Constant fragments only.
+    )
     ranked = (
         f"SELECT {', '.join([*groups, 'value', 'total'])},"  # noqa: S608 - Constant fragments only.
         f" below + {_upto([*groups, 'below'], 'value')} FROM ({counted}) counted"
     )
-    return Text(_first_enough(ranked, groups, percents))
+    return Sql(_first_enough(ranked, groups, percents))
 
 
 def _first_enough(ranked: str, groups: Sequence[str], percents: Sequence[int]) -> str:
@@ -70,7 +70,7 @@ def _first_enough(ranked: str, groups: Sequence[str], percents: Sequence[int]) -
         f"MIN(CASE WHEN upto * 100 >= total * {percent} THEN value END) AS p{percent}"
         for percent in percents
     ]
-    return f"SELECT {', '.join([*groups, *found])} FROM ({ranked}) ranked{by(groups)}"  # noqa: S608 - Constant fragments only.
+    return f"SELECT {', '.join([*groups, *found])} FROM ({ranked}) ranked{group_by(groups)}"  # noqa: S608 - Constant fragments only.
 
 
 def _upto(groups: Sequence[str], order: str) -> str:

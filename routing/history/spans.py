@@ -12,7 +12,7 @@ Finest = Literal["day", "hour", "fact", "spread"]
 Span = tuple[datetime, datetime]
 
 
-class Rolled(NamedTuple):
+class RollupState(NamedTuple):
     """What is rolled up: full hours before `until` (None: nothing) except the `late` ones, and
     facts from `facts_from` on."""
 
@@ -29,8 +29,8 @@ def day_of(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def split(
-    start: datetime, end: datetime, rolled: Rolled, *, finest: Finest
+def split_by_source(
+    start: datetime, end: datetime, rolled: RollupState, *, finest: Finest
 ) -> dict[Source, list[Span]]:
     """The sources of [start, end), each with its spans in order; together they are all of it, once.
 
@@ -49,7 +49,7 @@ def split(
 
 
 def _whole_day(
-    piece: Span, rolled: Rolled, finest: Finest, late_days: Collection[datetime]
+    piece: Span, rolled: RollupState, finest: Finest, late_days: Collection[datetime]
 ) -> Source | None:
     start, end = piece
     ready = rolled.until is not None and end <= rolled.until
@@ -60,7 +60,7 @@ def _whole_day(
     return "day" if finest == "day" else None
 
 
-def _source_of(part: Span, rolled: Rolled, finest: Finest) -> Source:
+def _source_of(part: Span, rolled: RollupState, finest: Finest) -> Source:
     start, end = part
     hour = hour_of(start)
     if rolled.until is None or hour >= rolled.until or hour in rolled.late:

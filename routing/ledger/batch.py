@@ -1,19 +1,228 @@
-"""Orders looked at one by one, where `merged.apply_merged` found that they do not all fit."""
+"""Applying a batch of orders: all of them as one transaction, else one by one.
 
-from collections.abc import Sequence
+Nearly every batch fits as one. Sums per account and per set of counters replace the single orders,
+and on PostgreSQL the statements travel in one flight. Where a row count is not the expected one (a
+hold does not fit beside the others, was swept, or counts against a limit that is new), nothing may
+stand: the transaction is rolled back, and `apply_one_by_one` decides each order on its own.
+"""
 
-from routing.ledger.counters import CounterIds
-from routing.ledger.holds import lock_accounts, place, raise_hold
-from routing.ledger.orders import HoldOrder, ReleaseOrder, SettleOrder, TopUpOrder
-from routing.ledger.session import Session
-from routing.ledger.settlements import settle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from routing.ledger.counters import CounterCache, CounterSet, Ids
+from routing.ledger.holds import (
+    insert_holds,
+    is_byok_alone,
+    lock_accounts,
+    place_holds,
+    raise_hold,
+    reserve_account,
+    reserve_counters,
+)
+from routing.ledger.late_settlement import is_late
+from routing.ledger.orders import (
+    CLOSING,
+    HoldOrder,
+    Order,
+    Payer,
+    ReleaseOrder,
+    SettleOrder,
+    TopUpOrder,
+)
+from routing.ledger.session import CONSTRAINT_ERRORS, LedgerSession, NotAsExpected
+from routing.ledger.settlements import (
+    HoldAmounts,
+    MoneyMoves,
+    add_order,
+    delete_exact_holds,
+    move_account,
+    move_counters,
+    settle_orders,
+    write_entries,
+    write_records,
+)
+from routing.ledger.single_statement import place_hold, settle_hold
 from routing.ledger.tickets import Outcome, Ticket
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What new holds ask of one account, as payers see it who know the same limits. `asks` where
+    its balance has a say."""
+
+    payer: Payer
+    amount_nano: int = 0
+    asks: bool = False
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The orders, and what they come to for each account and each set of counters (of closed ones:
+    those charged, and those held on)."""
+
+    closing: list[SettleOrder | ReleaseOrder] = field(default_factory=list)
+    opening: list[tuple[HoldOrder, Ids]] = field(default_factory=list)
+    expected: dict[str, HoldAmounts] = field(default_factory=dict)
+    closed_accounts: dict[UUID, MoneyMoves] = field(default_factory=dict)
+    closed_counters: dict[tuple[Ids, Ids], MoneyMoves] = field(default_factory=dict)
+    opened_accounts: dict[tuple[UUID, int], _Opened] = field(default_factory=dict)
+    # With the sum of BYOK's list prices beside.
+    opened_counters: dict[tuple[Ids, bool], tuple[int, int]] = field(default_factory=dict)
 
 
 def apply_batch(
-    session: Session, counters: CounterIds, tickets: Sequence[Ticket], *, enforced: bool
+    session: LedgerSession,
+    counters: CounterCache,
+    orders: Sequence[Order],
+    *,
+    enforced: bool,
+    before_commit: Callable[[], None],
+) -> bool:
+    """Carry all orders out in a transaction and commit it; False when it must be rolled back.
+
+    On PostgreSQL the COMMIT travels with the rest, behind statements that fail where they do not
+    move what they should. `before_commit` is called before it leaves.
+    """
+    alone = None if len(orders) > 1 or session.is_sqlite else _known_of_one(counters, orders[0])
+    batch = None if alone is not None else _sorted(counters, orders)
+    if alone is None and batch is None:
+        session.begin()
+        return False
+    try:
+        with session.pipeline():
+            if alone is not None:
+                _alone(session, orders[0], alone, enforced)
+            elif batch is not None:
+                _together(session, batch, orders, enforced)
+            before_commit()
+            session.commit()
+    except (NotAsExpected, *CONSTRAINT_ERRORS):
+        # Something does not fit, or a hold was swept meanwhile, or one order is at fault.
+        return False
+    return True
+
+
+def _known_of_one(counters: CounterCache, order: Order) -> CounterSet | None:
+    """The counters of an order that one statement can carry out; None where it takes more."""
+    if type(order) is HoldOrder:
+        fits = not (order.byok_nano or order.replayed)
+    elif type(order) is SettleOrder and order.held_nano is not None:
+        fits = not (order.byok_nano or order.held_byok_nano or is_late(order))
+    else:
+        fits = False
+    return counters.find_cached(order.payer) if fits else None
+
+
+def _alone(session: LedgerSession, order: Order, known: CounterSet, enforced: bool) -> None:
+    """Carry a single order out as a transaction of one statement."""
+    session.begin(alone=True)
+    if isinstance(order, HoldOrder):
+        place_hold(session, order, known.limited, enforced=enforced)
+    else:
+        assert isinstance(order, SettleOrder)
+        settle_hold(session, order, known)
+
+
+def _together(
+    session: LedgerSession, batch: _Batch, orders: Sequence[Order], enforced: bool
+) -> None:
+    session.begin()
+    lock_accounts(session, [order.payer for order in orders])
+    _close(session, batch)
+    _open(session, batch, enforced)
+
+
+def _sorted(counters: CounterCache, orders: Sequence[Order]) -> _Batch | None:
+    """The batch, or None when some order cannot be told in advance."""
+    batch = _Batch()
+    for order in orders:
+        known = counters.find_cached(order.payer)
+        if known is None:
+            return None
+        if isinstance(order, HoldOrder):
+            if order.replayed:
+                return None
+            _count_opened(batch, order, known)
+        elif not isinstance(order, CLOSING) or order.held_nano is None:
+            return None
+        else:
+            _count_closed(batch, order, known, order.held_nano)
+    # Told twice about one generation, the batch is not as simple as it looks.
+    return batch if len(batch.expected) == len(batch.closing) else None
+
+
+def _count_opened(batch: _Batch, order: HoldOrder, known: CounterSet) -> None:
+    payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
+    batch.opening.append((order, known.limited))
+    place = payer.account_id, payer.limits_version
+    opened = batch.opened_accounts.get(place)
+    if opened is None:
+        opened = batch.opened_accounts[place] = _Opened(payer)
+    opened.amount_nano += amount_nano
+    opened.asks = opened.asks or not is_byok_alone(amount_nano, byok_nano)
+    if known.limited and (amount_nano or byok_nano):
+        # Apart from what BYOK asks: a counter may have no say in that.
+        counted = known.limited, bool(byok_nano)
+        nano, byok = batch.opened_counters.get(counted, (0, 0))
+        batch.opened_counters[counted] = nano + amount_nano, byok + byok_nano
+
+
+def _count_closed(
+    batch: _Batch, order: SettleOrder | ReleaseOrder, known: CounterSet, held_nano: int
+) -> None:
+    if isinstance(order, SettleOrder):
+        every, held_byok_nano = known.every, order.held_byok_nano
+    else:
+        every, held_byok_nano = known.limited, order.byok_nano
+    held = HoldAmounts(held_nano, held_byok_nano, known.limited)
+    batch.closing.append(order)
+    batch.expected[order.generation_id] = held
+    add_order(_sums_of(batch.closed_accounts, order.payer.account_id), order, held)
+    add_order(_sums_of(batch.closed_counters, (every, known.limited)), order, held)
+
+
+def _sums_of(known: dict[_Key, MoneyMoves], key: _Key) -> MoneyMoves:
+    found = known.get(key)
+    if found is None:
+        found = known[key] = MoneyMoves()
+    return found
+
+
+def _close(session: LedgerSession, batch: _Batch) -> None:
+    """What frees money, before what takes it."""
+    for account_id, sums in sorted(batch.closed_accounts.items()):
+        session.expect(1)
+        move_account(session, account_id, sums)
+    if batch.expected:
+        delete_exact_holds(session, batch.expected)
+    for (every, held), sums in sorted(batch.closed_counters.items()):
+        move_counters(session, every, held, sums, exactly=True)
+
+
+def _open(session: LedgerSession, batch: _Batch, enforced: bool) -> None:
+    for _, opened in sorted(batch.opened_accounts.items()):
+        session.expect(1)
+        asks = enforced and opened.asks
+        reserve_account(session, opened.payer, opened.amount_nano, asks)
+    for (ids, _), (amount_nano, byok_nano) in sorted(batch.opened_counters.items()):
+        session.expect(len(ids))
+        reserve_counters(session, ids, amount_nano, byok_nano)
+    settled = [order for order in batch.closing if isinstance(order, SettleOrder)]
+    if settled:
+        write_entries(session, settled)
+        write_records(session, settled)
+    insert_holds(session, batch.opening)
+
+
+def apply_one_by_one(
+    session: LedgerSession, counters: CounterCache, tickets: Sequence[Ticket], *, enforced: bool
 ) -> list[Outcome]:
-    """Carry out all orders inside the open transaction; outcomes in the order of the tickets.
+    """Carry out the orders one at a time inside the open transaction, for a batch that did not fit
+    as one; outcomes in the order of the tickets.
 
     What frees money goes first, so that it is there for the holds of the same batch.
     """
@@ -24,14 +233,14 @@ def apply_batch(
     payers = [order.payer for order in raising]
     payers += [order.payer for order in opening]
     if closing:
-        settle(session, counters, closing, beside=payers)
+        settle_orders(session, counters, closing, other_payers=payers)
     else:
         lock_accounts(session, payers)
     raised = {
         order.generation_id: raise_hold(session, counters, order, enforced=enforced)
         for order in raising
     }
-    placed = place(session, counters, opening, enforced=enforced) if opening else {}
+    placed = place_holds(session, counters, opening, enforced=enforced) if opening else {}
     outcomes: list[Outcome] = []
     for order in orders:
         if isinstance(order, HoldOrder):

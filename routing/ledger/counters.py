@@ -21,9 +21,9 @@ from accounts.services.past_spending import (
 )
 from accounts.spending import NO_COUNTER, SpendScope
 from accounts.windows import LIMITED_WINDOW
-from routing.ledger.adoption import Limited, adopt
+from routing.ledger.limit_backfill import LimitedCounter, backfill_limits
 from routing.ledger.orders import Payer
-from routing.ledger.session import Session
+from routing.ledger.session import LedgerSession
 
 Ids = tuple[int, ...]
 _KEY = SpendCounter.Scope.KEY.value
@@ -40,7 +40,7 @@ class CounterSet(NamedTuple):
     limited: Ids
 
 
-class Figures(NamedTuple):
+class CounterReading(NamedTuple):
     """What a counter says. `counts_byok` tells whether the `byok` figures count."""
 
     spent_nano: int
@@ -58,17 +58,17 @@ class Figures(NamedTuple):
         return self.held_nano + (self.byok_held_nano if self.counts_byok else 0)
 
 
-def text_of(ids: Ids) -> str:
+def format_counter_ids(ids: Ids) -> str:
     """Counter ids as a hold names them."""
     return ",".join(map(str, ids)) or NO_COUNTER
 
 
-def ids_of(text: str) -> Ids:
+def parse_counter_ids(text: str) -> Ids:
     """Counter ids as a hold names them."""
     return () if text == NO_COUNTER else tuple(map(int, text.split(",")))
 
 
-class CounterIds:
+class CounterCache:
     """The ids of a payer's counters; `committed` and `rolled_back` follow the transaction."""
 
     def __init__(self) -> None:
@@ -76,33 +76,37 @@ class CounterIds:
         self._known: OrderedDict[Any, CounterSet] = OrderedDict()
         self._new: dict[Any, CounterSet] = {}
 
-    def of(self, session: Session, payer: Payer) -> CounterSet:
+    def find_or_create(self, session: LedgerSession, payer: Payer) -> CounterSet:
         """The counters of a payer who knows the limits of now. The account's row must be locked."""
-        found = self._seen(payer)
+        found = self._find_seen(payer)
         if found is None:
-            known = None if any(map(_is_read_off_keys, payer.budgets)) else _find(session, payer)
-            found = self._new[payer[2:]] = known or _make(session, payer)
+            known = (
+                None
+                if any(map(_is_read_off_keys, payer.budgets))
+                else _find_current(session, payer)
+            )
+            found = self._new[payer[2:]] = known or _create_counters(session, payer)
         return found
 
-    def charged(self, session: Session, payer: Payer) -> Ids:
+    def find_charged(self, session: LedgerSession, payer: Payer) -> Ids:
         """Those a charge is added to, by a payer whose limits may be older; the row is locked."""
-        known = self._seen(payer)
+        known = self._find_seen(payer)
         if known is not None:
             return known.every
-        rows = _rows(session, payer)
+        rows = _read_rows(session, payer)
         if sum(row[1] == _KEY for row in rows) < len(payer.windows):
-            _make_of_key(session, payer)
-            rows = _rows(session, payer)
+            _create_key_counters(session, payer)
+            rows = _read_rows(session, payer)
         return tuple(sorted(row[0] for row in rows))
 
-    def known(self, payer: Payer) -> CounterSet | None:
+    def find_cached(self, payer: Payer) -> CounterSet | None:
         """Them without a query, None where this process has not seen them committed yet."""
         return self._known.get(payer[2:])
 
-    def _seen(self, payer: Payer) -> CounterSet | None:
+    def _find_seen(self, payer: Payer) -> CounterSet | None:
         return self._known.get(payer[2:]) or self._new.get(payer[2:])
 
-    def committed(self) -> None:
+    def keep_new(self) -> None:
         if not self._new:
             return
         self._known.update(self._new)
@@ -110,17 +114,19 @@ class CounterIds:
         while len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
 
-    def rolled_back(self) -> None:
+    def drop_new(self) -> None:
         self._new.clear()
 
 
-def budget_counters(session: Session, payer: Payer) -> Ids:
+def find_payer_budget_counters(session: LedgerSession, payer: Payer) -> Ids:
     """Those of budgets that the payer's charges belong to, as the books have them now."""
     charge = ChargeScope(payer.account_id, payer.workspace_id, payer.key_id, payer.windows)
     return tuple(find_budget_counters(_reader(session), charge))
 
 
-def figures(session: Session, scope: str, scope_id: str, window: str, start: date) -> Figures:
+def read_counter(
+    session: LedgerSession, scope: str, scope_id: str, window: str, start: date
+) -> CounterReading:
     """What one counter says; nothing where there is none yet."""
     row = session.execute(
         "SELECT spent_nano, held_nano, byok_spent_nano, byok_held_nano, counts_byok"  # noqa: S608 - A constant.
@@ -128,12 +134,12 @@ def figures(session: Session, scope: str, scope_id: str, window: str, start: dat
         (scope, scope_id, window, start.isoformat()),
     ).fetchone()
     if row is None:
-        return Figures(0, 0, 0, 0, counts_byok=False)
+        return CounterReading(0, 0, 0, 0, counts_byok=False)
     spent_nano, held_nano, byok_spent_nano, byok_held_nano, counts_byok = row
-    return Figures(spent_nano, held_nano, byok_spent_nano, byok_held_nano, bool(counts_byok))
+    return CounterReading(spent_nano, held_nano, byok_spent_nano, byok_held_nano, bool(counts_byok))
 
 
-def _places(payer: Payer) -> list[tuple[str, str, str, date]]:
+def _counter_keys(payer: Payer) -> list[tuple[str, str, str, date]]:
     starts = dict(payer.windows)
     mine = [(_KEY, str(payer.key_id), window, start) for window, start in payer.windows]
     budgets = [
@@ -142,9 +148,9 @@ def _places(payer: Payer) -> list[tuple[str, str, str, date]]:
     return mine + budgets
 
 
-def _rows(session: Session, payer: Payer) -> list[Any]:
+def _read_rows(session: LedgerSession, payer: Payer) -> list[Any]:
     """Id, scope, scope id, window, limit and whether BYOK counts, of each that there is."""
-    places = _places(payer)
+    places = _counter_keys(payer)
     parameters: list[Any] = []
     for scope, scope_id, window, start in places:
         parameters += [scope, scope_id, window, start.isoformat()]
@@ -157,10 +163,10 @@ def _rows(session: Session, payer: Payer) -> list[Any]:
     return rows
 
 
-def _find(session: Session, payer: Payer) -> CounterSet | None:
+def _find_current(session: LedgerSession, payer: Payer) -> CounterSet | None:
     """None where one is missing, or is not what the payer knows of its key or its budget."""
-    rows = _rows(session, payer)
-    if len(rows) < len(_places(payer)):
+    rows = _read_rows(session, payer)
+    if len(rows) < len(_counter_keys(payer)):
         return None
     said = {(row[1], row[2], row[3]): (row[4], bool(row[5])) for row in rows}
     for window, _ in payer.windows:
@@ -171,7 +177,7 @@ def _find(session: Session, payer: Payer) -> CounterSet | None:
         place = each.scope, each.scope_id, each.window
         if said[place] != (each.limit_nano, each.counts_byok):
             return None
-    return _set(rows)
+    return _build_set(rows)
 
 
 def _is_read_off_keys(scope: SpendScope) -> bool:
@@ -180,18 +186,18 @@ def _is_read_off_keys(scope: SpendScope) -> bool:
     return scope.scope == "guardrail" and not scope.workspace
 
 
-def _make(session: Session, payer: Payer) -> CounterSet:
-    _make_of_key(session, payer)
-    _limit_key(session, payer)
+def _create_counters(session: LedgerSession, payer: Payer) -> CounterSet:
+    _create_key_counters(session, payer)
+    _set_key_limit(session, payer)
     past = PastSpending(_reader(session), payer.account_id)
     for scope in payer.budgets:
-        _make_of_budget(session, payer, scope, past)
-    rows = _rows(session, payer)
-    adopt(session, payer, _limited(payer, rows))
-    return _set(rows)
+        _create_budget_counter(session, payer, scope, past)
+    rows = _read_rows(session, payer)
+    backfill_limits(session, payer, _limited_counters(payer, rows))
+    return _build_set(rows)
 
 
-def _make_of_key(session: Session, payer: Payer) -> None:
+def _create_key_counters(session: LedgerSession, payer: Payer) -> None:
     for window, start in payer.windows:
         session.execute(
             'INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start,'
@@ -210,7 +216,7 @@ def _make_of_key(session: Session, payer: Payer) -> None:
         )
 
 
-def _limit_key(session: Session, payer: Payer) -> None:
+def _set_key_limit(session: LedgerSession, payer: Payer) -> None:
     """Put the key's limit where it stands by now, and on no other window."""
     limit_nano, reset = session.execute(
         "SELECT limit_nano, limit_reset FROM accounts_apikey WHERE id = %s", (payer.key_id,)
@@ -225,15 +231,15 @@ def _limit_key(session: Session, payer: Payer) -> None:
     )
 
 
-def _limited(payer: Payer, rows: Sequence[Any]) -> Iterator[Limited]:
+def _limited_counters(payer: Payer, rows: Sequence[Any]) -> Iterator[LimitedCounter]:
     places = {(each.scope, each.scope_id): _workspace(each) for each in payer.budgets}
     for counter_id, scope, scope_id, window, limit_nano, _ in rows:
         if limit_nano is not None:
             place = places.get((scope, scope_id), "")
-            yield Limited(counter_id, scope, scope_id, window, place)
+            yield LimitedCounter(counter_id, scope, scope_id, window, place)
 
 
-def _set(rows: Sequence[Any]) -> CounterSet:
+def _build_set(rows: Sequence[Any]) -> CounterSet:
     return CounterSet(
         tuple(sorted(row[0] for row in rows)),
         tuple(sorted(row[0] for row in rows if row[4] is not None)),
@@ -245,7 +251,9 @@ def _workspace(scope: SpendScope) -> str:
     return scope.scope_id if scope.scope == "workspace" else scope.workspace
 
 
-def _make_of_budget(session: Session, payer: Payer, scope: SpendScope, past: PastSpending) -> None:
+def _create_budget_counter(
+    session: LedgerSession, payer: Payer, scope: SpendScope, past: PastSpending
+) -> None:
     start = dict(payer.windows)[scope.window]
     spent_nano, byok_nano = past.read(scope, start)
     workspace = _workspace(scope)
@@ -271,11 +279,11 @@ def _make_of_budget(session: Session, payer: Payer, scope: SpendScope, past: Pas
     )
 
 
-def _reader(session: Session) -> SqlReader:
+def _reader(session: LedgerSession) -> SqlReader:
     return SqlReader(
         lambda sql, parameters: session.execute(sql, parameters).fetchall(), session.is_sqlite
     )
 
 
-def _day(session: Session, day: date) -> Any:
+def _day(session: LedgerSession, day: date) -> Any:
     return day.isoformat() if session.is_sqlite else day

@@ -1,18 +1,39 @@
 """Placing and raising holds: each is a guarded update, and the row count is the verdict.
 
-Every function runs inside the writer's transaction. An account's row is locked before anything of
-it is read or moved, several of them in primary-key order; then its holds, then its counters. So two
-processes cannot wait for each other, and whoever changes a limit has the account to itself.
+Every function runs inside the writer's transaction. Locks are taken in one order: accounts by
+primary key, then their holds, then their counters. So two processes cannot deadlock, and a change
+of a limit has the account to itself.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
-from routing.ledger.counters import CounterIds, Ids, ids_of, text_of
-from routing.ledger.orders import OUTDATED, HoldOrder, Outdated, Payer, Refusal, TopUpOrder
-from routing.ledger.refusals import limits_version, refusal_of
-from routing.ledger.session import Session
+from accounts.spending import SpendScope
+from accounts.windows import LIMITED_WINDOW
+from routing.ledger.counters import (
+    CounterCache,
+    Ids,
+    format_counter_ids,
+    parse_counter_ids,
+    read_counter,
+)
+from routing.ledger.guards import (
+    reserve_account_sql,
+    reserve_byok_counters_sql,
+    reserve_counters_sql,
+)
+from routing.ledger.orders import (
+    OUTDATED,
+    BudgetState,
+    HoldOrder,
+    HoldRefusal,
+    Outdated,
+    Payer,
+    TopUpOrder,
+)
+from routing.ledger.session import LedgerSession
 
 HOLD_COLUMNS = (
     "generation_id",
@@ -26,11 +47,11 @@ HOLD_COLUMNS = (
     "created_at",
     "lease_expires_at",
 )
-# What counts on a counter beside what it spends and holds of the account's money.
-BYOK_COUNTED = "(CASE WHEN counts_byok THEN byok_spent_nano + byok_held_nano ELSE 0 END)"
 
 
-def lock_accounts(session: Session, payers: Iterable[Payer], *, even_one: bool = False) -> None:
+def lock_accounts(
+    session: LedgerSession, payers: Iterable[Payer], *, even_one: bool = False
+) -> None:
     """Lock several accounts in primary-key order. One alone is locked by its first update, unless
     something must be read before that."""
     ids = sorted({payer.account_id for payer in payers})
@@ -42,16 +63,18 @@ def lock_accounts(session: Session, payers: Iterable[Payer], *, even_one: bool =
         )
 
 
-def place(
-    session: Session, counters: CounterIds, orders: Sequence[HoldOrder], *, enforced: bool
-) -> dict[str, Refusal | Outdated | None]:
-    """Place holds one by one, in order of arrival within each account; the answer names each
-    generation's refusal, None where it was placed.
+def place_holds(
+    session: LedgerSession, counters: CounterCache, orders: Sequence[HoldOrder], *, enforced: bool
+) -> dict[str, HoldRefusal | Outdated | None]:
+    """Place holds one by one, in order of arrival within each account. Returns the refusal of each
+    generation, None where its hold was placed.
 
-    `enforced` is whether the account's balance bounds them (key limits and budgets always do).
+    With `enforced` the account's balance bounds them; key limits and budgets always do.
     """
-    placed = _already_placed(session, orders)
-    verdicts: dict[str, Refusal | Outdated | None] = {order.generation_id: None for order in orders}
+    placed = _find_placed(session, orders)
+    verdicts: dict[str, HoldRefusal | Outdated | None] = {
+        order.generation_id: None for order in orders
+    }
     accepted: list[tuple[HoldOrder, Ids]] = []
     fresh = [order for order in orders if order.generation_id not in placed]
     for order in sorted(fresh, key=lambda order: order.payer.account_id):
@@ -64,40 +87,40 @@ def place(
     return verdicts
 
 
-def insert_holds(session: Session, holds: Sequence[tuple[HoldOrder, Ids]]) -> None:
-    """Write down what was reserved."""
+def insert_holds(session: LedgerSession, holds: Sequence[tuple[HoldOrder, Ids]]) -> None:
+    """Insert the rows of holds whose amounts are reserved."""
     if holds:
-        rows = [hold_row(session, order, ids) for order, ids in holds]
+        rows = [build_hold_row(session, order, ids) for order, ids in holds]
         session.insert("accounts_hold", HOLD_COLUMNS, rows)
 
 
 def raise_hold(
-    session: Session, counters: CounterIds, order: TopUpOrder, *, enforced: bool
-) -> Refusal | Outdated | bool:
+    session: LedgerSession, counters: CounterCache, order: TopUpOrder, *, enforced: bool
+) -> HoldRefusal | Outdated | bool:
     """Raise an open hold: True, the refusal, or False when the hold is gone (its lease ended).
 
-    It knows the counters itself: those of limits that were put on since it was placed too, once a
-    payer who knows them has met them.
+    The hold names its counters itself. Those of newer limits are among them once a payer who knows
+    these limits was served.
     """
     payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
-    asks = _asks(enforced, amount_nano, byok_nano)
-    taken = bool(reserve_account(session, payer, amount_nano, asks, known_limits=True).rowcount)
-    if taken:
-        counters.of(session, payer)
-    elif limits_version(session, payer) != payer.limits_version:
+    needs_balance = _needs_balance(enforced, amount_nano, byok_nano)
+    reserved = bool(reserve_account(session, payer, amount_nano, needs_balance).rowcount)
+    if reserved:
+        counters.find_or_create(session, payer)
+    elif read_limits_version(session, payer) != payer.limits_version:
         return OUTDATED
     row = session.execute(
         "SELECT amount_nano, byok_nano, counter_ids FROM accounts_hold WHERE generation_id = %s",
         (order.generation_id,),
     ).fetchone()
     if row is None:
-        _give_account_back(session, payer, amount_nano if taken else 0)
+        _release_account(session, payer, amount_nano if reserved else 0)
         return False
-    ids = ids_of(row[2])
-    if not (taken and _fits_counters(session, ids, amount_nano, byok_nano)):
-        _give_account_back(session, payer, amount_nano if taken else 0)
-        refusal = refusal_of(session, payer, amount_nano, byok_nano)
-        return _of_the_whole(refusal, row[0], row[1])
+    ids = parse_counter_ids(row[2])
+    if not (reserved and _fits_counters(session, ids, amount_nano, byok_nano)):
+        _release_account(session, payer, amount_nano if reserved else 0)
+        refusal = build_refusal(session, payer, amount_nano, byok_nano)
+        return _refuse_raised_hold(refusal, row[0], row[1])
     session.execute(
         "UPDATE accounts_hold SET amount_nano = amount_nano + %s, byok_nano = byok_nano + %s"
         " WHERE generation_id = %s",
@@ -106,8 +129,8 @@ def raise_hold(
     return True
 
 
-def _of_the_whole(refusal: Refusal, held_nano: int, held_byok_nano: int) -> Refusal:
-    """The refusal of the raised hold as one: what it holds already is no other request's."""
+def _refuse_raised_hold(refusal: HoldRefusal, held_nano: int, held_byok_nano: int) -> HoldRefusal:
+    """The refusal of the hold as a whole: its own earlier amount is not held by others."""
     key_asked_nano, key_own_nano = refusal.key_asked_nano, held_nano
     if key_asked_nano is not None:
         key_own_nano += held_byok_nano
@@ -127,8 +150,8 @@ def _of_the_whole(refusal: Refusal, held_nano: int, held_byok_nano: int) -> Refu
     )
 
 
-def _already_placed(session: Session, orders: Sequence[HoldOrder]) -> set[str]:
-    """Holds that an earlier commit of unknown outcome did place after all."""
+def _find_placed(session: LedgerSession, orders: Sequence[HoldOrder]) -> set[str]:
+    """Find holds that an earlier commit of unknown outcome has placed."""
     replayed = [order.generation_id for order in orders if order.replayed]
     if not replayed:
         return set()
@@ -141,24 +164,25 @@ def _already_placed(session: Session, orders: Sequence[HoldOrder]) -> set[str]:
 
 
 def _reserve(
-    session: Session, counters: CounterIds, order: HoldOrder, enforced: bool
-) -> Ids | Refusal | Outdated:
-    """The counters that it is held on, or why it is not."""
+    session: LedgerSession, counters: CounterCache, order: HoldOrder, enforced: bool
+) -> Ids | HoldRefusal | Outdated:
+    """Reserve the amount; returns the counters it is held on, or why it does not fit."""
     payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
-    asks = _asks(enforced, amount_nano, byok_nano)
-    if not reserve_account(session, payer, amount_nano, asks, known_limits=True).rowcount:
-        if limits_version(session, payer) != payer.limits_version:
+    needs_balance = _needs_balance(enforced, amount_nano, byok_nano)
+    if not reserve_account(session, payer, amount_nano, needs_balance).rowcount:
+        if read_limits_version(session, payer) != payer.limits_version:
             return OUTDATED
-        return refusal_of(session, payer, amount_nano, byok_nano)
-    ids = counters.of(session, payer).limited
+        return build_refusal(session, payer, amount_nano, byok_nano)
+    ids = counters.find_or_create(session, payer).limited
     if not _fits_counters(session, ids, amount_nano, byok_nano):
-        _give_account_back(session, payer, amount_nano)
-        return refusal_of(session, payer, amount_nano, byok_nano)
+        _release_account(session, payer, amount_nano)
+        return build_refusal(session, payer, amount_nano, byok_nano)
     return ids
 
 
-def _asks(enforced: bool, amount_nano: int, byok_nano: int) -> bool:
-    """Whether the account's balance has a say: not where somebody else is paid, and no fee."""
+def _needs_balance(enforced: bool, amount_nano: int, byok_nano: int) -> bool:
+    """Whether the account's balance must cover it: not where only the caller's own provider is
+    paid and there is no fee."""
     return enforced and not is_byok_alone(amount_nano, byok_nano)
 
 
@@ -166,7 +190,7 @@ def is_byok_alone(amount_nano: int, byok_nano: int) -> bool:
     return bool(byok_nano) and not amount_nano
 
 
-def _fits_counters(session: Session, ids: Ids, amount_nano: int, byok_nano: int) -> bool:
+def _fits_counters(session: LedgerSession, ids: Ids, amount_nano: int, byok_nano: int) -> bool:
     if not ids or not (amount_nano or byok_nano):
         return True
     moved: int = reserve_counters(session, ids, amount_nano, byok_nano).rowcount
@@ -174,24 +198,18 @@ def _fits_counters(session: Session, ids: Ids, amount_nano: int, byok_nano: int)
 
 
 def reserve_account(
-    session: Session, payer: Payer, amount_nano: int, asks: bool, *, known_limits: bool = False
+    session: LedgerSession, payer: Payer, amount_nano: int, needs_balance: bool
 ) -> Any:
-    """Hold an amount if the balance allows (where it is asked) and, where this is a new hold, the
-    payer's `known_limits` are those of now; the cursor counts one row when it did."""
-    sql = "UPDATE accounts_account SET held_nano = held_nano + %s WHERE id = %s"
-    parameters = [amount_nano, session.uuid(payer.account_id)]
-    if known_limits:
-        sql += " AND limits_version = %s"
-        parameters.append(payer.limits_version)
-    if asks:
-        # A free call needs no money, only that none is owed.
-        held = "held_nano" if amount_nano else "0"
-        sql += f" AND total_credits_nano - total_usage_nano - {held} >= %s"
+    """Hold an amount where the payer's limits are those of now and, with `needs_balance`, the
+    balance covers it; the cursor counts one row when it did."""
+    sql = reserve_account_sql(needs_balance=needs_balance, has_amount=bool(amount_nano))
+    parameters = [amount_nano, session.uuid(payer.account_id), payer.limits_version]
+    if needs_balance:
         parameters.append(amount_nano)
     return session.execute(sql, parameters)
 
 
-def _give_account_back(session: Session, payer: Payer, amount_nano: int) -> None:
+def _release_account(session: LedgerSession, payer: Payer, amount_nano: int) -> None:
     if amount_nano:
         session.execute(
             "UPDATE accounts_account SET held_nano = held_nano - %s WHERE id = %s",
@@ -199,33 +217,18 @@ def _give_account_back(session: Session, payer: Payer, amount_nano: int) -> None
         )
 
 
-def reserve_counters(session: Session, ids: Ids, amount_nano: int, byok_nano: int = 0) -> Any:
-    """Hold an amount on all counters or none: the guard looks at all of them in the one statement
-    that moves them. The cursor counts them when it did.
-
-    A counter that has no say in an order (BYOK that it does not count) refuses none.
-    """
+def reserve_counters(session: LedgerSession, ids: Ids, amount_nano: int, byok_nano: int = 0) -> Any:
+    """Hold an amount on all counters or on none; the cursor counts them when it did."""
     mine, parameters = session.among("id", ids)
-    full = f"SELECT 1 FROM accounts_spendcounter AS full_one WHERE full_one.{mine}"  # noqa: S608 - A condition of placeholders.
-    full += f" AND full_one.limit_nano IS NOT NULL AND spent_nano + held_nano + {BYOK_COUNTED}"
     if not byok_nano:
-        sql = (
-            f"UPDATE accounts_spendcounter SET held_nano = held_nano + %s WHERE {mine}"  # noqa: S608 - A condition of placeholders.
-            f" AND NOT EXISTS ({full} + %s > limit_nano)"
-        )
-        return session.execute(sql, [amount_nano, *parameters, *parameters, amount_nano])
-    asked = "(CASE WHEN counts_byok THEN CAST(%s AS bigint) ELSE CAST(%s AS bigint) END)"
-    sql = (
-        "UPDATE accounts_spendcounter SET held_nano = held_nano + %s,"  # noqa: S608 - A condition of placeholders.
-        f" byok_held_nano = byok_held_nano + %s WHERE {mine}"
-        f" AND NOT EXISTS ({full} + {asked} > limit_nano AND {asked} > 0)"
-    )
-    both = [amount_nano + byok_nano, amount_nano]
-    moved = [amount_nano, byok_nano, *parameters]
-    return session.execute(sql, [*moved, *parameters, *both, *both])
+        values = [amount_nano, *parameters, *parameters, amount_nano]
+        return session.execute(reserve_counters_sql(mine), values)
+    asked = [amount_nano + byok_nano, amount_nano] * 2
+    values = [amount_nano, byok_nano, *parameters, *parameters, *asked]
+    return session.execute(reserve_byok_counters_sql(mine), values)
 
 
-def hold_row(session: Session, order: HoldOrder, ids: Ids) -> tuple[object, ...]:
+def build_hold_row(session: LedgerSession, order: HoldOrder, ids: Ids) -> tuple[object, ...]:
     """The values of `HOLD_COLUMNS`."""
     payer = order.payer
     return (
@@ -235,8 +238,65 @@ def hold_row(session: Session, order: HoldOrder, ids: Ids) -> tuple[object, ...]
         session.uuid(payer.workspace_id),
         order.amount_nano,
         order.byok_nano,
-        text_of(ids),
+        format_counter_ids(ids),
         order.model,
         session.time(order.created_at),
         session.time(order.lease_expires_at),
+    )
+
+
+# --- Why a hold does not fit ----------------------------------------------------------------------
+
+
+def read_limits_version(session: LedgerSession, payer: Payer) -> int:
+    """Read the account's current `limits_version`."""
+    row = session.execute(
+        "SELECT limits_version FROM accounts_account WHERE id = %s",
+        (session.uuid(payer.account_id),),
+    ).fetchone()
+    return int(row[0])
+
+
+def build_refusal(
+    session: LedgerSession, payer: Payer, amount_nano: int, byok_nano: int
+) -> HoldRefusal:
+    """Describe why the amount does not fit. The account's row is locked by now."""
+    balance_nano, held_nano = session.execute(
+        "SELECT total_credits_nano - total_usage_nano, held_nano FROM accounts_account"
+        " WHERE id = %s",
+        (session.uuid(payer.account_id),),
+    ).fetchone()
+    limit_nano, reset, counts_byok = session.execute(
+        "SELECT limit_nano, limit_reset, include_byok_in_limit FROM accounts_apikey WHERE id = %s",
+        (payer.key_id,),
+    ).fetchone()
+    window = LIMITED_WINDOW[reset]
+    key = read_counter(session, "key", str(payer.key_id), window, dict(payer.windows)[window])
+    return HoldRefusal(
+        asked_nano=amount_nano,
+        balance_nano=balance_nano,
+        held_nano=held_nano,
+        key_left_nano=None if limit_nano is None else limit_nano - key.counted_nano,
+        key_held_nano=key.counted_held_nano,
+        key_reset=reset,
+        key_asked_nano=amount_nano + byok_nano if counts_byok else None,
+        byok_nano=byok_nano,
+        budgets=tuple(
+            _build_budget_state(
+                session, scope, dict(payer.windows)[scope.window], amount_nano, byok_nano
+            )
+            for scope in payer.budgets
+        ),
+    )
+
+
+def _build_budget_state(
+    session: LedgerSession, scope: SpendScope, start: date, amount_nano: int, byok_nano: int
+) -> BudgetState:
+    reading = read_counter(session, scope.scope, scope.scope_id, scope.window, start)
+    return BudgetState(
+        scope=scope,
+        left_nano=scope.limit_nano - reading.counted_nano,
+        held_nano=reading.counted_held_nano,
+        asked_nano=amount_nano + (byok_nano if scope.counts_byok else 0),
     )

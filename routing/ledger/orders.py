@@ -108,7 +108,7 @@ class BudgetState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class HoldRefusal:
     """Why a hold did not fit, in nano-USD as seen when it was refused.
 
     `key_left_nano` is None when the key has no limit; `key_asked_nano` is what counts against that

@@ -19,8 +19,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from gateway.database.db import under_gevent
-from routing.ledger.cooperative import CooperativeConnection
-from routing.ledger.flight import Flight, insertion, portions
+from routing.ledger.pipeline import Pipeline, insert_sql, split_rows
 
 # Longer than any transaction of a writer that is alive.
 _GHOST_MS = 5_000
@@ -39,7 +38,7 @@ class NotAsExpected(Exception):
     """A statement moved other rows than it had to; the transaction must be rolled back."""
 
 
-class Session:
+class LedgerSession:
     """One raw connection with explicit transactions."""
 
     def __init__(self) -> None:
@@ -53,17 +52,17 @@ class Session:
             _open_sqlite(wrapper, parameters) if self.is_sqlite else _open_postgresql(parameters)
         )
         self._prepared: dict[str, bytes] = {}
-        self._flight: Flight | None = None
-        self._block = _Block(self)
+        self._pipeline: Pipeline | None = None
+        self._block = _PipelineBlock(self)
         self._rows: int | None = None
         self._begun = False
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """A cursor with `rowcount` and `fetchall()`; None inside a flight."""
         rows, self._rows = self._rows, None
-        if self._flight is not None:
-            return self._flight.execute(sql, parameters, rows=rows)
-        cursor = self._raw.execute(self._spelled(sql), parameters)
+        if self._pipeline is not None:
+            return self._pipeline.execute(sql, parameters, rows=rows)
+        cursor = self._raw.execute(self._translate_placeholders(sql), parameters)
         if rows is not None and cursor.rowcount != rows:
             raise NotAsExpected
         return cursor
@@ -76,12 +75,14 @@ class Session:
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Insert rows; a row that is there already stays as it is."""
         names, rows = tuple(columns), list(rows)
-        if self._flight is None:
-            self._raw.cursor().executemany(self._spelled(insertion(table, names)), rows)
+        if self._pipeline is None:
+            self._raw.cursor().executemany(
+                self._translate_placeholders(insert_sql(table, names)), rows
+            )
             return
-        for several in portions(rows):
+        for several in split_rows(rows):
             values = list(chain.from_iterable(several))
-            self._flight.execute(insertion(table, names, len(several)), values)
+            self._pipeline.execute(insert_sql(table, names, len(several)), values)
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """A condition that `column` is one of `values`, and its parameters."""
@@ -89,7 +90,7 @@ class Session:
             return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)
         return f"{column} = ANY(%s)", [list(values)]
 
-    def flight(self) -> AbstractContextManager[None]:
+    def pipeline(self) -> AbstractContextManager[None]:
         """Statements that leave together and are answered together, where the database can.
 
         An error of any of them is raised when the block ends; what stands behind it was not
@@ -97,17 +98,17 @@ class Session:
         """
         return self._block
 
-    def _take_off(self) -> None:
+    def _open_pipeline(self) -> None:
         if not self.is_sqlite:
-            self._flight = Flight(self._raw, self._prepared)
+            self._pipeline = Pipeline(self._raw, self._prepared)
 
-    def _land(self, *, is_good: bool) -> None:
+    def _close_pipeline(self, *, is_good: bool) -> None:
         """Send what was queued, unless the block itself came to grief."""
-        flight, self._flight = self._flight, None
-        if flight is None or not is_good:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is None or not is_good:
             return
         try:
-            flight.land()
+            pipeline.send()
         except psycopg.errors.DivisionByZero:
             raise NotAsExpected from None
 
@@ -116,23 +117,23 @@ class Session:
         itself, and neither this nor `commit` sends anything."""
         self._begun = not alone
         if self._begun:
-            self._swiftly("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
+            self._execute_in_pipeline("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
 
     def commit(self) -> None:
         if self._begun:
             self._begun = False
-            self._swiftly("COMMIT")
+            self._execute_in_pipeline("COMMIT")
 
     def rollback(self) -> None:
         self._begun = False
-        self._swiftly("ROLLBACK")
+        self._execute_in_pipeline("ROLLBACK")
 
-    def _swiftly(self, sql: str) -> None:
+    def _execute_in_pipeline(self, sql: str) -> None:
         """Alone in a flight, which costs less than a cursor."""
-        if self._flight is not None:
+        if self._pipeline is not None:
             self.execute(sql)
             return
-        with self.flight():
+        with self.pipeline():
             self.execute(sql)
 
     def close(self) -> None:
@@ -185,21 +186,66 @@ class Session:
     def uuid(self, value: uuid.UUID) -> Any:
         return value.hex if self.is_sqlite else value
 
-    def _spelled(self, sql: str) -> str:
+    def _translate_placeholders(self, sql: str) -> str:
         return sql.replace("%s", "?") if self.is_sqlite else sql
 
 
-class _Block(AbstractContextManager[None]):
+class _PipelineBlock(AbstractContextManager[None]):
     """`Session.flight`; made once, as a generator's block costs more than the statements' way."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: LedgerSession) -> None:
         self._session = session
 
     def __enter__(self) -> None:
-        self._session._take_off()
+        self._session._open_pipeline()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._session._land(is_good=kind is None)
+        self._session._close_pipeline(is_good=kind is None)
+
+
+class CooperativeConnection(psycopg.Connection[Any]):
+    """A psycopg connection that waits on gevent's event loop directly.
+
+    psycopg notices gevent and waits through a patched `select.poll`, which builds a poll object and
+    two watchers for every wait. One watcher kept per direction halves the CPU of a statement. Use
+    it from one greenlet at a time, on the hub that opened it.
+    """
+
+    _watchers: dict[int, Any]
+
+    def wait(self, gen: Any, interval: float = 0.0, timeout: float | None = None) -> Any:
+        """Run a psycopg generator, switching to other greenlets while its socket is not ready."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            needed = next(gen)
+            while True:
+                self._wait_ready(int(needed))
+                # A side that is not ready costs the generator one call that finds nothing.
+                needed = gen.send(int(needed))
+        except StopIteration as ended:
+            return ended.value
+
+    def _wait_ready(self, events: int) -> None:
+        from gevent import get_hub
+
+        hub = get_hub()
+        try:
+            descriptor = self.pgconn.socket
+        except psycopg.OperationalError:
+            # libpq has closed it, and its number may soon be another socket's. The generator meets
+            # the error by itself.
+            return
+        watchers = self.__dict__.setdefault("_watchers", {})
+        watcher = watchers.get(events)
+        if watcher is None:
+            watcher = watchers[events] = hub.loop.io(descriptor, events)
+        hub.wait(watcher)
+
+    def close(self) -> None:
+        for watcher in self.__dict__.pop("_watchers", {}).values():
+            watcher.close()
+        super().close()
 
 
 def _open_sqlite(wrapper: BaseDatabaseWrapper, parameters: dict[str, Any]) -> Any:

@@ -9,11 +9,18 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from routing.ledger.counters import CounterIds, Ids, budget_counters, ids_of, text_of
+from routing.ledger.counters import (
+    CounterCache,
+    Ids,
+    find_payer_budget_counters,
+    format_counter_ids,
+    parse_counter_ids,
+)
+from routing.ledger.guards import CHARGE_ACCOUNT, free_held_sql
 from routing.ledger.holds import lock_accounts
-from routing.ledger.late import mark_late
+from routing.ledger.late_settlement import mark_late
 from routing.ledger.orders import Payer, ReleaseOrder, SettleOrder
-from routing.ledger.session import NotAsExpected, Session
+from routing.ledger.session import LedgerSession, NotAsExpected
 
 ENTRY_COLUMNS = (
     "account_id",
@@ -68,9 +75,9 @@ _recorded = itemgetter(*RECORD_COLUMNS[1:])
 
 
 @dataclass(slots=True)
-class Sums:
-    """What one account or one set of counters moves by: what was spent, and what was held for it,
-    of the account's money and on credentials of its own."""
+class MoneyMoves:
+    """What one account or one set of counters moves by: amounts spent and released, of the
+    account's money and (`byok`) on credentials of the caller's own."""
 
     spent_nano: int = 0
     released_nano: int = 0
@@ -86,7 +93,7 @@ class Sums:
         return bool(self.spent_nano or self.released_nano) or self.moves_byok
 
 
-class Held(NamedTuple):
+class HoldAmounts(NamedTuple):
     """A hold: the two amounts, and the counters that it is held on."""
 
     amount_nano: int
@@ -94,40 +101,38 @@ class Held(NamedTuple):
     ids: Ids
 
 
-def settle(
-    session: Session,
-    counters: CounterIds,
+def settle_orders(
+    session: LedgerSession,
+    counters: CounterCache,
     orders: Sequence[SettleOrder | ReleaseOrder],
     *,
-    beside: Sequence[Payer] = (),
+    other_payers: Sequence[Payer] = (),
 ) -> None:
-    """Charge and record finished requests, and free their holds.
+    """Charge and record finished requests, and free their holds. A generation counts once.
 
-    Told twice about one generation, it counts once. A hold that the sweep took meanwhile is not
-    freed again; its charge is booked all the same and its record is no longer `lost`. `beside` are
-    the payers of the batch's other orders: one transaction locks all its accounts in one go, or two
-    processes could each hold what the other waits for.
+    A hold that the sweep took meanwhile is not freed again; its charge is booked all the same and
+    its record is no longer `lost`. `other_payers` are those of the batch's other orders: one
+    transaction locks all its accounts at once, or two processes could deadlock.
     """
-    orders = _once_each(orders)
-    # Whoever settles the same generation at this moment, or changes a limit, is waited for before
-    # looking.
-    lock_accounts(session, [*(order.payer for order in orders), *beside], even_one=True)
-    open_holds = take_holds(session, [order.generation_id for order in orders])
+    orders = _deduplicate(orders)
+    # Waits for anybody who settles the same generation, or changes a limit, before reading.
+    lock_accounts(session, [*(order.payer for order in orders), *other_payers], even_one=True)
+    open_holds = delete_holds(session, [order.generation_id for order in orders])
     without = [order for order in orders if order.generation_id not in open_holds]
-    done = _already_settled(session, without)
+    done = _find_settled(session, without)
     due = [order for order in orders if order.generation_id not in done]
     _move_money(session, counters, due, open_holds)
     settled = [order for order in due if isinstance(order, SettleOrder)]
     late = [order.generation_id for order in settled if order.generation_id not in open_holds]
-    _forget_lost(session, late)
+    _delete_lost_records(session, late)
     write_entries(session, settled)
     write_records(session, settled)
 
 
-def _once_each(
+def _deduplicate(
     orders: Sequence[SettleOrder | ReleaseOrder],
 ) -> list[SettleOrder | ReleaseOrder]:
-    """One order for each generation, the first; a release beside a settlement says nothing new."""
+    """Keep the first order of each generation; a settlement replaces a release of the same one."""
     chosen: dict[str, SettleOrder | ReleaseOrder] = {}
     for order in orders:
         known = chosen.setdefault(order.generation_id, order)
@@ -136,32 +141,32 @@ def _once_each(
     return list(chosen.values())
 
 
-def take_holds(session: Session, generation_ids: list[str]) -> dict[str, Held]:
-    """Remove open holds; each that was open by its generation."""
+def delete_holds(session: LedgerSession, generation_ids: list[str]) -> dict[str, HoldAmounts]:
+    """Delete open holds; returns those that were open, by generation."""
     condition, parameters = session.among("generation_id", generation_ids)
     rows = session.execute(
         f"DELETE FROM accounts_hold WHERE {condition}"  # noqa: S608 - A condition of placeholders.
         " RETURNING generation_id, amount_nano, byok_nano, counter_ids",
         parameters,
     ).fetchall()
-    return {row[0]: Held(row[1], row[2], ids_of(row[3])) for row in rows}
+    return {row[0]: HoldAmounts(row[1], row[2], parse_counter_ids(row[3])) for row in rows}
 
 
-def take_exactly(session: Session, expected: Mapping[str, Held]) -> None:
-    """Remove open holds, by generation, of exactly these amounts and counters.
+def delete_exact_holds(session: LedgerSession, expected: Mapping[str, HoldAmounts]) -> None:
+    """Delete open holds, by generation, of exactly these amounts and counters.
 
-    Raises `NotAsExpected` (inside a flight when it ends) where one is not there or is another.
+    Raises `NotAsExpected` (in a pipeline when it ends) where one is missing or differs.
     """
     if session.is_sqlite:
-        if take_holds(session, list(expected)) != expected:
+        if delete_holds(session, list(expected)) != expected:
             raise NotAsExpected
         return
     generations = list(expected)
     amounts = [held.amount_nano for held in expected.values()]
     byok = [held.byok_nano for held in expected.values()]
-    counters = [text_of(held.ids) for held in expected.values()]
-    # Joined only once they are taken: a plan that joins the table itself may read all of it, and
-    # most of it are rows that were deleted a moment ago.
+    counters = [format_counter_ids(held.ids) for held in expected.values()]
+    # Joined only after the deletion: a plan that joins the table itself may read all of it, which
+    # is mostly rows that were deleted a moment ago.
     session.execute(
         "WITH taken AS (DELETE FROM accounts_hold WHERE generation_id = ANY(%s)"
         " RETURNING generation_id, amount_nano, byok_nano, counter_ids)"
@@ -173,8 +178,8 @@ def take_exactly(session: Session, expected: Mapping[str, Held]) -> None:
     )
 
 
-def _already_settled(session: Session, orders: Sequence[SettleOrder | ReleaseOrder]) -> set[str]:
-    """Of orders without an open hold: the settled ones, and releases, which have nothing to do."""
+def _find_settled(session: LedgerSession, orders: Sequence[SettleOrder | ReleaseOrder]) -> set[str]:
+    """Find orders without an open hold that are done: settled ones, and releases."""
     done = {order.generation_id for order in orders if isinstance(order, ReleaseOrder)}
     asked = [order.generation_id for order in orders if isinstance(order, SettleOrder)]
     if not asked:
@@ -188,39 +193,42 @@ def _already_settled(session: Session, orders: Sequence[SettleOrder | ReleaseOrd
 
 
 def _move_money(
-    session: Session,
-    counters: CounterIds,
+    session: LedgerSession,
+    counters: CounterCache,
     orders: Sequence[SettleOrder | ReleaseOrder],
-    open_holds: Mapping[str, Held],
+    open_holds: Mapping[str, HoldAmounts],
 ) -> None:
-    by_account: dict[UUID, Sums] = {}
-    by_counters: dict[tuple[Ids, Ids], Sums] = {}
+    by_account: dict[UUID, MoneyMoves] = {}
+    by_counters: dict[tuple[Ids, Ids], MoneyMoves] = {}
     for order in orders:
         held = open_holds.get(order.generation_id)
-        every = _counted_on(session, counters, order, held)
-        held = held or Held(0, 0, ())
-        account = by_account.setdefault(order.payer.account_id, Sums())
-        for sums in (account, by_counters.setdefault((every, held.ids), Sums())):
-            add(sums, order, held)
+        every = _find_counters(session, counters, order, held)
+        held = held or HoldAmounts(0, 0, ())
+        account = by_account.setdefault(order.payer.account_id, MoneyMoves())
+        for sums in (account, by_counters.setdefault((every, held.ids), MoneyMoves())):
+            add_order(sums, order, held)
     for account_id, sums in sorted(by_account.items()):
         move_account(session, account_id, sums)
     for (every, ids), sums in sorted(by_counters.items()):
         move_counters(session, every, ids, sums)
 
 
-def _counted_on(
-    session: Session, counters: CounterIds, order: SettleOrder | ReleaseOrder, held: Held | None
+def _find_counters(
+    session: LedgerSession,
+    counters: CounterCache,
+    order: SettleOrder | ReleaseOrder,
+    held: HoldAmounts | None,
 ) -> Ids:
-    """A hold names also the counters of limits that its payer never heard of; where there is none
-    any more, the books are asked for them."""
+    """Find the counters to charge. A hold also names counters of newer limits than its payer knew;
+    without a hold they are read from the books."""
     if not isinstance(order, SettleOrder):
         return held.ids if held else ()
-    others = held.ids if held else budget_counters(session, order.payer)
-    return tuple(sorted({*counters.charged(session, order.payer), *others}))
+    others = held.ids if held else find_payer_budget_counters(session, order.payer)
+    return tuple(sorted({*counters.find_charged(session, order.payer), *others}))
 
 
-def add(sums: Sums, order: SettleOrder | ReleaseOrder, held: Held) -> None:
-    """Count an order in, and the hold that it ends."""
+def add_order(sums: MoneyMoves, order: SettleOrder | ReleaseOrder, held: HoldAmounts) -> None:
+    """Add an order, and the hold that it ends."""
     if isinstance(order, SettleOrder):
         sums.spent_nano += order.charge_nano
         sums.byok_nano += order.byok_nano
@@ -228,20 +236,17 @@ def add(sums: Sums, order: SettleOrder | ReleaseOrder, held: Held) -> None:
     sums.released_byok_nano += held.byok_nano
 
 
-def move_account(session: Session, account_id: UUID, sums: Sums) -> Any:
+def move_account(session: LedgerSession, account_id: UUID, sums: MoneyMoves) -> Any:
     """Charge an account and free what was held; the cursor counts one row."""
-    return session.execute(
-        "UPDATE accounts_account SET total_usage_nano = total_usage_nano + %s,"
-        " held_nano = held_nano - %s WHERE id = %s",
-        (sums.spent_nano, sums.released_nano, session.uuid(account_id)),
-    )
+    values = (sums.spent_nano, sums.released_nano, session.uuid(account_id))
+    return session.execute(CHARGE_ACCOUNT, values)
 
 
 def move_counters(
-    session: Session, every: Ids, held: Ids, sums: Sums, *, exactly: bool = False
+    session: LedgerSession, every: Ids, held: Ids, sums: MoneyMoves, *, exactly: bool = False
 ) -> None:
-    """The same for a set of counters, of which some were `held` on. `exactly` raises
-    `NotAsExpected` (inside a flight when it ends) where one of them is gone."""
+    """Charge counters and free what was held on those of `held`. With `exactly`, a missing one
+    raises `NotAsExpected` (in a pipeline when it ends)."""
     if not every or not sums.moves:
         return
     changes, values = ["spent_nano = spent_nano + %s"], [sums.spent_nano]
@@ -252,8 +257,7 @@ def move_counters(
     for column, amount_nano in freed if held else ():
         if amount_nano:
             among, ids = session.among("id", held)
-            taken = f"CASE WHEN {among} THEN CAST(%s AS bigint) ELSE 0 END"
-            changes.append(f"{column} = {column} - {taken}")
+            changes.append(free_held_sql(column, among))
             values += [*ids, amount_nano]
     condition, parameters = session.among("id", every)
     if exactly:
@@ -264,7 +268,7 @@ def move_counters(
     )
 
 
-def _forget_lost(session: Session, generation_ids: list[str]) -> None:
+def _delete_lost_records(session: LedgerSession, generation_ids: list[str]) -> None:
     if generation_ids:
         condition, parameters = session.among("id", generation_ids)
         session.execute(
@@ -273,14 +277,14 @@ def _forget_lost(session: Session, generation_ids: list[str]) -> None:
         )
 
 
-def write_entries(session: Session, orders: Sequence[SettleOrder]) -> None:
-    """The usage entries, and those of fees."""
-    rows = [entry_row(session, order) for order in orders]
-    rows += [_fee_row(session, order) for order in orders if _fee_nano(order)]
+def write_entries(session: LedgerSession, orders: Sequence[SettleOrder]) -> None:
+    """Insert the usage entries, and those of BYOK fees."""
+    rows = [build_entry_row(session, order) for order in orders]
+    rows += [_build_fee_row(session, order) for order in orders if _fee_nano(order)]
     session.insert("accounts_ledgerentry", ENTRY_COLUMNS, rows)
 
 
-def entry_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
+def build_entry_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...]:
     """The values of `ENTRY_COLUMNS`."""
     payer = order.payer
     return (
@@ -300,32 +304,32 @@ def entry_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
 
 
 def _fee_nano(order: SettleOrder) -> int:
-    """The part of the charge that is the fee for the use of the caller's own credential."""
+    """The part of the charge that is the fee for a credential of the caller's own."""
     return order.charge_nano - order.shared_nano if order.byok_nano else 0
 
 
-def _fee_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
-    row = list(entry_row(session, order))
+def _build_fee_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...]:
+    row = list(build_entry_row(session, order))
     row[3:6] = ["byok_fee", _fee_nano(order), 0]
     row[8] = "byok_fee"
     return tuple(row)
 
 
 def _day_of(payer: Payer) -> str | None:
-    """The day whose windows the payer was pinned to."""
+    """The day whose windows the payer is charged in."""
     day = dict(payer.windows).get("day")
     return None if day is None else day.isoformat()
 
 
-def write_records(session: Session, orders: Iterable[SettleOrder]) -> None:
-    """The generation records."""
+def write_records(session: LedgerSession, orders: Iterable[SettleOrder]) -> None:
+    """Insert the generation records."""
     orders = list(orders)
-    rows = (record_row(session, order) for order in orders)
+    rows = (build_record_row(session, order) for order in orders)
     session.insert("routing_generation", GENERATION_COLUMNS, rows)
     mark_late(session, orders)
 
 
-def record_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
+def build_record_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...]:
     """The values of `GENERATION_COLUMNS`."""
     payer, record = order.payer, order.record
     return (

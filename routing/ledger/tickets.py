@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -10,14 +11,18 @@ from gevent import get_hub
 from gevent.hub import Waiter
 
 from gateway.database.db import under_gevent
-from routing.ledger.orders import Order, Outdated, Refusal
+from gateway.live_settings import settings
+from routing.ledger.orders import HoldRefusal, Order, Outdated, SettleOrder
 
 # True for what was done, False where the hold was gone, the refusal, or that the payer knew older
 # limits.
-Verdict = bool | Refusal | Outdated
+Verdict = bool | HoldRefusal | Outdated
 # It, or the error that ended the order.
 Outcome = Verdict | Exception
 _LOOK_S = 0.1
+_BACKLOG_FIRST_S = 0.2
+# Added to a request's wait for its settlement, this notices a database that is back within 10 s.
+_BACKLOG_LONGEST_S = 5.0
 
 
 def new_event() -> Any:
@@ -34,7 +39,7 @@ def _event_class() -> Any:
     return threading.Event
 
 
-class _Bell:
+class _OneWaiterEvent:
     """An event that one greenlet waits for once, at a fraction of what gevent's own costs."""
 
     __slots__ = ("_is_set", "_waiter")
@@ -68,7 +73,7 @@ class Ticket:
 
     def __init__(self, order: Order) -> None:
         self.order = order
-        self.done: Any = _Bell() if under_gevent() else threading.Event()
+        self.done: Any = _OneWaiterEvent() if under_gevent() else threading.Event()
         self.outcome: Outcome | None = None
         self.abandoned = False
 
@@ -77,7 +82,7 @@ class Ticket:
         self.done.set()
 
 
-class Patience:
+class TicketTimeouts:
     """Waits for tickets without a timer for each, which would cost as much as the waiting.
 
     One greenlet looks every 0.1 s whether somebody has waited too long, and lives while anybody
@@ -120,3 +125,40 @@ class Patience:
                             ticket.done.set()
         finally:
             self._looking = False
+
+
+class Backlog:
+    """Orders that close a hold and that the database does not take for now, first in, first out.
+
+    They are retried, ever less often, for as long as the process lives: what an upstream was paid
+    for must reach the books. `due_at` is on the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.tickets: deque[Ticket] = deque()
+        self.due_at = 0.0
+        self._delay_s = _BACKLOG_FIRST_S
+
+    def __bool__(self) -> bool:
+        return bool(self.tickets)
+
+    def put(self, tickets: Iterable[Ticket]) -> None:
+        """Keep tickets for later. Settlements always fit: there are no more than holds were open. A
+        release may be dropped, because the lease of its hold ends anyway."""
+        for ticket in tickets:
+            is_settlement = isinstance(ticket.order, SettleOrder)
+            if is_settlement or len(self.tickets) < settings.LEDGER_QUEUE_MAX:
+                self.tickets.append(ticket)
+        self.due_at = time.monotonic() + self._delay_s
+        self._delay_s = min(2 * self._delay_s, _BACKLOG_LONGEST_S)
+
+    def take(self, maximum: int) -> list[Ticket]:
+        """Take up to `maximum` due tickets, the longest waiting first."""
+        if time.monotonic() < self.due_at:
+            return []
+        return [self.tickets.popleft() for _ in range(min(maximum, len(self.tickets)))]
+
+    def hurry(self) -> None:
+        """Make everything due: the database writes again, or the process ends."""
+        self.due_at = 0.0
+        self._delay_s = _BACKLOG_FIRST_S

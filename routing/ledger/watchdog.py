@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from django.conf import settings
 
-from routing.ledger.session import Session
+from routing.ledger.session import LedgerSession
 from routing.ledger.tickets import new_event
 
 _LOOK_S = 0.25
@@ -21,7 +21,7 @@ class Watchdog:
     not. The patience is half of what a settlement waits, so that a second try fits in.
     """
 
-    def __init__(self, session: Callable[[], Session | None]) -> None:
+    def __init__(self, session: Callable[[], LedgerSession | None]) -> None:
         self.busy_since = 0.0
         self._session = session
         self._ended: Any = None

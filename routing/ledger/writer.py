@@ -18,11 +18,16 @@ from gateway.database.db import Lane, run_native
 from gateway.eventloop import yield_control
 from gateway.http.errors import Unavailable
 from gateway.live_settings import settings
-from routing.ledger.backlog import Backlog
-from routing.ledger.batch import apply_batch
-from routing.ledger.counters import CounterIds
-from routing.ledger.merged import apply_merged
-from routing.ledger.notices import Complaints, refused, unbooked
+from routing.ledger.batch import apply_batch, apply_one_by_one
+from routing.ledger.counters import CounterCache
+from routing.ledger.db_errors import (
+    ERRORS,
+    ConnectionNotOpened,
+    FailureKind,
+    classify_error,
+    is_reported_by_server,
+)
+from routing.ledger.ledger_logging import FailureLog, log_refused, log_unbooked
 from routing.ledger.orders import (
     CLOSING,
     HoldOrder,
@@ -31,10 +36,9 @@ from routing.ledger.orders import (
     SettleOrder,
     is_replayed,
 )
-from routing.ledger.session import Session
-from routing.ledger.sweeping import SWEEP_BATCH, sweep
-from routing.ledger.tickets import Outcome, Patience, Ticket, Verdict, new_event
-from routing.ledger.troubles import ERRORS, NotOpened, Trouble, is_answer, trouble
+from routing.ledger.session import LedgerSession
+from routing.ledger.sweep import SWEEP_BATCH, sweep_expired
+from routing.ledger.tickets import Backlog, Outcome, Ticket, TicketTimeouts, Verdict, new_event
 from routing.ledger.watchdog import Watchdog
 
 log = logging.getLogger("gateway.ledger")
@@ -48,7 +52,7 @@ HOLD_WAIT_S = 1.7
 class LedgerWriter:
     """Queue in front, one transaction at a time behind. All methods are safe from any greenlet."""
 
-    def __init__(self, *, open_session: Callable[[], Session] = Session) -> None:
+    def __init__(self, *, open_session: Callable[[], LedgerSession] = LedgerSession) -> None:
         self._open_session = open_session
         self._queue: deque[Ticket] = deque()
         # Orders that some batch failed with: each is carried out in a transaction of its own.
@@ -58,12 +62,12 @@ class LedgerWriter:
         self._lock = threading.Lock()
         self._work = new_event()
         self._thread: threading.Thread | None = None
-        self._session: Session | None = None
-        self._counters = CounterIds()
+        self._session: LedgerSession | None = None
+        self._counters = CounterCache()
         self._next_sweep_at = 0.0
-        self._patience = Patience()
+        self._patience = TicketTimeouts()
         self._watchdog = Watchdog(lambda: self._session)
-        self._complaints = Complaints()
+        self._complaints = FailureLog()
         # From the moment a COMMIT leaves until its answer is here, its outcome is unknown.
         self._committing = False
         self._stopping = self._given_up = False
@@ -140,7 +144,7 @@ class LedgerWriter:
         if not self._ends_by(time.monotonic() + timeout_s):
             self._given_up = True
             self._work.set()
-            unbooked([*self._batch, *self._backlog.tickets, *self._singles, *self._queue])
+            log_unbooked([*self._batch, *self._backlog.tickets, *self._singles, *self._queue])
         self._stopping = False
 
     def _ends_by(self, deadline: float) -> bool:
@@ -159,7 +163,7 @@ class LedgerWriter:
         try:
             with self._watchdog:
                 while not self._is_done():
-                    self._work_on()
+                    self._run_once()
         except BaseException:
             log.exception("The ledger writer died")
             self._fail_all()
@@ -168,7 +172,7 @@ class LedgerWriter:
             self._close()
             self._hand_over()
 
-    def _work_on(self) -> None:
+    def _run_once(self) -> None:
         if not self._queue and not self._singles:
             self._work.wait(self._idle_s())
             self._work.clear()
@@ -178,7 +182,7 @@ class LedgerWriter:
         if len(self._queue) > self._was_alone:
             # Whoever is about to place an order does: a larger batch costs each less (measured).
             yield_control(rounds=2)
-        batch = self._take()
+        batch = self._take_batch()
         self._was_alone = len(batch) <= 1
         self._commit(batch)
 
@@ -193,16 +197,16 @@ class LedgerWriter:
         with self._lock:
             self._thread = None
             if self._given_up:
-                self._let_go()
+                self._fail_rest()
             elif self._queue or self._singles or self._backlog:
                 self._begin()
 
-    def _let_go(self) -> None:
+    def _fail_rest(self) -> None:
         for waiting in (self._singles, self._queue, self._backlog.tickets):
             while waiting:
                 waiting.popleft().finish(Unavailable())
 
-    def _take(self) -> list[Ticket]:
+    def _take_batch(self) -> list[Ticket]:
         waiting, maximum = (self._singles, 1) if self._singles else (self._queue, BATCH_MAX)
         batch: list[Ticket] = []
         while waiting and len(batch) < maximum:
@@ -221,7 +225,7 @@ class LedgerWriter:
             try:
                 outcomes = run_native(Lane.LEDGER, partial(self._transaction, batch))
             except ERRORS as error:
-                batch = self._after(error, batch)
+                batch = self._handle_failure(error, batch)
             except BaseException:
                 self._salvage(batch)
                 raise
@@ -232,35 +236,35 @@ class LedgerWriter:
 
     def _transaction(self, batch: list[Ticket]) -> list[Outcome]:
         self._committing = False
-        session = self._opened()
+        session = self._ensure_session()
         enforced = settings.BILLING_ENFORCED
         outcomes: list[Outcome] = [True] * len(batch)
         orders = [ticket.order for ticket in batch]
-        if not apply_merged(
-            session, self._counters, orders, enforced=enforced, before_commit=self._leaving
+        if not apply_batch(
+            session, self._counters, orders, enforced=enforced, before_commit=self._mark_committing
         ):
             self._committing = False
             session.rollback()
             session.begin()
-            outcomes = apply_batch(session, self._counters, batch, enforced=enforced)
-            self._leaving()
+            outcomes = apply_one_by_one(session, self._counters, batch, enforced=enforced)
+            self._mark_committing()
             session.commit()
         self._committing = False
         self._watchdog.busy_since = 0.0
-        self._counters.committed()
+        self._counters.keep_new()
         return outcomes
 
-    def _leaving(self) -> None:
+    def _mark_committing(self) -> None:
         self._committing = True
 
-    def _opened(self) -> Session:
+    def _ensure_session(self) -> LedgerSession:
         """The session, with the clock on whatever it is asked from here on."""
         session = self._session
         if session is None:
             try:
                 session = self._session = self._open_session()
             except Exception as error:  # Whatever keeps it from opening, no order is at fault.
-                raise NotOpened(str(error)) from error
+                raise ConnectionNotOpened(str(error)) from error
             self._watchdog.busy_since = time.monotonic()
             session.set_up()
         self._watchdog.busy_since = time.monotonic()
@@ -276,33 +280,36 @@ class LedgerWriter:
 
     # --- When it fails --------------------------------------------------------------------------
 
-    def _after(self, error: Exception, batch: list[Ticket]) -> list[Ticket]:
+    def _handle_failure(self, error: Exception, batch: list[Ticket]) -> list[Ticket]:
         """Decide what becomes of a batch that failed. Returns what to try again now."""
-        what, doubtful = trouble(error), self._committing and not is_answer(error)
+        what, doubtful = (
+            classify_error(error),
+            self._committing and not is_reported_by_server(error),
+        )
         self._close()
-        if what in (Trouble.ITEM, Trouble.STRANGE) and len(batch) > 1:
+        if what in (FailureKind.ITEM, FailureKind.STRANGE) and len(batch) > 1:
             self._singles.extend(batch)
             return []
-        if what is Trouble.ITEM:
+        if what is FailureKind.ITEM:
             self._refuse(batch[0], error)
             return []
-        self._complaints.tell(what, error)
-        if what is not Trouble.PASSING or self._given_up:
-            self._put_aside(batch, error, doubtful=doubtful)
+        self._complaints.report(what, error)
+        if what is not FailureKind.PASSING or self._given_up:
+            self._defer(batch, error, doubtful=doubtful)
             return []
         new_event().wait(_RETRY_S)
-        return self._again(batch, error, doubtful=doubtful)
+        return self._select_retries(batch, error, doubtful=doubtful)
 
     def _refuse(self, ticket: Ticket, error: Exception) -> None:
         """Fail an order that cannot be written, by name, and free its hold."""
         order = ticket.order
-        refused(order.generation_id, error)
-        unbooked([ticket])
+        log_refused(order.generation_id, error)
+        log_unbooked([ticket])
         if isinstance(order, SettleOrder) or is_replayed(order):
             self.submit(ReleaseOrder(order.generation_id, order.payer))
         ticket.finish(error)
 
-    def _put_aside(self, batch: list[Ticket], error: Exception, *, doubtful: bool) -> None:
+    def _defer(self, batch: list[Ticket], error: Exception, *, doubtful: bool) -> None:
         """The database will not write for now: what was paid for waits, new calls are refused."""
         closing: list[Ticket] = []
         for ticket in batch:
@@ -316,7 +323,9 @@ class LedgerWriter:
         if closing:
             self._backlog.put(closing)
 
-    def _again(self, batch: list[Ticket], error: Exception, *, doubtful: bool) -> list[Ticket]:
+    def _select_retries(
+        self, batch: list[Ticket], error: Exception, *, doubtful: bool
+    ) -> list[Ticket]:
         """What to try again. Where the outcome is unknown, by id and only once each."""
         again: list[Ticket] = []
         for ticket in batch:
@@ -340,7 +349,7 @@ class LedgerWriter:
         for ticket in batch:
             order = ticket.order
             if isinstance(order, SettleOrder) and len(batch) == 1:
-                unbooked(batch)
+                log_unbooked(batch)
             elif isinstance(order, CLOSING):
                 self._singles.append(Ticket(order))
             elif self._committing or is_replayed(order):
@@ -360,7 +369,7 @@ class LedgerWriter:
         session, self._session = self._session, None
         self._watchdog.busy_since = 0.0
         self._committing = False
-        self._counters.rolled_back()
+        self._counters.drop_new()
         if session is not None:
             run_native(Lane.LEDGER, session.close_quietly)
 
@@ -388,9 +397,9 @@ class LedgerWriter:
                 log.warning("Freed %d expired holds; their generations are marked lost", freed)
 
     def _sweep(self) -> int:
-        session = self._opened()
+        session = self._ensure_session()
         session.begin()
-        freed = sweep(session, datetime.now(UTC))
+        freed = sweep_expired(session, datetime.now(UTC))
         session.commit()
         self._watchdog.busy_since = 0.0
         return freed

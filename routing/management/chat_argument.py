@@ -26,7 +26,7 @@ def json_object(text: str, argument: str) -> dict[str, Any]:
     return value
 
 
-def chat_of(body: dict[str, Any], caller: Caller | None = None) -> ChatRequest:
+def build_chat(body: dict[str, Any], caller: Caller | None = None) -> ChatRequest:
     """The request, with a message of its own where the body has none, and with the preset of the
     caller's workspace that it names. Raises `Refused`."""
     body = {"messages": _MESSAGES} | body

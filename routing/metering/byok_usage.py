@@ -11,7 +11,7 @@ from accounts.ports import ByokUsage
 from routing.metering.models import Generation
 
 
-def usage_of(account_id: UUID, credential_id: UUID, since: datetime) -> ByokUsage:
+def read_byok_usage(account_id: UUID, credential_id: UUID, since: datetime) -> ByokUsage:
     """Answered calls of the account since then that this credential served."""
     served = Generation.objects.filter(
         account_id=account_id,

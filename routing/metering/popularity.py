@@ -71,11 +71,11 @@ def count_calls(now: datetime) -> int:
     Two at once do not count twice: who moves the mark writes.
     """
     ended_by = now - timedelta(seconds=_longest_call_s())
-    counted, mark = 0, _mark(ended_by)
+    counted, mark = 0, _read_mark(ended_by)
     while mark < ended_by:
         until = min(_full_hour_after(mark), ended_by)
-        answered = _answered(mark, until)
-        if not _book(mark, until, answered):
+        answered = _count_answered(mark, until)
+        if not _add_counts(mark, until, answered):
             break
         counted, mark = counted + sum(answered.values()), until
     DailyCalls.objects.filter(day__lte=_days_before(now, MONTH_DAYS + 1)).delete()
@@ -86,7 +86,7 @@ def _longest_call_s() -> float:
     return max(settings.ROUTER_TOTAL_TIMEOUT, settings.HOLD_LEASE_SECONDS) + 60
 
 
-def _mark(ended_by: datetime) -> datetime:
+def _read_mark(ended_by: datetime) -> datetime:
     """Where counting goes on; at first, where it can matter."""
     row = CallsCounted.objects.filter(pk=1).first()
     if row is None:
@@ -100,14 +100,14 @@ def _full_hour_after(moment: datetime) -> datetime:
     return moment.replace(minute=0, second=0, microsecond=0) + _HOUR
 
 
-def _answered(since: datetime, until: datetime) -> dict[str, int]:
+def _count_answered(since: datetime, until: datetime) -> dict[str, int]:
     """Calls by model within an hour, read before anything is locked."""
     rows = Generation.objects.filter(created_at__gte=since, created_at__lt=until, status=200)
     counts = rows.order_by().values("model").annotate(calls=Count("pk"))
     return dict(counts.values_list("model", "calls"))
 
 
-def _book(since: datetime, until: datetime, answered: Mapping[str, int]) -> bool:
+def _add_counts(since: datetime, until: datetime, answered: Mapping[str, int]) -> bool:
     """Add what was counted, unless somebody else has moved the mark meanwhile."""
     day = since.astimezone(UTC).date()
     with transaction.atomic():

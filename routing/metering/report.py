@@ -7,20 +7,20 @@ from routing.metering.cost import Cost
 from routing.metering.usage import Usage
 
 
-class ToolUse(NamedTuple):
+class ServerToolUse(NamedTuple):
     """How many server tools a model asked for, and how many of these were run."""
 
     requested: int
     executed: int
 
 
-def usage_report(
+def build_usage_report(
     usage: Usage,
     *,
     charged_nano: int,
     cost: Cost,
     is_byok: bool = False,
-    tools: ToolUse | None = None,
+    tools: ServerToolUse | None = None,
 ) -> dict[str, Any]:
     """The `usage` object; `cost` in it is what the account was charged, no more and no less. With a
     team's own credential its list price stands beside. `tools` are those that the gateway ran."""

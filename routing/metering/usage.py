@@ -33,7 +33,7 @@ class Usage(NamedTuple):
     web_searches: int = 0
 
 
-def summed(one: Usage, other: Usage) -> Usage:
+def add_usages(one: Usage, other: Usage) -> Usage:
     """The usage of two answers that are parts of one."""
     return Usage(*map(_sum, one, other))
 
@@ -45,12 +45,12 @@ def _sum(one: int | None, other: int | None) -> Any:
     return one or other if isinstance(one, bool) else one + other
 
 
-def estimated_tokens(text_chars: int) -> int:
+def estimate_tokens(text_chars: int) -> int:
     """4 characters per token, at least 1 for a text that is not empty."""
     return max(1, text_chars // CHARS_PER_TOKEN) if text_chars else 0
 
 
-def believable(
+def read_reported_usage(
     reported: Any,
     *,
     context_length: int | None,

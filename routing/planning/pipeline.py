@@ -28,9 +28,9 @@ from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.formats.provider_tools import list_provider_tools
 from routing.guarding.filters import Filtered, filtered
-from routing.history.drafts import Draft, draft_for
+from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
-from routing.metering.usage import estimated_tokens
+from routing.metering.usage import estimate_tokens
 from routing.planning.caller_headers import app_facts, betas, wants_metadata
 from routing.planning.candidates import (
     MODELS_STEP,
@@ -66,7 +66,7 @@ from routing.serving.request.call import Call, Choice
 from routing.serving.request.errors import ContextTooLong, GuardedOut, NoEndpoint
 from routing.serving.request.loop import Loop
 from routing.serving.tool_loop.turns import demand_of
-from routing.statistics.observing import standing
+from routing.statistics.observation import health_snapshot
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.wires import CHAT_KINDS
 
@@ -216,11 +216,11 @@ def _choice(made: _Arranged) -> Choice:
     return Choice(asked.references, models, asked.ask, asked.policy, kept)
 
 
-def draft_of(call: Call) -> Draft | None:
+def draft_of(call: Call) -> ContentDraft | None:
     """What is to be kept of what is said, where the workspace wants it."""
     if call.choice.retains_nothing:
         return None
-    return draft_for(
+    return start_draft(
         call.caller,
         call.chat,
         call.choice.policy,
@@ -274,7 +274,7 @@ def _planned(asked: ResolvedRequest, caller: Caller) -> tuple[Plan, EndpointStat
     state = state_for(conversation, models, policy, caller.byok)
     plan = select(models, ask, policy, state, random=conversation.random())
     while not may_go_on(plan, conversation.patience):
-        state = state._replace(health=standing())
+        state = state._replace(health=health_snapshot())
         plan = select(models, ask, policy, state, random=conversation.random())
     return plan, state
 
@@ -305,7 +305,7 @@ def ask_of(chat: ChatRequest) -> Requirements:
         output_modalities=chat.output_modalities,
         supplied_parameters=chat.supplied_parameters,
         required_parameters=chat.required_parameters,
-        prompt_tokens=estimated_tokens(chat.prompt_text_chars),
+        prompt_tokens=estimate_tokens(chat.prompt_text_chars),
         output_tokens=chat.max_output_tokens,
         service_tier=chat.service_tier,
     )

@@ -1,9 +1,8 @@
-"""The long windows in the hint store, for processes that start: what endpoints did in the last half
-hour and the last day.
+"""The long windows in the hint store, for new processes: endpoints' last half hour and last day.
 
-Of ten thousand busy endpoints these are some megabytes. So they are written and read in pages, each
-in a call of its own, and others run in between. There are two places, written by turns; the head
-names the one that is whole.
+For ten thousand busy endpoints this is some megabytes. So it is written and read in pages, a call
+each, and others run in between. Two places are written alternately; the head names the complete
+one.
 """
 
 import time
@@ -17,13 +16,13 @@ import redis
 from gateway.eventloop import yield_control
 from gateway.shared_cache import SharedCache, cache_key
 from routing.selection.measurements.window import unpack_piece
-from routing.statistics.observing import Observer
+from routing.statistics.observation import Observer
 
 VERSION: Final = 2
 KEEPS_S: Final = 90_000
-# Beside the requests there is more time than within one.
+# No request waits for these calls, so they may take longer.
 LIMIT_S: Final = 1.0
-# A place is written again two minutes later at the soonest.
+# Shorter than the two minutes after which a place may be written again.
 LOAD_S: Final = 60.0
 _PAGE_BYTES: Final = 131_072
 _PAGE_PIECES: Final = 16
@@ -31,8 +30,8 @@ _PIECES_MAX: Final = 100_000
 
 
 class Head(NamedTuple):
-    """What is where: `pieces` of the windows at `at_ms` of the store's time, with all that is in
-    the stream up to `entry_id`."""
+    """Which place has the windows and how many `pieces`. They were written at `at_ms` of the
+    store's time and include all stream entries up to `entry_id`."""
 
     entry_id: str
     at_ms: int
@@ -41,27 +40,27 @@ class Head(NamedTuple):
 
 
 def head_key() -> str:
-    """Where the head is."""
+    """The key of the head."""
     return cache_key("traffic:long")
 
 
 def place_key(place: int) -> str:
-    """Where the pieces of a place are."""
+    """The key of the pieces of a place."""
     return f"{head_key()}:{place}"
 
 
-def head_json(head: Head) -> bytes:
+def serialize_head(head: Head) -> bytes:
     return orjson.dumps({"v": VERSION, **head._asdict()})
 
 
 def read_head(data: bytes) -> Head:
-    """What `head_json` made. Raises `ValueError`."""
-    said = orjson.loads(data)
-    if not isinstance(said, dict) or said.pop("v", None) != VERSION:
+    """Read what `serialize_head` wrote. Raises `ValueError`."""
+    fields = orjson.loads(data)
+    if not isinstance(fields, dict) or fields.pop("v", None) != VERSION:
         raise ValueError("long windows of another version")
-    if set(said) != set(Head._fields):
+    if set(fields) != set(Head._fields):
         raise ValueError("no head of long windows")
-    head = Head(**said)
+    head = Head(**fields)
     numbers = (head.at_ms, head.place, head.pieces)
     if not (isinstance(head.entry_id, str) and all(type(number) is int for number in numbers)):
         raise ValueError("no head of long windows")
@@ -71,7 +70,7 @@ def read_head(data: bytes) -> Head:
 
 
 class LongWindows:
-    """One process's way to leave and to load them. `clock` is that of the windows."""
+    """Publishes and loads the long windows of one process. `clock` is that of the windows."""
 
     def __init__(
         self, observer: Observer, store: SharedCache, *, clock: Callable[[], float] = time.monotonic
@@ -80,28 +79,30 @@ class LongWindows:
         self._hints = store
         self._clock = clock
 
-    def leave(self, *, entry_id: str, at_ms: int) -> bool:
-        """Write this process's; whether the store took all of it."""
-        place = self._run(_free_place, None)
+    def publish(self, *, entry_id: str, at_ms: int) -> bool:
+        """Write the windows of this process; whether the store took all of it."""
+        place = self._run(_clear_free_place, None)
         if place is None:
             return False
         pieces = 0
-        for page in _pages(self._pieces()):
-            if not self._run(partial(_append, place=place, page=page), False):
+        for page in _split_pages(self._pieces()):
+            if not self._run(partial(_append_page, place=place, page=page), False):
                 return False
             pieces += len(page)
-        head = head_json(Head(entry_id, at_ms, place, pieces))
+        head = serialize_head(Head(entry_id, at_ms, place, pieces))
         return bool(self._run(lambda store: store.set(head_key(), head, ex=KEEPS_S), False))
 
     def load(self, head: Head, *, then: float) -> bool:
-        """Add what the head speaks of, which was at `then` of our clock; whether all of it was
-        there in time. Raises `ValueError` for what cannot be read."""
+        """Add the windows of the head, written at `then` of our clock; whether all came in time.
+
+        Raises `ValueError` for what cannot be read.
+        """
         read = self._read(head)
         if read is None:
             return False
         windows = (self._observer.half_hour, self._observer.day)
         for piece in read:
-            which, age, packed = _parts(piece)
+            which, age, packed = _parse_piece(piece)
             pairs = unpack_piece(packed)
             windows[which].add(windows[which].number_at(then) - age, pairs)
             self._observer.touch(endpoint for endpoint, _ in pairs)
@@ -109,12 +110,12 @@ class LongWindows:
         return True
 
     def _read(self, head: Head) -> list[bytes] | None:
-        """The pieces as they are, None where not all came: half of a window is worse than none."""
+        """Read the pieces. None where not all came: half a window would mislead more than none."""
         found: list[bytes] = []
         until, name = self._clock() + LOAD_S, place_key(head.place)
         for start in range(0, head.pieces, _PAGE_PIECES):
             last = min(start + _PAGE_PIECES, head.pieces) - 1
-            page = self._run(partial(_page, name=name, first=start, last=last), None)
+            page = self._run(partial(_read_page, name=name, first=start, last=last), None)
             if not page or len(page) != last - start + 1 or self._clock() > until:
                 return None
             found += page
@@ -132,8 +133,8 @@ class LongWindows:
         return self._hints.run(work, default, limit_s=LIMIT_S, knocks=True)
 
 
-def _free_place(store: "redis.Redis") -> int:
-    """The place that nobody reads now, emptied."""
+def _clear_free_place(store: "redis.Redis") -> int:
+    """Empty the place that the head does not name, and return it."""
     data = store.get(head_key())
     try:
         place = 1 - read_head(data).place if isinstance(data, bytes) else 0
@@ -143,18 +144,18 @@ def _free_place(store: "redis.Redis") -> int:
     return place
 
 
-def _page(store: "redis.Redis", name: str, first: int, last: int) -> Any:
+def _read_page(store: "redis.Redis", name: str, first: int, last: int) -> Any:
     return store.lrange(name, first, last)
 
 
-def _append(store: "redis.Redis", place: int, page: list[bytes]) -> bool:
+def _append_page(store: "redis.Redis", place: int, page: list[bytes]) -> bool:
     pipe = store.pipeline(transaction=False)
     pipe.rpush(place_key(place), *page)
     pipe.expire(place_key(place), KEEPS_S)
     return bool(pipe.execute())
 
 
-def _pages(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
+def _split_pages(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
     page: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -167,8 +168,8 @@ def _pages(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield page
 
 
-def _parts(piece: bytes) -> tuple[int, int, bytes]:
-    """Which window, how many slices ago, and what happened then. Raises `ValueError`."""
+def _parse_piece(piece: bytes) -> tuple[int, int, bytes]:
+    """Parse a piece: which window, how many slices ago, the packed slice. Raises `ValueError`."""
     which, age, packed = piece.split(b" ", 2)
     if which not in (b"0", b"1"):
         raise ValueError("no such window")

@@ -1,7 +1,7 @@
-"""Active health probes: a cheap question to a provider, asked by the schedule.
+"""Active health probes: a scheduled task asks providers for their list of models.
 
-They are off unless a provider has an interval. What they find is told to the web processes like an
-outage that a request met; their time is no traffic's and is in no statistics.
+Probes are off unless a provider has an interval. Web processes receive the outcome like an outage
+that a request met. Probe latency enters no statistics.
 """
 
 import time
@@ -20,51 +20,57 @@ from gateway.sealing import UnsealError
 from gateway.shared_cache import shared_cache
 from routing.catalogue.models import Endpoint, Provider
 from routing.entities.vocabulary import STATUS_DISABLED
-from routing.statistics.five_minutes import ProviderProbe
-from routing.statistics.marks import Kind, Mark
-from routing.statistics.shared_form import append, entry_json
+from routing.statistics.health_events import HealthEvent, Kind
+from routing.statistics.models import ProviderProbe
+from routing.statistics.stream_format import append_entry, serialize_entry
 from routing.upstreams.bearer import MODELS_PATH
 from routing.upstreams.wires import wire_of
 
 TOTAL_S: Final = 10.0
 AT_ONCE: Final = 10
 _BODY_BYTES_MAX: Final = 1024 * 1024
-_TELL_LIMIT_S: Final = 1.0
+_PUBLISH_LIMIT_S: Final = 1.0
 _LONG_AGO: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_SAID_CHARS: Final = 200
+_REASON_CHARS: Final = 200
 
 
-class Found(NamedTuple):
-    """What a probe found. `status` None: no answer came. `ok` None: the provider said something
-    that tells neither, such as that there were too many requests."""
+class ProbeResult(NamedTuple):
+    """The outcome of a probe. `status` None: no answer came, `reason` says why. `ok` None: the
+    answer shows neither health nor failure, such as 429."""
 
     ok: bool | None
     status: int | None
     latency_ms: int | None
-    said: str
+    reason: str
 
 
 def probe_due(now: datetime) -> int:
-    """Probe every provider whose interval has passed; returns how many. All of it takes about
-    `TOTAL_S` for every ten."""
-    due = [probe for probe in _probes() if _is_due(probe, now) and _claim(probe, now)]
+    """Probe every provider whose interval has passed; returns how many. Ten take about
+    `TOTAL_S` seconds at most."""
+    due = [probe for probe in _enabled_probes() if _is_due(probe, now) and _claim(probe, now)]
     if not due:
         return 0
     with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:
-        found = list(threads.map(lambda probe: ask(*_asked(probe.provider)), due))
-    marks = [
-        mark for probe, one in zip(due, found, strict=True) for mark in _settle(probe, one, now)
+        results = list(
+            threads.map(lambda probe: probe_provider(*_probe_target(probe.provider)), due)
+        )
+    events = [
+        event
+        for probe, result in zip(due, results, strict=True)
+        for event in _save_result(probe, result, now)
     ]
-    if marks:
-        tell = partial(_tell, marks=marks)
-        shared_cache().run(tell, False, limit_s=_TELL_LIMIT_S, knocks=True)
+    if events:
+        publish = partial(_publish, events=events)
+        shared_cache().run(publish, False, limit_s=_PUBLISH_LIMIT_S, knocks=True)
     return len(due)
 
 
-def ask(base_url: str, kind: str, credential: str | None, *, total_s: float = TOTAL_S) -> Found:
-    """One probe: which models are there, of which the answer's head is enough."""
+def probe_provider(
+    base_url: str, kind: str, credential: str | None, *, total_s: float = TOTAL_S
+) -> ProbeResult:
+    """Probe one provider: request its list of models and read the head of the answer."""
     started = time.monotonic()
-    # A door of its own: this is no web process, and it keeps nothing open.
+    # Its own client: this is no web process, and no connection stays open.
     client = HttpClient(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
     try:
         with client.send(
@@ -78,21 +84,22 @@ def ask(base_url: str, kind: str, credential: str | None, *, total_s: float = TO
         ) as reply:
             status = reply.status
     except (OutboundError, ValueError) as error:
-        return Found(False, None, None, f"No answer: {error}"[:_SAID_CHARS])
+        return ProbeResult(False, None, None, f"No answer: {error}"[:_REASON_CHARS])
     latency_ms = round((time.monotonic() - started) * 1000)
-    return Found(_verdict(status), status, latency_ms, "")
+    return ProbeResult(_verdict(status), status, latency_ms, "")
 
 
 def _verdict(status: int) -> bool | None:
-    """Whoever refuses is there: a missing list of models, or a credential for chats alone."""
+    """Whether the provider is up. A refusal counts as up: it may lack a list of models, or the
+    credential may be for chats alone."""
     return None if status == 429 else status < 500
 
 
-def _probes() -> Iterable[ProviderProbe]:
-    wanted = Provider.objects.filter(probe_interval_s__isnull=False, status__gt=STATUS_DISABLED)
-    for provider in wanted.filter(probe__isnull=True):
+def _enabled_probes() -> Iterable[ProviderProbe]:
+    providers = Provider.objects.filter(probe_interval_s__isnull=False, status__gt=STATUS_DISABLED)
+    for provider in providers.filter(probe__isnull=True):
         ProviderProbe.objects.get_or_create(provider=provider, defaults={"at": _LONG_AGO})
-    return ProviderProbe.objects.filter(provider__in=wanted).select_related("provider")
+    return ProviderProbe.objects.filter(provider__in=providers).select_related("provider")
 
 
 def _is_due(probe: ProviderProbe, now: datetime) -> bool:
@@ -100,42 +107,42 @@ def _is_due(probe: ProviderProbe, now: datetime) -> bool:
 
 
 def _claim(probe: ProviderProbe, now: datetime) -> bool:
-    """Of two workers that look at once, one asks."""
+    """Claim the probe, so that of two workers one sends it."""
     return bool(ProviderProbe.objects.filter(pk=probe.pk, at=probe.at).update(at=now))
 
 
-def _asked(provider: Provider) -> tuple[str, str, str | None]:
+def _probe_target(provider: Provider) -> tuple[str, str, str | None]:
     try:
         return provider.base_url, provider.kind, provider.credential()
     except UnsealError:
-        # Whether it is there can be asked without one.
+        # Health can be probed without a credential.
         return provider.base_url, provider.kind, None
 
 
-def _settle(probe: ProviderProbe, found: Found, now: datetime) -> list[Mark]:
-    """Write down what was found; what others need to be told of it."""
+def _save_result(probe: ProviderProbe, result: ProbeResult, now: datetime) -> list[HealthEvent]:
+    """Store the outcome; returns the events that web processes need."""
     was_ok = probe.ok
-    if found.ok is not None and found.ok != was_ok:
-        probe.ok, probe.since = found.ok, now
-    probe.at, probe.status, probe.said = now, found.status, found.said
-    probe.latency_ms = found.latency_ms
+    if result.ok is not None and result.ok != was_ok:
+        probe.ok, probe.since = result.ok, now
+    probe.at, probe.status, probe.said = now, result.status, result.reason
+    probe.latency_ms = result.latency_ms
     probe.save(update_fields=["at", "ok", "since", "status", "latency_ms", "said"])
-    if found.ok is False:
-        return _marks(probe.provider, "outage")
-    # Only what a probe has found is taken back by one: requests may fail where a list does not.
-    return _marks(probe.provider, "well") if found.ok and was_ok is False else []
+    if result.ok is False:
+        return _build_events(probe.provider, "outage")
+    # A probe ends only outages that a probe found: requests may fail where the list works.
+    return _build_events(probe.provider, "well") if result.ok and was_ok is False else []
 
 
-def _marks(provider: Provider, kind: Kind) -> list[Mark]:
+def _build_events(provider: Provider, kind: Kind) -> list[HealthEvent]:
     at = time.monotonic()
     endpoints = Endpoint.objects.filter(provider=provider, status__gt=STATUS_DISABLED)
-    return [Mark(kind, pk, at) for pk in endpoints.values_list("pk", flat=True)]
+    return [HealthEvent(kind, pk, at) for pk in endpoints.values_list("pk", flat=True)]
 
 
-def _tell(store: "redis.Redis", marks: list[Mark]) -> bool:
+def _publish(store: "redis.Redis", events: list[HealthEvent]) -> bool:
     seconds, _ = store.time()
     pipe = store.pipeline(transaction=False)
-    data = entry_json((), marks, now=time.monotonic())
-    append(pipe, data, name="probes", store_ms=seconds * 1000)
+    data = serialize_entry((), events, now=time.monotonic())
+    append_entry(pipe, data, name="probes", store_ms=seconds * 1000)
     pipe.execute()
     return True

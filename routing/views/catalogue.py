@@ -26,7 +26,7 @@ from routing.entities.entries import ModelEntry, Snapshot
 from routing.metering.popularity import popularity
 from routing.selection.model_references import parse_reference
 from routing.selection.resolution import find_model
-from routing.statistics import observing
+from routing.statistics import observation
 from routing.views.openapi.catalogue import (
     describe_model,
     describe_model_count,
@@ -57,7 +57,7 @@ class CatalogueViewSet(LeanViewSet):
         """What traffic has taught, for those who have a key."""
         if caller is None:
             return NOTHING
-        return LearnedStats(observing.figures(), observing.standing())
+        return LearnedStats(observation.endpoint_stats(), observation.health_snapshot())
 
 
 class ModelViewSet(CatalogueViewSet):

@@ -18,8 +18,8 @@ from accounts.services.audit import compare_books
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from accounts.tasks import audit_books
-from routing.ledger.orders import Payer, Refusal
-from routing.ledger.session import Session
+from routing.ledger.orders import HoldRefusal, Payer
+from routing.ledger.session import LedgerSession
 from tests.routing.ledger.books import (
     CENT,
     USD,
@@ -45,7 +45,7 @@ AFFORDABLE = 29
 RESETS = {"total": None, "day": "daily", "week": "weekly", "month": "monthly"}
 
 
-def served_of(payer: Payer, *, requests: int, session: type[Session] = Session) -> int:
+def served_of(payer: Payer, *, requests: int, session: type[LedgerSession] = LedgerSession) -> int:
     """Hold and settle that many times, fifty at a time; how many holds were placed."""
     threads = 50
     barrier = threading.Barrier(threads)
@@ -55,7 +55,7 @@ def served_of(payer: Payer, *, requests: int, session: type[Session] = Session) 
         barrier.wait()
         for _ in range(share):
             hold = hold_order(payer, PRICE_NANO)
-            if not isinstance(carry_out(writer, hold), Refusal):
+            if not isinstance(carry_out(writer, hold), HoldRefusal):
                 assert carry_out(writer, settle_order(hold, PRICE_NANO)) is True
                 served += 1
         return served

@@ -17,8 +17,8 @@ from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspace_budgets import set_budget
 from accounts.spending import SpendScope, format_guardrail_scope_id
-from routing.ledger.orders import OUTDATED, Payer, Refusal, TopUpOrder
-from routing.ledger.session import Session
+from routing.ledger.orders import OUTDATED, HoldRefusal, Payer, TopUpOrder
+from routing.ledger.session import LedgerSession
 from routing.ledger.writer import LedgerWriter
 from tests.routing.ledger.books import (
     CENT,
@@ -86,7 +86,9 @@ def two_payers(limits: Sequence[int]) -> tuple[list[Payer], SpendScope]:
     return [under(first, scope), under(second, scope)], scope
 
 
-def spend(payers: Sequence[Payer], amounts: Sequence[int], session: type[Session] = Session) -> int:
+def spend(
+    payers: Sequence[Payer], amounts: Sequence[int], session: type[LedgerSession] = LedgerSession
+) -> int:
     """Hold and settle each amount, the keys in turn, all threads from one moment on; the number
     served. What was held is what is charged, so a limit that was passed once stays passed."""
     barrier = threading.Barrier(THREADS)
@@ -196,7 +198,7 @@ def put_on(kind: str, payer: Payer, limit_nano: int) -> Payer:
 
 
 def is_refused(writer: LedgerWriter, order: Any) -> bool:
-    return isinstance(carry_out(writer, order), Refusal)
+    return isinstance(carry_out(writer, order), HoldRefusal)
 
 
 @pytest.mark.parametrize("kind", ["key", "workspace", "guardrail"])

@@ -27,8 +27,8 @@ from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
 from accounts.services.keys import set_limit
 from routing.ledger.orders import HoldOrder, Payer, TopUpOrder
-from routing.ledger.session import Session
-from routing.ledger.sweeping import sweep_all
+from routing.ledger.session import LedgerSession
+from routing.ledger.sweep import sweep_all_expired
 from routing.ledger.writer import LedgerWriter
 from routing.metering.models import Generation
 from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
@@ -81,7 +81,7 @@ class LedgerLife(RuleBasedStateMachine):
     """One account with two keys, from its first top-up on."""
 
     writer: ClassVar[LedgerWriter]
-    session: ClassVar[Session]
+    session: ClassVar[LedgerSession]
     audit_every: ClassVar[int] = AUDIT_EVERY
     holds = Bundle("holds")
 
@@ -173,7 +173,7 @@ class LedgerLife(RuleBasedStateMachine):
     def expire_and_sweep(self, hold: HoldOrder) -> None:
         past = datetime.now(UTC) - timedelta(seconds=1)
         expired = Hold.objects.filter(pk=hold.generation_id).update(lease_expires_at=past)
-        assert sweep_all(self.session, datetime.now(UTC)) == expired
+        assert sweep_all_expired(self.session, datetime.now(UTC)) == expired
         self.model.held.pop(hold.generation_id, None)
 
     def _key(self, hold: HoldOrder) -> int:
@@ -239,7 +239,7 @@ class LedgerLife(RuleBasedStateMachine):
 
 @pytest.fixture
 def life() -> Iterator[type[LedgerLife]]:
-    session = Session()
+    session = LedgerSession()
     with running_writer() as writer:
         yield type("Life", (LedgerLife,), {"writer": writer, "session": session})
     session.close()

@@ -29,7 +29,7 @@ from routing.formats.chat.schema import ChatBody
 from routing.formats.chat.stream import DONE, ChatStream
 from routing.metering.cost import FREE
 from routing.metering.models import Generation
-from routing.metering.report import usage_report
+from routing.metering.report import build_usage_report
 from routing.metering.usage import Usage
 from routing.upstreams import failures
 from routing.views.generation import generation_object
@@ -141,7 +141,7 @@ def test_a_chat_answer_is_described_with_all_its_endings(document: dict[str, Any
 
 
 def test_chat_answers_fit_their_description(document: dict[str, Any]) -> None:
-    usage = usage_report(Usage(3, 2, reasoning_tokens=1), charged_nano=7, cost=FREE)
+    usage = build_usage_report(Usage(3, 2, reasoning_tokens=1), charged_nano=7, cost=FREE)
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     token = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
     message: dict[str, Any] = {"role": "assistant", "tool_calls": [call], "reasoning": ""}
@@ -160,7 +160,7 @@ def test_chat_answers_fit_their_description(document: dict[str, Any]) -> None:
 
 def test_chunks_fit_their_description(document: dict[str, Any]) -> None:
     chunks = ChatStream(SERVED)
-    usage = usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
+    usage = build_usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
     error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
     call = {"index": 0, "function": {"arguments": "{"}}
     ended = chunks.closing(Ending("stop", None, usage, None, None, None, None, {"attempt": 1}))

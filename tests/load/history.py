@@ -102,7 +102,7 @@ def measure(rows: int, rounds: int) -> Told:
     from django.core.management import call_command
     from django.db import connection
 
-    from routing.history.rolling import roll_up
+    from routing.history.rollup import roll_up
 
     call_command("migrate", verbosity=0)
     now = datetime.now(UTC)

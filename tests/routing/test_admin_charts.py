@@ -10,7 +10,7 @@ from django.test import Client
 from gateway.shared_cache import SharedCache
 from routing.admin.charts import STRETCH, history, stretches_of
 from routing.catalogue.models import Endpoint, Model, Provider
-from routing.statistics.five_minutes import EndpointSample, ProviderProbe
+from routing.statistics.models import EndpointSample, ProviderProbe
 from tests.routing.selection import entries
 from tests.routing.serving.learning import FAILURE, Clock, attempt, observer, refreshed
 from tests.support.operations import endpoint, fill, page
@@ -101,12 +101,12 @@ def test_the_last_bar_ends_now(
 ) -> None:
     store, clock = SharedCache("redis://127.0.0.1:1/0", timeout_s=0.1), Clock()
     seen = observer(clock)
-    monkeypatch.setattr("routing.statistics.history.observer", lambda: seen)
-    monkeypatch.setattr("routing.statistics.history.shared_cache", lambda: store)
+    monkeypatch.setattr("routing.statistics.endpoint_samples.observer", lambda: seen)
+    monkeypatch.setattr("routing.statistics.endpoint_samples.shared_cache", lambda: store)
     sample(served, ago=2)
     for at, failure in ((served, None), (served, None), (other, FAILURE), (served, None)):
         made = attempt(clock, entries.endpoint(pk=at.pk), failure=failure)
-        seen.observed(made, streamed=True, tokens=50)
+        seen.record_attempt(made, streamed=True, tokens=50)
     refreshed(seen)
     of_one = str(history([served.pk], until=UNTIL))
     of_both = str(history([served.pk, other.pk], until=UNTIL))

@@ -26,10 +26,10 @@ def row(simulator: SimulatedUpstream, db: None) -> Endpoint:
     return endpoint(Model.objects.create(**names, created=0), provider)
 
 
-def send(client: Client, row: Endpoint) -> trial.Trial:
+def send(client: Client, row: Endpoint) -> trial.EndpointTrial:
     data = {"action": "send_test_requests", "_selected_action": [str(row.pk)]}
     (told,) = client.post(page(Endpoint), data).context["trials"]
-    found: trial.Trial = told
+    found: trial.EndpointTrial = told
     return found
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from routing.catalogue.snapshot import catalogue
-from routing.known_models import stands_for_a_router
+from routing.known_models import is_router_alias
 from tests.routing.selection.snapshots import priced, snapshot
 
 
@@ -28,4 +28,4 @@ def test_another_name_of_a_router_gives_way_to_a_model(
         [priced("openrouter/free"), priced("acme/small")], **{"openrouter__auto-beta": "acme/small"}
     )
     monkeypatch.setattr(catalogue, "current", lambda: known)
-    assert stands_for_a_router(f"openrouter/{rest}", f"router/{rest}") is stands
+    assert is_router_alias(f"openrouter/{rest}", f"router/{rest}") is stands

@@ -23,7 +23,7 @@ from routing.history.columns import FIGURES, SUMS
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
-from routing.statistics.five_minutes import EndpointSample, ProviderProbe
+from routing.statistics.models import EndpointSample, ProviderProbe
 
 CREDENTIAL = "canary-of-a-provider-credential"
 _numbers = itertools.count(1)

@@ -9,8 +9,8 @@ from accounts.views.managed import ManagedViewSet
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.responses import json_response
-from routing.history.activity import activity, read_activity_query
-from routing.history.analytics import META, answer
+from routing.history.activity import read_activity, read_activity_query
+from routing.history.analytics import META, answer_query
 from routing.history.body import read_analytics_body
 from routing.history.views import analytics_description as described
 
@@ -29,7 +29,7 @@ class AnalyticsViewSet(ManagedViewSet):
         body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         now = datetime.now(UTC)
         asked = read_analytics_body(body, now)
-        found = run_queries(Lane.OPERATOR, lambda: answer(caller.account_id, asked, now))
+        found = run_queries(Lane.OPERATOR, lambda: answer_query(caller.account_id, asked, now))
         metadata = {
             "query_time_ms": found.query_time_ms,
             "row_count": len(found.rows),
@@ -46,5 +46,5 @@ class ActivityViewSet(ManagedViewSet):
         caller = self.manager(request)
         now = datetime.now(UTC)
         asked = read_activity_query(request.GET, now)
-        rows = run_queries(Lane.OPERATOR, lambda: activity(caller.account_id, asked, now))
+        rows = run_queries(Lane.OPERATOR, lambda: read_activity(caller.account_id, asked, now))
         return json_response({"data": rows})

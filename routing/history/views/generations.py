@@ -14,7 +14,7 @@ from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
 from routing.history.contents import read_content
-from routing.history.feedback import give_feedback, read_feedback
+from routing.history.feedback import read_feedback, store_feedback
 from routing.history.views import generations_description as described
 
 
@@ -45,5 +45,5 @@ class FeedbackViewSet(ManagedViewSet):
         body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         said = read_feedback(body)
         now = datetime.now(UTC)
-        run_queries(Lane.OPERATOR, lambda: give_feedback(caller=caller, said=said, at=now))
+        run_queries(Lane.OPERATOR, lambda: store_feedback(caller=caller, said=said, at=now))
         return json_response({"data": {"success": True}})

@@ -25,9 +25,9 @@ from routing.decisions.calibration import (
     fit_temperature,
 )
 from routing.entities.entries import ModelEntry
-from routing.history.keeper import keeper
+from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
-from routing.management.labelled import Labelled, labelled_lines
+from routing.management.labelled_questions import LabelledLine, read_labelled_lines
 from routing.views.decisions import DecisionsViewSet
 
 # Of fewer questions in a half nothing can be told.
@@ -65,7 +65,7 @@ class Command(JsonCommand):
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         model = _model(options["model"])
         caller = _caller(options["key_hash"])
-        lines = labelled_lines(options["file"], model=model.id)
+        lines = read_labelled_lines(options["file"], model=model.id)
         random.Random(options["seed"]).shuffle(lines)  # noqa: S311 - Halves a file.
         asked = self._asked(lines, model, caller)
         fitted_on, told_on = _halves(asked.examples)
@@ -106,7 +106,7 @@ class Command(JsonCommand):
         else:
             yield "not stored; --apply stores it"
 
-    def _asked(self, lines: Sequence[Labelled], model: ModelEntry, caller: Caller) -> _Asked:
+    def _asked(self, lines: Sequence[LabelledLine], model: ModelEntry, caller: Caller) -> _Asked:
         asked = _Asked([], {})
         # The catalogue is not followed meanwhile: the temperature to be undone stays the same.
         ledger.start()
@@ -122,7 +122,7 @@ class Command(JsonCommand):
                     self.stderr.write(f"{count} of {len(lines)} lines")
         finally:
             ledger.stop(_STOP_S)
-            keeper.stop(_STOP_S)
+            content_writer.stop(_STOP_S)
         return asked
 
 
@@ -153,7 +153,7 @@ def _caller(key_hash: str) -> Caller:
     return caller
 
 
-def _examples(line: Labelled, model: ModelEntry, caller: Caller) -> Iterator[Example]:
+def _examples(line: LabelledLine, model: ModelEntry, caller: Caller) -> Iterator[Example]:
     """What was answered, without the temperature that is stored. Raises `GatewayError`."""
     answers = _answers(line.body | {"provider": _not_native(model)}, caller)
     undone = 1 / (model.decisions_temperature or 1.0)

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
-from routing.history.rolling import mark_since, roll_up
+from routing.history.rollup import mark_late_since, roll_up
 
 
 def _day(text: str) -> datetime:
@@ -24,7 +24,7 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         since, now = options["since"], datetime.now(UTC)
-        marked = mark_since(_day(since), now) if since else 0
+        marked = mark_late_since(_day(since), now) if since else 0
         hours = 0
         while done := roll_up(now):
             hours += done

@@ -12,7 +12,7 @@ from accounts.caller import Caller, read_caller
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError
 from routing.formats.chat.request import ChatRequest
-from routing.management.chat_argument import chat_of, json_object
+from routing.management.chat_argument import build_chat, json_object
 from routing.planning.candidates import no_model
 from routing.planning.pipeline import ResolvedRequest, resolve
 from routing.planning.plugging import plugged
@@ -22,7 +22,7 @@ from routing.selection.trace import build_trace, freeze_state
 from routing.selection.types import Candidate, EndpointState, Plan
 from routing.serving.attempts.learned import state_for
 from routing.serving.attempts.own_credentials import entry_at
-from routing.statistics import observing, sharing
+from routing.statistics import observation, peer_sync
 
 # Nobody in particular: an account without lists, a workspace without defaults.
 _NOBODY = Caller(
@@ -75,7 +75,7 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         caller = _caller(options["key_hash"])
-        chat = chat_of(_body(options), caller)
+        chat = build_chat(_body(options), caller)
         try:
             routed = _route(chat, caller, _dice(options["seed"]))
         except GatewayError as error:
@@ -129,8 +129,8 @@ def _dice(seed: int | None) -> Callable[[], float] | None:
 
 def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) -> _Routed:
     """As the pipeline does it, but that no probe is taken: nothing is going to be sent."""
-    sharing.sharing().listen()
-    observing.refresh()
+    peer_sync.peer_sync().receive()
+    observation.refresh()
     chat, _ = plugged(chat, caller.default_text_model)
     asked = resolve(chat, caller, dice=dice)
     references, ask, conversation, resolution, policy = asked

@@ -19,7 +19,7 @@ from gateway.commands import JsonCommand, Refused
 from gateway.http.jsonio import dumps, format_time, usd
 from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
-from routing.management.chat_argument import chat_of, json_object
+from routing.management.chat_argument import build_chat, json_object
 from routing.metering.models import Generation
 from routing.what_if import Comparison, GenerationRow, Side, change_policy, compare
 
@@ -44,7 +44,7 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         wanted = json_object(options["provider_json"], "--provider-json")
-        chat = chat_of({"model": "any/model", "provider": wanted})
+        chat = build_chat({"model": "any/model", "provider": wanted})
         wishes = chat.provider or ProviderPreferences()
         until = options["until"] or datetime.now(UTC)
         dice = random.Random(options["seed"])  # noqa: S311 - Load balancing; guards nothing.

@@ -10,7 +10,7 @@ from django.urls import reverse
 from accounts.money import format_dollars
 from accounts.spending import WINDOW_WORDS, SpendScope
 from gateway.http.errors import PaymentRequired, PermissionDenied
-from routing.ledger.orders import Refusal
+from routing.ledger.orders import HoldRefusal
 from routing.serving.request.call import Call
 
 _RESET_WORDS: Final = {None: "total", "daily": "daily", "weekly": "weekly", "monthly": "monthly"}
@@ -28,7 +28,7 @@ class _Limit(NamedTuple):
 
 
 def payment_required(
-    call: Call, refusal: Refusal, *, output_tokens: int, prompt_nano: int = 0
+    call: Call, refusal: HoldRefusal, *, output_tokens: int, prompt_nano: int = 0
 ) -> PaymentRequired | PermissionDenied:
     """Which 402 or 403 a refused hold is, in the order of the inference reference's 9.5.
 
@@ -80,7 +80,7 @@ def insufficient_credits(call: Call) -> PaymentRequired:
     )
 
 
-def _limits(call: Call, refusal: Refusal) -> Iterator[_Limit]:
+def _limits(call: Call, refusal: HoldRefusal) -> Iterator[_Limit]:
     """All that the request was held to, in the order in which they refuse."""
     if refusal.key_left_nano is not None:
         asked = refusal.key_asked_nano

@@ -7,13 +7,13 @@ import orjson
 
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.http_client import Limits
-from routing.metering.usage import COUNT_MAX, estimated_tokens
+from routing.metering.usage import COUNT_MAX, estimate_tokens
 from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import entry_at, key_of
 from routing.serving.attempts.upstream_call import request_for
 from routing.serving.request import process
 from routing.serving.request.call import Call
-from routing.statistics.sharing import give_probe_back
+from routing.statistics.peer_sync import release_probe
 from routing.upstreams.wires import wire_of
 
 TOTAL_S: Final = 10.0
@@ -24,12 +24,12 @@ def input_tokens(call: Call) -> int:
     """The prompt's tokens at the endpoint that would be tried first. Raises `GatewayError` where no
     endpoint can serve the request."""
     if call.plan.probe is not None:
-        give_probe_back(call.plan.probe)
+        release_probe(call.plan.probe)
     if call.refusal is not None:
         raise call.refusal()
     candidate = call.plan.candidates[0]
     counted = _asked(call, candidate)
-    return estimated_tokens(call.chat.prompt_text_chars) if counted is None else counted
+    return estimate_tokens(call.chat.prompt_text_chars) if counted is None else counted
 
 
 def _asked(call: Call, turn: Candidate) -> int | None:

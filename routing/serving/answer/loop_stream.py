@@ -24,7 +24,7 @@ from routing.serving.settlement.stream_books import settle
 from routing.serving.tool_loop.guarded_results import guarded_results
 from routing.serving.tool_loop.loop_relay import LoopRelay
 from routing.serving.tool_loop.turns import context_of, tell_stage, turns_after
-from routing.statistics.observing import observed
+from routing.statistics.observation import record_attempt
 from routing.tools.calls import RunningCalls, ServerToolCall
 from routing.tools.interface import Result
 
@@ -57,7 +57,7 @@ class LoopStream(AnswerStream):
         self._accept(attempt, relay)
         usage = measured(call, attempt, relay.usage, relay.produced_chars)
         tokens = usage.completion_tokens
-        observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
+        record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         note_turn(call, attempt, usage, native_finish=relay.native_finish)
         calls = loop.take(relay.message, finish=relay.finish_reason)
         loop.writer, self._last, self._relay = relay.writer, (attempt, relay), None

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import StreamWriter
-from routing.history.drafts import Draft
+from routing.history.content_draft import ContentDraft
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.call import Attempt, Call
 from routing.serving.tool_loop.loop_relay import LoopRelay
@@ -56,7 +56,7 @@ def relay_for(call: Call, attempt: Attempt) -> Relay:
     )
 
 
-def _begun(call: Call) -> Draft | None:
+def _begun(call: Call) -> ContentDraft | None:
     """Where what is said from here on is kept, if at all."""
     if call.content is not None and (call.loop is None or not call.loop.turns):
         call.content.begin()

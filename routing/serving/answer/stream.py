@@ -34,7 +34,7 @@ from routing.serving.request.stickiness import remember
 from routing.serving.request.watch import ClientWatch
 from routing.serving.settlement.metadata import wished_metadata
 from routing.serving.settlement.stream_books import outcome_of, settle, settle_failure
-from routing.statistics.observing import observed
+from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure, from_door, refused
 
 # Chunks are several times the size of the events they come from, and all of them wait for a caller
@@ -218,7 +218,7 @@ class AnswerStream:
         self._accept(attempt, relay)
         outcome = outcome_of(call, attempt, relay, cancelled=False)
         tokens = outcome.usage.completion_tokens
-        observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
+        record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
         settle(call, outcome, wait=True, meanwhile=keep)
         metadata = wished_metadata(call, selected=attempt)
@@ -334,7 +334,7 @@ class AnswerStream:
             finally:
                 attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
                 if relay.started:
-                    observed(attempt, streamed=True)
+                    record_attempt(attempt, streamed=True)
                 ended = outcome_of(self._call, attempt, relay, cancelled=True)
                 settle(self._call, ended, wait=False)
 

@@ -8,7 +8,7 @@ from gateway.http.jsonio import dumps
 from routing.entities.exchange import Answer
 from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending
 from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
-from routing.history.keeper import wait_kept
+from routing.history.content_writer import wait_until_stored
 from routing.metering.usage import Usage
 from routing.plugins.interface import replace_text, rewrite_message
 from routing.serving.attempts.attempts import Attempts
@@ -31,7 +31,7 @@ from routing.serving.settlement.booking import Accounted, book, wait_for
 from routing.serving.settlement.metadata import wished_metadata
 from routing.serving.tool_loop.conversation import Talk, converse
 from routing.serving.tool_loop.turns import tell_stage
-from routing.statistics.observing import observed
+from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure
 
 
@@ -42,7 +42,7 @@ def whole_answer(call: Call) -> bytes:
     finally:
         if call.loop is not None:
             call.loop.close()
-        wait_kept(call.content)
+        wait_until_stored(call.content)
 
 
 def _whole_answer(call: Call) -> bytes:
@@ -69,7 +69,7 @@ def _conversed(call: Call, talk: Talk) -> bytes:
     if message.get("content") != said.get("content"):
         pieces = replace_text(pieces, message["content"])
     if call.content is not None:
-        call.content.answered(message)
+        call.content.set_answer(message)
     native = answer.native_finish if talk.is_last_word else None
     outcome = loop_outcome(
         call,
@@ -94,10 +94,10 @@ def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
     if attempt.failure is None:
         judged = well_formed(answer.message.get("tool_calls"))
         tokens = usage.completion_tokens
-        observed(attempt, streamed=False, tokens=tokens, tools_good=judged)
+        record_attempt(attempt, streamed=False, tokens=tokens, tools_good=judged)
     message = rewrite_message(call.plugins, call.chat, _cleaned(call, answer), call.stages)
     if call.content is not None:
-        call.content.answered(message)
+        call.content.set_answer(message)
     outcome = _outcome(call, attempt, answer, usage, finish_of(answer, message))
     ticket = book(call, outcome)
     try:
@@ -115,7 +115,7 @@ def _told_broken(call: Call, attempt: Attempt, answer: Answer, failure: Upstream
     outcome = _outcome(call, attempt, answer, usage, "error")
     message = _cleaned(call, answer)
     if call.content is not None:
-        call.content.answered(message)
+        call.content.set_answer(message)
     try:
         body = _body(call, attempt, answer, message, outcome, failure=failure)
     except GatewayError as refusal:
@@ -124,7 +124,7 @@ def _told_broken(call: Call, attempt: Attempt, answer: Answer, failure: Upstream
         error.status, error.error_type = refusal.status, refusal.error_type
         owed = failed(error, usage=usage, cost=price(call, attempt, usage))
         if call.content is not None:
-            call.content.failed(error)
+            call.content.set_error(error)
         wait_for(book(call, owed))
         raise error from None
     wait_for(book(call, outcome))

@@ -11,7 +11,7 @@ from gateway.http.errors import GatewayError, Unavailable
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import WireRequest
-from routing.ledger.orders import HoldOrder, Outdated, Refusal, ReleaseOrder, TopUpOrder
+from routing.ledger.orders import HoldOrder, HoldRefusal, Outdated, ReleaseOrder, TopUpOrder
 from routing.ledger.writer import HOLD_WAIT_S, ledger
 from routing.metering.byok import charges_a_fee, fee_bound_nano
 from routing.metering.estimate import ESTIMATE_MAX_NANO, Room, estimate_nano, output_tokens_bound
@@ -30,8 +30,8 @@ from routing.serving.request import process
 from routing.serving.request.call import Attempt, Call, forget_origin
 from routing.serving.request.errors import DeadlinePassed, ProviderError
 from routing.serving.request.tally import Charge
-from routing.statistics.observing import is_requests_fault, observed
-from routing.statistics.sharing import give_probe_back
+from routing.statistics.observation import is_request_at_fault, record_attempt
+from routing.statistics.peer_sync import release_probe
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 log = logging.getLogger("routing.upstreams")
@@ -48,7 +48,7 @@ class Attempts:
     _turned = 0
     _own_only = _unopened = False
     # The refusal of a hold, and how many attempts had been made before it.
-    _refused: tuple[Refusal, EndpointEntry, int] | None = None
+    _refused: tuple[HoldRefusal, EndpointEntry, int] | None = None
     _request: WireRequest | None = None
     # The team's own key, only while the request that it goes into is written.
     _key: str | None = None
@@ -102,7 +102,7 @@ class Attempts:
         """Names of ours alone: what the upstream said may quote the prompt."""
         endpoint = attempt.endpoint
         log.log(
-            logging.INFO if is_requests_fault(failure) else logging.WARNING,
+            logging.INFO if is_request_at_fault(failure) else logging.WARNING,
             "Upstream request failed: generation %s, model %s, provider %s, endpoint %s%s: "
             "%s, status %d, after %d ms",
             self._call.generation_id,
@@ -125,9 +125,9 @@ class Attempts:
             process.health().park(endpoint.pk, now, hint_s=hint_s)
         elif failure.outage:
             process.health().record_failure(endpoint.pk, now)
-        elif not is_requests_fault(failure):
+        elif not is_request_at_fault(failure):
             process.health().record_useless_answer(endpoint.pk, now)
-        observed(attempt, streamed=self._call.chat.stream)
+        record_attempt(attempt, streamed=self._call.chat.stream)
         if endpoint.pk == self._probes:
             self.end_probe()
 
@@ -148,7 +148,7 @@ class Attempts:
         """Whether nothing was tried because the hold for it was refused."""
         return self._refused is not None and len(self._call.attempts) == self._first
 
-    def _unaffordable(self, refusal: Refusal, endpoint: EndpointEntry) -> GatewayError:
+    def _unaffordable(self, refusal: HoldRefusal, endpoint: EndpointEntry) -> GatewayError:
         prices = endpoint.prices
         assert prices is not None
         demands, room = self._call.demands(endpoint), _room(endpoint)
@@ -182,7 +182,7 @@ class Attempts:
         twice, it counts once."""
         endpoint, self._probes = self._probes, None
         if endpoint is not None:
-            give_probe_back(endpoint)
+            release_probe(endpoint)
 
     def _had_its_share(self, attempt: Attempt, now: float) -> bool:
         """Whether the attempt ran out of a time that was its own, not of what others had left it:
@@ -288,7 +288,7 @@ class Attempts:
             if isinstance(order, HoldOrder):
                 _add_to_hold(call, order)
             return True
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, HoldRefusal):
             made = len(call.attempts)
             if self._refused is None or self._refused[2] < made:
                 self._refused = (outcome, endpoint, made)
@@ -365,7 +365,7 @@ def _more(needed: Held, held: Held) -> Held | None:
     return Held(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
 
 
-def _cheaper_may_fit(refusal: Refusal) -> bool:
+def _cheaper_may_fit(refusal: HoldRefusal) -> bool:
     """Whether a smaller hold could have been placed; a broke account is told at once."""
     enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
     lefts = [refusal.balance_nano - refusal.held_nano] if enforced else []

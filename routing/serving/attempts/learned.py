@@ -13,7 +13,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.selection.types import EndpointState, Plan, Policy
 from routing.serving.attempts.own_credentials import with_own
 from routing.serving.request import process, stickiness
-from routing.statistics import observing, sharing
+from routing.statistics import observation, peer_sync
 
 # Who finds that another process is sending a probe looks again after so long: it is told of a probe
 # that failed or succeeded, but not of one whose caller left.
@@ -97,8 +97,8 @@ def state_for(
     if key is not None and not policy.order and (by_session or not policy.sort_named):
         endpoint = conversation.endpoint_in(models)
     state = EndpointState(
-        figures=observing.figures(),
-        health=observing.standing(),
+        figures=observation.endpoint_stats(),
+        health=observation.health_snapshot(),
         sticky=endpoint.pk if endpoint is not None else None,
         sticky_by_session=by_session,
     )
@@ -114,7 +114,7 @@ def may_go_on(plan: Plan, patience: Patience | None = None) -> bool:
     # First of all, so that of this process nobody else asks.
     process.health().begin_probe(plan.probe, process.now())
     # One that is alone is tried whatever the others do.
-    if len(plan.order) == 1 or sharing.may_probe(plan.probe, patience):
+    if len(plan.order) == 1 or peer_sync.may_probe(plan.probe, patience):
         return True
     process.health().begin_probe(plan.probe, process.now(), lasts_s=LOOK_AGAIN_S)
     return False

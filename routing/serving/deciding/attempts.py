@@ -12,7 +12,7 @@ from routing.serving.deciding.crew import Crew
 from routing.serving.request import process
 from routing.serving.request.call import Attempt, Call
 from routing.serving.request.errors import DeadlinePassed, DecisionsTimedOut
-from routing.statistics.observing import observer
+from routing.statistics.observation import observer
 
 
 class DecisionAttempts(Attempts):
@@ -31,7 +31,7 @@ class DecisionAttempts(Attempts):
         if crew.was_well:
             went_well(attempt)
             if attempt.own is None:
-                observer().marks.well(attempt.endpoint.pk, process.now())
+                observer().health_events.record_recovery(attempt.endpoint.pk, process.now())
         crew.failure.outage = crew.is_out
         self.failed(attempt, crew.failure)
 

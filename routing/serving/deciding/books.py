@@ -11,7 +11,7 @@ from gateway.http.errors import GatewayError
 from routing.entities.prices import Prices
 from routing.metering.byok import fee_nano
 from routing.metering.cost import FREE, Cost, Units, cost_of
-from routing.metering.usage import Usage, summed
+from routing.metering.usage import Usage, add_usages
 from routing.serving.deciding.crew import Spent
 from routing.serving.request.call import Attempt, Call
 from routing.serving.request.outcome import CHARGE_MAX_NANO, Outcome, failed
@@ -87,4 +87,4 @@ def _added(costs: Sequence[Cost]) -> Cost:
 
 
 def _sum_of(usages: Iterable[Usage]) -> Usage:
-    return reduce(summed, usages, _NO_USAGE)
+    return reduce(add_usages, usages, _NO_USAGE)

@@ -7,7 +7,7 @@ from gateway.http.jsonio import dumps
 from routing.decisions.calibration import calibrated
 from routing.decisions.question import Judgement, TypedQuestion, build_answer
 from routing.formats.caller import CompleteAnswer, Ending
-from routing.history.keeper import wait_kept
+from routing.history.content_writer import wait_until_stored
 from routing.serving.attempts.own_credentials import went_well
 from routing.serving.deciding.agenda import Agenda
 from routing.serving.deciding.attempts import DecisionAttempts
@@ -17,7 +17,7 @@ from routing.serving.request.call import Attempt, Call
 from routing.serving.request.outcome import report_of
 from routing.serving.settlement.booking import Accounted, book, wait_for
 from routing.serving.settlement.metadata import wished_metadata
-from routing.statistics.observing import observed
+from routing.statistics.observation import record_attempt
 
 _NATIVE: Final = "native"
 
@@ -42,7 +42,7 @@ def decided_answer(call: Call, agenda: Agenda, questions: Mapping[str, TypedQues
                 attempts.left_open(attempt, crew)
             raise attempts.error()
     finally:
-        wait_kept(call.content)
+        wait_until_stored(call.content)
 
 
 def _take(call: Call, agenda: Agenda, crew: Crew, books: Books) -> None:
@@ -81,12 +81,12 @@ def _answered(
     went_well(attempt)
     outcome = books.outcome()
     # Many short answers at once say nothing of how fast a long one would come.
-    observed(attempt, streamed=False)
+    record_attempt(attempt, streamed=False)
     judged = [agenda.judged[number] for number in range(len(questions))]
     pairs = zip(questions.items(), judged, strict=True)
     answers = {name: build_answer(question, each) for (name, question), each in pairs}
     if call.content is not None:
-        call.content.answered({"content": dumps(answers).decode()})
+        call.content.set_answer({"content": dumps(answers).decode()})
     call.stages += _stages(agenda)
     call.decided = _record(agenda)
     ticket = book(call, outcome)

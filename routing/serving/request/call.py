@@ -13,7 +13,7 @@ from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.request import ChatRequest
-from routing.history.drafts import Draft
+from routing.history.content_draft import ContentDraft
 from routing.ledger.orders import Payer
 from routing.metering.cost import Cost
 from routing.metering.estimate import Demand
@@ -136,7 +136,7 @@ class Call:
     # The data region of the host that the request came in by.
     region: str = "global"
     # What is said and answered, where the workspace wants it kept.
-    content: Draft | None = field(default=None, init=False)
+    content: ContentDraft | None = field(default=None, init=False)
     # Where the request names server tools; None where it has none.
     loop: Loop | None = None
     # The call whose tool asks this one of a model: it pays, and its hold is raised.

@@ -14,7 +14,7 @@ from routing.entities.ids import tool_call_id
 from routing.formats.caller import ToolActivity
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
-from routing.metering.report import ToolUse
+from routing.metering.report import ServerToolUse
 from routing.serving.request.stop_conditions import is_met
 from routing.serving.request.tally import Tally
 from routing.tools.calls import ServerToolCall
@@ -247,8 +247,8 @@ class Loop:
         return "stop" if finish == "tool_calls" and not self.functions else finish
 
     @property
-    def tool_use(self) -> ToolUse:
-        return ToolUse(self.requested, self.executed)
+    def tool_use(self) -> ServerToolUse:
+        return ServerToolUse(self.requested, self.executed)
 
 
 def must_call(body: Mapping[str, Any]) -> bool:

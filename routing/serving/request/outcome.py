@@ -14,8 +14,8 @@ from routing.metering.cost import (
     exact_cost,
     searches_nano,
 )
-from routing.metering.report import ToolUse, usage_report
-from routing.metering.usage import Usage, believable, estimated_tokens, summed
+from routing.metering.report import ServerToolUse, build_usage_report
+from routing.metering.usage import Usage, add_usages, estimate_tokens, read_reported_usage
 from routing.response_cache.entry import Entry
 from routing.serving.request.call import Attempt, Call
 from routing.serving.request.loop import Loop
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     service_tier: str | None = None
     byok_nano: int = 0
     shared_nano: int = 0
-    tools: ToolUse | None = None
+    tools: ServerToolUse | None = None
 
 
 def measured(
@@ -56,9 +56,9 @@ def measured(
 ) -> Usage:
     """The upstream's usage where it can be true, else the estimator's. `prompt_chars` is of a part
     of the request."""
-    produced = estimated_tokens(produced_chars)
-    prompt = estimated_tokens(call.chat.prompt_text_chars if prompt_chars is None else prompt_chars)
-    usage = believable(
+    produced = estimate_tokens(produced_chars)
+    prompt = estimate_tokens(call.chat.prompt_text_chars if prompt_chars is None else prompt_chars)
+    usage = read_reported_usage(
         reported,
         context_length=attempt.endpoint.context_length,
         produced_tokens=produced,
@@ -212,7 +212,7 @@ def failed(
 def _failed_loop(loop: Loop, error: GatewayError, *, usage: Usage, cost: Cost) -> Outcome:
     fees, before = loop.tally.fees, loop.tally.cost
     both = Cost(*(one + other for one, other in zip(before, cost, strict=True)))
-    used = summed(loop.tally.usage, usage)
+    used = add_usages(loop.tally.usage, usage)
     return Outcome(
         status=error.status,
         usage=used,
@@ -257,7 +257,7 @@ def good_end(outcome: Outcome) -> tuple[str, str | None] | None:
 
 def report_of(outcome: Outcome, attempt: Attempt) -> dict[str, Any]:
     """The `usage` object that the attempt's caller reads."""
-    return usage_report(
+    return build_usage_report(
         outcome.usage,
         charged_nano=outcome.charged_nano,
         cost=outcome.cost,

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.metering.cost import NO_COST, Cost, ExactCost
-from routing.metering.usage import Usage, summed
+from routing.metering.usage import Usage, add_usages
 
 _NOTHING: Final = Fraction(0)
 
@@ -36,7 +36,7 @@ class Tally:
 
     def add_turn(self, usage: Usage, cost: ExactCost, *, is_own: bool, is_free: bool) -> None:
         """`is_free` is an answer that costs something upstream and that nobody is charged for."""
-        self.usage = summed(self.usage, usage)
+        self.usage = add_usages(self.usage, usage)
         self._cost = self._cost.plus(cost)
         if is_free:
             return

@@ -7,7 +7,7 @@ from gevent import GreenletExit
 
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.live_settings import settings
-from routing.history.keeper import keep
+from routing.history.content_writer import queue_content
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import ledger
 from routing.serving.admission import limiting
@@ -27,7 +27,7 @@ def book(call: Call, outcome: Outcome) -> Ticket | None:
     ticket = ledger.submit(order)
     uses.note(call.payer.key_id, order.settled_at)
     limiting.settle(call, outcome.usage)
-    keep(call.content)
+    queue_content(call.content)
     return ticket
 
 
@@ -75,7 +75,7 @@ class Accounted:
             attempts.release()
             return
         if call.content is not None and not call.settled:
-            call.content.failed(error)
+            call.content.set_error(error)
         ticket = book(call, self._owing(error))
         if wait:
             wait_for(ticket)

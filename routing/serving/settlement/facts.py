@@ -5,7 +5,7 @@ Only what is there: the detail of most calls has none of it.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from routing.history.apps import app_of
+from routing.history.client_app import parse_app
 from routing.metering.cost import cache_saving_nano, web_search_nano
 from routing.selection.model_references import ROUTERS
 from routing.serving.request.call import Attempt, Call
@@ -18,7 +18,7 @@ _GUARDING: Final = "guardrail"
 
 def history_facts(call: Call, last: Attempt | None, outcome: "Outcome") -> dict[str, Any]:
     """By the names that `routing.history.columns` reads; empty values are left out later."""
-    app = app_of(call.app.referer)
+    app = parse_app(call.app.referer)
     return {
         "app": app.url,
         "origin": app.origin,

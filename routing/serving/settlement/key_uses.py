@@ -12,7 +12,7 @@ from django.db import DatabaseError, InterfaceError
 
 from accounts.services.keys import record_uses
 from gateway.database.db import Lane, run_queries
-from routing.statistics.beside import Beside
+from routing.statistics.periodic import PeriodicWork
 
 log = logging.getLogger("routing.key_uses")
 WRITE_S: Final = 5.0
@@ -46,7 +46,7 @@ class KeyUses:
 
 
 uses: Final = KeyUses(record_uses)
-_writing: Final = Beside("key uses", uses.write, every_s=WRITE_S, log=log)
+_writing: Final = PeriodicWork("key uses", uses.write, every_s=WRITE_S, log=log)
 
 
 def start() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
-from routing.history.keeper import wait_kept
+from routing.history.content_writer import wait_until_stored
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.call import Attempt, Call
@@ -36,7 +36,7 @@ def settle(
         meanwhile()
     if wait:
         wait_for(ticket)
-        wait_kept(call.content)
+        wait_until_stored(call.content)
 
 
 def settle_failure(
@@ -57,7 +57,7 @@ def settle_failure(
         return None
     outcome = _failed(call, attempt, relay, error)
     if call.content is not None:
-        call.content.failed(error)
+        call.content.set_error(error)
     try:
         settle(call, outcome, wait=wait)
     except Unavailable:

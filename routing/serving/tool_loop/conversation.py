@@ -14,7 +14,7 @@ from routing.serving.request.outcome import measured, note_results, note_turn
 from routing.serving.request.tool_calls import well_formed
 from routing.serving.tool_loop.guarded_results import guarded_results
 from routing.serving.tool_loop.turns import context_of, turns_after
-from routing.statistics.observing import observed
+from routing.statistics.observation import record_attempt
 from routing.tools.calls import RunningCalls, ServerToolCall
 from routing.tools.interface import Result
 
@@ -73,7 +73,7 @@ def _taken(call: Call, served: Served) -> tuple[str, list[ServerToolCall]]:
     usage = _usage(call, served)
     if attempt.failure is None:
         judged = well_formed(answer.message.get("tool_calls"))
-        observed(attempt, streamed=False, tokens=usage.completion_tokens, tools_good=judged)
+        record_attempt(attempt, streamed=False, tokens=usage.completion_tokens, tools_good=judged)
     note_turn(call, attempt, usage, native_finish=answer.native_finish)
     new_id = call.format.new_call_id
     message = clean_message(answer.message, exclude_reasoning=False, new_call_id=new_id)

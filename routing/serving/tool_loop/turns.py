@@ -9,7 +9,7 @@ from gateway.http.jsonio import usd
 from routing.formats.caller import ToolActivity
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import Demand
-from routing.metering.usage import estimated_tokens
+from routing.metering.usage import estimate_tokens
 from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import entry_at
 from routing.serving.request.call import Attempt, Call
@@ -36,7 +36,7 @@ def turns_after(call: Call, attempt: Attempt) -> Sequence[Candidate]:
     assert loop is not None
     call.chat = loop.next_request(call.chat)
     call.demand = demand_of(call.chat)
-    tokens = estimated_tokens(call.chat.prompt_text_chars)
+    tokens = estimate_tokens(call.chat.prompt_text_chars)
     model_id = attempt.endpoint.model_id
     fitting = [
         turn

@@ -18,7 +18,7 @@ from routing.catalogue.snapshot import catalogue
 from routing.metering.popularity import DailyCalls, popularity
 from routing.serving.request import process
 from routing.serving.request.call import Attempt
-from routing.statistics import observing
+from routing.statistics import observation
 
 pytestmark = pytest.mark.django_db
 NEWEST = ["acme/small", "acme/small:free", "acme/solo", "acme/text"]
@@ -31,7 +31,7 @@ PATHS = [
 @pytest.fixture(autouse=True)
 def nothing_learned() -> Iterator[None]:
     def forget() -> None:
-        observing.observer.cache_clear()
+        observation.observer.cache_clear()
         process.health.cache_clear()
         popularity.forget()
         forget_keys()
@@ -229,8 +229,8 @@ def answers(model: str, tag: str, *, latency_s: float, tps: float, calls: int = 
         span_s = tokens / tps
         attempt = Attempt(endpoint, None, started=now - span_s - latency_s, status=200)
         attempt.first_token, attempt.ended = now - span_s, now
-        observing.observed(attempt, streamed=True, tokens=tokens, tools_good=True)
-    observing.refresh()
+        observation.record_attempt(attempt, streamed=True, tokens=tokens, tools_good=True)
+    observation.refresh()
 
 
 def test_statistics_are_for_those_with_a_key(conformance: dict[str, Any], key: str) -> None:

@@ -11,7 +11,7 @@ from accounts.services.keys import create_key
 from routing.entities.end_users import hash_user
 from routing.history import deadline
 from routing.history.metrics import DIMENSIONS, METRICS
-from routing.history.rolling import roll_up
+from routing.history.rollup import roll_up
 from tests.routing.history.records import Fact, Office, office, save
 from tests.support.management import Manager
 

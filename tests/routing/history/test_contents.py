@@ -18,18 +18,18 @@ from gateway.http.errors import GatewayError, NotFound
 from gateway.http.jsonio import dumps
 from gateway.sealing import UnsealError, seal_bytes, unseal_bytes
 from routing.formats.chat.request import parse_chat
-from routing.history import contents, keeper
+from routing.history import content_writer, contents
+from routing.history.content_draft import ContentDraft, is_sampled, start_draft
 from routing.history.contents import (
     TRUNCATED,
     OnlyAdmins,
-    content_of,
+    build_content,
+    build_sealed_row,
     forget_old,
     read_content,
-    sealed_row,
     store,
-    trimmed,
+    trim_value,
 )
-from routing.history.drafts import Draft, draft_for, is_sampled
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
 from routing.selection.types import NO_POLICY, Policy
@@ -46,13 +46,13 @@ texts = st.recursive(
 )
 
 
-def draft(generation_id: str = "gen-1", **fields: Any) -> Draft:
+def draft(generation_id: str = "gen-1", **fields: Any) -> ContentDraft:
     usual: dict[str, Any] = {"account_id": uuid4(), "created_at": NOW, "messages": SAID}
-    return Draft(generation_id, **usual | {"media_parts": 0, "chars_left": 1000} | fields)
+    return ContentDraft(generation_id, **usual | {"media_parts": 0, "chars_left": 1000} | fields)
 
 
-def told(of: Draft, chars_max: int = 1000) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(dumps(content_of(of, chars_max=chars_max)))
+def told(of: ContentDraft, chars_max: int = 1000) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(dumps(build_content(of, chars_max=chars_max)))
     return found
 
 
@@ -81,7 +81,7 @@ def test_what_another_endpoint_said_before_is_forgotten() -> None:
 
 def test_reasoning_that_the_caller_hides_is_not_kept() -> None:
     one = draft(hides_reasoning=True)
-    one.answered({"content": "Yes", "reasoning": "Hm"})
+    one.set_answer({"content": "Yes", "reasoning": "Hm"})
     assert told(one)["output"] == {"completion": "Yes", "reasoning": None}
 
 
@@ -98,18 +98,18 @@ def test_long_answers_are_cut() -> None:
 def test_an_error_is_told_as_the_caller_was() -> None:
     one = draft()
     raw = {"provider_name": "Alpha", "raw": "{}", "previous_errors": [{"status": 503}]}
-    one.failed(GatewayError("Broken", metadata=raw))
+    one.set_error(GatewayError("Broken", metadata=raw))
     assert told(one)["error"] == {"message": "Broken", "status": 500, **raw}
 
 
 @given(value=texts, chars_max=st.integers(0, 300))
 def test_trimming_keeps_the_shape_and_the_bound(value: Any, chars_max: int) -> None:
-    kept, whole = trimmed(value, chars_max)
+    kept, whole = trim_value(value, chars_max)
     assert (kept == value) or not whole
     # Marks stand for what was cut, once for each text that was begun.
     shown = len(json.dumps(kept, ensure_ascii=False).replace(TRUNCATED, ""))
     assert shown <= 8 * (chars_max + 60)
-    assert trimmed(value, 10_000) == (value, True)
+    assert trim_value(value, 10_000) == (value, True)
 
 
 def caller(logging: IoLogging | None = IoLogging(1.0)) -> Caller:  # noqa: B008 - A plain value.
@@ -131,7 +131,7 @@ def caller(logging: IoLogging | None = IoLogging(1.0)) -> Caller:  # noqa: B008 
 def test_who_is_logged(logging: IoLogging | None, policy: Policy, kept: bool) -> None:
     chat = parse_chat({"model": "a/b", "messages": SAID, "session_id": "b"}, session_header=None)
     usual: dict[str, Any] = {"generation_id": "gen-1", "created_at": NOW, "bytes_max": 1000}
-    assert (draft_for(caller(logging), chat, policy, **usual) is not None) is kept
+    assert (start_draft(caller(logging), chat, policy, **usual) is not None) is kept
 
 
 @given(identity=st.text(min_size=1), rate=st.floats(0.0001, 1))
@@ -188,7 +188,7 @@ def kept(db: None) -> tuple[Caller, str]:
     key, _ = create_key(account=account, name="k", workspace=workspace, creator=member)
     owner = {"account": account, "workspace": workspace, "api_key": key}
     generation(id="gen-kept", **owner, created_at=NOW)
-    store([sealed_row(draft("gen-kept", account_id=account.pk))])
+    store([build_sealed_row(draft("gen-kept", account_id=account.pk))])
     found = read_caller(key.hash)
     assert found is not None
     return found, "gen-kept"
@@ -212,7 +212,7 @@ def test_a_row_is_sealed_and_stored_once(kept: tuple[Caller, str]) -> None:
     before = GenerationContent.objects.values().get()
     assert b"Hello" not in bytes(before["sealed"])
     assert bytes(before["sealed"]).startswith(b"v1:")
-    store([sealed_row(draft(kept[1]))])
+    store([build_sealed_row(draft(kept[1]))])
     assert GenerationContent.objects.values().get() == before
 
 
@@ -222,7 +222,12 @@ def test_contents_go_after_their_days(
 ) -> None:
     monkeypatch.setattr(contents, "_PURGED_AT_ONCE", 2)
     settings.GENERATION_CONTENT_DAYS = 3
-    store([sealed_row(draft(f"gen-{n}", created_at=NOW - timedelta(days=n))) for n in range(1, 7)])
+    store(
+        [
+            build_sealed_row(draft(f"gen-{n}", created_at=NOW - timedelta(days=n)))
+            for n in range(1, 7)
+        ]
+    )
     assert forget_old(NOW) == 3
     left = set(GenerationContent.objects.values_list("pk", flat=True))
     assert left == {"gen-kept", "gen-1", "gen-2", "gen-3"}
@@ -244,11 +249,11 @@ def test_what_does_not_fit_is_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     written: list[Any] = []
-    mine = keeper.Keeper(write=written.extend)
-    monkeypatch.setattr(keeper, "QUEUE_CHARS_MAX", 20)
-    mine.keep(draft())
+    mine = content_writer.ContentWriter(write=written.extend)
+    monkeypatch.setattr(content_writer, "QUEUE_CHARS_MAX", 20)
+    mine.queue(draft())
     for content in ([{"type": "text", "text": "x" * 30}], "x" * 30):
-        mine.keep(draft(messages=[{"role": "user", "content": content}]))
+        mine.queue(draft(messages=[{"role": "user", "content": content}]))
     assert (len(written), mine.dropped) == (1, 2)
     assert caplog.text.count("Contents are not stored, 1 so far") == 1
 
@@ -258,6 +263,6 @@ def test_an_error_stays_beside_the_answer(error: Exception) -> None:
     def broken(rows: Any) -> None:
         raise error
 
-    mine = keeper.Keeper(write=broken)
-    mine.keep(draft())
+    mine = content_writer.ContentWriter(write=broken)
+    mine.queue(draft())
     assert mine.dropped == 1

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from routing.history import models
-from routing.history.analytics import fetch
-from routing.history.asking import Question
+from routing.history.analytics import fetch_rows
 from routing.history.dialect import dialect
 from routing.history.metrics import DIMENSIONS, METRICS
-from routing.history.rolling import roll_up
+from routing.history.rollup import roll_up
 from routing.history.spans import hour_of
+from routing.history.statement import UsageQuery
 from routing.metering.models import Generation
 from tests.routing.history.records import (
     APPS,
@@ -134,7 +134,7 @@ def check(
     metrics: list[str],
     wanted: dict[tuple[Any, ...], list[Fact]],
 ) -> None:
-    asked = Question(
+    asked = UsageQuery(
         account_id=mine.account.pk,
         start=span[0],
         end=span[1],
@@ -145,7 +145,7 @@ def check(
         limit=1000,
         singles=any(DIMENSIONS[name].is_single for name in dimensions),
     )
-    rows = fetch(asked, NOW)
+    rows = fetch_rows(asked, NOW)
     told = {key_of(row, granularity, dimensions): row for row in rows}
     assert set(told) == set(wanted)
     for key, of_key in wanted.items():

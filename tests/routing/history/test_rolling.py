@@ -11,9 +11,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from routing import tasks
-from routing.history import rolling
-from routing.history.analytics import fetch
-from routing.history.asking import Question
+from routing.history import rollup
+from routing.history.analytics import fetch_rows
 from routing.history.columns import CUTS
 from routing.history.metrics import METRICS
 from routing.history.models import (
@@ -24,8 +23,9 @@ from routing.history.models import (
     UsageRolled,
     UsageSpread,
 )
-from routing.history.rolling import forget_old, roll_up
+from routing.history.rollup import forget_old, roll_up
 from routing.history.spans import DAY, HOUR, day_of, hour_of
+from routing.history.statement import UsageQuery
 from tests.routing.history.records import NOW, Fact, Office, office, save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -50,7 +50,7 @@ def tables() -> dict[str, Any]:
 
 def asked(mine: Office, start: datetime, end: datetime, **more: Any) -> list[dict[str, Any]]:
     metrics = {name: METRICS[name] for name in ("request_count", "p99_latency")}
-    return fetch(Question(mine.account.pk, start, end, metrics, **more), NOW)
+    return fetch_rows(UsageQuery(mine.account.pk, start, end, metrics, **more), NOW)
 
 
 def test_rolling_up_twice_changes_nothing(mine: Office) -> None:
@@ -178,7 +178,7 @@ def test_days_from_before_there_were_spreads_get_theirs(mine: Office) -> None:
 
 def test_the_schedule_does_both(mine: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     # As 400 days take long to sum up.
-    monkeypatch.setattr(rolling, "_SUMS_KEPT", 40 * DAY)
+    monkeypatch.setattr(rollup, "_SUMS_KEPT", 40 * DAY)
     save(mine, [Fact("gen-1", datetime.now(UTC) - 42 * DAY, key=0)])
     assert tasks.roll_up_usage() == 1
     assert tasks.forget_old_history() == 2

@@ -3,7 +3,16 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.history.spans import DAY, HOUR, Rolled, Source, Span, day_of, hour_of, split
+from routing.history.spans import (
+    DAY,
+    HOUR,
+    RollupState,
+    Source,
+    Span,
+    day_of,
+    hour_of,
+    split_by_source,
+)
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 hours = st.integers(0, 24 * 6).map(lambda hour: EPOCH + hour * HOUR)
@@ -25,8 +34,8 @@ def test_the_spans_are_the_whole_time_once_and_each_source_has_what_it_is_asked(
     finest: "str",
 ) -> None:
     start, end = ends
-    rolled = Rolled(until, late, facts_from)
-    found = split(start, end, rolled, finest=finest)  # type: ignore[arg-type]  # One of the four.
+    rolled = RollupState(until, late, facts_from)
+    found = split_by_source(start, end, rolled, finest=finest)  # type: ignore[arg-type]  # One of the four.
     told = sorted((span, source) for source, spans in found.items() for span in spans)
     assert [span[0] for span, _ in told] == [start, *(span[1] for span, _ in told[:-1])]
     assert told[-1][0][1] == end
@@ -34,7 +43,7 @@ def test_the_spans_are_the_whole_time_once_and_each_source_has_what_it_is_asked(
         check(span, source, rolled, finest)
 
 
-def check(span: Span, source: Source, rolled: Rolled, finest: str) -> None:
+def check(span: Span, source: Source, rolled: RollupState, finest: str) -> None:
     start, end = span
     touched = {hour_of(start) + n * HOUR for n in range((end - hour_of(start)) // HOUR + 1)}
     inside = {hour for hour in touched if hour < end}

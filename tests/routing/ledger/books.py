@@ -14,8 +14,8 @@ from accounts.services.audit import compare_books
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.windows import list_windows
-from routing.ledger.orders import HoldOrder, Payer, Refusal, ReleaseOrder, SettleOrder
-from routing.ledger.session import Session
+from routing.ledger.orders import HoldOrder, HoldRefusal, Payer, ReleaseOrder, SettleOrder
+from routing.ledger.session import LedgerSession
 from routing.ledger.settlements import RECORD_COLUMNS
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import LedgerWriter
@@ -132,7 +132,9 @@ def record_of(hold: HoldOrder, charge_nano: int) -> dict[str, Any]:
 
 
 @contextmanager
-def running_writer(open_session: Callable[[], Session] = Session) -> Iterator[LedgerWriter]:
+def running_writer(
+    open_session: Callable[[], LedgerSession] = LedgerSession,
+) -> Iterator[LedgerWriter]:
     """A writer of the test's own; it has carried out everything when the block ends."""
     writer = LedgerWriter(open_session=open_session)
     try:
@@ -158,7 +160,7 @@ def settle(writer: LedgerWriter, hold: HoldOrder, charge_nano: int) -> None:
 
 
 def is_refused(writer: LedgerWriter, payer: Payer, amount_nano: int) -> bool:
-    return isinstance(carry_out(writer, hold_order(payer, amount_nano)), Refusal)
+    return isinstance(carry_out(writer, hold_order(payer, amount_nano)), HoldRefusal)
 
 
 def wait_all(writer: LedgerWriter, tickets: Iterable[Ticket]) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from routing.ledger.session import Session
+from routing.ledger.session import LedgerSession
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import LedgerWriter
 from tests.routing.ledger.books import CENT, WAIT_S, hold_order, new_payer, placed, wait_all
@@ -20,7 +20,7 @@ _GUARDS_ALONE = (
 )
 
 
-class UnguardedSession(Session):
+class UnguardedSession(LedgerSession):
     """The twin: the same statements without the conditions that keep money from going twice."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
@@ -44,7 +44,7 @@ class Commits:
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
 
-    def open(self) -> Session:
+    def open(self) -> LedgerSession:
         return _WatchedSession(self)
 
     def block(self) -> None:
@@ -75,7 +75,7 @@ def in_one_batch(writer: LedgerWriter, commits: Commits, orders: list[Any]) -> l
     return wait_all(writer, [first, *tickets])[1:]
 
 
-class _WatchedSession(Session):
+class _WatchedSession(LedgerSession):
     def __init__(self, commits: Commits) -> None:
         super().__init__()
         self._commits = commits
@@ -87,16 +87,16 @@ class _WatchedSession(Session):
         assert commits.go_on.wait(WAIT_S)
         _call_all(commits.before)
         super().commit()
-        if self._flight is None:
+        if self._pipeline is None:
             self._committed()
         else:
             self._is_leaving = True
 
     @contextmanager
-    def flight(self) -> Iterator[None]:
-        with super().flight():
+    def pipeline(self) -> Iterator[None]:
+        with super().pipeline():
             yield
-        if self._is_leaving and self._flight is None:
+        if self._is_leaving and self._pipeline is None:
             self._is_leaving = False
             self._committed()
 
@@ -129,7 +129,7 @@ class Moods:
         self.attempts = 0
         self._moved = threading.Condition()
 
-    def open(self) -> Session:
+    def open(self) -> LedgerSession:
         return _MoodySession(self)
 
     def wait_attempts(self, count: int) -> None:
@@ -144,7 +144,7 @@ class Moods:
             self._moved.notify_all()
 
 
-class _MoodySession(Session):
+class _MoodySession(LedgerSession):
     def __init__(self, moods: Moods) -> None:
         super().__init__()
         self._moods = moods

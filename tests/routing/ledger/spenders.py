@@ -82,8 +82,8 @@ def spend(task: dict[str, Any]) -> dict[str, int]:
     from accounts.models import ApiKey
     from accounts.spending import SpendScope
     from gateway.http.errors import Unavailable
-    from routing.ledger.orders import Refusal
-    from routing.ledger.session import Session
+    from routing.ledger.orders import HoldRefusal
+    from routing.ledger.session import LedgerSession
     from tests.routing.ledger import books
     from tests.routing.ledger.sessions import UnguardedSession
 
@@ -97,7 +97,7 @@ def spend(task: dict[str, Any]) -> dict[str, int]:
         hold = books.hold_order(payers[number % len(payers)], task["hold_nano"])
         try:
             outcome = books.carry_out(writer, hold)
-            is_refused = isinstance(outcome, Refusal)
+            is_refused = isinstance(outcome, HoldRefusal)
             if not is_refused:
                 books.carry_out(writer, books.settle_order(hold, task["charge_nano"]))
             kind = "refused" if is_refused else "served"
@@ -107,7 +107,7 @@ def spend(task: dict[str, Any]) -> dict[str, int]:
             counts[kind] += 1
 
     with (
-        books.running_writer(Session if task["guarded"] else UnguardedSession) as writer,
+        books.running_writer(LedgerSession if task["guarded"] else UnguardedSession) as writer,
         ThreadPoolExecutor(task["threads"]) as pool,
     ):
         print("ready", flush=True)  # noqa: T201 - The parent waits for it.

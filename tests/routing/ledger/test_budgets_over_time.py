@@ -38,9 +38,9 @@ from accounts.services.workspace_budgets import LimitsNotDecreasing, delete_budg
 from accounts.spending import WINDOW_WORDS, SpendScope, WindowName, format_guardrail_scope_id
 from accounts.views.bodies.key_objects import current_key_object
 from accounts.windows import find_window_starts
-from routing.ledger.orders import OUTDATED, HoldOrder, Payer, Refusal, TopUpOrder
-from routing.ledger.session import Session
-from routing.ledger.sweeping import sweep_all
+from routing.ledger.orders import OUTDATED, HoldOrder, HoldRefusal, Payer, TopUpOrder
+from routing.ledger.session import LedgerSession
+from routing.ledger.sweep import sweep_all_expired
 from routing.ledger.writer import LedgerWriter
 from tests.routing.ledger.books import (
     USD,
@@ -120,7 +120,7 @@ class BudgetLife(RuleBasedStateMachine):
     """A rich account: two keys in one workspace and a third in another, all of one member."""
 
     writer: ClassVar[LedgerWriter]
-    session: ClassVar[Session]
+    session: ClassVar[LedgerSession]
     audit_every: ClassVar[int] = 5  # It takes longer than a step and what is compared after each.
     holds = Bundle("holds")
 
@@ -243,7 +243,7 @@ class BudgetLife(RuleBasedStateMachine):
         assert carry_out(self.writer, hold_order(older, nano, at=self.now)) is OUTDATED
 
     def _check_refusal(self, outcome: object, key: int, nano: int, byok: int) -> None:
-        assert isinstance(outcome, Refusal)
+        assert isinstance(outcome, HoldRefusal)
         mine = {name: each for name, each in self.model.limits.items() if key in each.keys}
         told = sorted((state.left_nano, state.held_nano) for state in outcome.budgets)
         bound = [each for name, each in mine.items() if not name.startswith("key ")]
@@ -296,7 +296,7 @@ class BudgetLife(RuleBasedStateMachine):
     def expire_and_sweep(self, hold: HoldOrder) -> None:
         past = datetime.now(UTC) - timedelta(seconds=1)
         expired = Hold.objects.filter(pk=hold.generation_id).update(lease_expires_at=past)
-        assert sweep_all(self.session, datetime.now(UTC)) == expired
+        assert sweep_all_expired(self.session, datetime.now(UTC)) == expired
         if self._open(hold):
             del self.model.requests[hold.generation_id]
 
@@ -371,7 +371,7 @@ class BudgetLife(RuleBasedStateMachine):
 
 @pytest.fixture
 def life() -> Iterator[type[BudgetLife]]:
-    session = Session()
+    session = LedgerSession()
     with running_writer() as writer:
         yield type("Life", (BudgetLife,), {"writer": writer, "session": session})
     session.close()

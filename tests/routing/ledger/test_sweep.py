@@ -9,8 +9,8 @@ from django.db.models import F
 from accounts.caller import read_caller
 from accounts.models import Account, ApiKey
 from accounts.services.repeatable import AnswerNotStored, Claim, RequestIdentity, claim_request
-from routing.ledger.session import Session
-from routing.ledger.sweeping import SWEEP_BATCH, sweep_all
+from routing.ledger.session import LedgerSession
+from routing.ledger.sweep import SWEEP_BATCH, sweep_all_expired
 from tests.routing.ledger.books import (
     CENT,
     USD,
@@ -36,9 +36,9 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 
 
 def sweep_now() -> int:
-    session = Session()
+    session = LedgerSession()
     try:
-        return sweep_all(session, datetime.now(UTC))
+        return sweep_all_expired(session, datetime.now(UTC))
     finally:
         session.close()
 

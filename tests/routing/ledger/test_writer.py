@@ -11,8 +11,8 @@ import pytest
 
 from accounts.models import Account
 from gateway.http.errors import Unavailable
-from routing.ledger.orders import Payer, Refusal, TopUpOrder
-from routing.ledger.session import Session
+from routing.ledger.orders import HoldRefusal, Payer, TopUpOrder
+from routing.ledger.session import LedgerSession
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import LedgerWriter
 from tests.routing.ledger.books import (
@@ -63,7 +63,7 @@ def test_a_free_call_asks_for_no_money_but_that_none_is_owed(writer) -> None:
     settle(writer, placed(writer, payer, 0), 0)
     settle(writer, dear, 2 * CENT)
     outcome = carry_out(writer, hold_order(payer, 0))
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, HoldRefusal)
     assert outcome.balance_nano == -CENT
     assert entries(payer) == [0, 2 * CENT]
 
@@ -73,7 +73,7 @@ def test_a_refusal_says_what_was_there(writer) -> None:
     settle(writer, placed(writer, payer, 10 * CENT), 10 * CENT)
     placed(writer, payer, 30 * CENT)
 
-    assert carry_out(writer, hold_order(payer, 20 * CENT)) == Refusal(
+    assert carry_out(writer, hold_order(payer, 20 * CENT)) == HoldRefusal(
         asked_nano=20 * CENT,
         balance_nano=90 * CENT,
         held_nano=30 * CENT,
@@ -92,7 +92,7 @@ def test_a_raised_hold_is_raised_on_everything_it_counts_against(writer) -> None
     assert (open_holds(payer), key_counters(payer)["total"]) == ([50 * CENT], (0, 50 * CENT))
     refused = carry_out(writer, TopUpOrder(hold.generation_id, payer, 1))
     # Told as what it would be as a whole, beside what other requests hold.
-    assert refused == Refusal(50 * CENT + 1, USD, 0, 50 * CENT, 0, None)
+    assert refused == HoldRefusal(50 * CENT + 1, USD, 0, 50 * CENT, 0, None)
     assert open_holds(payer) == [50 * CENT]
     settle(writer, hold, 45 * CENT)
     assert totals(payer) == (USD, 45 * CENT, 0)
@@ -209,11 +209,11 @@ class Meeting:
         self.barrier = threading.Barrier(2)
         self.deadlocks: list[Exception] = []
 
-    def open(self) -> Session:
+    def open(self) -> LedgerSession:
         return _MeetingSession(self)
 
 
-class _MeetingSession(Session):
+class _MeetingSession(LedgerSession):
     def __init__(self, meeting: Meeting) -> None:
         super().__init__()
         self._meeting = meeting

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.http.errors import Unavailable
 from routing.ledger.orders import TopUpOrder
-from routing.ledger.session import Session
+from routing.ledger.session import LedgerSession
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import LedgerWriter
 from tests.routing.ledger.books import (
@@ -198,12 +198,12 @@ class Fate:
         self.may_open.set()
         self.may_close.set()
 
-    def open(self) -> Session:
+    def open(self) -> LedgerSession:
         assert self.may_open.wait(WAIT_S)
         return _MortalSession(self)
 
 
-class _MortalSession(Session):
+class _MortalSession(LedgerSession):
     def __init__(self, fate: Fate) -> None:
         super().__init__()
         self._fate = fate

@@ -10,9 +10,8 @@ from gevent import Timeout
 
 from gateway.http.errors import Unavailable
 from routing.ledger import session as session_module
-from routing.ledger.cooperative import CooperativeConnection
 from routing.ledger.orders import Order, ReleaseOrder
-from routing.ledger.session import Session
+from routing.ledger.session import CooperativeConnection, LedgerSession
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import HOLD_WAIT_S
 from tests.routing.ledger.books import (
@@ -50,10 +49,10 @@ def line(stores: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[TcpProxy]:
         yield proxy
 
 
-def direct() -> Session:
+def direct() -> LedgerSession:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(session_module, "_open_postgresql", PLAIN)
-        return Session()
+        return LedgerSession()
 
 
 @pytest.mark.parametrize("committed", [True, False])

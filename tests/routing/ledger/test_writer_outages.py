@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.http.errors import Unavailable
-from routing.ledger.session import Session
+from routing.ledger.session import LedgerSession
 from tests.routing.ledger.books import (
     CENT,
     USD,
@@ -111,10 +111,10 @@ def test_the_stop_waits_for_a_database_that_comes_back_in_time() -> None:
 def test_the_database_may_come_back_before_the_waiter_gives_up() -> None:
     payer, refusals = new_payer(USD), [break_connection, break_connection]
 
-    def open_session() -> Session:
+    def open_session() -> LedgerSession:
         if refusals:
             refusals.pop()()
-        return Session()
+        return LedgerSession()
 
     with running_writer(open_session) as writer:
         placed(writer, payer, CENT)

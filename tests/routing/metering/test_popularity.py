@@ -72,14 +72,14 @@ def test_counting_an_hour_asks_the_database_a_few_times(
 def test_who_loses_the_race_writes_nothing(answered, monkeypatch) -> None:
     answered("a/one", 2 * HOUR)
     CallsCounted.objects.create(pk=1, until=NOW - 3 * HOUR)
-    count_hour = counting._answered
+    count_hour = counting._count_answered
 
     def overtaken(since: datetime, until: datetime) -> dict[str, int]:
         found = count_hour(since, until)
         CallsCounted.objects.update(until=NOW)
         return found
 
-    monkeypatch.setattr(counting, "_answered", overtaken)
+    monkeypatch.setattr(counting, "_count_answered", overtaken)
 
     assert (count_calls(NOW), rows()) == (0, {})
 

@@ -10,7 +10,7 @@ import pytest
 
 from routing.entities.prices import Prices
 from routing.metering.cost import cost_of
-from routing.metering.usage import Usage, believable
+from routing.metering.usage import Usage, read_reported_usage
 from routing.upstreams.wires import wire_of
 
 
@@ -173,12 +173,12 @@ ANSWERS: dict[str, dict[str, Any]] = {
 def _whole(kind: str, reported: dict[str, Any]) -> Usage | None:
     body = json.dumps({**ANSWERS[kind], "usage": reported}).encode()
     answer = wire_of(kind).answer(body, "application/json")
-    return believable(answer.usage, context_length=None)
+    return read_reported_usage(answer.usage, context_length=None)
 
 
 def _streamed(kind: str, **chunk: Any) -> Usage | None:
     (event,) = wire_of(kind).reader().events(json.dumps(chunk).encode())
-    return believable(event.usage, context_length=None)
+    return read_reported_usage(event.usage, context_length=None)
 
 
 @pytest.mark.parametrize("name", SHAPES)

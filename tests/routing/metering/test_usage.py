@@ -7,7 +7,13 @@ import pytest
 from routing.entities.prices import Prices
 from routing.formats.chat.answer import count_text_chars
 from routing.metering.cost import cost_of
-from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens, summed
+from routing.metering.usage import (
+    COUNT_MAX,
+    Usage,
+    add_usages,
+    estimate_tokens,
+    read_reported_usage,
+)
 
 CONTEXT = 1000
 PLAIN = {"prompt": "0.000001", "completion": "0.000002"}
@@ -18,7 +24,7 @@ def counts(prompt: Any, completion: Any, **details: Any) -> dict[str, Any]:
 
 
 def believed(reported: Any, **more: Any) -> Usage | None:
-    return believable(reported, context_length=CONTEXT, **more)
+    return read_reported_usage(reported, context_length=CONTEXT, **more)
 
 
 def prompted(details: Any) -> Usage | None:
@@ -46,10 +52,10 @@ def test_a_report_that_cannot_be_true_is_not_believed(reported: Any) -> None:
 def test_the_limits_themselves_are_believed() -> None:
     assert believed(counts(0, 0)) == believed(counts(0.0, 0)) == Usage(0, 0)
     assert believed(counts(CONTEXT, 5.0)) == Usage(CONTEXT, 5)
-    assert believable(counts(COUNT_MAX, 1), context_length=None) == Usage(COUNT_MAX, 1)
+    assert read_reported_usage(counts(COUNT_MAX, 1), context_length=None) == Usage(COUNT_MAX, 1)
     # Without a context length a count past every model is a lie.
-    assert believable(counts(COUNT_MAX + 1, 1), context_length=None) is None
-    assert believable(counts(1, 10**17), context_length=None) is None
+    assert read_reported_usage(counts(COUNT_MAX + 1, 1), context_length=None) is None
+    assert read_reported_usage(counts(1, 10**17), context_length=None) is None
 
 
 def test_details_are_read() -> None:
@@ -103,7 +109,7 @@ def test_details_that_do_not_fit_their_count_are_dropped(details: Any) -> None:
 
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 0), (1, 1), (4, 1), (8, 2), (4001, 1000)])
 def test_the_estimator_counts_four_characters_a_token(chars: int, tokens: int) -> None:
-    assert estimated_tokens(chars) == tokens
+    assert estimate_tokens(chars) == tokens
 
 
 def thought(**text: Any) -> dict[str, Any]:
@@ -125,7 +131,7 @@ def thought(**text: Any) -> dict[str, Any]:
     ],
 )
 def test_every_text_of_a_completion_is_estimated_once(message: dict[str, Any]) -> None:
-    usage = Usage(0, estimated_tokens(count_text_chars({"role": "assistant", **message})))
+    usage = Usage(0, estimate_tokens(count_text_chars({"role": "assistant", **message})))
     assert cost_of(usage, Prices.parse(PLAIN)).total_nano == 100 * 2_000
 
 
@@ -134,9 +140,9 @@ def test_parts_of_an_answer_are_added_up() -> None:
     other = Usage(10, 20, reasoning_tokens=3, web_searches=1)
     details: Any = {"cached_tokens": 1, "reasoning_tokens": 3, "accepted_prediction_tokens": 5}
     both = Usage(11, 22, **details, estimated=True, web_searches=1)
-    assert summed(one, other) == summed(other, one) == both
-    assert summed(one, one).accepted_prediction_tokens == 10
-    assert summed(one, one).estimated is True
+    assert add_usages(one, other) == add_usages(other, one) == both
+    assert add_usages(one, one).accepted_prediction_tokens == 10
+    assert add_usages(one, one).estimated is True
 
 
 def test_tokens_of_a_video_are_read() -> None:

@@ -10,7 +10,7 @@ from routing.entities.entries import EndpointEntry
 from routing.selection.types import EndpointStats
 from routing.serving.request import process, stickiness
 from routing.serving.request.call import Attempt
-from routing.statistics.observing import Observer
+from routing.statistics.observation import Observer
 from routing.upstreams.failures import UpstreamFailure
 from tests.routing.selection.entries import endpoint
 
@@ -72,7 +72,7 @@ def refreshed(observer: Observer) -> None:
 def figures(observer: Observer, at: EndpointEntry) -> EndpointStats:
     """What is known after a refresh."""
     refreshed(observer)
-    return observer.figures().get(at.pk, EndpointStats())
+    return observer.endpoint_stats().get(at.pk, EndpointStats())
 
 
 def some_endpoint(**changes: Any) -> EndpointEntry:

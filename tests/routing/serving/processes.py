@@ -8,8 +8,8 @@ from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry
 from routing.selection.health import EndpointHealth
 from routing.selection.types import EndpointStats
-from routing.statistics.observing import Observer
-from routing.statistics.sharing import Sharing
+from routing.statistics.observation import Observer
+from routing.statistics.peer_sync import PeerSync
 from tests.gateway.outbound.raw_upstream import Peer
 from tests.routing.serving.learning import FAILURE, Clock, attempt, figures, observer, refreshed
 
@@ -39,7 +39,7 @@ class Process:
         self.seen: Observer = observer(clock, collects=True)
         self.health = EndpointHealth(window_s=30, probe_s=10)
         self.hints = SharedCache(url, timeout_s=0.1)
-        self.sharing = Sharing(self.seen, self.health, self.hints, clock=clock)
+        self.sharing = PeerSync(self.seen, self.health, self.hints, clock=clock)
 
     def sync(self) -> bool:
         refreshed(self.seen)
@@ -50,7 +50,7 @@ class Process:
     def answers(self, at: EndpointEntry, count: int = 10) -> None:
         for _ in range(count):
             self.health.record_success(at.pk, self.clock.now)
-            self.seen.observed(attempt(self.clock, at), streamed=True, tokens=50)
+            self.seen.record_attempt(attempt(self.clock, at), streamed=True, tokens=50)
 
     def fails(self, at: EndpointEntry, failure: Any = FAILURE) -> None:
         """As `Attempts.failed` does it."""
@@ -58,7 +58,7 @@ class Process:
             self.health.park(at.pk, self.clock.now, hint_s=10)
         else:
             self.health.record_failure(at.pk, self.clock.now)
-        self.seen.observed(attempt(self.clock, at, failure=failure), streamed=True)
+        self.seen.record_attempt(attempt(self.clock, at, failure=failure), streamed=True)
 
     def figures(self, at: EndpointEntry) -> EndpointStats:
         return figures(self.seen, at)

@@ -16,7 +16,7 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.request import process
 from routing.serving.request.call import Attempt
 from routing.serving.request.retries import WINDOW_S, RetryBudget
-from routing.statistics import observing
+from routing.statistics import observation
 from routing.upstreams.failures import UpstreamFailure, from_door, from_status
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to
@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[Clock
     settings.ROUTER_FIRST_BYTE_TIMEOUT = 40
     clock = Clock(1000.0)
     seen = observer(clock)
-    monkeypatch.setattr(observing, "observer", lambda: seen)
+    monkeypatch.setattr(observation, "observer", lambda: seen)
     monkeypatch.setattr(process, "now", clock)
     for memory in (process.health, process._limits):
         memory.cache_clear()
@@ -75,7 +75,7 @@ def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
 
     blamed = frozenset({last} if is_to_blame else ())
     assert process.health().snapshot(clock.now) == HealthSnapshot(unstable=blamed)
-    seen = observing.observer()
+    seen = observation.observer()
     refreshed(seen)
     assert set(seen.recent.totals) == blamed
     # The caller is told of the deadline either way.

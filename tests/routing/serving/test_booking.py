@@ -10,7 +10,7 @@ from gevent import GreenletExit
 from gateway.http.errors import GatewayError, NotFound, Unavailable
 from gateway.outbound.reply import Reply
 from routing.entities.exchange import Answer
-from routing.history.drafts import Draft
+from routing.history.content_draft import ContentDraft
 from routing.ledger.writer import LedgerWriter
 from routing.serving.answer import whole
 from routing.serving.answer.loop_stream import LoopStream
@@ -40,7 +40,7 @@ class Desk:
         self.call: Call = call_to(target)
         self.attempt: Attempt = attempt_at(target)
         self.call.attempts = [self.attempt]
-        self.content = self.call.content = create_autospec(Draft, instance=True)
+        self.content = self.call.content = create_autospec(ContentDraft, instance=True)
         self.attempts = create_autospec(Attempts, instance=True)
         self.ledger = create_autospec(LedgerWriter, instance=True)
         self.told = Mock()

@@ -14,14 +14,14 @@ from routing.statistics.long_windows import (
     LIMIT_S,
     Head,
     LongWindows,
-    head_json,
     head_key,
     place_key,
     read_head,
+    serialize_head,
 )
-from routing.statistics.observing import Observer
-from routing.statistics.shared_form import stream
-from routing.statistics.sharing import LONG_EVERY_S
+from routing.statistics.observation import Observer
+from routing.statistics.peer_sync import LONG_EVERY_S
+from routing.statistics.stream_format import stream_key
 from tests.routing.serving.learning import Clock, observer, refreshed
 from tests.support.promptness import in_time
 from tests.support.tcp_proxy import TcpProxy
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.thorough
 # Every chunk of 64 KiB takes so long: about 3 MB/s.
 CHUNK_S = 0.02
 BUSY = 10_000
-# What a stream may at most be silent for is 50 ms; the rest is room for a busy machine.
+# What a stream_key may at most be silent for is 50 ms; the rest is room for a busy machine.
 HELD_S = 0.02
 
 
@@ -61,7 +61,7 @@ def test_they_are_left_for_those_to_come(start, clock, one, client, left) -> Non
     assert left().pieces == 2
     assert client.ttl(head_key()) > 0
     assert client.ttl(place_key(left().place)) > 0
-    client.delete(stream())
+    client.delete(stream_key())
 
     after = start()
     after.sync()
@@ -101,16 +101,16 @@ def test_what_is_there_in_part_is_not_taken(start, one, client, before, left) ->
     client.rpop(place_key(left().place))
     after = start()
     assert after.sync()
-    # The stream still has all of it, and it is counted once.
+    # The stream_key still has all of it, and it is counted once.
     assert after.seen.day.totals[one.pk].calls == 10
 
 
-GOOD = head_json(Head("1-0", 1, 0, 1))
+GOOD = serialize_head(Head("1-0", 1, 0, 1))
 ODD = [
     *(b"", b"\xff", b"[]", b'{"v": 1}', b'{"v": 2}'),
-    head_json(Head("1-0", 1, 2, 1)),
-    head_json(Head("1-0", 1, 0, -1)),
-    head_json(Head("1-0", 1, 0, 10**9)),
+    serialize_head(Head("1-0", 1, 2, 1)),
+    serialize_head(Head("1-0", 1, 0, -1)),
+    serialize_head(Head("1-0", 1, 0, 10**9)),
     GOOD[:-2] + b'"1"}',
     GOOD.replace(b'"1-0"', b"1"),
 ]
@@ -127,7 +127,7 @@ def test_a_head_that_is_none_is_told_apart(odd: bytes) -> None:
 @pytest.mark.parametrize("odd", [b"", b"0", b"0 1 nothing", b"7 0 x", b"x 0 x", b"0 x x"])
 def test_pieces_that_nobody_wrote_are_passed_over(start, one, client, before, odd: bytes) -> None:
     client.rpush(place_key(0), odd)
-    client.set(head_key(), head_json(Head("1-0", 1, 0, 3)))
+    client.set(head_key(), serialize_head(Head("1-0", 1, 0, 3)))
     after = start()
     assert after.sync()
     assert after.figures(one).calls == 10
@@ -181,7 +181,7 @@ def test_ten_thousand_busy_endpoints_come_over_a_slow_line_and_hold_nobody_up(
     clock = Clock(time.monotonic())
     before, after, near = busy(clock), observer(clock), Timed(valkey.url)
     stretches.clear()
-    assert LongWindows(before, near, clock=clock).leave(entry_id="1-0", at_ms=1)
+    assert LongWindows(before, near, clock=clock).publish(entry_id="1-0", at_ms=1)
     assert LongWindows(observer(clock), near, clock=clock).load(left(), then=clock.now)
     near.close()
     # Without the first, which began with the test.
@@ -192,7 +192,7 @@ def test_ten_thousand_busy_endpoints_come_over_a_slow_line_and_hold_nobody_up(
     with TcpProxy(str(valkey.socket)) as line:
         far, head = Timed(f"redis://127.0.0.1:{line.port}/0"), left()
         line.delay_s = CHUNK_S
-        assert LongWindows(before, far, clock=clock).leave(entry_id="2-0", at_ms=2)
+        assert LongWindows(before, far, clock=clock).publish(entry_id="2-0", at_ms=2)
         assert LongWindows(after, far, clock=clock).load(head, then=clock.now)
         far.close()
 

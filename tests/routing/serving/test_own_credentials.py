@@ -25,7 +25,7 @@ from routing.serving.attempts.own_credentials import (
     with_own,
 )
 from routing.serving.request import process
-from routing.statistics import observing
+from routing.statistics import observation
 from routing.upstreams.failures import from_status
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, own_entry
@@ -174,7 +174,7 @@ def test_what_the_endpoint_or_the_request_is_to_blame_for(status: int, body: byt
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock(1000.0)
     seen = observer(clock)
-    monkeypatch.setattr(observing, "observer", lambda: seen)
+    monkeypatch.setattr(observation, "observer", lambda: seen)
     monkeypatch.setattr(process, "now", clock)
     process.health.cache_clear()
     yield clock
@@ -186,7 +186,7 @@ def failed(status: int, *, own: bool, body: bytes = b"") -> int:
     one = endpoint()
     attempt = attempt_at(one, own=own_entry() if own else None)
     Attempts(call_to(one)).failed(attempt, from_status(status, {}, body))
-    refreshed(observing.observer())
+    refreshed(observation.observer())
     return one.pk
 
 
@@ -197,7 +197,7 @@ def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, sta
     assert shared in before.unstable | before.parked
     own, no_access = failed(status, own=True), failed(404, own=True)
     assert process.health().snapshot(clock.now) == before
-    assert set(observing.observer().recent.totals) == {shared}
+    assert set(observation.observer().recent.totals) == {shared}
     rest = {pk: own_rests.rests(own_entry(), pk, clock.now) for pk in (shared, own, no_access)}
     assert rest == {shared: False, own: True, no_access: True}
 
@@ -205,7 +205,7 @@ def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, sta
 def test_an_outage_is_an_outage_whoever_meets_it(clock, own_rests) -> None:
     own = failed(503, own=True)
     assert process.health().snapshot(clock.now).unstable == {own}
-    assert own in observing.observer().recent.totals
+    assert own in observation.observer().recent.totals
     assert not own_rests
 
 
@@ -218,11 +218,11 @@ def test_an_answer_to_a_team_does_not_make_good_what_the_shared_credential_met(
     served = attempt_at(one, own=mine, ended=clock.now)
 
     went_well(served)
-    observing.observed(served, streamed=False, tokens=5)
+    observation.record_attempt(served, streamed=False, tokens=5)
 
     assert not own_rests
     assert process.health().snapshot(clock.now).unstable == {pk}
-    assert [mark.kind for mark in observing.observer().marks.take()] == ["outage"]
+    assert [mark.kind for mark in observation.observer().health_events.take()] == ["outage"]
     went_well(attempt_at(one))
     assert process.health().snapshot(clock.now) == ALL_HEALTHY
 

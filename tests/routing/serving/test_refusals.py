@@ -10,7 +10,7 @@ from django.urls import resolve
 from accounts.money import format_dollars
 from accounts.spending import ScopeKind, SpendScope, WindowName
 from gateway.http.errors import GatewayError
-from routing.ledger.orders import BudgetState, Refusal
+from routing.ledger.orders import BudgetState, HoldRefusal
 from routing.serving.admission.payment_errors import payment_required
 from routing.serving.request.errors import ProviderError
 from tests.routing.selection.entries import endpoint
@@ -43,14 +43,14 @@ ROWS: list[tuple[int, int, int, int | None, int, dict[str, Any]]] = [
 ]
 
 
-def told(refusal: Refusal) -> GatewayError:
+def told(refusal: HoldRefusal) -> GatewayError:
     return payment_required(call_to(endpoint()), refusal, output_tokens=1000)
 
 
 def refused(
     asked: int, balance: int, held: int, left: int | None, key_held: int, reset: str | None = None
 ) -> GatewayError:
-    return told(Refusal(asked, balance, held, left, key_held, reset))
+    return told(HoldRefusal(asked, balance, held, left, key_held, reset))
 
 
 @pytest.mark.parametrize(("asked", "balance", "held", "left", "key_held", "metadata"), ROWS)
@@ -72,7 +72,7 @@ def state(
 
 
 def refused_by(*budgets: BudgetState, key_left: int | None = 0, balance: int = -1) -> GatewayError:
-    return told(Refusal(100, balance, 0, key_left, 0, None, budgets=budgets))
+    return told(HoldRefusal(100, balance, 0, key_left, 0, None, budgets=budgets))
 
 
 RICH: Any = {"key_left": None, "balance": 1000}
@@ -98,7 +98,7 @@ def test_a_budget_refuses_no_request_that_asks_nothing_of_it() -> None:
 
 
 def test_a_call_on_a_credential_of_ones_own_is_not_told_of_the_balance() -> None:
-    refusal = Refusal(0, -5, 0, 50, 0, None, key_asked_nano=60, byok_nano=60)
+    refusal = HoldRefusal(0, -5, 0, 50, 0, None, key_asked_nano=60, byok_nano=60)
     assert told(refusal).metadata["limit_source"] == "router_key_limit"
     spent = told(replace(refusal, key_left_nano=0))
     assert spent.metadata["reason"] == "key_limit_exhausted"

@@ -12,7 +12,7 @@ from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.metering.cost import FREE
-from routing.metering.report import usage_report
+from routing.metering.report import build_usage_report
 from routing.metering.usage import Usage
 from routing.serving.attempts.relay import Relay
 from routing.upstreams.failures import UpstreamFailure
@@ -23,7 +23,7 @@ FORMATS = {each.name: each for each in (CHAT, MESSAGES, RESPONSES)}
 MESSAGE = {"messages": [{"role": "user", "content": "Hi"}]}
 BODIES: dict[str, Any] = {"chat": MESSAGE, "messages": MESSAGE, "responses": {"input": "Hi"}}
 SERVED = AnswerIdentity("gen-1-aaaaaaaaaaaaaaaaaaaa", 1, "acme/small", "Acme")
-REPORT = usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
+REPORT = build_usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
 EVENT_BYTES_MAX = 65_536
 EVERY_PAIR = pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind in EVENTS for name in FORMATS]

@@ -10,8 +10,8 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.learned import LOOK_AGAIN_S, may_go_on
 from routing.serving.request import process
 from routing.serving.request.call import Call
-from routing.statistics import observing, sharing
-from routing.statistics.sharing import may_probe, probe_key
+from routing.statistics import observation, peer_sync
+from routing.statistics.peer_sync import may_probe, probe_key
 from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import FAILURE, LIMITED, Clock, some_endpoint
@@ -23,10 +23,10 @@ def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Process:
     """A process that is this one: what requests leave behind is left with it."""
     mine = start()
     mine.sync()
-    monkeypatch.setattr(observing, "observer", lambda: mine.seen)
+    monkeypatch.setattr(observation, "observer", lambda: mine.seen)
     monkeypatch.setattr(process, "health", lambda: mine.health)
     monkeypatch.setattr(process, "now", mine.clock)
-    monkeypatch.setattr(sharing, "shared_cache", lambda: mine.hints)
+    monkeypatch.setattr(peer_sync, "shared_cache", lambda: mine.hints)
     return mine
 
 
@@ -126,7 +126,7 @@ def test_keys_of_probes_that_have_ended_are_given_back(start, one, client, is_fr
     process = start()
     process.sync()
     client.set(probe_key(one.pk), 1, px=30_000)
-    process.seen.marks.probing.add(one.pk)
+    process.seen.health_events.probing.add(one.pk)
     process.answers(one, 1)
     process.sync()
     assert is_free()

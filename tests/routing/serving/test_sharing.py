@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from routing.selection.health import EndpointHealth
+from routing.statistics.health_events import HealthEvent, HealthEvents
 from routing.statistics.long_windows import head_key
-from routing.statistics.marks import Mark, Marks
-from routing.statistics.shared_form import VERSION, entry_json, read_entry, stream
+from routing.statistics.stream_format import VERSION, read_entry, serialize_entry, stream_key
 from tests.routing.serving.learning import (
     LIMITED,
     attempt,
@@ -70,10 +70,10 @@ def test_keys_expire_and_what_is_too_old_leaves_the_stream(start, one, client) -
     process = start()
     process.sync()
     for number in range(1, 2001):
-        client.xadd(stream(), {"p": "old", "d": b"{}"}, id=f"{number}-0")
+        client.xadd(stream_key(), {"p": "old", "d": b"{}"}, id=f"{number}-0")
     process.answers(one)
     process.sync()
-    assert client.xlen(stream()) < 500
+    assert client.xlen(stream_key()) < 500
     assert {key for key in client.keys("gateway:*") if client.ttl(key) < 0} == set()
 
 
@@ -82,7 +82,7 @@ def test_a_process_that_leaves_tells_what_is_left(start, one) -> None:
     first.sync()
     first.answers(one, 10)
     refreshed(first.seen)
-    first.sharing.part()
+    first.sharing.send_rest()
     second.sync()
     assert second.figures(one).calls == 10
 
@@ -93,19 +93,19 @@ def test_many_endpoints_travel_in_several_entries(start, client) -> None:
     for each in [some_endpoint() for _ in range(1000)]:
         first.answers(each, 1)
     pass_round(first, second)
-    assert (len(second.seen.recent.totals), client.xlen(stream())) == (1000, 5)
+    assert (len(second.seen.recent.totals), client.xlen(stream_key())) == (1000, 5)
 
 
 def test_an_entry_comes_back_as_it_was(clock, one) -> None:
     process = observer(clock, collects=True)
-    process.observed(attempt(clock, one, failure=LIMITED), streamed=True)
+    process.record_attempt(attempt(clock, one, failure=LIMITED), streamed=True)
     refreshed(process)
-    marks = process.marks.take()
+    marks = process.health_events.take()
 
-    entry = read_entry(entry_json(process.take().items(), marks, now=clock.now + 2), at=502)
+    entry = read_entry(serialize_entry(process.take().items(), marks, now=clock.now + 2), at=502)
 
-    assert [tally.limited for _, tally in entry.tallies] == [1]
-    (mark,) = entry.marks
+    assert [tally.limited for _, tally in entry.counters] == [1]
+    (mark,) = entry.events
     assert (mark.kind, mark.endpoint) == ("parked", one.pk)
     assert mark.at == pytest.approx(500)
     assert mark.until == pytest.approx(510)
@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_passed_over(start, one, client, odd) -> None:
     first, second = start(), start()
     second.sync()
     entry: dict[Any, Any] = {"p": "x"} if odd is None else {"p": "x", "d": odd}
-    client.xadd(stream(), entry)
+    client.xadd(stream_key(), entry)
     client.set(head_key(), odd or b"")
     first.answers(one)
     first.sync()
@@ -199,22 +199,22 @@ def test_an_emptied_store_is_filled_again(start, one, valkey) -> None:
     assert second.figures(one).calls == 10
 
 
-# --- Marks, in any order --------------------------------------------------------------------------
+# --- Health events, in any order ------------------------------------------------------------------
 
 
 E1, E2 = 1, 2
-OUTAGE = Mark("outage", E1, at=100)
+OUTAGE = HealthEvent("outage", E1, at=100)
 
 
 class Told:
     """A process and what it is told of others, two seconds after it was."""
 
     def __init__(self) -> None:
-        self.marks, self.health = Marks(), EndpointHealth(window_s=30.0, probe_s=10)
+        self.marks, self.health = HealthEvents(), EndpointHealth(window_s=30.0, probe_s=10)
 
-    def hear(self, *marks: Mark, now: float = 102) -> None:
+    def hear(self, *marks: HealthEvent, now: float = 102) -> None:
         for mark in marks:
-            self.marks.adopt(mark, self.health, now=now)
+            self.marks.apply(mark, self.health, now=now)
 
     def unstable(self, now: float) -> bool:
         return E1 in self.health.snapshot(now).unstable
@@ -233,46 +233,52 @@ def test_an_outage_elsewhere_is_one_here(told) -> None:
 
 @pytest.mark.parametrize(("well_at", "ends_it"), [(101, True), (99, False)])
 def test_a_later_recovery_elsewhere_ends_it(told, well_at: float, ends_it: bool) -> None:
-    told.hear(OUTAGE, Mark("well", E1, at=well_at), now=104)
+    told.hear(OUTAGE, HealthEvent("well", E1, at=well_at), now=104)
     assert told.unstable(104) is not ends_it
     assert bool(told.health.snapshot(200).half_open) is not ends_it
 
 
 def test_who_was_answered_since_tells_so(told) -> None:
-    told.marks.well(E1, at=101)
+    told.marks.record_recovery(E1, at=101)
     assert told.marks.take() == []
     told.hear(OUTAGE)
     assert not told.unstable(102)
-    assert told.marks.take() == [Mark("well", E1, at=101)]
+    assert told.marks.take() == [HealthEvent("well", E1, at=101)]
 
 
 def test_an_older_outage_does_not_shorten_a_newer_one(told) -> None:
     told.health.record_failure(E1, 100)
-    told.marks.outage(E1, 100)
-    told.hear(Mark("outage", E1, at=95))
+    told.marks.record_outage(E1, 100)
+    told.hear(HealthEvent("outage", E1, at=95))
     assert told.unstable(129)
 
 
 def test_a_parking_lasts_what_is_left_of_it(told) -> None:
-    told.hear(Mark("parked", E1, at=100, until=107), Mark("parked", E2, at=90, until=100))
+    told.hear(
+        HealthEvent("parked", E1, at=100, until=107), HealthEvent("parked", E2, at=90, until=100)
+    )
     assert told.health.snapshot(106.9).parked == {E1}
     assert told.health.snapshot(107).parked == frozenset()
 
 
 def test_the_latest_of_each_kind_is_told_once_and_in_order() -> None:
-    marks = Marks()
-    marks.outage(E1, 10)
-    marks.parked(E2, 11, until=20)
-    marks.outage(E1, 12)
-    marks.well(E1, 13)
-    marks.well(E1, 14)
-    latest = [Mark("parked", E2, 11, 20), Mark("outage", E1, 12), Mark("well", E1, 13)]
+    marks = HealthEvents()
+    marks.record_outage(E1, 10)
+    marks.record_parking(E2, 11, until=20)
+    marks.record_outage(E1, 12)
+    marks.record_recovery(E1, 13)
+    marks.record_recovery(E1, 14)
+    latest = [
+        HealthEvent("parked", E2, 11, 20),
+        HealthEvent("outage", E1, 12),
+        HealthEvent("well", E1, 13),
+    ]
     assert [marks.take(), marks.take()] == [latest, []]
 
 
 @pytest.mark.parametrize("met", ["outage", "parked", "well"])
 def test_a_probe_ends_with_whatever_its_endpoint_does(met: str) -> None:
-    marks = Marks()
+    marks = HealthEvents()
     marks.probing.add(E1)
     getattr(marks, met)(E1, 1, **({"until": 2} if met == "parked" else {}))
     assert (marks.probing, marks.probed) == (set(), [E1])

@@ -10,16 +10,16 @@ from gateway.shared_cache import SharedCache
 from routing.catalogue.models import Endpoint
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.histogram import RELATIVE_ERROR
-from routing.statistics.five_minutes import EndpointSample
-from routing.statistics.history import (
+from routing.statistics.endpoint_samples import (
     STRETCH_S,
-    OwnHistory,
+    LocalSamples,
     add_samples,
+    build_samples,
     forget_old,
     record_shared,
-    samples_of,
 )
-from routing.statistics.shared_form import entry_json, stream
+from routing.statistics.models import EndpointSample
+from routing.statistics.stream_format import serialize_entry, stream_key
 from tests.routing.selection import entries
 from tests.routing.serving.learning import FAILURE, Clock, attempt, observer, refreshed
 from tests.support.operations import fill
@@ -52,9 +52,9 @@ def tell(store: SharedCache) -> Callable[..., None]:
     """An entry of the stream, as of a process that pushed it so long after the stretch began."""
 
     def tell(after_s: float, tallies: dict[int, EndpointCounter]) -> None:
-        data: dict[Any, Any] = {"p": "x", "d": entry_json(tallies.items(), (), now=0)}
+        data: dict[Any, Any] = {"p": "x", "d": serialize_entry(tallies.items(), (), now=0)}
         id = f"{int((BEGINS_S + after_s) * 1000)}-*"
-        store.run(lambda client: client.xadd(stream(), data, id=id), None)
+        store.run(lambda client: client.xadd(stream_key(), data, id=id), None)
 
     return tell
 
@@ -64,7 +64,7 @@ def tally(
 ) -> EndpointCounter:
     made = EndpointCounter()
     for _ in range(answered):
-        made.count_answer(latency_s, streamed=True, speed_tps=50.0)
+        made.answer(latency_s, streamed=True, speed_tps=50.0)
     made.failed, made.limited = failed, limited
     return made
 
@@ -111,15 +111,15 @@ def test_many_entries_are_read_page_by_page(served: int, store, tell) -> None:
 
 def test_what_is_old_is_forgotten(served: int, settings) -> None:
     settings.ROUTER_HISTORY_DAYS = 2
-    add_samples(samples_of({served: tally(1)}, NUMBER))
+    add_samples(build_samples({served: tally(1)}, NUMBER))
     two_days_s = 2 * 24 * 3600
     assert forget_old(BEGINS_S + two_days_s) == 0
     assert forget_old(BEGINS_S + STRETCH_S + two_days_s) == 1
 
 
 def test_processes_without_a_store_add_up(served: int) -> None:
-    add_samples(samples_of({served: tally(30, latency_s=1.0), 999_999: tally(1)}, NUMBER))
-    add_samples(samples_of({served: tally(9, failed=1, limited=2, latency_s=3.0)}, NUMBER))
+    add_samples(build_samples({served: tally(30, latency_s=1.0), 999_999: tally(1)}, NUMBER))
+    add_samples(build_samples({served: tally(9, failed=1, limited=2, latency_s=3.0)}, NUMBER))
     row = EndpointSample.objects.get()
     assert (row.calls, row.errors, row.rate_limited) == (40, 1, 2)
     assert (row.first_token_p50_ms,) == near(1500)
@@ -128,13 +128,13 @@ def test_processes_without_a_store_add_up(served: int) -> None:
 def test_a_process_writes_at_the_end_of_each_stretch(served: int) -> None:
     clock, wall = Clock(), Clock(BEGINS_S + 10)
     seen = observer(clock, collects=True)
-    own, where = OwnHistory(seen, clock=wall), entries.endpoint(pk=served)
+    own, where = LocalSamples(seen, clock=wall), entries.endpoint(pk=served)
 
     def meet(count: int, **changes: Any) -> None:
         for _ in range(count):
-            seen.observed(attempt(clock, where, **changes), streamed=True, tokens=50)
+            seen.record_attempt(attempt(clock, where, **changes), streamed=True, tokens=50)
         refreshed(seen)
-        own.keep()
+        own.collect()
 
     def rows() -> list[tuple[datetime, int, int]]:
         found = EndpointSample.objects.order_by("started_at")

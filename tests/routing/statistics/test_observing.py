@@ -10,8 +10,8 @@ import pytest
 from routing.entities.entries import EndpointEntry
 from routing.selection.measurements.histogram import RELATIVE_ERROR
 from routing.selection.types import EndpointStats
-from routing.statistics.marks import Mark
-from routing.statistics.observing import REFRESH_S, Observer
+from routing.statistics.health_events import HealthEvent
+from routing.statistics.observation import REFRESH_S, Observer
 from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused
 from tests.routing.serving.learning import (
     FAILURE,
@@ -49,7 +49,7 @@ class Watch:
     ) -> None:
         said: Any = {"streamed": streamed, "tokens": tokens, "tools_good": tools_good}
         for _ in range(count):
-            self.seen.observed(attempt(self.clock, at or self.one, **changes), **said)
+            self.seen.record_attempt(attempt(self.clock, at or self.one, **changes), **said)
 
     def figures(self) -> EndpointStats:
         return figures(self.seen, self.one)
@@ -128,8 +128,11 @@ def test_failures_are_marked_for_others(clock, watch) -> None:
     clock.now += 1
     watch.meet(1, at=two, failure=replace(LIMITED, retry_after_s=7.0))
     watch.meet(1, failure=from_status(400, {}, b""))
-    outage, parked = Mark("outage", watch.one.pk, 1000), Mark("parked", two.pk, 1001, 1008)
-    assert watch.seen.marks.take() == [outage, parked]
+    outage, parked = (
+        HealthEvent("outage", watch.one.pk, 1000),
+        HealthEvent("parked", two.pk, 1001, 1008),
+    )
+    assert watch.seen.health_events.take() == [outage, parked]
 
 
 def test_thin_data_says_nothing(watch) -> None:
@@ -145,7 +148,7 @@ def test_windows_pass(clock, watch) -> None:
         found = watch.figures()
         told.append((found.uptime_5m, found.uptime_30m, found.uptime_1d))
     assert told == [(0, 0, 0), (None, 0, 0), (None, None, 0), (None, None, None)]
-    assert watch.one.pk not in watch.seen.figures()
+    assert watch.one.pk not in watch.seen.endpoint_stats()
 
 
 def test_latency_and_pace_are_known_of_half_an_hour_too(clock, watch) -> None:
@@ -163,12 +166,12 @@ def test_latency_and_pace_are_known_of_half_an_hour_too(clock, watch) -> None:
 
 
 def test_figures_are_made_anew_once_a_second_at_most(clock, watch) -> None:
-    assert watch.one.pk not in watch.seen.figures()
+    assert watch.one.pk not in watch.seen.endpoint_stats()
     watch.meet()
     clock.now += REFRESH_S / 2
-    assert watch.one.pk not in watch.seen.figures()
+    assert watch.one.pk not in watch.seen.endpoint_stats()
     clock.now += REFRESH_S / 2
-    assert watch.seen.figures()[watch.one.pk].calls == 10
+    assert watch.seen.endpoint_stats()[watch.one.pk].calls == 10
 
 
 def test_only_what_is_followed_is_left_alone(clock, watch) -> None:
@@ -176,7 +179,7 @@ def test_only_what_is_followed_is_left_alone(clock, watch) -> None:
     watch.seen.followed = True
     watch.meet(1)
     clock.now += 10 * REFRESH_S
-    assert watch.one.pk not in watch.seen.figures()
+    assert watch.one.pk not in watch.seen.endpoint_stats()
 
 
 def test_what_was_counted_here_is_handed_out_once(watch) -> None:
@@ -206,7 +209,7 @@ class Traffic:
     def pass_slice(self) -> list[float]:
         for each in self.attempts:
             each.started, each.ended = self.clock.now - 1 - each.endpoint.pk % 7, self.clock.now
-            self.seen.observed(each, streamed=True, tokens=40 + each.endpoint.pk % 50)
+            self.seen.record_attempt(each, streamed=True, tokens=40 + each.endpoint.pk % 50)
         steps = durations(self.seen)
         self.seen.take()
         self.clock.now += 10
@@ -251,7 +254,7 @@ def test_a_record_costs_a_few_microseconds(watch) -> None:
     for _ in range(5):
         begun = time.perf_counter()
         for _ in range(10_000):
-            watch.seen.observed(ended, streamed=True, tokens=50, tools_good=None)
+            watch.seen.record_attempt(ended, streamed=True, tokens=50, tools_good=None)
         best_s = min(best_s, (time.perf_counter() - begun) / 10_000)
         refreshed(watch.seen)
     in_time(best_s, RECORD_S)

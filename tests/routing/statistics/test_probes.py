@@ -11,10 +11,10 @@ from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Provider
 from routing.selection.health import EndpointHealth
 from routing.statistics import probes
-from routing.statistics.five_minutes import ProviderProbe
-from routing.statistics.probes import ask, probe_due
-from routing.statistics.shared_form import read_entry, stream
-from routing.statistics.sharing import Sharing
+from routing.statistics.models import ProviderProbe
+from routing.statistics.peer_sync import PeerSync
+from routing.statistics.probes import probe_due, probe_provider
+from routing.statistics.stream_format import read_entry, stream_key
 from tests.gateway.outbound.raw_upstream import RawUpstream
 from tests.routing.serving.learning import Clock, observer
 from tests.routing.serving.processes import Answers
@@ -53,8 +53,8 @@ def told(upstream, store) -> Callable[[], list[list[str]]]:
     Provider.objects.update(base_url=base_url, probe_interval_s=30)
 
     def told_() -> list[list[str]]:
-        entries: Any = store.run(lambda client: client.xrange(stream()), None)
-        return [[mark.kind for mark in read_entry(f[b"d"], at=0).marks] for _, f in entries]
+        entries: Any = store.run(lambda client: client.xrange(stream_key()), None)
+        return [[event.kind for event in read_entry(f[b"d"], at=0).events] for _, f in entries]
 
     return told_
 
@@ -102,7 +102,7 @@ def test_an_outage_is_told_each_time_and_its_end_once(told, models) -> None:
 def test_processes_hear_of_it_and_count_no_call(told, models, store) -> None:
     clock = Clock()
     seen, health = observer(clock, collects=True), EndpointHealth(window_s=30, probe_s=10)
-    sharing = Sharing(seen, health, store, clock=clock)
+    sharing = PeerSync(seen, health, store, clock=clock)
     sharing.sync()
     models.status = 503
     probe_due(NOW)
@@ -124,7 +124,7 @@ def test_who_does_not_answer_at_all_is_down(told) -> None:
 
 
 def test_the_simulated_upstream_answers(simulator) -> None:
-    found = ask(f"{simulator.url}/first/v1", "openai", "first-secret")
+    found = probe_provider(f"{simulator.url}/first/v1", "openai", "first-secret")
     assert (found.ok, found.status) == (True, 200)
 
 
@@ -132,7 +132,7 @@ def test_the_simulated_upstream_answers(simulator) -> None:
     ("kind", "header"), [("openai", "authorization"), ("anthropic", "x-api-key")]
 )
 def test_each_kind_has_its_own_way_to_say_who_asks(upstream, models, kind, header) -> None:
-    ask(f"http://127.0.0.1:{upstream.port}/v1", kind, "canary")
+    probe_provider(f"http://127.0.0.1:{upstream.port}/v1", kind, "canary")
     (line,) = [line for line in models.heads[0].split(b"\r\n") if b"canary" in line]
     assert line.decode().lower().startswith(header)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.entities.exchange import Answer, Event, Wire
-from routing.metering.usage import believable
+from routing.metering.usage import read_reported_usage
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.failures import UpstreamFailure, from_error_object
 from routing.upstreams.responses.stream import _TAKERS
@@ -189,7 +189,7 @@ def check_shape(said: Event | Answer) -> None:
     for word in (said.native_finish, said.upstream_id, said.service_tier, said.stop_sequence):
         assert isinstance(word, str | None)
     json.dumps([delta, said.logprobs])
-    believable(said.usage, context_length=None)
+    read_reported_usage(said.usage, context_length=None)
     if said.error is not None:
         assert from_error_object(said.error).status >= 400
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.metering.usage import believable
+from routing.metering.usage import read_reported_usage
 from routing.upstreams.anthropic.usage import UsageCounter
 
 CACHED = {"input_tokens": 21, "cache_creation_input_tokens": 188, "cache_read_input_tokens": 2048}
@@ -36,7 +36,7 @@ LIFETIMES = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 88}
 def test_counts(
     told: Any, prompt: int, completion: int, cached: int, written: int, written_1h: int
 ) -> None:
-    usage = believable(report(told), context_length=None)
+    usage = read_reported_usage(report(told), context_length=None)
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == (prompt, completion)
     assert (usage.cached_tokens, usage.cache_write_tokens) == (cached, written)
@@ -95,10 +95,12 @@ def test_no_counts_are_no_usage(told: Any) -> None:
 @pytest.mark.parametrize("name", ["input_tokens", "cache_read_input_tokens", "output_tokens"])
 def test_a_count_that_cannot_be_true_is_not_believed(name: str, wrong: Any) -> None:
     made = report({"input_tokens": 10, "output_tokens": 5, name: wrong})
-    assert believable(made, context_length=None) is None
+    assert read_reported_usage(made, context_length=None) is None
 
 
 def test_an_output_count_alone_is_kept_beside_an_estimate_of_the_prompt() -> None:
-    usage = believable(report({"output_tokens": 9}), context_length=None, prompt_estimate=4)
+    usage = read_reported_usage(
+        report({"output_tokens": 9}), context_length=None, prompt_estimate=4
+    )
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens, usage.estimated) == (4, 9, True)

@@ -10,10 +10,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from routing.ledger.backlog import Backlog
+from routing.ledger.db_errors import ConnectionNotOpened, FailureKind, classify_error
 from routing.ledger.orders import Payer
-from routing.ledger.tickets import Ticket
-from routing.ledger.troubles import NotOpened, Trouble, trouble
+from routing.ledger.tickets import Backlog, Ticket
 from tests.routing.ledger.books import hold_order, release_order, settle_order
 from tests.support.manage import PROJECT
 
@@ -24,8 +23,8 @@ def of_sqlite(kind: type[sqlite3.Error], code: int) -> sqlite3.Error:
     return error
 
 
-TROUBLES: dict[Trouble, list[Exception]] = {
-    Trouble.PASSING: [
+TROUBLES: dict[FailureKind, list[Exception]] = {
+    FailureKind.PASSING: [
         psycopg.OperationalError("server closed the connection"),
         errors.AdminShutdown(),
         errors.CannotConnectNow(),
@@ -36,10 +35,10 @@ TROUBLES: dict[Trouble, list[Exception]] = {
         errors.IdleInTransactionSessionTimeout(),
         of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_BUSY_SNAPSHOT),
         of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_LOCKED),
-        NotOpened("bad conninfo"),
+        ConnectionNotOpened("bad conninfo"),
         OSError("too many open files"),
     ],
-    Trouble.LASTING: [
+    FailureKind.LASTING: [
         errors.ReadOnlySqlTransaction(),
         errors.DiskFull(),
         errors.IoError(),
@@ -52,13 +51,13 @@ TROUBLES: dict[Trouble, list[Exception]] = {
         of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_ERROR),
         of_sqlite(sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT),
     ],
-    Trouble.STRANGE: [
+    FailureKind.STRANGE: [
         errors.FeatureNotSupported(),
         errors.InvalidSqlStatementName(),
         errors.InternalError_(),
         errors.RaiseException(),
     ],
-    Trouble.ITEM: [
+    FailureKind.ITEM: [
         errors.CheckViolation(),
         errors.NumericValueOutOfRange(),
         errors.ProgramLimitExceeded(),
@@ -71,9 +70,9 @@ TROUBLES: dict[Trouble, list[Exception]] = {
 }
 
 
-@pytest.mark.parametrize("expected", Trouble)
-def test_an_error_is_the_items_fault_or_passes_or_lasts(expected: Trouble) -> None:
-    found = {repr(error): trouble(error) for error in TROUBLES[expected]}
+@pytest.mark.parametrize("expected", FailureKind)
+def test_an_error_is_the_items_fault_or_passes_or_lasts(expected: FailureKind) -> None:
+    found = {repr(error): classify_error(error) for error in TROUBLES[expected]}
     assert found == dict.fromkeys(found, expected)
 
 

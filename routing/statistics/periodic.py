@@ -1,14 +1,14 @@
-"""Work that a process does beside its requests, over and over."""
+"""Periodic work of a process, in a thread of its own."""
 
 import logging
 import threading
 from collections.abc import Callable
 
 
-class Beside:
-    """Does `work` every `every_s` in a thread of its own, a greenlet in web processes.
+class PeriodicWork:
+    """Calls `work` every `every_s` seconds in a thread, which is a greenlet in web processes.
 
-    What it raises is logged once for each time of trouble, and it goes on.
+    Of consecutive failures the first is logged, and it goes on.
     """
 
     def __init__(
@@ -23,7 +23,7 @@ class Beside:
         self._failing = False
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self._thread is not None
 
     def start(self) -> None:
@@ -35,7 +35,7 @@ class Beside:
         self._thread.start()
 
     def stop(self, *, within_s: float) -> None:
-        """No further round is begun; one under way has that long to end."""
+        """Begin no further round, and wait that long for the current one."""
         if self._thread is None:
             return
         self._stopping.set()

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 _Queued = tuple[str, list[bytes | None]]
 
 
-class Flight:
+class Pipeline:
     """Collects statements; `land` sends them and reads all answers. For one greenlet at a time.
 
     Rows are not handed out: a statement tells by failing that it did not do what it should.
@@ -44,13 +44,13 @@ class Flight:
     def execute(self, sql: str, parameters: Sequence[Any] = (), *, rows: int | None = None) -> None:
         """Queue a statement written with `%s` placeholders. One that must move so many `rows` and
         does not fails with `DivisionByZero`, and what stands behind it is not carried out."""
-        texts = as_texts(parameters)
+        texts = encode_values(parameters)
         if rows is not None:
-            sql = _counted(sql)
+            sql = _counted_sql(sql)
             texts.append(b"%d" % rows)
         self._waiting.append((sql, texts))
 
-    def land(self) -> None:
+    def send(self) -> None:
         """Send what was queued. Raises `psycopg.Error`."""
         pgconn = self._raw.pgconn
         waiting, self._waiting = self._waiting, []
@@ -62,17 +62,17 @@ class Flight:
                 fresh.append(sql)
             pgconn.send_query_prepared(self._prepared[sql], parameters)
         pgconn.pipeline_sync()
-        results = self._raw.wait(_answers(pgconn))
+        results = self._raw.wait(_read_results(pgconn))
         pgconn.exit_pipeline_mode()
         failed = next((each for each in results if each.status == pq.ExecStatus.FATAL_ERROR), None)
         if failed is not None:
             self._forget(fresh)
-            raise _error_of(failed)
+            raise _build_error(failed)
 
     def _prepare(self, sql: str) -> None:
         name = b"flight_%d" % next(_NAMES)
         self._prepared[sql] = name
-        self._raw.pgconn.send_prepare(name, numbered(sql))
+        self._raw.pgconn.send_prepare(name, number_placeholders(sql))
 
     def _forget(self, fresh: Iterable[str]) -> None:
         """Behind a failed statement nothing is prepared; what was before it is prepared twice."""
@@ -80,7 +80,7 @@ class Flight:
             del self._prepared[sql]
 
 
-def _answers(pgconn: pq.abc.PGconn) -> Generator[Wait, int, list[Any]]:
+def _read_results(pgconn: pq.abc.PGconn) -> Generator[Wait, int, list[Any]]:
     """Everything up to the pipeline's end, as psycopg's waiting functions drive it."""
     while pgconn.flush():
         ready = yield Wait.RW
@@ -101,13 +101,13 @@ def _answers(pgconn: pq.abc.PGconn) -> Generator[Wait, int, list[Any]]:
             results.append(result)
 
 
-def _error_of(result: Any) -> psycopg.Error:
+def _build_error(result: Any) -> psycopg.Error:
     message = result.error_message.decode("utf-8", "replace").strip()
     state = result.error_field(pq.DiagnosticField.SQLSTATE)
-    return _class_of(state.decode())(message) if state else psycopg.OperationalError(message)
+    return _error_class(state.decode())(message) if state else psycopg.OperationalError(message)
 
 
-def _class_of(state: str) -> type[psycopg.Error]:
+def _error_class(state: str) -> type[psycopg.Error]:
     try:
         return errors.lookup(state)
     except KeyError:
@@ -115,18 +115,18 @@ def _class_of(state: str) -> type[psycopg.Error]:
 
 
 @cache
-def _counted(sql: str) -> str:
+def _counted_sql(sql: str) -> str:
     return f"WITH moved AS ({sql} RETURNING 1) SELECT 1 / (count(*) = %s)::int FROM moved"  # noqa: S608 - Wraps a statement of this package.
 
 
 @cache
-def insertion(table: str, columns: tuple[str, ...], rows: int = 1) -> str:
+def insert_sql(table: str, columns: tuple[str, ...], rows: int = 1) -> str:
     """The statement that inserts so many rows, each unless it is there."""
     marks = ", ".join([f"({', '.join(['%s'] * len(columns))})"] * rows)
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} ON CONFLICT DO NOTHING"  # noqa: S608 - Names are constants of this package; values are bound.
 
 
-def portions(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
+def split_rows(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
     """The rows in portions of few different sizes, since each size is a statement of its own: one
     of sixteen rows costs the database a quarter less than sixteen of one (measured)."""
     begin = 0
@@ -136,13 +136,13 @@ def portions(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
             begin += size
 
 
-def numbered(sql: str) -> bytes:
+def number_placeholders(sql: str) -> bytes:
     """`%s` placeholders as libpq wants them."""
     first, *rest = sql.split("%s")
     return (first + "".join(f"${n}{part}" for n, part in enumerate(rest, 1))).encode()
 
 
-def as_texts(values: Sequence[Any]) -> list[bytes | None]:
+def encode_values(values: Sequence[Any]) -> list[bytes | None]:
     """Values in PostgreSQL's text format. Raises `psycopg.DataError` for a NUL, `TypeError`.
 
     A batch is a thousand of them, so nothing here runs Python for the kinds that come most.
@@ -166,7 +166,7 @@ def _array(values: list[Any]) -> bytes:
     if set(map(type, values)) == _NUMBERS:
         # Python writes them as PostgreSQL does, but for brackets and spaces.
         return b"{" + repr(values)[1:-1].replace(" ", "").encode() + b"}"
-    return b"{" + b",".join(map(_element, values, as_texts(values))) + b"}"
+    return b"{" + b",".join(map(_element, values, encode_values(values))) + b"}"
 
 
 def _element(value: Any, text: bytes | None) -> bytes:

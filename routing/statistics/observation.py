@@ -1,7 +1,7 @@
-"""What this process, and those it shares with, have seen of endpoints lately.
+"""Counting what endpoints did lately, in this process and in those it shares with.
 
-Requests leave a few numbers behind (`observed`) and read what was made of them before (`figures`).
-The counting is done beside them, once a second.
+Requests leave a few numbers behind (`record_attempt`) and read earlier results (`endpoint_stats`).
+A thread of its own counts once a second.
 """
 
 import logging
@@ -20,8 +20,8 @@ from routing.selection.measurements.window import PIECE_ENDPOINTS, Pairs, Window
 from routing.selection.types import EndpointStats, HealthSnapshot
 from routing.serving.request import process
 from routing.serving.request.call import Attempt
-from routing.statistics.beside import Beside
-from routing.statistics.marks import Marks
+from routing.statistics.health_events import HealthEvents
+from routing.statistics.periodic import PeriodicWork
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 log = logging.getLogger("routing.statistics")
@@ -30,14 +30,14 @@ REFRESH_S: Final = 1.0
 SLICE_S: Final = 10.0
 HALF_HOUR: Final = (300.0, 6)
 DAY: Final = (3600.0, 24)
-# So many are counted at a stretch: a few milliseconds.
+# A portion that takes a few milliseconds.
 _EVENTS_AT_ONCE: Final = 500
 # Far more than a second brings.
 _EVENTS_MAX: Final = 100_000
-# Two tokens are no pace, and what came within so little came in one piece.
+# Fewer tokens than this give no speed, and a shorter time means one piece.
 _TOKENS_MIN: Final = 2
 _SPAN_MIN_S: Final = 0.005
-# A caller who reads slowly says nothing about the endpoint.
+# A larger share of waiting for the caller tells nothing about the endpoint.
 _HELD_UP_MAX: Final = 0.1
 _REQUEST_STATUSES: Final = frozenset({400, 413, 422})
 _REQUEST_ERRORS: Final = frozenset(
@@ -52,11 +52,12 @@ _ANSWERED, _FAILED, _LIMITED = range(3)
 class Observer:
     """Counts what happened, here and (through `add_others`) elsewhere. Moments are monotonic.
 
-    `collects` says that somebody will `take` what was counted here, to share it.
+    With `collects`, own counts are gathered until somebody takes them (`take`) to share them. With
+    `followed`, a thread calls `refresh` every second.
     """
 
     def __init__(self, *, window_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.marks = Marks()
+        self.health_events = HealthEvents()
         self.collects = False
         self.followed = False
         self.recent = Window(slice_s=SLICE_S, slices=max(1, round(window_s / SLICE_S)))
@@ -64,15 +65,15 @@ class Observer:
         self.day = Window(slice_s=DAY[0], slices=DAY[1])
         self._clock = clock
         self._events: deque[_Event] = deque(maxlen=_EVENTS_MAX)
-        self._figures: dict[int, EndpointStats] = {}
-        self._view = MappingProxyType(self._figures)
+        self._stats: dict[int, EndpointStats] = {}
+        self._view = MappingProxyType(self._stats)
         self._dirty: set[int] = set()
-        self._mine: dict[int, EndpointCounter] = {}
+        self._own: dict[int, EndpointCounter] = {}
         self._refreshed_at = float("-inf")
 
     # --- What requests call ---------------------------------------------------------------------
 
-    def observed(
+    def record_attempt(
         self,
         attempt: Attempt,
         *,
@@ -90,11 +91,11 @@ class Observer:
         latency_s = None if first is None else first - attempt.started
         speed = _speed_tps(attempt, streamed=streamed, tokens=tokens) if tokens else None
         if attempt.own is None:
-            self.marks.well(endpoint, attempt.ended or self._clock())
+            self.health_events.record_recovery(endpoint, attempt.ended or self._clock())
         self._events.append((endpoint, _ANSWERED, latency_s, streamed, speed, tools_good))
 
-    def figures(self) -> Mapping[int, EndpointStats]:
-        """Figures by endpoint, at most about a second old. To look things up in: it changes."""
+    def endpoint_stats(self) -> Mapping[int, EndpointStats]:
+        """Statistics by endpoint, about a second old at most. A live view, for look-ups only."""
         if not self.followed and self._clock() - self._refreshed_at >= REFRESH_S:
             for _ in self.refresh():
                 pass
@@ -106,93 +107,95 @@ class Observer:
         if failure.parked:
             hint_s = failure.retry_after_s
             hint_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
-            self.marks.parked(endpoint, at, until=at + hint_s)
+            self.health_events.record_parking(endpoint, at, until=at + hint_s)
             self._events.append((endpoint, _LIMITED, None, False, None, None))
-        elif not is_requests_fault(failure):
+        elif not is_request_at_fault(failure):
             if failure.outage:
-                self.marks.outage(endpoint, at)
+                self.health_events.record_outage(endpoint, at)
             self._events.append((endpoint, _FAILED, None, False, None, None))
 
-    # --- What goes on beside them ---------------------------------------------------------------
+    # --- What the thread calls ------------------------------------------------------------------
 
     def refresh(self) -> Iterator[None]:
-        """Count what came, forget what is old, and work the changed figures out anew. To be run to
-        its end; each step takes some milliseconds."""
+        """Count new events, drop old slices, and recompute changed statistics. Run it to its end;
+        each step takes some milliseconds."""
         self._refreshed_at = now = self._clock()
         while self._events:
-            self._count(self._drained(), now)
+            self._count(self._drain_events(), now)
             yield
         for window in (self.recent, self.half_hour, self.day):
-            for fewer in window.advance(window.number_at(now)):
-                self._dirty.update(fewer)
+            for endpoints in window.advance(window.number_at(now)):
+                self._dirty.update(endpoints)
                 yield
         changed, self._dirty = list(self._dirty), set()
         for start in range(0, len(changed), PIECE_ENDPOINTS):
-            self._rework(changed[start : start + PIECE_ENDPOINTS])
+            self._recompute_stats(changed[start : start + PIECE_ENDPOINTS])
             yield
 
     def take(self) -> dict[int, EndpointCounter]:
-        """What was counted here since the last time."""
-        taken, self._mine = self._mine, {}
+        """Take what was counted here since the last call."""
+        taken, self._own = self._own, {}
         return taken
 
     def add_others(
         self, pairs: list[tuple[int, EndpointCounter]], at: float, *, in_long: bool
     ) -> None:
-        """What was counted elsewhere; without `in_long` the long windows know it already."""
+        """Add counts of another process; without `in_long` the long windows have them already."""
         self.recent.add(self.recent.number_at(at), pairs)
         if in_long:
             self._add_long(pairs, at)
         self._dirty.update(endpoint for endpoint, _ in pairs)
 
     def touch(self, endpoints: Iterable[int]) -> None:
-        """Work these out anew: somebody added to a window."""
+        """Recompute these at the next refresh: somebody added to a window."""
         self._dirty.update(endpoints)
 
-    def _count(self, tallies: dict[int, EndpointCounter], at: float) -> None:
-        pairs = list(tallies.items())
+    def _count(self, counters: dict[int, EndpointCounter], at: float) -> None:
+        pairs = list(counters.items())
         self.add_others(pairs, at, in_long=True)
         if self.collects:
-            for endpoint, tally in pairs:
-                known = self._mine.get(endpoint)
+            for endpoint, counter in pairs:
+                known = self._own.get(endpoint)
                 if known is None:
-                    self._mine[endpoint] = tally
+                    self._own[endpoint] = counter
                 else:
-                    known.add(tally)
+                    known.add(counter)
 
     def _add_long(self, pairs: Pairs, at: float) -> None:
         self.half_hour.add(self.half_hour.number_at(at), pairs)
-        bare = [(endpoint, tally.calls_only()) for endpoint, tally in pairs]
+        bare = [(endpoint, counter.calls_only()) for endpoint, counter in pairs]
         self.day.add(self.day.number_at(at), bare)
 
-    def _drained(self) -> dict[int, EndpointCounter]:
-        tallies: dict[int, EndpointCounter] = {}
+    def _drain_events(self) -> dict[int, EndpointCounter]:
+        counters: dict[int, EndpointCounter] = {}
         events = self._events
         for _ in range(min(len(events), _EVENTS_AT_ONCE)):
             endpoint, outcome, latency_s, streamed, speed, tools = events.popleft()
-            tally = tallies.get(endpoint)
-            if tally is None:
-                tally = tallies[endpoint] = EndpointCounter()
+            counter = counters.get(endpoint)
+            if counter is None:
+                counter = counters[endpoint] = EndpointCounter()
             if outcome == _ANSWERED:
-                tally.count_answer(latency_s, streamed=streamed, speed_tps=speed, tools_good=tools)
+                counter.count_answer(
+                    latency_s, streamed=streamed, speed_tps=speed, tools_good=tools
+                )
             elif outcome == _FAILED:
-                tally.failed += 1
+                counter.failed += 1
             else:
-                tally.limited += 1
-        return tallies
+                counter.limited += 1
+        return counters
 
-    def _rework(self, endpoints: Iterable[int]) -> None:
+    def _recompute_stats(self, endpoints: Iterable[int]) -> None:
         recent, half_hour, day = self.recent.totals, self.half_hour.totals, self.day.totals
         for endpoint in endpoints:
             found = build_stats(recent.get(endpoint), half_hour.get(endpoint), day.get(endpoint))
             if found is None:
-                self._figures.pop(endpoint, None)
+                self._stats.pop(endpoint, None)
             else:
-                self._figures[endpoint] = found
+                self._stats[endpoint] = found
 
 
-def is_requests_fault(failure: UpstreamFailure) -> bool:
-    """Whether the endpoint did as it should: it refused this request, or our own time ran out."""
+def is_request_at_fault(failure: UpstreamFailure) -> bool:
+    """Whether the endpoint did its part: it refused this request, or our own deadline passed."""
     return (
         failure.status in _REQUEST_STATUSES
         or failure.error_type in _REQUEST_ERRORS
@@ -201,7 +204,7 @@ def is_requests_fault(failure: UpstreamFailure) -> bool:
 
 
 def _speed_tps(attempt: Attempt, *, streamed: bool, tokens: int) -> float | None:
-    """Tokens per second: from the first token of a stream, over the whole time else."""
+    """Tokens per second: from the first token of a stream, else over the full time."""
     if tokens < _TOKENS_MIN or attempt.ended is None:
         return None
     since = attempt.first_token if streamed and attempt.first_token else attempt.started
@@ -215,43 +218,43 @@ def _speed_tps(attempt: Attempt, *, streamed: bool, tokens: int) -> float | None
 
 @cache
 def observer() -> Observer:
-    """This process's own."""
+    """The one of this process."""
     return Observer(window_s=settings.ROUTER_STATS_WINDOW_SECONDS)
 
 
-def observed(
+def record_attempt(
     attempt: Attempt, *, streamed: bool, tokens: int = 0, tools_good: bool | None = None
 ) -> None:
-    """`Observer.observed` of this process."""
-    observer().observed(attempt, streamed=streamed, tokens=tokens, tools_good=tools_good)
+    """`Observer.record_attempt` of this process."""
+    observer().record_attempt(attempt, streamed=streamed, tokens=tokens, tools_good=tools_good)
 
 
-def figures() -> Mapping[int, EndpointStats]:
-    """`Observer.figures` of this process."""
-    return observer().figures()
+def endpoint_stats() -> Mapping[int, EndpointStats]:
+    """`Observer.endpoint_stats` of this process."""
+    return observer().endpoint_stats()
 
 
-def standing() -> HealthSnapshot:
-    """Who is unstable, parked or half open at this moment, as far as this process knows."""
+def health_snapshot() -> HealthSnapshot:
+    """Endpoints that are unstable, parked or half open now, as far as this process knows."""
     return process.health().snapshot(process.now())
 
 
 def refresh() -> None:
-    """Do at once what is done every second, letting others run in between."""
+    """Run the refresh of every second now, letting others run in between."""
     for _ in observer().refresh():
         yield_control()
 
 
-_following: Final = Beside("statistics", refresh, every_s=REFRESH_S, log=log)
+_refreshing: Final = PeriodicWork("statistics", refresh, every_s=REFRESH_S, log=log)
 
 
 def start() -> None:
-    """Count beside the requests from now on; call after a fork."""
+    """Refresh in a thread from now on; call after a fork."""
     observer().followed = True
-    _following.start()
+    _refreshing.start()
 
 
 def stop() -> None:
-    """Back to counting when somebody asks."""
-    _following.stop(within_s=0.2)
+    """Refresh when somebody reads, from now on."""
+    _refreshing.stop(within_s=0.2)
     observer().followed = False

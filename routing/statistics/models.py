@@ -1,4 +1,4 @@
-"""What is written down of how endpoints and providers did: for people, never read by requests."""
+"""Rows about how endpoints and providers did. People read them; requests never do."""
 
 from django.db import models
 from django.db.models import Q
@@ -41,7 +41,7 @@ class EndpointSample(models.Model):
 
 
 class ProviderProbe(models.Model):
-    """How the last active probe of a provider went, and since when they go so.
+    """The outcome of a provider's last active probe, and since when it has been so.
 
     `status` is the provider's own, null when no answer came; `said` tells why there was none.
     """

@@ -1,8 +1,7 @@
-"""Endpoints' history for charts: what they did in every five minutes, as rows.
+"""Endpoints' history for charts: a row for each endpoint and five minutes.
 
-With a hint store the schedule reads it off the stream that all processes share, once a stretch is
-over; what has happened since is in each web process's memory. Without one, each web process adds
-what it has seen itself, twice a minute.
+With a hint store a scheduled task reads each finished stretch off the shared stream; newer events
+are in each web process's memory. Without one, each web process adds its own counts twice a minute.
 """
 
 import logging
@@ -21,14 +20,14 @@ from gateway.shared_cache import SharedCache, shared_cache
 from routing.catalogue.models import Endpoint
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.histogram import percentiles
-from routing.statistics.five_minutes import EndpointSample
-from routing.statistics.observing import Observer, observer
-from routing.statistics.shared_form import PAGE_ENTRIES, read_entry, stream
+from routing.statistics.models import EndpointSample
+from routing.statistics.observation import Observer, observer
+from routing.statistics.stream_format import PAGE_ENTRIES, read_entry, stream_key
 
 log = logging.getLogger("routing.statistics")
 
 STRETCH_S: Final = 300
-# Entries of a stretch may come that much after its end, and count for the next one then.
+# Entries may arrive that much after the end of their stretch; they count for the next one then.
 _SETTLED_S: Final = 10.0
 _OWN_EVERY_S: Final = 30.0
 _READ_LIMIT_S: Final = 1.0
@@ -41,16 +40,18 @@ _FIELDS: Final = (
 
 
 def record_shared(now: float, *, store: SharedCache | None = None) -> int:
-    """Write the last two stretches that are over and not written yet; returns the rows made. `now`
-    is in Unix seconds. Done twice it is done once."""
+    """Write the last two finished stretches where they have no rows yet; returns the rows made.
+
+    `now` is in Unix seconds. Running it again changes nothing.
+    """
     made = 0
     last = int((now - _SETTLED_S) // STRETCH_S) - 1
     for number in (last - 1, last):
         if EndpointSample.objects.filter(started_at=_moment(number)).exists():
             continue
-        tallies = _shared_tallies(store or shared_cache(), number)
-        if tallies:
-            rows = _existing(samples_of(tallies, number))
+        counters = _read_shared_counters(store or shared_cache(), number)
+        if counters:
+            rows = _drop_unknown_endpoints(build_samples(counters, number))
             EndpointSample.objects.bulk_create(rows, batch_size=_BATCH_ROWS, ignore_conflicts=True)
             made += len(rows)
     return made
@@ -63,15 +64,15 @@ def forget_old(now: float) -> int:
     return deleted
 
 
-def samples_of(tallies: Mapping[int, EndpointCounter], number: int) -> list[EndpointSample]:
-    """A row for each endpoint of a stretch, not saved."""
+def build_samples(counters: Mapping[int, EndpointCounter], number: int) -> list[EndpointSample]:
+    """Build an unsaved row for each endpoint of a stretch."""
     started_at = _moment(number)
-    return [_sample(endpoint, tally, started_at) for endpoint, tally in tallies.items()]
+    return [_sample(endpoint, counter, started_at) for endpoint, counter in counters.items()]
 
 
 def add_samples(samples: list[EndpointSample]) -> None:
-    """Add to the rows that are there: counts add up, the rest is averaged by calls."""
-    samples = sorted(_existing(samples), key=lambda sample: sample.endpoint_id)
+    """Add to existing rows: counts are summed, the rest is averaged weighted by calls."""
+    samples = sorted(_drop_unknown_endpoints(samples), key=lambda sample: sample.endpoint_id)
     empty = [EndpointSample(endpoint_id=s.endpoint_id, started_at=s.started_at) for s in samples]
     with transaction.atomic():
         EndpointSample.objects.bulk_create(empty, batch_size=_BATCH_ROWS, ignore_conflicts=True)
@@ -79,45 +80,45 @@ def add_samples(samples: list[EndpointSample]) -> None:
             _add_batch(samples[start : start + _BATCH_ROWS])
 
 
-def newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointSample]:
-    """What all processes told of these endpoints in the statistics window up to now, for the five
-    minutes that no row may hold yet. Empty without a hint store: rows are half a minute old there.
+def build_newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointSample]:
+    """Build unsaved rows of these endpoints from the statistics window, for the five minutes that
+    may have no row yet. Empty without a hint store: rows are half a minute old there.
     """
     if not shared_cache().configured:
         return []
     started_at = datetime.fromtimestamp(now - STRETCH_S, UTC)
-    observer().figures()
+    observer().endpoint_stats()
     totals = observer().recent.totals
     return [_sample(each, totals[each], started_at) for each in endpoints if each in totals]
 
 
-class OwnHistory:
-    """What one process has to write down where there is no hint store. `clock` is Unix seconds."""
+class LocalSamples:
+    """One process's samples where there is no hint store. `clock` gives Unix seconds."""
 
     def __init__(self, observer: Observer, *, clock: Callable[[], float] = time.time) -> None:
         self._observer = observer
         self._clock = clock
         self._number = 0
         self._written_at = 0.0
-        self._tallies: dict[int, EndpointCounter] = {}
+        self._counters: dict[int, EndpointCounter] = {}
 
-    def keep(self) -> None:
-        """Take over what was counted; write it at the end of a stretch, and before that so that
-        charts know the last minute."""
+    def collect(self) -> None:
+        """Take over what was counted. It is written at the end of a stretch, and every half minute
+        so that charts show the last minute."""
         now = self._clock()
         number = int(now // STRETCH_S)
         if number != self._number or now - self._written_at >= _OWN_EVERY_S:
             self.write()
             self._number = number
-        _add_all(self._tallies, self._observer.take().items())
+        _add_all(self._counters, self._observer.take().items())
 
     def write(self) -> None:
-        """Add the stretch so far to the rows; a database that is gone costs the stretch."""
-        tallies, self._tallies = self._tallies, {}
+        """Add the stretch so far to the rows; without a database it is lost."""
+        counters, self._counters = self._counters, {}
         self._written_at = self._clock()
-        if not tallies:
+        if not counters:
             return
-        samples, now = samples_of(tallies, self._number), self._clock()
+        samples, now = build_samples(counters, self._number), self._clock()
         try:
             run_queries(Lane.OPERATOR, lambda: add_samples(samples))
             run_queries(Lane.OPERATOR, lambda: forget_old(now))
@@ -126,14 +127,14 @@ class OwnHistory:
 
 
 @cache
-def own_history() -> OwnHistory:
-    """This process's own."""
-    return OwnHistory(observer())
+def local_samples() -> LocalSamples:
+    """The one of this process."""
+    return LocalSamples(observer())
 
 
-def _shared_tallies(store: SharedCache, number: int) -> dict[int, EndpointCounter] | None:
-    """What all processes counted in a stretch; None where the store does not tell."""
-    tallies: dict[int, EndpointCounter] = {}
+def _read_shared_counters(store: SharedCache, number: int) -> dict[int, EndpointCounter] | None:
+    """Read what all processes counted in a stretch; None where the store does not answer."""
+    counters: dict[int, EndpointCounter] = {}
     after = f"{number * STRETCH_S * 1000}-0"
     end_ms = (number + 1) * STRETCH_S * 1000 - 1
     while True:
@@ -143,54 +144,54 @@ def _shared_tallies(store: SharedCache, number: int) -> dict[int, EndpointCounte
         if page is None:
             return None
         for _, fields in page:
-            _add_all(tallies, _pairs(fields.get(b"d", b"")))
+            _add_all(counters, _read_counters(fields.get(b"d", b"")))
         if len(page) < PAGE_ENTRIES:
-            return tallies
+            return counters
         after = f"({page[-1][0].decode()}"
 
 
 def _page(store: "redis.Redis", after: str, end_ms: int) -> list[_Entry]:
-    found: Any = store.xrange(stream(), min=after, max=str(end_ms), count=PAGE_ENTRIES)
+    found: Any = store.xrange(stream_key(), min=after, max=str(end_ms), count=PAGE_ENTRIES)
     return list(found)
 
 
-def _pairs(data: bytes) -> list[tuple[int, EndpointCounter]]:
+def _read_counters(data: bytes) -> list[tuple[int, EndpointCounter]]:
     try:
-        return read_entry(data, at=0.0).tallies
+        return read_entry(data, at=0.0).counters
     except ValueError:
         return []
 
 
 def _add_all(
-    tallies: dict[int, EndpointCounter], pairs: Iterable[tuple[int, EndpointCounter]]
+    counters: dict[int, EndpointCounter], pairs: Iterable[tuple[int, EndpointCounter]]
 ) -> None:
-    for endpoint, tally in pairs:
-        known = tallies.get(endpoint)
+    for endpoint, counter in pairs:
+        known = counters.get(endpoint)
         if known is None:
-            tallies[endpoint] = tally
+            counters[endpoint] = counter
         else:
-            known.add(tally)
+            known.add(counter)
 
 
-def _sample(endpoint: int, tally: EndpointCounter, started_at: datetime) -> EndpointSample:
-    """Also of few calls: a chart shows what there was."""
-    times = tally.first_token or tally.whole
+def _sample(endpoint: int, counter: EndpointCounter, started_at: datetime) -> EndpointSample:
+    """Build one row, also of few calls: a chart shows every call."""
+    times = counter.first_token or counter.whole
     latency = percentiles(times) if times else None
-    speed = percentiles(tally.speed, high_is_good=True) if tally.speed else None
+    speed = percentiles(counter.speed, high_is_good=True) if counter.speed else None
     return EndpointSample(
         endpoint_id=endpoint,
         started_at=started_at,
-        calls=tally.calls,
-        errors=tally.failed,
-        rate_limited=tally.limited,
+        calls=counter.calls,
+        errors=counter.failed,
+        rate_limited=counter.limited,
         first_token_p50_ms=latency and round(latency.p50 * 1000),
         first_token_p90_ms=latency and round(latency.p90 * 1000),
         throughput_tps=speed and round(speed.p50, 1),
     )
 
 
-def _existing(samples: list[EndpointSample]) -> list[EndpointSample]:
-    """Without endpoints that are gone from the catalogue meanwhile."""
+def _drop_unknown_endpoints(samples: list[EndpointSample]) -> list[EndpointSample]:
+    """Keep the samples of endpoints that the catalogue still has."""
     known: set[int] = set()
     pks = [sample.endpoint_id for sample in samples]
     for start in range(0, len(pks), _BATCH_ROWS):
@@ -200,12 +201,12 @@ def _existing(samples: list[EndpointSample]) -> list[EndpointSample]:
 
 
 def _add_batch(samples: list[EndpointSample]) -> None:
-    wanted = {sample.endpoint_id: sample for sample in samples}
+    more_by_endpoint = {sample.endpoint_id: sample for sample in samples}
     rows = EndpointSample.objects.select_for_update().order_by("pk")
-    rows = rows.filter(endpoint_id__in=wanted, started_at=samples[0].started_at)
+    rows = rows.filter(endpoint_id__in=more_by_endpoint, started_at=samples[0].started_at)
     changed = list(rows)
     for row in changed:
-        _add(row, wanted[row.endpoint_id])
+        _add(row, more_by_endpoint[row.endpoint_id])
     EndpointSample.objects.bulk_update(changed, _FIELDS, batch_size=_BATCH_ROWS)
 
 

@@ -15,10 +15,10 @@ from uuid import UUID
 from accounts.spending import NO_COUNTER, parse_holder
 from accounts.windows import list_windows
 from routing.ledger.orders import Payer
-from routing.ledger.session import Session
+from routing.ledger.session import LedgerSession
 
 
-class Limited(NamedTuple):
+class LimitedCounter(NamedTuple):
     """A counter with a limit on it. `workspace` is the only one that counts (an id in hex), empty
     for all."""
 
@@ -29,7 +29,7 @@ class Limited(NamedTuple):
     workspace: str
 
 
-class _Open(NamedTuple):
+class _OpenHold(NamedTuple):
     """An open hold, and the day that its request began on."""
 
     generation_id: str
@@ -41,13 +41,15 @@ class _Open(NamedTuple):
     day: date
 
 
-def adopt(session: Session, payer: Payer, limited: Iterable[Limited]) -> None:
+def backfill_limits(
+    session: LedgerSession, payer: Payer, limited: Iterable[LimitedCounter]
+) -> None:
     """Let these counters of the payer's hold what is held already and belongs to them."""
     counters = sorted(limited)
-    holds = _open_holds(session, payer) if counters else []
+    holds = _read_open_holds(session, payer) if counters else []
     starts = dict(payer.windows)
     for counter in counters if holds else ():
-        belongs, name = _rule(session, payer, counter), str(counter.id)
+        belongs, name = _membership_rule(session, payer, counter), str(counter.id)
         fresh = [
             hold
             for hold in holds
@@ -56,16 +58,16 @@ def adopt(session: Session, payer: Payer, limited: Iterable[Limited]) -> None:
             and belongs(hold)
         ]
         if fresh:
-            _hold_on(session, counter, fresh)
+            _add_holds(session, counter, fresh)
 
 
-def _open_holds(session: Session, payer: Payer) -> list[_Open]:
+def _read_open_holds(session: LedgerSession, payer: Payer) -> list[_OpenHold]:
     rows = session.execute(
         "SELECT generation_id, api_key_id, workspace_id, amount_nano, byok_nano, counter_ids,"
         " created_at FROM accounts_hold WHERE account_id = %s",
         (session.uuid(payer.account_id),),
     ).fetchall()
-    return [_Open._make((*row[:6], _day(row[6]))) for row in rows]
+    return [_OpenHold._make((*row[:6], _day(row[6]))) for row in rows]
 
 
 def _day(moment: Any) -> date:
@@ -76,16 +78,18 @@ def _day(moment: Any) -> date:
     return day
 
 
-def _rule(session: Session, payer: Payer, counter: Limited) -> Callable[[_Open], bool]:
+def _membership_rule(
+    session: LedgerSession, payer: Payer, counter: LimitedCounter
+) -> Callable[[_OpenHold], bool]:
     """Which holds spend what the counter limits."""
     workspace = session.uuid(UUID(counter.workspace)) if counter.workspace else None
     if counter.scope == "workspace":
         return lambda hold: hold.workspace == workspace
-    keys = _keys(session, payer, counter)
+    keys = _read_keys(session, payer, counter)
     return lambda hold: hold.key_id in keys and workspace in (None, hold.workspace)
 
 
-def _keys(session: Session, payer: Payer, counter: Limited) -> set[int]:
+def _read_keys(session: LedgerSession, payer: Payer, counter: LimitedCounter) -> set[int]:
     if counter.scope == "key" or parse_holder(counter.scope_id)[0] == "k":
         return {payer.key_id}
     rows = session.execute(
@@ -95,7 +99,7 @@ def _keys(session: Session, payer: Payer, counter: Limited) -> set[int]:
     return {row[0] for row in rows}
 
 
-def _hold_on(session: Session, counter: Limited, holds: Sequence[_Open]) -> None:
+def _add_holds(session: LedgerSession, counter: LimitedCounter, holds: Sequence[_OpenHold]) -> None:
     condition, generations = session.among("generation_id", [hold.generation_id for hold in holds])
     name = str(counter.id)
     session.execute(

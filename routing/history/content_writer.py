@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from gateway.database.db import DATABASE_GONE, Lane, run_queries, under_gevent
-from routing.history.contents import sealed_row, store
-from routing.history.drafts import Draft
+from routing.history.content_draft import ContentDraft
+from routing.history.contents import build_sealed_row, store
 from routing.history.models import GenerationContent
 from routing.ledger.tickets import new_event
 
@@ -27,14 +27,14 @@ _BATCH_MAX: Final = 20
 _COMPLAINT_S: Final = 10.0
 
 
-class Keeper:
+class ContentWriter:
     """`keep` a draft once its generation is being settled. Safe from any greenlet."""
 
     def __init__(
         self, *, write: Callable[[Sequence[GenerationContent]], None] | None = None
     ) -> None:
-        self._write = write or _stored
-        self._queue: deque[tuple[Draft, int]] = deque()
+        self._write = write or _store_rows
+        self._queue: deque[tuple[ContentDraft, int]] = deque()
         self._chars = 0
         self._busy = self._stopping = False
         self._work = new_event()
@@ -42,9 +42,9 @@ class Keeper:
         self.dropped = 0
         self._told_at = 0.0
 
-    def keep(self, draft: Draft) -> None:
+    def queue(self, draft: ContentDraft) -> None:
         """Queue a draft that is not going to change any more."""
-        chars = _chars_of(draft)
+        chars = _count_chars(draft)
         if len(self._queue) >= QUEUE_MAX or self._chars + chars > QUEUE_CHARS_MAX:
             self._drop([draft], "the queue is full")
             return
@@ -52,7 +52,7 @@ class Keeper:
             # Nothing runs beside requests here.
             self._carry_out([draft])
             return
-        draft.queued()
+        draft.mark_queued()
         self._chars += chars
         self._queue.append((draft, chars))
         self._work.set()
@@ -78,17 +78,17 @@ class Keeper:
             if batch:
                 self._carry_out(batch)
 
-    def _take(self) -> list[Draft]:
-        batch: list[Draft] = []
+    def _take(self) -> list[ContentDraft]:
+        batch: list[ContentDraft] = []
         while self._queue and len(batch) < _BATCH_MAX:
             draft, chars = self._queue.popleft()
             self._chars -= chars
             batch.append(draft)
         return batch
 
-    def _carry_out(self, batch: list[Draft]) -> None:
+    def _carry_out(self, batch: list[ContentDraft]) -> None:
         try:
-            rows = off_the_loop(lambda: [sealed_row(draft) for draft in batch])
+            rows = run_off_loop(lambda: [build_sealed_row(draft) for draft in batch])
             self._write(rows)
         except DATABASE_GONE as error:
             self._drop(batch, str(error))
@@ -97,9 +97,9 @@ class Keeper:
             self.dropped += len(batch)
         finally:
             for draft in batch:
-                draft.done()
+                draft.mark_stored()
 
-    def _drop(self, batch: Sequence[Draft], why: str) -> None:
+    def _drop(self, batch: Sequence[ContentDraft], why: str) -> None:
         self.dropped += len(batch)
         now = time.monotonic()
         if now - self._told_at >= _COMPLAINT_S:
@@ -107,11 +107,11 @@ class Keeper:
             log.warning("Contents are not stored, %d so far: %s", self.dropped, why)
 
 
-def off_the_loop(work: Callable[[], _T]) -> _T:
+def run_off_loop(work: Callable[[], _T]) -> _T:
     """Run `work`, which waits for nothing and takes its time, without holding the event loop."""
     if not under_gevent():
         return work()
-    result, error = _pool().apply(_captured, (work,))
+    result, error = _pool().apply(_capture_error, (work,))
     if error is not None:
         raise error
     found: _T = result
@@ -125,7 +125,7 @@ def _pool() -> Any:
     return ThreadPool(1)
 
 
-def _captured(work: Callable[[], _T]) -> tuple[_T | None, BaseException | None]:
+def _capture_error(work: Callable[[], _T]) -> tuple[_T | None, BaseException | None]:
     """gevent prints what a pool's thread raises, arguments and all: errors come back as values."""
     try:
         return work(), None
@@ -133,11 +133,11 @@ def _captured(work: Callable[[], _T]) -> tuple[_T | None, BaseException | None]:
         return None, error
 
 
-def _stored(rows: Sequence[GenerationContent]) -> None:
+def _store_rows(rows: Sequence[GenerationContent]) -> None:
     run_queries(Lane.OPERATOR, lambda: store(rows))
 
 
-def _chars_of(draft: Draft) -> int:
+def _count_chars(draft: ContentDraft) -> int:
     """About how much memory a draft holds; media are large texts of their own."""
     total = sum(map(len, draft.text)) + sum(map(len, draft.reasoning))
     for message in draft.messages:
@@ -145,11 +145,11 @@ def _chars_of(draft: Draft) -> int:
         if isinstance(content, str):
             total += len(content)
         elif content:
-            total += sum(_chars_of_part(part) for part in content)
+            total += sum(_count_part_chars(part) for part in content)
     return total
 
 
-def _chars_of_part(part: dict[str, Any]) -> int:
+def _count_part_chars(part: dict[str, Any]) -> int:
     """Texts of a part, one level down: `{"image_url": {"url": …}}`."""
     total = 0
     for value in part.values():
@@ -160,16 +160,16 @@ def _chars_of_part(part: dict[str, Any]) -> int:
     return total
 
 
-keeper: Final = Keeper()
+content_writer: Final = ContentWriter()
 
 
-def keep(draft: Draft | None) -> None:
+def queue_content(draft: ContentDraft | None) -> None:
     """Store the content of a call that is being settled, where there is any to be stored."""
     if draft is not None:
-        keeper.keep(draft)
+        content_writer.queue(draft)
 
 
-def wait_kept(draft: Draft | None) -> None:
+def wait_until_stored(draft: ContentDraft | None) -> None:
     """Wait for what was given to `keep`, for no longer than an answer may be kept waiting."""
     if draft is not None:
         draft.wait()

@@ -21,7 +21,7 @@ from routing.history.columns import (
     MEASURES,
     SALT,
     SUMS,
-    bucket,
+    bucket_sql,
     raw_columns,
 )
 from routing.history.dialect import Dialect, dialect
@@ -33,8 +33,8 @@ from routing.history.models import (
     UsageRolled,
     UsageSpread,
 )
-from routing.history.spans import DAY, HOUR, Rolled, day_of, hour_of
-from routing.ledger.late import ROLLED_AFTER
+from routing.history.spans import DAY, HOUR, RollupState, day_of, hour_of
+from routing.ledger.late_settlement import ROLLED_AFTER
 from routing.metering.models import Generation
 
 # Questions about single generations reach back 31 days; facts are kept a little longer.
@@ -55,13 +55,13 @@ def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
     ends = hour_of(now - ROLLED_AFTER)
     for hour in _late_hours():
         if time.monotonic() < stop_at:
-            done += _redo(hour, now)
-    while time.monotonic() < stop_at and _next(ends, now):
+            done += _redo_late_hour(hour, now)
+    while time.monotonic() < stop_at and _roll_up_next_hour(ends, now):
         done += 1
     return done
 
 
-def read_rolled(now: datetime) -> Rolled:
+def read_rollup_state(now: datetime) -> RollupState:
     """What is rolled up at this moment, in one query."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -71,10 +71,10 @@ def read_rolled(now: datetime) -> Rolled:
         rows = [(kind, _utc(value)) for kind, value in cursor.fetchall()]
     until = [at for kind, at in rows if kind == 0]
     late = frozenset(at for kind, at in rows if kind == 1)
-    return Rolled(until[0] if until else None, late, hour_of(now - FACTS_ASKED) + HOUR)
+    return RollupState(until[0] if until else None, late, hour_of(now - FACTS_ASKED) + HOUR)
 
 
-def mark_since(start: datetime, now: datetime) -> int:
+def mark_late_since(start: datetime, now: datetime) -> int:
     """Have everything from `start` on rolled up anew, as after rows were brought in past the
     ledger's writer; how many hours. Those before what was rolled up so far are rolled up as well.
     """
@@ -93,10 +93,10 @@ def mark_since(start: datetime, now: datetime) -> int:
 
 def forget_old(now: datetime) -> int:
     """Delete facts and sums that nothing asks for any more; how many rows."""
-    deleted = _purged(GenerationFact, "at", now - _FACTS_KEPT)
-    deleted += _purged(UsageSpread, "start", now - _FACTS_KEPT)
-    deleted += _purged(UsageHour, "start", now - _SUMS_KEPT)
-    return deleted + _purged(UsageDay, "start", now - _SUMS_KEPT)
+    deleted = _delete_older(GenerationFact, "at", now - _FACTS_KEPT)
+    deleted += _delete_older(UsageSpread, "start", now - _FACTS_KEPT)
+    deleted += _delete_older(UsageHour, "start", now - _SUMS_KEPT)
+    return deleted + _delete_older(UsageDay, "start", now - _SUMS_KEPT)
 
 
 def _late_hours() -> list[datetime]:
@@ -104,37 +104,37 @@ def _late_hours() -> list[datetime]:
     return list(hours[:_LATE_MAX])
 
 
-def _next(ends: datetime, now: datetime) -> bool:
+def _roll_up_next_hour(ends: datetime, now: datetime) -> bool:
     """Roll up the next hour before `ends` that has generations; False where there is none."""
     with transaction.atomic():
-        mark = _locked(ends)
+        mark = _lock_progress(ends)
         if mark.until >= ends:
             return False
         later = Generation.objects.filter(created_at__gte=mark.until, created_at__lt=ends)
         first = later.order_by("created_at").values_list("created_at", flat=True).first()
         if first is None:
-            _move(mark, ends)
+            _advance_progress(mark, ends)
             return False
         hour = hour_of(first)
-        _replace(hour, now)
-        _move(mark, hour + HOUR)
+        _replace_hour(hour, now)
+        _advance_progress(mark, hour + HOUR)
     return True
 
 
-def _redo(hour: datetime, now: datetime) -> bool:
+def _redo_late_hour(hour: datetime, now: datetime) -> bool:
     """An hour with late records; one that was not rolled up yet only loses its marks."""
     with transaction.atomic():
-        until = _locked(hour).until
+        until = _lock_progress(hour).until
         # Read before the generations: a mark that comes from here on is for the next time.
         marks = list(LateHour.objects.filter(hour=hour).values_list("pk", flat=True))
         if hour < until:
-            _replace(hour, now)
+            _replace_hour(hour, now)
             _replace_days(day_of(hour), min(until, day_of(hour) + DAY))
         LateHour.objects.filter(pk__in=marks).delete()
     return True
 
 
-def _locked(default: datetime) -> UsageRolled:
+def _lock_progress(default: datetime) -> UsageRolled:
     """The one mark, ours until the transaction ends. At first it stands at the first generation."""
     found = UsageRolled.objects.select_for_update().filter(pk=1).first()
     if found is None:
@@ -145,14 +145,14 @@ def _locked(default: datetime) -> UsageRolled:
     return found
 
 
-def _move(mark: UsageRolled, until: datetime) -> None:
+def _advance_progress(mark: UsageRolled, until: datetime) -> None:
     """The days that end on the way are summed up too: once, when all of their hours are."""
     _replace_days(day_of(mark.until), until)
     mark.until = until
     mark.save(update_fields=["until"])
 
 
-def _replace(hour: datetime, now: datetime) -> None:
+def _replace_hour(hour: datetime, now: datetime) -> None:
     """Facts and sums of one hour, from the generations there are."""
     spelled = dialect()
     span = [spelled.moment(hour), spelled.moment(hour + HOUR)]
@@ -236,7 +236,7 @@ def _make_spreads(cursor: Any, spelled: Dialect, span: list[Any]) -> None:
                     cut=cut,
                     columns=", ".join(f"l.{name}" for name in columns),
                     measure=measure,
-                    bucket=bucket(f"f.{measure}").replace("%", "%%"),
+                    bucket=bucket_sql(f"f.{measure}").replace("%", "%%"),
                     listed=spelled.listed(f"f.{measure}"),
                     start=_bound_time(),
                 ),
@@ -282,7 +282,7 @@ def _secret() -> str:
     return f"{settings.ROUTER_USER_HASH_SECRET}{SEPARATOR}"
 
 
-def _purged(model: Any, column: str, before: datetime) -> int:
+def _delete_older(model: Any, column: str, before: datetime) -> int:
     """In portions, so that nobody waits long for what is locked."""
     total = 0
     while True:

@@ -20,9 +20,9 @@ from routing.history.columns import (
     SALT,
     SUMS,
     TABLES,
-    bucket,
-    columns_of,
-    cut_of,
+    bucket_sql,
+    find_cut,
+    get_columns,
 )
 from routing.history.dialect import Dialect, Granularity
 from routing.history.metrics import Metric
@@ -31,8 +31,8 @@ from routing.history.percentiles import (
     percentiles_in,
     percentiles_of,
 )
-from routing.history.spans import Finest, Rolled, Source, Span, split
-from routing.history.text import Text, together, union
+from routing.history.spans import Finest, RollupState, Source, Span, split_by_source
+from routing.history.sql import Sql, sum_by_groups, union_all
 
 _CREATORS: Final = " JOIN accounts_apikey k ON k.id = {key}"
 # A name, or whatever stands between two.
@@ -40,7 +40,7 @@ _WORDS: Final = re.compile(r"[a-z_]+|[^a-z_]+")
 _ADDITIVE_OF_SUMS: Final = {name: f"SUM({name})" for name in SUMS}
 
 
-class Condition(NamedTuple):
+class QueryCondition(NamedTuple):
     """`sql` has `{column}` where the column of the source is to stand."""
 
     column: str
@@ -49,7 +49,7 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Question:
+class UsageQuery:
     """What of [start, end) is asked: `groups` are columns, `time` the period to group by besides.
 
     `metrics` are by name. `order` are pairs of a name (a metric, a group, "period") and whether it
@@ -64,7 +64,7 @@ class Question:
     metrics: Mapping[str, Metric]
     groups: tuple[str, ...] = ()
     time: Granularity | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[QueryCondition, ...] = ()
     order: tuple[tuple[str, bool], ...] = ()
     limit: int | None = None
     group_limit: int | None = None
@@ -77,8 +77,8 @@ class Question:
 class Statement:
     """The question as SQL, for what is rolled up at this moment."""
 
-    question: Question
-    rolled: Rolled
+    question: UsageQuery
+    rolled: RollupState
     dialect: Dialect
 
     @cached_property
@@ -94,7 +94,7 @@ class Statement:
         period = ["period"] if asked.time else []
         return [*period, *(f"by_{number}" for number in range(len(asked.groups)))]
 
-    def text(self) -> Text:
+    def text(self) -> Sql:
         """The whole statement. Of no rows at all, a question without groups has one of zeros."""
         ranked = self._ranked_values()
         parts = [("sums", self._sums())]
@@ -103,11 +103,11 @@ class Statement:
         heads = ", ".join(f"{name} AS ({text.sql})" for name, text in parts)
         rows = self._rows()
         values = [value for _, text in parts for value in text.values]
-        return Text(f"WITH {heads} {rows.sql}", (*values, *rows.values))
+        return Sql(f"WITH {heads} {rows.sql}", (*values, *rows.values))
 
     # --- Sums -----------------------------------------------------------------------------------
 
-    def _sums(self) -> Text:
+    def _sums(self) -> Sql:
         metrics = self.question.metrics.values()
         # Something is counted in any case: a group without a row must not become one.
         wanted = dict.fromkeys(name for m in metrics for name in m.sums) or {"requests": None}
@@ -119,11 +119,11 @@ class Statement:
         sums = [f"COALESCE(SUM({name}), 0) AS {name}" for name in wanted]
         if self.question.titles:
             sums.append("MAX(title) AS title")
-        return together(branches, [*groups, *sums], groups)
+        return sum_by_groups(branches, [*groups, *sums], groups)
 
-    def _summed(self, source: Source, spans: Sequence[Span], wanted: Sequence[str]) -> Text:
+    def _summed(self, source: Source, spans: Sequence[Span], wanted: Sequence[str]) -> Sql:
         """One source by the groups. Rows of rolled tables are sums already."""
-        columns = columns_of(source, self.dialect)
+        columns = get_columns(source, self.dialect)
         rolled = source in {"hour", "day"}
         whole = _ADDITIVE_OF_SUMS if rolled else SUMS
         told = [f"{_of_columns(whole[name], columns)} AS {name}" for name in wanted]
@@ -140,7 +140,7 @@ class Statement:
         metrics = self.question.metrics.values()
         return list(dict.fromkeys(m.percent for m in metrics if m.value == value))
 
-    def _ranks(self, value: str) -> list[tuple[str, Text]]:
+    def _ranks(self, value: str) -> list[tuple[str, Sql]]:
         """The percentiles of one value by the groups, as `p50` and so on, in the last part."""
         groups, percents = self._group_names, self._percents(value)
         cut = self._cut()
@@ -152,7 +152,7 @@ class Statement:
         heaps, needed = f"heaps_{value}", f"needed_{value}"
         branches = [self._in_buckets(each, spans, value, cut) for each, spans in sources.items()]
         return [
-            (heaps, union(branches)),
+            (heaps, union_all(branches)),
             (needed, needed_buckets(heaps, groups, percents)),
             (f"ranks_{value}", percentiles_in(heaps, needed, groups, percents, self.dialect)),
         ]
@@ -163,32 +163,32 @@ class Statement:
         if asked.singles or asked.time in {"minute", "hour"}:
             return None
         names = {*asked.groups, *(condition.column for condition in asked.conditions)} - {""}
-        return cut_of({"api_key_id" if name == "user" else name for name in names})
+        return find_cut({"api_key_id" if name == "user" else name for name in names})
 
-    def _counted(self, source: Source, spans: Sequence[Span], value: str) -> Text:
-        column = columns_of(source, self.dialect)[value]
+    def _counted(self, source: Source, spans: Sequence[Span], value: str) -> Sql:
+        column = get_columns(source, self.dialect)[value]
         told = [f"{column} AS value", "COUNT(*) AS many"]
-        known = Text(f"{column} IS NOT NULL")
+        known = Sql(f"{column} IS NOT NULL")
         return self._branch(source, spans, told, by=[column], more=(known,))
 
-    def _in_buckets(self, source: Source, spans: Sequence[Span], value: str, cut: int) -> Text:
+    def _in_buckets(self, source: Source, spans: Sequence[Span], value: str, cut: int) -> Sql:
         """How many values are in each bucket, and which; often one value alone, how often."""
         if source == "spread":
             told = ["f.bucket AS bucket", "f.many AS many", "f.figures AS figures"]
-            chosen = Text("f.cut = %s AND f.measure = %s", (cut, value))
+            chosen = Sql("f.cut = %s AND f.measure = %s", (cut, value))
             return self._branch(source, spans, told, by=None, more=(chosen,))
-        column = columns_of(source, self.dialect)[value]
-        held = bucket(column).replace("%", "%%")
+        column = get_columns(source, self.dialect)[value]
+        held = bucket_sql(column).replace("%", "%%")
         single = f"{self.dialect.list_of(column)} AS figures"
         told = [f"{held} AS bucket", "COUNT(*) AS many", single]
-        known = Text(f"{column} IS NOT NULL")
+        known = Sql(f"{column} IS NOT NULL")
         return self._branch(source, spans, told, by=[column], more=(known,))
 
     # --- One source -----------------------------------------------------------------------------
 
     def _sources(self, finest: Finest) -> Mapping[Source, list[Span]]:
         asked = self.question
-        return split(asked.start, asked.end, self.rolled, finest=finest)
+        return split_by_source(asked.start, asked.end, self.rolled, finest=finest)
 
     def _finest(self) -> Finest:
         asked = self.question
@@ -203,8 +203,8 @@ class Statement:
         told: Sequence[str],
         *,
         by: Sequence[str] | None = (),
-        more: Iterable[Text] = (),
-    ) -> Text:
+        more: Iterable[Sql] = (),
+    ) -> Sql:
         """`told` by the groups and whatever else is named, of the account's rows of one source;
         with None row for row."""
         columns = self._columns(source)
@@ -217,13 +217,13 @@ class Statement:
         values = [salt for sql in shown for salt in self._salts(sql)]
         values += [value for each in conditions for value in each.values]
         tables = self._tables(source, columns)
-        return Text(
+        return Sql(
             f"SELECT {', '.join(shown)} FROM {tables} WHERE {where}{grouping}",  # noqa: S608 - Constant fragments only; the values are bound.
             tuple(values),
         )
 
     def _columns(self, source: Source) -> Mapping[str, str]:
-        columns = columns_of(source, self.dialect)
+        columns = get_columns(source, self.dialect)
         return {**columns, "user": "COALESCE(k.creator_id, 0)", "": "''"}
 
     def _group_columns(self, columns: Mapping[str, str]) -> dict[str, str]:
@@ -247,16 +247,16 @@ class Statement:
 
     def _conditions(
         self, source: Source, spans: Sequence[Span], columns: Mapping[str, str]
-    ) -> list[Text]:
+    ) -> list[Sql]:
         asked, spelled = self.question, self.dialect
-        found = [Text(f"{columns['account_id']} = %s", (spelled.uuid(asked.account_id),))]
+        found = [Sql(f"{columns['account_id']} = %s", (spelled.uuid(asked.account_id),))]
         found.append(self._within(spans, columns["at"]))
         if source == "raw":
-            found.append(Text(LIVING))
+            found.append(Sql(LIVING))
         found += [self._condition(each, columns[each.column]) for each in asked.conditions]
         return found
 
-    def _condition(self, condition: Condition, column: str) -> Text:
+    def _condition(self, condition: QueryCondition, column: str) -> Sql:
         """With the column in it, and what that binds among the condition's own values."""
         pieces = condition.sql.split("{column}")
         values: list[Any] = []
@@ -266,19 +266,19 @@ class Statement:
             count = piece.count("%s")
             values += left[:count]
             left = left[count:]
-        return Text(column.join(pieces), tuple(values))
+        return Sql(column.join(pieces), tuple(values))
 
-    def _within(self, spans: Sequence[Span], column: str) -> Text:
+    def _within(self, spans: Sequence[Span], column: str) -> Sql:
         spelled = self.dialect
         told = " OR ".join([f"({column} >= %s AND {column} < %s)"] * len(spans))
-        return Text(f"({told})", tuple(spelled.moment(each) for span in spans for each in span))
+        return Sql(f"({told})", tuple(spelled.moment(each) for span in spans for each in span))
 
     def _salts(self, sql: str) -> tuple[str, ...]:
         return (user_salt(self.question.account_id),) * sql.count(SALT)
 
     # --- All of it ------------------------------------------------------------------------------
 
-    def _told(self, ranked: Sequence[str]) -> Text:
+    def _told(self, ranked: Sequence[str]) -> Sql:
         groups = self._group_names
         told = [f"sums.{name}" for name in groups]
         told += [f"{self._metric(m)} AS {name}" for name, m in self.question.metrics.items()]
@@ -288,12 +288,12 @@ class Statement:
         for value in ranked:
             same = " AND ".join(f"sums.{name} = ranks_{value}.{name}" for name in groups)
             joins += f" LEFT JOIN ranks_{value} ON {same or '1 = 1'}"
-        return Text(f"SELECT {', '.join(told)} FROM sums{joins}")  # noqa: S608 - Constant fragments only.
+        return Sql(f"SELECT {', '.join(told)} FROM sums{joins}")  # noqa: S608 - Constant fragments only.
 
     def _metric(self, metric: Metric) -> str:
         return f"ranks_{metric.value}.p{metric.percent}" if metric.percent else metric.sql
 
-    def _rows(self) -> Text:
+    def _rows(self) -> Sql:
         """The rows in order, and on each how many there were before any limit."""
         asked = self.question
         order = self._order()
@@ -302,7 +302,7 @@ class Statement:
             limit = "" if asked.limit is None else " LIMIT %s"
             values = () if asked.limit is None else (asked.limit,)
             counted = f"SELECT {names}, COUNT(*) OVER () AS rows_found FROM told"  # noqa: S608 - Constant fragments only.
-            return Text(f"{counted}{order}{limit}", values)
+            return Sql(f"{counted}{order}{limit}", values)
         dimensions = [name for name in self._group_names if name != "period"]
         among = f"PARTITION BY {', '.join(dimensions)}" if dimensions else ""
         placed = (
@@ -310,19 +310,19 @@ class Statement:
             f" ROW_NUMBER() OVER ({among}{order}) AS place FROM told"
         )
         kept = self._kept(dimensions)
-        return Text(
+        return Sql(
             f"SELECT {names}, rows_found FROM ({placed}) placed WHERE {kept.sql}{order} LIMIT %s",  # noqa: S608 - Constant fragments only.
             (*kept.values, asked.limit),
         )
 
-    def _kept(self, dimensions: Sequence[str]) -> Text:
+    def _kept(self, dimensions: Sequence[str]) -> Sql:
         asked = self.question
         if asked.group_limit:
-            return Text("place <= %s", (asked.group_limit,))
+            return Sql("place <= %s", (asked.group_limit,))
         distinct = f"SELECT DISTINCT {', '.join(dimensions)} FROM told"  # noqa: S608 - Constant fragments only.
         share = f"%s / (SELECT COUNT(*) FROM ({distinct}) combinations)"  # noqa: S608 - Likewise.
         most = asked.limit
-        return Text(f"(rows_found <= %s OR place = 1 OR place <= {share})", (most, most))
+        return Sql(f"(rows_found <= %s OR place = 1 OR place <= {share})", (most, most))
 
     def _order(self) -> str:
         asked = self.question

@@ -19,7 +19,7 @@ _WAIT_S: Final = 0.25
 
 
 @dataclass(slots=True)
-class Draft:
+class ContentDraft:
     """One generation's content as it comes. `chars_left` bounds what is kept of the answer; what
     was left out makes it `truncated`. `kept` is set once it was stored, or given up."""
 
@@ -35,7 +35,7 @@ class Draft:
     tool_calls: list[Any] = field(default_factory=list)
     error: dict[str, Any] | None = None
     truncated: bool = False
-    kept: Any = None
+    stored: Any = None
 
     def begin(self) -> None:
         """Another endpoint answers: forget what the one before it said."""
@@ -44,18 +44,18 @@ class Draft:
     def add(self, delta: Mapping[str, Any]) -> None:
         """One delta of a stream, or a whole message."""
         if content := delta.get("content"):
-            self._keep(self.text, content)
+            self._add_text(self.text, content)
         if not self.hides_reasoning:
-            self._keep(self.reasoning, delta.get("reasoning") or delta.get("reasoning_content"))
+            self._add_text(self.reasoning, delta.get("reasoning") or delta.get("reasoning_content"))
         if calls := delta.get("tool_calls"):
-            self._keep_calls(calls)
+            self._add_calls(calls)
 
-    def answered(self, message: Mapping[str, Any]) -> None:
+    def set_answer(self, message: Mapping[str, Any]) -> None:
         """The whole message that the caller gets."""
         self.begin()
         self.add(message)
 
-    def failed(self, error: GatewayError) -> None:
+    def set_error(self, error: GatewayError) -> None:
         """What the caller is told instead, or at the end of what there was."""
         told = error.metadata
         self.error = {
@@ -69,17 +69,17 @@ class Draft:
     def wait(self) -> None:
         """For as long as an answer may be kept waiting: whoever asks for the content next is to
         find it."""
-        if self.kept is not None:
-            self.kept.wait(_WAIT_S)
+        if self.stored is not None:
+            self.stored.wait(_WAIT_S)
 
-    def queued(self) -> None:
-        self.kept = new_event()
+    def mark_queued(self) -> None:
+        self.stored = new_event()
 
-    def done(self) -> None:
-        if self.kept is not None:
-            self.kept.set()
+    def mark_stored(self) -> None:
+        if self.stored is not None:
+            self.stored.set()
 
-    def _keep(self, parts: list[str], text: Any) -> None:
+    def _add_text(self, parts: list[str], text: Any) -> None:
         if type(text) is not str or not text:
             return
         if len(text) > self.chars_left:
@@ -87,7 +87,7 @@ class Draft:
         self.chars_left -= len(text)
         parts.append(text)
 
-    def _keep_calls(self, calls: Any) -> None:
+    def _add_calls(self, calls: Any) -> None:
         if not isinstance(calls, list):
             return
         size = sum(len(str(call)) for call in calls)
@@ -111,7 +111,7 @@ class Draft:
             whole["arguments"] = (whole.get("arguments") or "") + function["arguments"]
 
 
-def draft_for(
+def start_draft(
     caller: Caller,
     chat: ChatRequest,
     policy: Policy,
@@ -119,7 +119,7 @@ def draft_for(
     generation_id: str,
     created_at: datetime,
     bytes_max: int,
-) -> Draft | None:
+) -> ContentDraft | None:
     """A draft where the key's workspace logs and this request is among the share that is logged.
 
     Nothing is kept of requests without data retention, nor of those on a regional host.
@@ -129,7 +129,7 @@ def draft_for(
         return None
     if not is_sampled(chat.session_id or generation_id, wish.sampling_rate):
         return None
-    return Draft(
+    return ContentDraft(
         generation_id,
         caller.account_id,
         created_at,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from routing.ledger.orders import SettleOrder
-from routing.ledger.session import Session
+from routing.ledger.session import LedgerSession
 
 # After the end of an hour: from the first on its records are marked, at the second it is rolled up.
 # Between them every transaction that was under way has ended.
@@ -24,7 +24,7 @@ def is_late(order: SettleOrder, now: datetime | None = None) -> bool:
     return _hour_of(began) + _HOUR + MARKED_AFTER <= (now or datetime.now(UTC))
 
 
-def mark_late(session: Session, orders: Iterable[SettleOrder]) -> None:
+def mark_late(session: LedgerSession, orders: Iterable[SettleOrder]) -> None:
     """Have the hours of late records rolled up anew; nearly always there are none."""
     now = datetime.now(UTC)
     hours = {_hour_of(order.record["created_at"]) for order in orders if is_late(order, now)}

@@ -7,7 +7,7 @@ import psycopg
 from django.db import DatabaseError, InterfaceError
 
 
-class Trouble(Enum):
+class FailureKind(Enum):
     """`ITEM`: one of the orders is at fault; nothing was committed. `PASSING`: the database is not
     there, busy or restarting; the same orders may pass in a moment. `LASTING`: it is there and will
     not write until somebody mends it (read-only, full, a table or a right is missing). `STRANGE`:
@@ -20,13 +20,13 @@ class Trouble(Enum):
     LASTING = "lasting"
 
 
-class NotOpened(Exception):
+class ConnectionNotOpened(Exception):
     """The ledger's connection could not be opened, whatever the reason: no order is at fault."""
 
 
 # What the writer can meet and outlive.
 ERRORS = (
-    NotOpened,
+    ConnectionNotOpened,
     psycopg.Error,
     sqlite3.Error,
     DatabaseError,
@@ -74,18 +74,18 @@ _ITEM_CODES = {
 }
 
 
-def trouble(error: BaseException) -> Trouble:
+def classify_error(error: BaseException) -> FailureKind:
     """Which of the three an error is; one that says nothing of itself is passing."""
     state = getattr(error, "sqlstate", None)
     if state is not None:
-        return _of_state(state)
+        return _classify_state(state)
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
-        return _of_code(code)
-    return Trouble.ITEM if isinstance(error, _ITEM_ERRORS) else Trouble.PASSING
+        return _classify_code(code)
+    return FailureKind.ITEM if isinstance(error, _ITEM_ERRORS) else FailureKind.PASSING
 
 
-def is_answer(error: BaseException) -> bool:
+def is_reported_by_server(error: BaseException) -> bool:
     """Whether the server itself said that a statement failed: then nothing was committed.
 
     One that is shutting down may say so behind a COMMIT that it carried out.
@@ -94,16 +94,16 @@ def is_answer(error: BaseException) -> bool:
     return state is not None and not state.startswith(("08", "57"))
 
 
-def _of_state(state: str) -> Trouble:
+def _classify_state(state: str) -> FailureKind:
     if state.startswith(_LASTING_STATES):
-        return Trouble.LASTING
+        return FailureKind.LASTING
     if state.startswith(_PASSING_STATES):
-        return Trouble.PASSING
-    return Trouble.ITEM if state.startswith(_ITEM_STATES) else Trouble.STRANGE
+        return FailureKind.PASSING
+    return FailureKind.ITEM if state.startswith(_ITEM_STATES) else FailureKind.STRANGE
 
 
-def _of_code(code: int) -> Trouble:
+def _classify_code(code: int) -> FailureKind:
     primary = code & 0xFF
     if primary in _PASSING_CODES:
-        return Trouble.PASSING
-    return Trouble.ITEM if primary in _ITEM_CODES else Trouble.LASTING
+        return FailureKind.PASSING
+    return FailureKind.ITEM if primary in _ITEM_CODES else FailureKind.LASTING

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 _CHARS_MAX: Final = 200
 
 
-class App(NamedTuple):
+class ClientApp(NamedTuple):
     """`url` is the application's identity: its address without query and fragment. `origin` is the
     scheme and host of that. Both are "" where there is none."""
 
@@ -14,10 +14,10 @@ class App(NamedTuple):
     origin: str = ""
 
 
-NO_APP: Final = App()
+NO_APP: Final = ClientApp()
 
 
-def app_of(referer: str | None) -> App:
+def parse_app(referer: str | None) -> ClientApp:
     """The application of a caller's header; what is no http address is nobody's."""
     if not referer:
         return NO_APP
@@ -30,4 +30,4 @@ def app_of(referer: str | None) -> App:
         return NO_APP
     place = parts.hostname + (f":{port}" if port else "")
     origin = f"{parts.scheme}://{place}"
-    return App((origin + parts.path).rstrip("/")[:_CHARS_MAX], origin[:_CHARS_MAX])
+    return ClientApp((origin + parts.path).rstrip("/")[:_CHARS_MAX], origin[:_CHARS_MAX])

@@ -12,7 +12,7 @@ from routing.formats.chat.request import ChatInvalid
 from routing.formats.decisions.request import parse_decisions, read_questions
 
 
-class Labelled(NamedTuple):
+class LabelledLine(NamedTuple):
     """One line of a file: a request for decisions, and of each question the right label's place."""
 
     number: int
@@ -20,7 +20,7 @@ class Labelled(NamedTuple):
     right: Mapping[str, int]
 
 
-def labelled_lines(file: Path, *, model: str) -> list[Labelled]:
+def read_labelled_lines(file: Path, *, model: str) -> list[LabelledLine]:
     """The lines of a JSONL file: `state`, `questions` and, by their names, `answers`.
 
     An answer is true or false for a noul, a label for a choice, a level's number for a score.
@@ -34,7 +34,7 @@ def labelled_lines(file: Path, *, model: str) -> list[Labelled]:
     return [_labelled(number, line, model) for number, line in numbered]
 
 
-def _labelled(number: int, line: bytes, model: str) -> Labelled:
+def _labelled(number: int, line: bytes, model: str) -> LabelledLine:
     try:
         return _read(number, line, model)
     except MalformedJson as error:
@@ -43,7 +43,7 @@ def _labelled(number: int, line: bytes, model: str) -> Labelled:
         raise Refused(f"line {number}: {error}") from error
 
 
-def _read(number: int, line: bytes, model: str) -> Labelled:
+def _read(number: int, line: bytes, model: str) -> LabelledLine:
     """Raises ValueError with the reason, `ChatInvalid` and `MalformedJson`."""
     said = loads(line)
     if not isinstance(said, dict) or not isinstance(said.get("answers"), dict):
@@ -57,7 +57,7 @@ def _read(number: int, line: bytes, model: str) -> Labelled:
     questions = read_questions(body)
     right = dict(_right(questions, said["answers"]))
     asked = {name: body["questions"][name] for name in right}
-    return Labelled(number, body | {"questions": asked}, right)
+    return LabelledLine(number, body | {"questions": asked}, right)
 
 
 def _right(

@@ -1,9 +1,9 @@
-"""What processes tell each other of endpoints, through the hint store: a stream of entries.
+"""Sharing endpoint statistics and health between processes, through a stream in the hint store.
 
-Every two seconds a process appends what it has counted and met since, and reads what the others
-have. A new process begins with the last minutes of the stream, and with the long windows that one
-of the others leaves there once a minute. No request waits for any of this; without a store, or
-while it does not answer, every process goes by what it has seen itself.
+Every two seconds a process appends what it counted and met since, and reads what the others did. A
+new process starts from the last minutes of the stream, and from the long windows that one process
+publishes once a minute. No request waits for this. Without a store, or while it does not answer,
+each process goes by what it has seen itself.
 """
 
 import logging
@@ -21,18 +21,18 @@ from gateway.shared_cache import Patience, SharedCache, cache_key, shared_cache
 from routing.selection.health import EndpointHealth
 from routing.selection.measurements.window import PIECE_ENDPOINTS
 from routing.serving.request import process
-from routing.statistics import observing
-from routing.statistics.beside import Beside
-from routing.statistics.history import own_history
+from routing.statistics import observation
+from routing.statistics.endpoint_samples import local_samples
 from routing.statistics.long_windows import LIMIT_S, LongWindows, head_key, read_head
-from routing.statistics.observing import Observer
-from routing.statistics.shared_form import (
+from routing.statistics.observation import Observer
+from routing.statistics.periodic import PeriodicWork
+from routing.statistics.stream_format import (
     PAGE_ENTRIES,
     STREAM_KEEPS_S,
-    append,
-    entry_json,
+    append_entry,
     read_entry,
-    stream,
+    serialize_entry,
+    stream_key,
 )
 
 log = logging.getLogger("routing.statistics")
@@ -43,15 +43,15 @@ STOP_S: Final = 0.3
 _MS: Final = 1000
 
 
-class _Read(NamedTuple):
-    """What the store answered: its time, and entries as `(id, fields)`."""
+class _StreamRead(NamedTuple):
+    """An answer of the store: its time, and entries as `(id, fields)`."""
 
     at_ms: int
     entries: list[tuple[bytes, dict[bytes, bytes]]]
 
 
-class Sharing:
-    """One process's part. `sync` is called every two seconds, by one greenlet."""
+class PeerSync:
+    """One process's side of the stream. One greenlet calls `sync` every two seconds."""
 
     def __init__(
         self,
@@ -72,40 +72,40 @@ class Sharing:
         self._long_id = (0, 0)
         self._store_ms = 0
         self._long_at = float("-inf")
-        self._complained = False
+        self._logged = False
 
     def sync(self) -> bool:
-        """Tell and be told once; whether the store answered."""
+        """Publish and receive once; whether the store answered."""
         if not (self._joined or self._join()):
-            # Nobody is going to be told what was counted here.
-            self._own_entries()
+            # Nobody can receive what was counted here.
+            self._take_own_entries()
             return False
-        if not self._read_all(self._own_entries()):
+        if not self._read_all(self._take_own_entries()):
             return False
-        self._leave_long()
+        self._publish_long_windows()
         return True
 
-    def listen(self) -> bool:
-        """Be told once and tell nothing, for a command that only looks; whether all was read."""
+    def receive(self) -> bool:
+        """Receive once and publish nothing, for commands; whether everything was read."""
         return (self._joined or self._join()) and self._read_all([])
 
-    def part(self) -> None:
-        """Tell what is left to tell, in little time."""
+    def send_rest(self) -> None:
+        """Publish what is left, within `STOP_S`."""
         if self._joined:
-            entries = self._own_entries()
+            entries = self._take_own_entries()
             self._hints.run(lambda store: self._exchange(store, entries), None, limit_s=STOP_S)
 
     # --- Joining --------------------------------------------------------------------------------
 
     def _join(self) -> bool:
-        """Learn the store's time and what it keeps of long ago; entries are read afterwards."""
+        """Read the store's time and the long windows; entries are read afterwards."""
         found = self._hints.run(_first_look, None, limit_s=LIMIT_S, knocks=True)
         if found is None:
             return False
         at_ms, long = found
         self._store_ms = at_ms
         kept_s: float = STREAM_KEEPS_S
-        if long is not None and self._adopt_long(long, at_ms):
+        if long is not None and self._load_long_windows(long, at_ms):
             kept_s = settings.ROUTER_STATS_WINDOW_SECONDS
         since_ms = at_ms - int(kept_s * _MS)
         if self._long_id[0]:
@@ -114,101 +114,101 @@ class Sharing:
         self._joined = True
         return True
 
-    def _adopt_long(self, data: bytes, at_ms: int) -> bool:
+    def _load_long_windows(self, data: bytes, at_ms: int) -> bool:
         now = self._clock()
         try:
             head = read_head(data)
-            long_id = _parts(head.entry_id)
+            long_id = _parse_entry_id(head.entry_id)
             if not self._long.load(head, then=now - max(0, at_ms - head.at_ms) / _MS):
                 return False
         except ValueError as error:
-            self._complain(error)
+            self._log_unreadable(error)
             return False
         self._long_id = long_id
         return True
 
     # --- Each time ------------------------------------------------------------------------------
 
-    def _own_entries(self) -> list[bytes]:
-        """What was counted and met here since the last time. Lost if the store does not take it:
-        told twice it would count twice."""
-        now, marks = self._clock(), self._observer.marks.take()
+    def _take_own_entries(self) -> list[bytes]:
+        """Take what was counted and met here since the last exchange. If the store does not take
+        it, it is lost: sent again it could count twice."""
+        now, events = self._clock(), self._observer.health_events.take()
         pairs = list(self._observer.take().items())
-        entries = [entry_json((), marks, now=now)] if marks else []
+        entries = [serialize_entry((), events, now=now)] if events else []
         for start in range(0, len(pairs), PIECE_ENDPOINTS):
-            entries.append(entry_json(pairs[start : start + PIECE_ENDPOINTS], (), now=now))
+            entries.append(serialize_entry(pairs[start : start + PIECE_ENDPOINTS], (), now=now))
             yield_control()
         return entries
 
     def _read_all(self, entries: list[bytes]) -> bool:
-        """Tell these entries, then read whatever others have told; whether the store answered."""
-        while (read := self._exchanged(entries)) is not None:
-            self._take_in(read)
+        """Append these entries, then read those of others; whether the store answered."""
+        while (read := self._exchange_once(entries)) is not None:
+            self._apply_read(read)
             if len(read.entries) < PAGE_ENTRIES:
                 return True
             entries = []
         return False
 
-    def _exchanged(self, entries: list[bytes]) -> _Read | None:
-        exchange: Callable[[redis.Redis], _Read | None]
+    def _exchange_once(self, entries: list[bytes]) -> _StreamRead | None:
+        exchange: Callable[[redis.Redis], _StreamRead | None]
         exchange = partial(self._exchange, entries=entries)
         return self._hints.run(exchange, None, limit_s=LIMIT_S, knocks=True)
 
-    def _exchange(self, store: "redis.Redis", entries: Sequence[bytes]) -> _Read:
+    def _exchange(self, store: "redis.Redis", entries: Sequence[bytes]) -> _StreamRead:
         pipe = store.pipeline(transaction=False)
         pipe.time()
         for data in entries:
-            append(pipe, data, name=self.name, store_ms=self._store_ms)
-        probed = list(self._observer.marks.probed)
+            append_entry(pipe, data, name=self.name, store_ms=self._store_ms)
+        probed = list(self._observer.health_events.probed)
         if probed:
             pipe.delete(*map(probe_key, probed))
-        pipe.xrange(stream(), min=f"({self._last_id}", count=PAGE_ENTRIES)
+        pipe.xrange(stream_key(), min=f"({self._last_id}", count=PAGE_ENTRIES)
         replies = pipe.execute()
-        # Only now: what could not be told is to be told the next time.
-        del self._observer.marks.probed[: len(probed)]
-        return _Read(_ms(replies[0]), replies[-1])
+        # Only now: what could not be sent is sent the next time.
+        del self._observer.health_events.probed[: len(probed)]
+        return _StreamRead(_ms(replies[0]), replies[-1])
 
-    def _take_in(self, read: _Read) -> None:
-        if read.at_ms < _parts(self._last_id)[0] - _MS:
-            # Another store, or an emptied one whose clock is behind: all that is in it is new.
+    def _apply_read(self, read: _StreamRead) -> None:
+        if read.at_ms < _parse_entry_id(self._last_id)[0] - _MS:
+            # Another store, or an emptied one whose clock is behind: all its entries are new.
             self._last_id = "0-0"
         self._store_ms = read.at_ms
         now = self._clock()
         for entry_id, fields in read.entries:
             self._last_id = entry_id.decode()
             if fields.get(b"p") != self.name.encode():
-                parts = _parts(self._last_id)
+                parts = _parse_entry_id(self._last_id)
                 age_s = max(0, read.at_ms - parts[0]) / _MS
-                self._adopt(fields.get(b"d", b""), now - age_s, is_new=parts > self._long_id)
+                self._apply_entry(fields.get(b"d", b""), now - age_s, is_new=parts > self._long_id)
                 yield_control()
 
-    def _adopt(self, data: bytes, at: float, *, is_new: bool) -> None:
+    def _apply_entry(self, data: bytes, at: float, *, is_new: bool) -> None:
         try:
             entry = read_entry(data, at=at)
         except ValueError as error:
-            self._complain(error)
+            self._log_unreadable(error)
             return
-        for mark in entry.marks:
-            self._observer.marks.adopt(mark, self._health, now=self._clock())
-        if entry.tallies:
-            self._observer.add_others(entry.tallies, at, in_long=is_new)
+        for event in entry.events:
+            self._observer.health_events.apply(event, self._health, now=self._clock())
+        if entry.counters:
+            self._observer.add_others(entry.counters, at, in_long=is_new)
 
-    def _leave_long(self) -> None:
-        """Once a minute one of the processes leaves the long windows for those to come."""
+    def _publish_long_windows(self) -> None:
+        """Once a minute, let one of the processes publish the long windows for new ones."""
         now = self._clock()
         if now - self._long_at < LONG_EVERY_S:
             return
         self._long_at = now
         if self._hints.run(self._take_turn, False):
-            self._long.leave(entry_id=self._last_id, at_ms=self._store_ms)
+            self._long.publish(entry_id=self._last_id, at_ms=self._store_ms)
 
     def _take_turn(self, store: "redis.Redis") -> bool:
         turn_ms = int((LONG_EVERY_S - SHARE_S) * _MS)
         return bool(store.set(cache_key("traffic:turn"), self.name, nx=True, px=turn_ms))
 
-    def _complain(self, error: ValueError) -> None:
-        if not self._complained:
-            self._complained = True
+    def _log_unreadable(self, error: ValueError) -> None:
+        if not self._logged:
+            self._logged = True
             log.warning("The hint store holds statistics that cannot be read: %s", error)
 
 
@@ -224,7 +224,7 @@ def _ms(time_: tuple[int, int]) -> int:
     return time_[0] * _MS + time_[1] // _MS
 
 
-def _parts(entry_id: str) -> tuple[int, int]:
+def _parse_entry_id(entry_id: str) -> tuple[int, int]:
     """An entry's id as numbers, the first of them the store's milliseconds. Raises `ValueError`."""
     ms, _, number = entry_id.partition("-")
     return int(ms), int(number or 0)
@@ -234,26 +234,26 @@ def _parts(entry_id: str) -> tuple[int, int]:
 
 
 def probe_key(endpoint: int) -> str:
-    """Who holds it sends the probe."""
+    """The process that sets this key sends the probe."""
     return f"{cache_key('probe')}:{endpoint}"
 
 
 def may_probe(endpoint: int, patience: Patience | None = None) -> bool:
-    """Whether this process may send a half-open endpoint its probe: one of all processes may.
+    """Whether this process may probe a half-open endpoint, as only one of all processes may.
 
-    Asked once per probe, when a plan is about to begin with one; without a store, always.
+    Called once per probe, when a plan is about to begin with one. Without a store, always True.
     """
     if shared_cache().run(lambda store: _take_probe(store, endpoint), True, patience=patience):
-        observing.observer().marks.probing.add(endpoint)
+        observation.observer().health_events.probing.add(endpoint)
         return True
     return False
 
 
-def give_probe_back(endpoint: int) -> None:
-    """The request that was to send it is done with it. The other processes may send one as soon as
-    this one has told them what it met."""
+def release_probe(endpoint: int) -> None:
+    """End the probe of a request. Other processes may probe once this one has published what it
+    met."""
     process.health().abandon_probe(endpoint)
-    observing.observer().marks.end_probe(endpoint)
+    observation.observer().health_events.end_probe(endpoint)
 
 
 def _take_probe(store: "redis.Redis", endpoint: int) -> bool:
@@ -264,34 +264,34 @@ def _take_probe(store: "redis.Redis", endpoint: int) -> bool:
 
 
 @cache
-def sharing() -> Sharing:
-    """This process's own."""
-    return Sharing(observing.observer(), process.health(), shared_cache())
+def peer_sync() -> PeerSync:
+    """The one of this process."""
+    return PeerSync(observation.observer(), process.health(), shared_cache())
 
 
-def _share() -> None:
+def _exchange_or_write() -> None:
     if shared_cache().configured:
-        sharing().sync()
+        peer_sync().sync()
     else:
-        own_history().keep()
+        local_samples().collect()
 
 
-_sharing: Final = Beside("sharing", _share, every_s=SHARE_S, log=log)
+_exchanging: Final = PeriodicWork("sharing", _exchange_or_write, every_s=SHARE_S, log=log)
 
 
 def start() -> None:
-    """Tell and be told from now on; call after a fork."""
-    observing.observer().collects = True
-    _sharing.start()
+    """Exchange from now on; call after a fork."""
+    observation.observer().collects = True
+    _exchanging.start()
 
 
 def stop() -> None:
-    """Tell what is left, and go."""
-    _sharing.stop(within_s=STOP_S)
-    observing.refresh()
+    """Publish what is left, and end."""
+    _exchanging.stop(within_s=STOP_S)
+    observation.refresh()
     if shared_cache().configured:
-        sharing().part()
+        peer_sync().send_rest()
     else:
-        own_history().keep()
-        own_history().write()
+        local_samples().collect()
+        local_samples().write()
     shared_cache().close()

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from routing.entities.ids import DECISIONS_PREFIX
-from routing.ledger.counters import ids_of
-from routing.ledger.session import Session
-from routing.ledger.settlements import GENERATION_COLUMNS, RECORD_COLUMNS, Sums, move_counters
+from routing.ledger.counters import parse_counter_ids
+from routing.ledger.session import LedgerSession
+from routing.ledger.settlements import GENERATION_COLUMNS, RECORD_COLUMNS, MoneyMoves, move_counters
 
 SWEEP_BATCH = 500
 
 
-def sweep(session: Session, now: datetime) -> int:
+def sweep_expired(session: LedgerSession, now: datetime) -> int:
     """Free holds whose lease has ended and mark their generations lost. Returns how many.
 
     At most `SWEEP_BATCH` at a time. One that is being settled at this moment is waited for.
@@ -39,13 +39,16 @@ def sweep(session: Session, now: datetime) -> int:
         session.execute(
             "UPDATE accounts_account SET held_nano = held_nano - %s WHERE id = %s", (row[4], row[1])
         )
-        ids, sums = ids_of(row[6]), Sums(released_nano=row[4], released_byok_nano=row[5])
+        ids, sums = (
+            parse_counter_ids(row[6]),
+            MoneyMoves(released_nano=row[4], released_byok_nano=row[5]),
+        )
         move_counters(session, ids, ids, sums)
-    session.insert("routing_generation", GENERATION_COLUMNS, (_lost_row(row) for row in rows))
+    session.insert("routing_generation", GENERATION_COLUMNS, (_build_lost_row(row) for row in rows))
     return len(rows)
 
 
-def _lock_by_id(session: Session, account_ids: Iterable[Any]) -> None:
+def _lock_by_id(session: LedgerSession, account_ids: Iterable[Any]) -> None:
     if not session.is_sqlite:
         session.execute(
             "SELECT id FROM accounts_account WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
@@ -53,19 +56,19 @@ def _lock_by_id(session: Session, account_ids: Iterable[Any]) -> None:
         )
 
 
-def sweep_all(session: Session, now: datetime) -> int:
+def sweep_all_expired(session: LedgerSession, now: datetime) -> int:
     """Sweep in batches, a transaction each, until none is left. Returns how many were freed."""
     total = 0
     while True:
         session.begin()
-        freed = sweep(session, now)
+        freed = sweep_expired(session, now)
         session.commit()
         total += freed
         if freed < SWEEP_BATCH:
             return total
 
 
-def _lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
+def _build_lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
     values: dict[str, Any] = dict.fromkeys(RECORD_COLUMNS)
     values |= dict.fromkeys(_ZEROS, 0) | dict.fromkeys(_NOES, False)
     values |= {"created_at": row[8], "api_type": _api_type(row[0]), "model": row[7]}

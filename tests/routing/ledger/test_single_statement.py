@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import SpendCounter
-from routing.ledger.alone import hold_alone, settle_alone
 from routing.ledger.counters import CounterSet
-from routing.ledger.flight import as_texts, insertion, numbered
 from routing.ledger.orders import HoldOrder, Payer
-from routing.ledger.session import CONSTRAINT_ERRORS, NotAsExpected, Session
+from routing.ledger.pipeline import encode_values, insert_sql, number_placeholders
+from routing.ledger.session import CONSTRAINT_ERRORS, LedgerSession, NotAsExpected
+from routing.ledger.single_statement import place_hold, settle_hold
 from tests.routing.ledger.books import (
     CENT,
     USD,
@@ -47,7 +47,7 @@ ENOUGH_OR_NOT = pytest.mark.parametrize(
 class Order:
     """Orders of a payer, each alone in a transaction of this session."""
 
-    def __init__(self, session: Session, payer: Payer) -> None:
+    def __init__(self, session: LedgerSession, payer: Payer) -> None:
         self.session, self.payer = session, payer
         with running_writer() as writer:  # It makes the counters.
             settle(writer, placed(writer, payer, CENT), 0)
@@ -59,15 +59,15 @@ class Order:
     def place(self, order: HoldOrder) -> bool:
         """Whether it stands."""
         ids = self.ids.limited
-        return self._alone(lambda: hold_alone(self.session, order, ids, enforced=True))
+        return self._alone(lambda: place_hold(self.session, order, ids, enforced=True))
 
     def settle(self, hold: HoldOrder, charge_nano: int) -> bool:
         order = settle_order(hold, charge_nano)._replace(held_nano=hold.amount_nano)
-        return self._alone(lambda: settle_alone(self.session, order, self.ids))
+        return self._alone(lambda: settle_hold(self.session, order, self.ids))
 
     def _alone(self, work: Callable[[], None]) -> bool:
         try:
-            with self.session.flight():
+            with self.session.pipeline():
                 self.session.begin(alone=True)
                 work()
                 self.session.commit()
@@ -77,17 +77,19 @@ class Order:
 
 
 @pytest.fixture
-def sessions(transactional_db: None) -> Iterator[tuple[Session, Session]]:
+def sessions(transactional_db: None) -> Iterator[tuple[LedgerSession, LedgerSession]]:
     if connection.vendor != "postgresql":
         pytest.skip("SQLite has one writer at a time")
-    pair = Session(), Session()
+    pair = LedgerSession(), LedgerSession()
     yield pair
     for session in pair:
         session.close()
 
 
 def after_a_wait(
-    sessions: tuple[Session, Session], work: Callable[[], bool], *changes: tuple[str, list[Any]]
+    sessions: tuple[LedgerSession, LedgerSession],
+    work: Callable[[], bool],
+    *changes: tuple[str, list[Any]],
 ) -> bool:
     """What `work` of my session comes to when the other one changes rows that it waits for."""
     other, mine = sessions
@@ -174,27 +176,27 @@ TABLE = "CREATE TEMPORARY TABLE landed (id int PRIMARY KEY, said text, at timest
 
 
 @pytest.fixture
-def session(transactional_db: None) -> Iterator[Session]:
+def session(transactional_db: None) -> Iterator[LedgerSession]:
     if connection.vendor != "postgresql":
         pytest.skip("SQLite has no pipeline")
-    session = Session()
+    session = LedgerSession()
     session.execute(TABLE)
     yield session
     session.close()
 
 
-def together(session: Session, *statements: tuple[str, tuple[Any, ...]]) -> None:
-    with session.flight():
+def together(session: LedgerSession, *statements: tuple[str, tuple[Any, ...]]) -> None:
+    with session.pipeline():
         for sql, parameters in statements:
             session.execute(sql, parameters)
 
 
-def landed(session: Session) -> list[Any]:
+def landed(session: LedgerSession) -> list[Any]:
     return list(session.execute("SELECT id, said FROM landed ORDER BY id").fetchall())
 
 
 def test_statements_are_carried_out_when_the_flight_ends(session) -> None:
-    with session.flight():
+    with session.pipeline():
         session.insert("landed", ("id", "said"), [(1, "one"), (2, 'a "two" \\ {x,y}')])
         condition, parameters = session.among("said", ['a "two" \\ {x,y}', "nobody"])
         update = "UPDATE landed SET id = %s WHERE "
@@ -206,7 +208,7 @@ def test_what_stands_behind_a_statement_that_moved_too_little_is_not_carried_out
     session.insert("landed", ("id",), [(1,), (2,)])
 
     def move(rows: int) -> None:
-        with session.flight():
+        with session.pipeline():
             session.begin()
             session.expect(rows)
             session.execute("UPDATE landed SET said = %s WHERE id < %s", ("moved", 3))
@@ -247,15 +249,15 @@ def test_a_connection_that_ended_is_told_as_such(session) -> None:
 def test_values_arrive_as_they_were_and_stay_as_they_are(session) -> None:
     at = datetime(2026, 2, 28, 23, 59, 59, 999_999, tzinfo=UTC)
     for said in ("ü\n\t'€", "second"):
-        with session.flight():
+        with session.pipeline():
             session.insert("landed", ("id", "said", "at"), [(-(2**31), said, at)])
     rows = session.execute("SELECT id, said, at FROM landed").fetchall()
     assert rows == [(-(2**31), "ü\n\t'€", at)]
 
 
 def test_placeholders_are_numbered_from_one() -> None:
-    assert numbered("a = %s AND b IN (%s, %s)") == b"a = $1 AND b IN ($2, $3)"
-    sql = insertion("t", ("a", "b"))
+    assert number_placeholders("a = %s AND b IN (%s, %s)") == b"a = $1 AND b IN ($2, $3)"
+    sql = insert_sql("t", ("a", "b"))
     assert sql == "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
 
@@ -263,23 +265,23 @@ def test_every_kind_of_value_has_its_text() -> None:
     unit = UUID("12345678123456781234567812345678")
     at = datetime(2026, 2, 28, 23, 59, 59, tzinfo=UTC)
     name = unit.hex.encode()
-    assert as_texts([None, True, False, 0, -5]) == [None, b"t", b"f", b"0", b"-5"]
-    assert as_texts([unit, at]) == [name, b"2026-02-28T23:59:59+00:00"]
+    assert encode_values([None, True, False, 0, -5]) == [None, b"t", b"f", b"0", b"-5"]
+    assert encode_values([unit, at]) == [name, b"2026-02-28T23:59:59+00:00"]
     arrays = [b"{1,-2}", b"{7}", b"{}", b"{t,3}", b"{%s}" % name]
-    assert as_texts([[1, -2], [7], [], [True, 3], [unit]]) == arrays
-    assert as_texts(["", "ü"]) == [b"", "ü".encode()]
+    assert encode_values([[1, -2], [7], [], [True, 3], [unit]]) == arrays
+    assert encode_values(["", "ü"]) == [b"", "ü".encode()]
 
 
 @pytest.mark.parametrize("value", [1.5, b"bytes", {}, object(), "before\x00after"])
 def test_a_value_without_a_text_is_refused_and_a_nul_never_cuts_one_short(value: object) -> None:
     with pytest.raises(psycopg.DataError if isinstance(value, str) else TypeError):
-        as_texts([1, value])
+        encode_values([1, value])
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))))
 def test_any_list_of_texts_is_one_array_literal(values: list[str]) -> None:
     """Read back by PostgreSQL's rules: in quotes, a backslash escapes the next character."""
-    [text] = as_texts([values])
+    [text] = encode_values([values])
     assert text is not None
     body = text.decode()
     assert body[0] + body[-1] == "{}"

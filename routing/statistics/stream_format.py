@@ -1,0 +1,86 @@
+"""The form of statistics and health events in the hint store.
+
+Entries carry a version; readers skip those of another version and what they cannot parse. Moments
+are written as ages in seconds, so that no two clocks need to agree.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import orjson
+from redis.client import Pipeline
+
+from gateway.shared_cache import key
+from routing.selection.measurements.endpoint_counter import EndpointCounter
+from routing.selection.measurements.window import parse_counters
+from routing.statistics.health_events import HealthEvent
+
+VERSION: Final = 1
+_STREAM: Final = "traffic"
+# Two finished stretches of `endpoint_samples`, the current one, and a minute to write them down.
+STREAM_KEEPS_S: Final = 960
+PAGE_ENTRIES: Final = 200
+_KINDS: Final = frozenset({"outage", "parked", "well"})
+# Older than any window: a larger number is a mistake of the sender.
+_AGE_MAX_S: Final = 90_000.0
+
+
+class StreamEntry(NamedTuple):
+    """What one process counted, by endpoint, and the health events it met."""
+
+    counters: list[tuple[int, EndpointCounter]]
+    events: list[HealthEvent]
+
+
+def stream_key() -> str:
+    """The key of the stream that all processes write to and read."""
+    return key(_STREAM)
+
+
+def append_entry(pipe: "Pipeline", data: bytes, *, name: str, store_ms: int) -> None:
+    """Queue an entry of the process `name`, and trim entries too old by the store's clock."""
+    oldest = f"{max(0, store_ms - STREAM_KEEPS_S * 1000)}-0"
+    fields: dict[Any, Any] = {"p": name, "d": data}
+    pipe.xadd(stream_key(), fields, minid=oldest, approximate=True)
+    pipe.expire(stream_key(), STREAM_KEEPS_S)
+
+
+def serialize_entry(
+    counters: Iterable[tuple[int, EndpointCounter]], events: Iterable[HealthEvent], *, now: float
+) -> bytes:
+    """Write an entry; `now` is read from the same clock as the events' moments."""
+    return orjson.dumps(
+        {
+            "v": VERSION,
+            "t": [counter.serialize(endpoint) for endpoint, counter in counters],
+            "m": [_event_row(event, now) for event in events],
+        }
+    )
+
+
+def read_entry(data: bytes, *, at: float) -> StreamEntry:
+    """Read an entry that was written at that moment of our clock. Raises `ValueError`."""
+    entry = orjson.loads(data)
+    if not isinstance(entry, dict) or entry.get("v") != VERSION:
+        raise ValueError("of another version")
+    rows = entry.get("m")
+    if not isinstance(rows, list):
+        raise ValueError("no marks")
+    return StreamEntry(parse_counters(entry.get("t")), [_parse_event(row, at) for row in rows])
+
+
+def _event_row(event: HealthEvent, now: float) -> list[Any]:
+    left_s = max(0.0, event.until - now) if event.kind == "parked" else 0.0
+    return [event.kind, event.endpoint, round(now - event.at, 3), round(left_s, 3)]
+
+
+def _parse_event(row: Any, at: float) -> HealthEvent:
+    try:
+        kind, endpoint, age_s, left_s = row
+    except TypeError as error:
+        raise ValueError("no mark") from error
+    if kind not in _KINDS or type(endpoint) is not int:
+        raise ValueError("no known mark")
+    if not all(isinstance(s, int | float) and 0 <= s <= _AGE_MAX_S for s in (age_s, left_s)):
+        raise ValueError("a mark of no time")
+    return HealthEvent(kind, endpoint, at - age_s, at + left_s)
