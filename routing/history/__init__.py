@@ -1,1 +1,1 @@
-"""What was asked and what it came to: content, feedback, activity and analytics."""
+"""Past generations: contents, feedback, activity and analytics."""

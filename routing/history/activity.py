@@ -1,4 +1,4 @@
-"""GET /activity: what each endpoint was used for on the last 30 full days (UTC)."""
+"""GET /activity: usage of each endpoint on the last 30 full days (UTC)."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _GROUPS: Final = ("model", "permaslug", "endpoint_tag", "provider_name")
 
 
 class ActivityQuery(NamedTuple):
-    """None is no filter. `day` lies within the 30 days."""
+    """Filters of the query, None where absent. `day` lies within the 30 days."""
 
     day: date | None = None
     api_key_hash: str | None = None
@@ -46,38 +46,40 @@ class ActivityQuery(NamedTuple):
 
 
 def read_activity_query(query: Mapping[str, str], now: datetime) -> ActivityQuery:
-    """The checked query; what is empty is not there. Raises `SchemaInvalid`."""
+    """Check the query string; empty values count as absent. Raises `SchemaInvalid`."""
     issues: list[Issue] = []
-    said = {name: query.get(name, "") for name in ("date", "api_key_hash", "workspace_id")}
-    day = _parse_day(said["date"], now, issues)
-    if said["api_key_hash"] and not _HASH.fullmatch(said["api_key_hash"]):
+    given = {name: query.get(name, "") for name in ("date", "api_key_hash", "workspace_id")}
+    day = _parse_day(given["date"], now, issues)
+    if given["api_key_hash"] and not _HASH.fullmatch(given["api_key_hash"]):
         issues.append(Issue("api_key_hash", "Invalid string: must match pattern /^[0-9a-f]{64}$/"))
-    workspace = _parse_workspace(said["workspace_id"], issues)
-    grouped = query.get("group_by", "")
-    if grouped not in {"", "workspace"}:
+    workspace = _parse_workspace(given["workspace_id"], issues)
+    group_by = query.get("group_by", "")
+    if group_by not in {"", "workspace"}:
         issues.append(Issue("group_by", describe_options(("workspace",))))
     if issues:
         raise SchemaInvalid(issues)
     return ActivityQuery(
         day,
-        said["api_key_hash"] or None,
+        given["api_key_hash"] or None,
         query.get("user_id") or None,
         workspace,
-        bool(grouped),
+        bool(group_by),
     )
 
 
-def read_activity(account_id: UUID, asked: ActivityQuery, now: datetime) -> list[dict[str, Any]]:
-    """The rows, the last day first and on each the most expensive. Raises `NotFound` for a user or
-    a workspace that is not the account's, `TimedOut`."""
-    conditions = _build_conditions(account_id, asked)
+def read_activity(account_id: UUID, query: ActivityQuery, now: datetime) -> list[dict[str, Any]]:
+    """The rows, newest day first, then most expensive first.
+
+    Raises `NotFound` for a user or workspace of another account, and `TimedOut`.
+    """
+    conditions = _build_conditions(account_id, query)
     today = day_of(now)
     start, end = today - DAYS * DAY, today
-    if asked.day is not None:
-        start = datetime(asked.day.year, asked.day.month, asked.day.day, tzinfo=UTC)
+    if query.day is not None:
+        start = datetime(query.day.year, query.day.month, query.day.day, tzinfo=UTC)
         end = start + DAY
-    groups = (*_GROUPS, "workspace_id") if asked.by_workspace else _GROUPS
-    question = UsageQuery(
+    groups = (*_GROUPS, "workspace_id") if query.by_workspace else _GROUPS
+    usage_query = UsageQuery(
         account_id=account_id,
         start=start,
         end=end,
@@ -89,8 +91,8 @@ def read_activity(account_id: UUID, asked: ActivityQuery, now: datetime) -> list
     )
     with deadline(settings.ANALYTICS_TIMEOUT):
         return [
-            _serialize_row(row, by_workspace=asked.by_workspace)
-            for row in fetch_rows(question, now)
+            _serialize_row(row, by_workspace=query.by_workspace)
+            for row in fetch_rows(usage_query, now)
         ]
 
 
@@ -119,26 +121,26 @@ def _parse_workspace(text: str, issues: list[Issue]) -> UUID | None:
         return None
 
 
-def _build_conditions(account_id: UUID, asked: ActivityQuery) -> tuple[QueryCondition, ...]:
-    spelled, found = dialect(), []
-    if asked.workspace_id is not None:
-        mine = Workspace.everything.filter(account_id=account_id, pk=asked.workspace_id)
-        if not mine.exists():
+def _build_conditions(account_id: UUID, query: ActivityQuery) -> tuple[QueryCondition, ...]:
+    sql_dialect, found = dialect(), []
+    if query.workspace_id is not None:
+        workspaces = Workspace.everything.filter(account_id=account_id, pk=query.workspace_id)
+        if not workspaces.exists():
             raise NotFound
-        value = spelled.uuid(asked.workspace_id)
+        value = sql_dialect.uuid(query.workspace_id)
         found.append(QueryCondition("workspace_id", "{column} = %s", (value,)))
-    if asked.user_id is not None:
-        user = _find_user(account_id, asked.user_id)
+    if query.user_id is not None:
+        user = _find_user(account_id, query.user_id)
         found.append(QueryCondition("user", "{column} = %s", (user,)))
-    if asked.api_key_hash is not None:
+    if query.api_key_hash is not None:
         keys = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
-        values = (asked.api_key_hash, spelled.uuid(account_id))
+        values = (query.api_key_hash, sql_dialect.uuid(account_id))
         found.append(QueryCondition("api_key_id", f"{{column}} IN ({keys})", values))
     return tuple(found)
 
 
 def _find_user(account_id: UUID, public_id: str) -> int:
-    """A member, or somebody who left keys behind."""
+    """The id of a member, or of a former one who created keys."""
     if "\x00" in public_id:
         raise NotFound
     member = Membership.objects.filter(account_id=account_id, user__public_id=public_id)
@@ -150,16 +152,16 @@ def _find_user(account_id: UUID, public_id: str) -> int:
 
 
 def _serialize_row(row: dict[str, Any], *, by_workspace: bool) -> dict[str, Any]:
-    told = {
-        "date": dialect().moment_of(row["period"]).date().isoformat(),
+    fields = {
+        "date": dialect().parse_moment(row["period"]).date().isoformat(),
         "model": row["by_0"],
         "model_permaslug": row["by_1"],
         "endpoint_id": row["by_2"],
         "provider_name": row["by_3"],
     }
     if by_workspace:
-        told["workspace_id"] = str(UUID(str(row["by_4"])))
+        fields["workspace_id"] = str(UUID(str(row["by_4"])))
     for name, metric in _METRICS.items():
         value = int(row[metric])
-        told[name] = usd(value) if name in _MONEY else value
-    return told
+        fields[name] = usd(value) if name in _MONEY else value
+    return fields

@@ -1,4 +1,4 @@
-"""Answering an analytics query (management reference 11.3)."""
+"""Answering an analytics query."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,28 +23,28 @@ _Row = dict[str, Any]
 
 
 class AnalyticsAnswer(NamedTuple):
-    """Rows as they are told, and whether there are more than these."""
+    """The rows of the response, and whether there are more."""
 
     rows: list[_Row]
     truncated: bool
     query_time_ms: int
 
 
-def answer_query(account_id: UUID, asked: AnalyticsBody, now: datetime) -> AnalyticsAnswer:
-    """The account's rows. Raises `SchemaInvalid` for a filter that can name nothing, `TimedOut`."""
-    began = time.monotonic()
-    question = build_query(account_id, asked, now)
+def answer_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> AnalyticsAnswer:
+    """Query the account's rows. Raises `SchemaInvalid` for unusable filters, and `TimedOut`."""
+    started = time.monotonic()
+    query = build_query(account_id, body, now)
     with deadline(settings.ANALYTICS_TIMEOUT):
-        found = fetch_rows(question, now)
-        rows = _serialize_rows(found, asked, dialect())
-    total = found[0]["rows_found"] if found else 0
-    taken_ms = round((time.monotonic() - began) * 1000)
-    return AnalyticsAnswer(rows, total > len(rows), taken_ms)
+        db_rows = fetch_rows(query, now)
+        rows = _serialize_rows(db_rows, body, dialect())
+    total = db_rows[0]["rows_found"] if db_rows else 0
+    query_time_ms = round((time.monotonic() - started) * 1000)
+    return AnalyticsAnswer(rows, total > len(rows), query_time_ms)
 
 
-def fetch_rows(question: UsageQuery, now: datetime) -> list[_Row]:
-    """The rows of a question, as `Statement.names` names their columns, in two queries."""
-    statement = Statement(question, read_rollup_state(now), dialect())
+def fetch_rows(query: UsageQuery, now: datetime) -> list[_Row]:
+    """Fetch the rows of a query, with the columns of `Statement.names`, in two statements."""
+    statement = Statement(query, read_rollup_state(now), dialect())
     sql, values = statement.text()
     names = [*statement.names, "rows_found"]
     with connection.cursor() as cursor:
@@ -52,69 +52,71 @@ def fetch_rows(question: UsageQuery, now: datetime) -> list[_Row]:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def build_query(account_id: UUID, asked: AnalyticsBody, now: datetime) -> UsageQuery:
-    """What the body asks of the database. Raises `SchemaInvalid`."""
-    start, end = asked.span(now)
-    dimensions = [DIMENSIONS[name] for name in asked.dimensions]
-    named = [*dimensions, *(DIMENSIONS[each.field] for each in asked.filters)]
+def build_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> UsageQuery:
+    """Turn the body into a query of the database. Raises `SchemaInvalid`."""
+    start, end = body.span(now)
+    dimensions = [DIMENSIONS[name] for name in body.dimensions]
+    named = [*dimensions, *(DIMENSIONS[each.field] for each in body.filters)]
     return UsageQuery(
         account_id=account_id,
         start=start,
         end=end,
-        metrics={name: METRICS[name] for name in asked.metrics},
+        metrics={name: METRICS[name] for name in body.metrics},
         groups=tuple(dimension.column for dimension in dimensions),
-        time=asked.granularity,
-        conditions=build_conditions(asked.filters, account_id, dialect()),
-        order=_order(asked),
-        limit=asked.limit,
-        group_limit=asked.group_limit,
-        fair=bool(asked.granularity and dimensions),
-        titles="app" in asked.dimensions,
+        time=body.granularity,
+        conditions=build_conditions(body.filters, account_id, dialect()),
+        order=_order(body),
+        limit=body.limit,
+        group_limit=body.group_limit,
+        fair=bool(body.granularity and dimensions),
+        titles="app" in body.dimensions,
         singles=any(dimension.is_single for dimension in named),
     )
 
 
-def _order(asked: AnalyticsBody) -> tuple[tuple[str, bool], ...]:
-    """The newest period first where there are any, else the largest of the first metric."""
-    if asked.order_by is None:
-        return ((("period" if asked.granularity else asked.metrics[0]), True),)
-    field, down = asked.order_by.field, asked.order_by.direction == "desc"
+def _order(body: AnalyticsBody) -> tuple[tuple[str, bool], ...]:
+    """By default the newest period first, else the largest value of the first metric."""
+    if body.order_by is None:
+        return ((("period" if body.granularity else body.metrics[0]), True),)
+    field, down = body.order_by.field, body.order_by.direction == "desc"
     if field in METRICS:
         return ((field, down),)
-    return (("period" if field == asked.time_field else DIMENSIONS[field].column, down),)
+    return (("period" if field == body.time_field else DIMENSIONS[field].column, down),)
 
 
-# --- What a row says --------------------------------------------------------------------------
+# --- Rows of the response ---------------------------------------------------------------------
 
 
-def _serialize_rows(found: Sequence[_Row], asked: AnalyticsBody, spelled: Dialect) -> list[_Row]:
+def _serialize_rows(
+    db_rows: Sequence[_Row], body: AnalyticsBody, sql_dialect: Dialect
+) -> list[_Row]:
     labels = {
-        name: _LABELS[name]({row[f"by_{number}"] for row in found})
-        for number, name in enumerate(asked.dimensions)
+        name: _LABELS[name]({row[f"by_{number}"] for row in db_rows})
+        for number, name in enumerate(body.dimensions)
         if name in _LABELS
     }
-    return [_serialize_row(row, asked, labels, spelled) for row in found]
+    return [_serialize_row(row, body, labels, sql_dialect) for row in db_rows]
 
 
 def _serialize_row(
-    row: _Row, asked: AnalyticsBody, labels: Mapping[str, Mapping[Any, _Row]], spelled: Dialect
+    row: _Row, body: AnalyticsBody, labels: Mapping[str, Mapping[Any, _Row]], sql_dialect: Dialect
 ) -> _Row:
-    told: _Row = {}
-    if asked.time_field:
-        told[asked.time_field] = format_time(spelled.moment_of(row["period"]))
-    for number, name in enumerate(asked.dimensions):
+    fields: _Row = {}
+    if body.time_field:
+        fields[body.time_field] = format_time(sql_dialect.parse_moment(row["period"]))
+    for number, name in enumerate(body.dimensions):
         value = row[f"by_{number}"]
         if name in labels:
-            told |= labels[name][value]
+            fields |= labels[name][value]
         elif name == "app":
-            told |= {"app": row["title"] or value or None, "app_id": value or None}
+            fields |= {"app": row["title"] or value or None, "app_id": value or None}
         else:
-            told[name] = value or None
-    return told | {name: serialize_value(METRICS[name].kind, row[name]) for name in asked.metrics}
+            fields[name] = value or None
+    return fields | {name: serialize_value(METRICS[name].kind, row[name]) for name in body.metrics}
 
 
 def serialize_value(kind: Kind, value: Any) -> Any:
-    """A metric as the answer tells it; null where nothing was measured."""
+    """A metric in the unit of the response; null where nothing was measured."""
     if value is None:
         return None
     match kind:
@@ -155,7 +157,7 @@ _LABELS: Final[Mapping[str, Callable[[set[Any]], dict[Any, _Row]]]] = {
 }
 
 
-# --- What there is to ask ---------------------------------------------------------------------
+# --- GET /analytics/meta ----------------------------------------------------------------------
 
 META: Final[Mapping[str, Any]] = {
     "metrics": [

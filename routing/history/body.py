@@ -1,4 +1,4 @@
-"""The body of POST /analytics/query, checked (management reference 11.3)."""
+"""The body of POST /analytics/query and its checks."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -38,7 +38,7 @@ def _instant(value: Any) -> datetime:
 
 
 def _one_of(options: Iterable[str]) -> Any:
-    """A string among these, told as an option that is none."""
+    """A type of one of these strings; another value is refused with the list of options."""
     known = tuple(options)
 
     def check(value: Any) -> str:
@@ -59,15 +59,15 @@ _Rows = Annotated[int, Field(ge=1, le=LIMIT_MAX)]
 class TimeRange(BaseModel):
     model_config = ConfigDict(strict=True, validate_default=True)
 
-    start: _Moment = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
-    end: _Moment = UNDEFINED  # type: ignore[assignment]  # Likewise.
+    start: _Moment = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
+    end: _Moment = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
 
 
 class Filter(BaseModel):
     model_config = ConfigDict(strict=True, validate_default=True)
 
-    field: _Dimension = UNDEFINED  # type: ignore[assignment]  # Likewise.
-    operator: _Operator = UNDEFINED  # type: ignore[assignment]  # Likewise.
+    field: _Dimension = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
+    operator: _Operator = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
     value: Any = UNDEFINED
     include_unset: bool = False
 
@@ -75,16 +75,16 @@ class Filter(BaseModel):
 class OrderBy(BaseModel):
     model_config = ConfigDict(strict=True, validate_default=True)
 
-    field: str = UNDEFINED  # type: ignore[assignment]  # Likewise.
+    field: str = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
     direction: Literal["asc", "desc"] = "desc"
 
 
 class AnalyticsBody(BaseModel):
-    """What may be asked; unknown fields are ignored."""
+    """The query of a caller; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, validate_default=True)
 
-    metrics: Annotated[list[_Metric], Field(min_length=1)] = UNDEFINED  # type: ignore[assignment]  # Likewise.
+    metrics: Annotated[list[_Metric], Field(min_length=1)] = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
     dimensions: Annotated[list[_Dimension], Field(max_length=2)] = []
     granularity: Granularity | None = None
     time_range: TimeRange | None = None
@@ -107,25 +107,25 @@ class AnalyticsBody(BaseModel):
 
 
 def read_analytics_body(body: Mapping[str, Any], now: datetime) -> AnalyticsBody:
-    """The checked body; names that are repeated count once. Raises `SchemaInvalid`."""
+    """Check the body; repeated names count once. Raises `SchemaInvalid`."""
     try:
-        asked = AnalyticsBody.model_validate(body)
+        checked = AnalyticsBody.model_validate(body)
     except ValidationError as error:
         raise SchemaInvalid(list_issues(error)) from None
-    asked.metrics = list(dict.fromkeys(asked.metrics))
-    asked.dimensions = list(dict.fromkeys(asked.dimensions))
-    issues = [*_range_issues(asked, now), *_filter_issues(asked), *_order_issues(asked)]
-    issues += _classifier_issues(asked)
+    checked.metrics = list(dict.fromkeys(checked.metrics))
+    checked.dimensions = list(dict.fromkeys(checked.dimensions))
+    issues = [*_range_issues(checked, now), *_filter_issues(checked), *_order_issues(checked)]
+    issues += _classifier_issues(checked)
     if issues:
         raise SchemaInvalid(issues)
-    return asked
+    return checked
 
 
-def _range_issues(asked: AnalyticsBody, now: datetime) -> list[Issue]:
-    start, end = asked.span(now)
+def _range_issues(body: AnalyticsBody, now: datetime) -> list[Issue]:
+    start, end = body.span(now)
     if start >= end:
         return [Issue("time_range", "Invalid input: expected start before end")]
-    for name, days_max in _bounds(asked):
+    for name, days_max in _bounds(body):
         if end - start > timedelta(days=days_max):
             what = f" for {name}" if name else ""
             text = f"Too big: expected range to have <={days_max} days{what}"
@@ -133,27 +133,27 @@ def _range_issues(asked: AnalyticsBody, now: datetime) -> list[Issue]:
     return []
 
 
-def _bounds(asked: AnalyticsBody) -> Iterable[tuple[str, int]]:
-    """How many days each thing that is asked for may reach over, the most generous first."""
+def _bounds(body: AnalyticsBody) -> Iterable[tuple[str, int]]:
+    """The longest time in days for each name of the query, the most generous first."""
     yield "", LONG_DAYS
-    for name in asked.metrics:
+    for name in body.metrics:
         yield name, METRICS[name].days_max
-    for name in (*asked.dimensions, *(each.field for each in asked.filters)):
+    for name in (*body.dimensions, *(each.field for each in body.filters)):
         yield name, DIMENSIONS[name].days_max
 
 
-def _filter_issues(asked: AnalyticsBody) -> list[Issue]:
+def _filter_issues(body: AnalyticsBody) -> list[Issue]:
     return [
         Issue(f"filters.{index}.value", text)
-        for index, each in enumerate(asked.filters)
+        for index, each in enumerate(body.filters)
         if (text := _value_problem(each))
     ]
 
 
-def _value_problem(asked: Filter) -> str:
-    """What is wrong with the kind of a filter's value; what it names is looked at later."""
-    value = asked.value
-    if asked.operator in SCALAR:
+def _value_problem(query_filter: Filter) -> str:
+    """What is wrong with the type of a filter's value; `build_conditions` checks what it names."""
+    value = query_filter.value
+    if query_filter.operator in SCALAR:
         return "" if _is_scalar(value) else _expected("string", value)
     if not isinstance(value, list):
         return _expected("array", value)
@@ -171,18 +171,18 @@ def _expected(kind: str, value: Any) -> str:
     return f"Invalid input: expected {kind}, received {name_json_type(value)}"
 
 
-def _order_issues(asked: AnalyticsBody) -> list[Issue]:
-    if asked.order_by is None:
+def _order_issues(body: AnalyticsBody) -> list[Issue]:
+    if body.order_by is None:
         return []
-    known = [*asked.metrics, *asked.dimensions]
-    if asked.time_field:
-        known.append(asked.time_field)
-    if asked.order_by.field in known:
+    known = [*body.metrics, *body.dimensions]
+    if body.time_field:
+        known.append(body.time_field)
+    if body.order_by.field in known:
         return []
     return [Issue("order_by.field", describe_options(known))]
 
 
-def _classifier_issues(asked: AnalyticsBody) -> list[Issue]:
+def _classifier_issues(body: AnalyticsBody) -> list[Issue]:
     names = ("classifier_dimensions", "classifier_filters")
-    said = [name for name in names if getattr(asked, name) is not None]
-    return [Issue(name, "Invalid input: classifiers are not offered") for name in said]
+    given_names = [name for name in names if getattr(body, name) is not None]
+    return [Issue(name, "Invalid input: classifiers are not offered") for name in given_names]

@@ -1,4 +1,4 @@
-"""Which application asked, by the address it names (`HTTP-Referer`)."""
+"""The application that sent a request, by the address in its `HTTP-Referer` header."""
 
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -7,8 +7,8 @@ _CHARS_MAX: Final = 200
 
 
 class ClientApp(NamedTuple):
-    """`url` is the application's identity: its address without query and fragment. `origin` is the
-    scheme and host of that. Both are "" where there is none."""
+    """`url` identifies the application: its address without query and fragment. `origin` is the
+    scheme and host of it. Both are "" where there is none."""
 
     url: str = ""
     origin: str = ""
@@ -18,7 +18,7 @@ NO_APP: Final = ClientApp()
 
 
 def parse_app(referer: str | None) -> ClientApp:
-    """The application of a caller's header; what is no http address is nobody's."""
+    """The application of a caller's header; `NO_APP` for anything but an http(s) address."""
     if not referer:
         return NO_APP
     try:

@@ -1,7 +1,7 @@
-"""What can be told of a generation, by source: names to SQL. Every name here is ours.
+"""The columns of each source of analytics: names to SQL. No name comes from a caller.
 
-A source is the table of records (`raw`), of facts, or of sums by hour or day. Of the first two each
-row is one generation; of sums each row is many.
+A source is the table of records (`raw`), of facts, or of sums by hour or day. A row of the first
+two is one generation; a row of sums is many.
 """
 
 from collections.abc import Mapping, Set
@@ -11,7 +11,7 @@ from typing import Final
 from routing.history.dialect import Dialect
 from routing.history.spans import Source
 
-# Up to so many tokens of prompt, and what that is called.
+# The largest number of prompt tokens, and the bucket's name.
 CONTEXT_BUCKETS: Final = (
     (1_000, "0-1K"),
     (4_000, "1K-4K"),
@@ -21,12 +21,12 @@ CONTEXT_BUCKETS: Final = (
     (1_000_000, "128K-1M"),
 )
 CONTEXT_BEYOND: Final = "1M+"
-# What a line has of its own, beside account, workspace and key.
+# The columns of a usage line, besides account, workspace and key.
 LINE: Final = (
     *("model", "permaslug", "variant", "endpoint_tag", "provider_name", "app"),
     *("origin", "finish_reason", "context_length_bucket"),
 )
-# What percentiles of whole days are summed up for: questions that name columns of one cut alone.
+# Percentiles of full days are prepared for queries whose columns are all in one of these cuts.
 CUTS: Final = (
     ("workspace_id", "permaslug", "variant", "provider_name"),
     ("workspace_id", "api_key_id"),
@@ -34,22 +34,21 @@ CUTS: Final = (
     ("workspace_id", "finish_reason", "context_length_bucket"),
 )
 MEASURES: Final = ("latency_ms", "speed_dtps")
-# Sixteen buckets to each doubling: small values stand alone, none shares its bucket with one that
-# is more than a sixteenth away.
+# Sixteen buckets to each doubling: values of one bucket differ by a sixteenth at most.
 _BUCKETS_PER_DOUBLING: Final = 16
 _DOUBLINGS: Final = 30
 STANDARD: Final = "standard"
-# A bound value stands here in the SQL of `external_user`: what is hashed before the user's name.
+# In the SQL of `external_user`: the placeholder of the salt that is hashed before the name.
 SALT: Final = "%s"
 
 
 def _own_part(name: str, *, of: str) -> str:
-    """A request is on a team's own credential or on the gateway's. One that is partly on each says
-    so."""
+    """The part of an amount that is on a team's own credentials. A request that used both kinds
+    records it; otherwise it is all or nothing."""
     return f"COALESCE(own_{name}_nano, CASE WHEN is_byok = 1 THEN {of} ELSE 0 END)"
 
 
-# Sums by name: what each is of a fact's row. A sum has a column of its name in the rolled tables.
+# Sums by name, over rows of facts. The rolled tables have a column of the same name.
 SUMS: Final[Mapping[str, str]] = {
     "requests": "COUNT(*)",
     "tokens_prompt": "SUM(tokens_prompt)",
@@ -83,7 +82,7 @@ FIGURES: Final = (
 
 @cache
 def raw_columns(dialect: Dialect) -> Mapping[str, str]:
-    """Of the record `g`."""
+    """The columns of the record `g`."""
     detail = {name: dialect.json_text("g.detail", name) for name in _IN_DETAIL}
 
     def nano(name: str) -> str:
@@ -162,10 +161,10 @@ TABLES: Final[Mapping[Source, str]] = {
     "day": "routing_usageday f",
     "spread": "routing_usagespread f",
 }
-# Where a column begins with the first, the second must be joined.
+# A column with this prefix needs the join of lines.
 LINE_PREFIX: Final = "l."
 LINES: Final = " JOIN routing_usageline l ON l.id = f.line_id"
-# Generations of processes that died say nothing of what was used.
+# Lost generations, whose process died, have no usage.
 LIVING: Final = "NOT g.lost"
 
 
@@ -184,13 +183,13 @@ _COLUMNS: Final[Mapping[Source, Mapping[str, str]]] = {
 
 
 def find_cut(names: Set[str]) -> int | None:
-    """The first cut that has all these columns; None where none has."""
+    """The number of the first cut that has all these columns; None where none has."""
     return next((n for n, columns in enumerate(CUTS) if names <= set(columns)), None)
 
 
 def bucket_sql(value: str) -> str:
-    """The least value of the bucket that a whole number from 0 on lies in, as SQL: the number with
-    its five leading binary digits alone."""
+    """SQL of the least value in the bucket of a whole number from 0 on: the number with only its
+    five leading binary digits."""
     steps = [
         f"WHEN {value} < {_BUCKETS_PER_DOUBLING << n + 1} THEN {value} - {value} % {1 << n}"
         for n in range(_DOUBLINGS)
@@ -199,7 +198,7 @@ def bucket_sql(value: str) -> str:
 
 
 def context_bucket(tokens: int) -> str:
-    """What a prompt of so many tokens is counted under."""
+    """The context bucket of a prompt of so many tokens."""
     return next((name for most, name in CONTEXT_BUCKETS if tokens <= most), CONTEXT_BEYOND)
 
 

@@ -1,4 +1,4 @@
-"""A filter of an analytics query as a condition, its values bound (management reference 11.3)."""
+"""Filters of an analytics query as SQL conditions, their values bound."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,26 +17,26 @@ from routing.history.statement import QueryCondition
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _LARGEST: Final = 2**63 - 1
-# Which of these comes before another says nothing.
+# Their order has no meaning, so only equality is offered.
 _UNORDERED: Final = frozenset({"user", "workspace"})
 _EQUALITIES: Final = ("eq", "neq", "in", "not_in")
-# Stands for what nothing is equal to.
+# An id that no row has.
 _NOBODY: Final = -1
 
 
 class _UnusableValue(ValueError):
-    """The value can name nothing of its field."""
+    """The value cannot name anything of its field; arguments are the place and the message."""
 
 
 def build_conditions(
-    filters: Sequence[Filter], account_id: UUID, spelled: Dialect
+    filters: Sequence[Filter], account_id: UUID, sql_dialect: Dialect
 ) -> tuple[QueryCondition, ...]:
-    """Of all filters. Raises `SchemaInvalid` for values that can name nothing."""
+    """Build the condition of each filter. Raises `SchemaInvalid` for unusable values."""
     found: list[QueryCondition] = []
     issues: list[Issue] = []
     for index, each in enumerate(filters):
         try:
-            found.append(_build_condition(each, account_id, spelled))
+            found.append(_build_condition(each, account_id, sql_dialect))
         except _UnusableValue as error:
             issues.append(Issue(f"filters.{index}.{error.args[0]}", error.args[1]))
     if issues:
@@ -44,23 +44,29 @@ def build_conditions(
     return tuple(found)
 
 
-def _build_condition(asked: Filter, account_id: UUID, spelled: Dialect) -> QueryCondition:
-    dimension = DIMENSIONS[asked.field]
-    if asked.field in _UNORDERED and asked.operator not in _EQUALITIES:
+def _build_condition(
+    query_filter: Filter, account_id: UUID, sql_dialect: Dialect
+) -> QueryCondition:
+    dimension = DIMENSIONS[query_filter.field]
+    if query_filter.field in _UNORDERED and query_filter.operator not in _EQUALITIES:
         raise _UnusableValue("operator", describe_options(_EQUALITIES))
-    said = asked.value if isinstance(asked.value, list) else [asked.value]
-    read = _READERS.get(asked.field, _text_value)
-    bound = [each for value in said for each in read(value, account_id, spelled)]
-    compared = _build_comparison(
-        asked.operator, bound, is_text=_is_text(asked.field), spelled=spelled
+    given_values = (
+        query_filter.value if isinstance(query_filter.value, list) else [query_filter.value]
     )
-    unset = _UNSET.get(asked.field, "" if asked.field in {"api_key_id", "workspace"} else "''")
-    sql = compared.sql
+    read_value = _READERS.get(query_filter.field, _text_value)
+    bound = [each for value in given_values for each in read_value(value, account_id, sql_dialect)]
+    comparison = _build_comparison(
+        query_filter.operator, bound, is_text=_is_text(query_filter.field), sql_dialect=sql_dialect
+    )
+    unset = _UNSET.get(
+        query_filter.field, "" if query_filter.field in {"api_key_id", "workspace"} else "''"
+    )
+    sql = comparison.sql
     if unset:
         sql = f"({sql} AND {{column}} <> {unset})"
-        if asked.include_unset:
+        if query_filter.include_unset:
             sql = f"({sql} OR {{column}} = {unset})"
-    return QueryCondition(dimension.column, sql, compared.values)
+    return QueryCondition(dimension.column, sql, comparison.values)
 
 
 _UNSET: Final = {"user": "0"}
@@ -71,18 +77,18 @@ def _is_text(field: str) -> bool:
 
 
 def _build_comparison(
-    operator: str, bound: Sequence[Sql], *, is_text: bool, spelled: Dialect
+    operator: str, bound: Sequence[Sql], *, is_text: bool, sql_dialect: Dialect
 ) -> Sql:
     values = tuple(value for each in bound for value in each.values)
     if operator in {*_EQUALITIES}:
         word = "NOT IN" if operator in {"neq", "not_in"} else "IN"
         return Sql(f"{{column}} {word} ({', '.join(each.sql for each in bound)})", values)
-    order = spelled.bytewise if is_text else ""
+    order = sql_dialect.bytewise if is_text else ""
     return Sql(f"{{column}}{order} {SCALAR[operator]} {bound[0].sql}", values)
 
 
-def _text_value(value: Any, account_id: UUID, spelled: Dialect) -> list[Sql]:
-    del account_id, spelled
+def _text_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+    del account_id, sql_dialect
     if not isinstance(value, str):
         raise _UnusableValue(
             "value", f"Invalid input: expected string, received {name_json_type(value)}"
@@ -90,17 +96,17 @@ def _text_value(value: Any, account_id: UUID, spelled: Dialect) -> list[Sql]:
     return [Sql("%s", (value,))]
 
 
-def _end_user_values(value: Any, account_id: UUID, spelled: Dialect) -> list[Sql]:
-    """By the name that the caller gives a user, or by the hash that history has of it."""
-    told = _text_value(value, account_id, spelled)
-    return [*told, Sql("%s", (hash_user(account_id, value),))]
+def _end_user_values(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+    """Match the name that the caller gave a user, and the hash that is stored of it."""
+    by_name = _text_value(value, account_id, sql_dialect)
+    return [*by_name, Sql("%s", (hash_user(account_id, value),))]
 
 
-def _key_value(value: Any, account_id: UUID, spelled: Dialect) -> list[Sql]:
-    """A key's number, also as text, or its hash."""
+def _key_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+    """Read a key's number, also as text, or its hash."""
     if isinstance(value, str) and _HASH.fullmatch(value):
         found = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
-        values = (value, spelled.uuid(account_id))
+        values = (value, sql_dialect.uuid(account_id))
         return [Sql(f"COALESCE(({found}), {_NOBODY})", values)]
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = int(value)
@@ -109,15 +115,15 @@ def _key_value(value: Any, account_id: UUID, spelled: Dialect) -> list[Sql]:
     return [Sql("%s", (value,))]
 
 
-def _user_value(value: Any, account_id: UUID, spelled: Dialect) -> list[Sql]:
-    (said,) = _text_value(value, account_id, spelled)
+def _user_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+    (name,) = _text_value(value, account_id, sql_dialect)
     found = "SELECT id FROM accounts_user WHERE public_id = %s"
-    return [Sql(f"COALESCE(({found}), {_NOBODY})", said.values)]
+    return [Sql(f"COALESCE(({found}), {_NOBODY})", name.values)]
 
 
-def _workspace_value(value: Any, account_id: UUID, spelled: Dialect) -> list[Sql]:
+def _workspace_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     try:
-        return [Sql("%s", (spelled.uuid(UUID(value)),))]
+        return [Sql("%s", (sql_dialect.uuid(UUID(value)),))]
     except (ValueError, AttributeError, TypeError):
         raise _UnusableValue("value", "Invalid UUID") from None
 

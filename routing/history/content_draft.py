@@ -1,4 +1,4 @@
-"""What a request said and was answered, while it is under way, where it is to be kept at all."""
+"""Prompt and answer of a request under way, where its workspace logs them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,14 +14,15 @@ from routing.ledger.tickets import new_event
 from routing.selection.types import Policy
 
 _SHARES: Final = 2**64
-# How long an answer waits for its content to be stored; mostly it is there before the charge is.
+# How long an answer waits for its content to be stored; mostly that ends before the charge.
 _WAIT_S: Final = 0.25
 
 
 @dataclass(slots=True)
 class ContentDraft:
-    """One generation's content as it comes. `chars_left` bounds what is kept of the answer; what
-    was left out makes it `truncated`. `kept` is set once it was stored, or given up."""
+    """The content of one generation as it arrives. `chars_left` bounds what is recorded of the
+    answer, and `truncated` says that some is missing. `stored` is the event of its being stored, or
+    dropped."""
 
     generation_id: str
     account_id: UUID
@@ -38,11 +39,11 @@ class ContentDraft:
     stored: Any = None
 
     def begin(self) -> None:
-        """Another endpoint answers: forget what the one before it said."""
+        """Begin the answer anew, because another endpoint gives it."""
         self.text, self.reasoning, self.tool_calls = [], [], []
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """One delta of a stream, or a whole message."""
+        """Add one delta of a stream, or a complete message."""
         if content := delta.get("content"):
             self._add_text(self.text, content)
         if not self.hides_reasoning:
@@ -51,24 +52,23 @@ class ContentDraft:
             self._add_calls(calls)
 
     def set_answer(self, message: Mapping[str, Any]) -> None:
-        """The whole message that the caller gets."""
+        """Take the complete message that the caller gets."""
         self.begin()
         self.add(message)
 
     def set_error(self, error: GatewayError) -> None:
-        """What the caller is told instead, or at the end of what there was."""
-        told = error.metadata
+        """Take the error that the caller gets instead, or at the end of a partial answer."""
+        metadata = error.metadata
         self.error = {
             "message": error.text,
             "status": error.status,
-            "provider_name": told.get("provider_name"),
-            "raw": told.get("raw"),
-            "previous_errors": told.get("previous_errors", []),
+            "provider_name": metadata.get("provider_name"),
+            "raw": metadata.get("raw"),
+            "previous_errors": metadata.get("previous_errors", []),
         }
 
     def wait(self) -> None:
-        """For as long as an answer may be kept waiting: whoever asks for the content next is to
-        find it."""
+        """Wait up to `_WAIT_S` until it is stored, so that the caller's next request finds it."""
         if self.stored is not None:
             self.stored.wait(_WAIT_S)
 
@@ -99,7 +99,7 @@ class ContentDraft:
             self._add_call(call)
 
     def _add_call(self, call: Any) -> None:
-        """A streamed call comes in parts: the arguments of one index belong together."""
+        """Add a part of a tool call; the arguments of parts with one index are joined."""
         if not isinstance(call, dict):
             return
         index, function = call.get("index"), call.get("function")
@@ -107,8 +107,10 @@ class ContentDraft:
         if not known:
             self.tool_calls.append({**call, "index": index, "function": dict(function or {})})
         elif isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            whole = known[0]["function"]
-            whole["arguments"] = (whole.get("arguments") or "") + function["arguments"]
+            function_so_far = known[0]["function"]
+            function_so_far["arguments"] = (function_so_far.get("arguments") or "") + function[
+                "arguments"
+            ]
 
 
 def start_draft(
@@ -120,14 +122,14 @@ def start_draft(
     created_at: datetime,
     bytes_max: int,
 ) -> ContentDraft | None:
-    """A draft where the key's workspace logs and this request is among the share that is logged.
+    """Start a draft where the key's workspace logs content and this request is in its sample.
 
-    Nothing is kept of requests without data retention, nor of those on a regional host.
+    Requests without data retention, and those on a regional host, are never logged.
     """
-    wish = caller.io_logging
-    if wish is None or policy.zdr or policy.region is not None:
+    io_logging = caller.io_logging
+    if io_logging is None or policy.zdr or policy.region is not None:
         return None
-    if not is_sampled(chat.session_id or generation_id, wish.sampling_rate):
+    if not is_sampled(chat.session_id or generation_id, io_logging.sampling_rate):
         return None
     return ContentDraft(
         generation_id,
@@ -141,7 +143,7 @@ def start_draft(
 
 
 def is_sampled(identity: str, rate: float) -> bool:
-    """Whether a session, or a generation without one, is among the share that is logged: always
-    the same of one identity."""
+    """Whether a session, or a generation without one, is in the logged sample. The result is the
+    same for every request of one identity."""
     share = int.from_bytes(hashlib.sha256(identity.encode("utf-8", "replace")).digest()[:8], "big")
     return rate >= 1 or share < rate * _SHARES

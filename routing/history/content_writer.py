@@ -1,7 +1,7 @@
-"""Storing contents beside the requests they are of: one queue per process, and one at work on it.
+"""Storing the contents of generations: one queue per process, and one thread that works on it.
 
-Whatever happens here, nobody's answer is refused or charged otherwise for it. What does not fit
-into the queue, or finds no database, is dropped and counted.
+No answer is refused or charged differently because of a failure here. What does not fit into the
+queue, or finds no database, is dropped and counted.
 """
 
 import logging
@@ -24,11 +24,11 @@ _T = TypeVar("_T")
 QUEUE_MAX: Final = 500
 QUEUE_CHARS_MAX: Final = 67_108_864
 _BATCH_MAX: Final = 20
-_COMPLAINT_S: Final = 10.0
+_LOG_EVERY_S: Final = 10.0
 
 
 class ContentWriter:
-    """`keep` a draft once its generation is being settled. Safe from any greenlet."""
+    """`queue` a draft once its generation is being settled. Safe from any greenlet."""
 
     def __init__(
         self, *, write: Callable[[Sequence[GenerationContent]], None] | None = None
@@ -40,16 +40,16 @@ class ContentWriter:
         self._work = new_event()
         self._thread: threading.Thread | None = None
         self.dropped = 0
-        self._told_at = 0.0
+        self._logged_at = 0.0
 
     def queue(self, draft: ContentDraft) -> None:
-        """Queue a draft that is not going to change any more."""
+        """Queue a draft that does not change any more."""
         chars = _count_chars(draft)
         if len(self._queue) >= QUEUE_MAX or self._chars + chars > QUEUE_CHARS_MAX:
             self._drop([draft], "the queue is full")
             return
         if not under_gevent():
-            # Nothing runs beside requests here.
+            # Without gevent no thread is started.
             self._carry_out([draft])
             return
         draft.mark_queued()
@@ -61,7 +61,7 @@ class ContentWriter:
             self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Write what is queued, for so long, and begin anew with the next draft."""
+        """Write what is queued, for `timeout_s` at most; the next draft starts a new thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._stopping = True
@@ -102,13 +102,13 @@ class ContentWriter:
     def _drop(self, batch: Sequence[ContentDraft], why: str) -> None:
         self.dropped += len(batch)
         now = time.monotonic()
-        if now - self._told_at >= _COMPLAINT_S:
-            self._told_at = now
+        if now - self._logged_at >= _LOG_EVERY_S:
+            self._logged_at = now
             log.warning("Contents are not stored, %d so far: %s", self.dropped, why)
 
 
 def run_off_loop(work: Callable[[], _T]) -> _T:
-    """Run `work`, which waits for nothing and takes its time, without holding the event loop."""
+    """Run CPU-bound `work` in a native thread, so that the event loop goes on."""
     if not under_gevent():
         return work()
     result, error = _pool().apply(_capture_error, (work,))
@@ -126,7 +126,7 @@ def _pool() -> Any:
 
 
 def _capture_error(work: Callable[[], _T]) -> tuple[_T | None, BaseException | None]:
-    """gevent prints what a pool's thread raises, arguments and all: errors come back as values."""
+    """Return an error as a value: gevent prints what a pool's thread raises, with arguments."""
     try:
         return work(), None
     except BaseException as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
@@ -138,7 +138,7 @@ def _store_rows(rows: Sequence[GenerationContent]) -> None:
 
 
 def _count_chars(draft: ContentDraft) -> int:
-    """About how much memory a draft holds; media are large texts of their own."""
+    """Estimate the characters a draft holds; media are large texts of their own."""
     total = sum(map(len, draft.text)) + sum(map(len, draft.reasoning))
     for message in draft.messages:
         content = message.get("content")
@@ -150,7 +150,7 @@ def _count_chars(draft: ContentDraft) -> int:
 
 
 def _count_part_chars(part: dict[str, Any]) -> int:
-    """Texts of a part, one level down: `{"image_url": {"url": …}}`."""
+    """Count the texts of a part, one level deep: `{"image_url": {"url": …}}`."""
     total = 0
     for value in part.values():
         if isinstance(value, str):
@@ -164,12 +164,12 @@ content_writer: Final = ContentWriter()
 
 
 def queue_content(draft: ContentDraft | None) -> None:
-    """Store the content of a call that is being settled, where there is any to be stored."""
+    """Queue the content of a request that is being settled, where it is logged."""
     if draft is not None:
         content_writer.queue(draft)
 
 
 def wait_until_stored(draft: ContentDraft | None) -> None:
-    """Wait for what was given to `keep`, for no longer than an answer may be kept waiting."""
+    """Wait for a queued content, for as long as an answer may wait for it."""
     if draft is not None:
         draft.wait()

@@ -1,4 +1,4 @@
-"""Prompts and answers at rest: trimmed, compressed, sealed, and for so many days."""
+"""Stored prompts and answers: trimmed, compressed, encrypted, and deleted after some days."""
 
 import zlib
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class OnlyAdmins(PermissionDenied):
 
 
 def build_sealed_row(draft: ContentDraft) -> GenerationContent:
-    """A row, not saved. Takes some tens of milliseconds where there is much."""
+    """Build an unsaved row. Takes some tens of milliseconds for large contents."""
     content = build_content(draft, chars_max=settings.GENERATION_CONTENT_BYTES)
     packed = zlib.compress(dumps(content))
     sealed = seal_bytes(packed, purpose=PURPOSE, row=draft.generation_id)
@@ -45,12 +45,12 @@ def build_sealed_row(draft: ContentDraft) -> GenerationContent:
 
 
 def store(rows: Sequence[GenerationContent]) -> None:
-    """Write rows; one that is there already stays as it is."""
+    """Insert rows; existing ones stay as they are."""
     GenerationContent.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 def build_content(draft: ContentDraft, *, chars_max: int) -> dict[str, Any]:
-    """What GET /generation/content tells. The prompt gets what room the answer left."""
+    """Build the object of GET /generation/content. The prompt gets the room the answer leaves."""
     output: dict[str, Any] = {
         "completion": "".join(draft.text) or None,
         "reasoning": "".join(draft.reasoning) or None,
@@ -58,13 +58,13 @@ def build_content(draft: ContentDraft, *, chars_max: int) -> dict[str, Any]:
     if draft.tool_calls:
         output["tool_calls"] = [_serialize_tool_call(call) for call in draft.tool_calls]
     used = sum(map(len, draft.text)) + sum(map(len, draft.reasoning))
-    messages, whole = trim_value(draft.messages, chars_max - used)
+    messages, is_complete = trim_value(draft.messages, chars_max - used)
     content: dict[str, Any] = {
         "input": {"messages": messages},
         "output": output,
         "error": draft.error,
     }
-    if draft.truncated or not whole:
+    if draft.truncated or not is_complete:
         content["truncated"] = True
     return content
 
@@ -74,15 +74,15 @@ def _serialize_tool_call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def trim_value(value: Any, chars_max: int) -> tuple[Any, bool]:
-    """The value with about so many characters of text in it, and whether that is all of it."""
+    """Cut a JSON value to about `chars_max` characters; also whether it is complete."""
     trimmer = _Trimmer(chars_max)
-    return trimmer.trim(value), trimmer.whole
+    return trimmer.trim(value), trimmer.is_complete
 
 
 class _Trimmer:
     def __init__(self, chars_left: int) -> None:
         self._left = chars_left
-        self.whole = True
+        self.is_complete = True
 
     def trim(self, value: Any) -> Any:
         self._left -= _ELEMENT_CHARS
@@ -99,32 +99,32 @@ class _Trimmer:
         self._left -= len(text)
         if len(text) <= left:
             return text
-        self.whole = False
+        self.is_complete = False
         return text[:left] + TRUNCATED
 
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
+        trimmed: dict[str, Any] = {}
         for name, item in value.items():
             if self._left <= 0:
-                self.whole = False
+                self.is_complete = False
                 break
             self._left -= len(name)
-            kept[name] = self.trim(item)
-        return kept
+            trimmed[name] = self.trim(item)
+        return trimmed
 
     def _list(self, value: list[Any]) -> list[Any]:
-        kept: list[Any] = []
+        trimmed: list[Any] = []
         for item in value:
             if self._left <= 0:
-                self.whole = False
+                self.is_complete = False
                 break
-            kept.append(self.trim(item))
-        return kept
+            trimmed.append(self.trim(item))
+        return trimmed
 
 
 def read_content(caller: Caller, generation_id: str) -> orjson.Fragment:
-    """The content of one generation, as JSON. Raises `OnlyAdmins`, and `NotFound` where nothing was
-    kept, or it is not the account's."""
+    """Read the content of one generation, as JSON. Raises `OnlyAdmins`, and `NotFound` where none
+    is stored or the generation is another account's."""
     if not caller.management and not _may_read(caller.account_id, caller.creator_id):
         raise OnlyAdmins
     known = Generation.objects.filter(pk=generation_id, account_id=caller.account_id, lost=False)
@@ -139,7 +139,7 @@ def read_content(caller: Caller, generation_id: str) -> orjson.Fragment:
 
 
 def _may_read(account_id: UUID, creator_id: str | None) -> bool:
-    """A person's own account has one member; in an organization only admins' keys may."""
+    """Whether the key may read contents: in an organization its creator must be an admin."""
     admins = Q(role=Membership.Role.ADMIN, user__public_id=creator_id)
     found = Membership.objects.filter(account_id=account_id).aggregate(
         members=Count("pk"), admins=Count("pk", filter=admins)
@@ -148,7 +148,7 @@ def _may_read(account_id: UUID, creator_id: str | None) -> bool:
 
 
 def forget_old(now: datetime) -> int:
-    """Delete contents older than GENERATION_CONTENT_DAYS, in portions; how many."""
+    """Delete contents older than GENERATION_CONTENT_DAYS, in portions; returns how many."""
     before = now - timedelta(days=settings.GENERATION_CONTENT_DAYS)
     total = 0
     for _ in range(_PURGES_MAX):

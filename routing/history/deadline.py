@@ -1,4 +1,4 @@
-"""A deadline for one piece of reading, which the database keeps itself."""
+"""A deadline for read queries, enforced by the database."""
 
 import time
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from gateway.http.errors import GatewayError
 
 # SQLite asks after so many of its steps, some tens of milliseconds.
 _STEPS: Final = 100_000
-# What is asked of sums is in memory mostly, indexes too, which PostgreSQL's defaults do not expect;
-# groups are to be made there as well. Compiling takes longer than any of it, and so does sorting
-# many rows by their texts to join them with the few that it does not know are few.
+# Sums and their indexes are mostly in memory, which PostgreSQL's defaults do not expect; grouping
+# should be too. JIT compilation takes longer than any of these queries, and so do merge joins that
+# sort many rows by text to meet a few.
 _PLANS: Final = (
     "SET LOCAL random_page_cost = 1.1; SET LOCAL work_mem = '32MB'; SET LOCAL jit = off;"
     " SET LOCAL enable_mergejoin = off"
@@ -30,9 +30,9 @@ class TimedOut(GatewayError):
 
 @contextmanager
 def deadline(limit_s: float) -> Iterator[None]:
-    """Ends a query of the block with `TimedOut` where it takes longer. Nothing may be written."""
-    keeper = _sqlite_deadline if connection.vendor == "sqlite" else _postgresql_deadline
-    with keeper(limit_s):
+    """End a query of the block with `TimedOut` after `limit_s`. The block must not write."""
+    with_deadline = _sqlite_deadline if connection.vendor == "sqlite" else _postgresql_deadline
+    with with_deadline(limit_s):
         yield
 
 

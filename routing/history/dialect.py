@@ -14,7 +14,7 @@ _SQLITE_CHARS: Final = {"minute": 16, "hour": 13, "day": 10, "month": 7}
 
 @dataclass(frozen=True)
 class Dialect:
-    """Fragments of SQL. Nothing that a caller sends ever gets into one: values are bound."""
+    """Fragments of SQL. No value of a caller gets into one: values are bound."""
 
     sqlite: bool
 
@@ -33,7 +33,7 @@ class Dialect:
         return f"json_array({value})" if self.sqlite else f"jsonb_build_array({value})"
 
     def length(self, column: str) -> str:
-        """How many a JSON list has."""
+        """The length of a JSON list."""
         return f"json_array_length({column})" if self.sqlite else f"jsonb_array_length({column})"
 
     def elements(self, column: str) -> str:
@@ -42,23 +42,23 @@ class Dialect:
             return f" CROSS JOIN json_each({column}) AS each"
         return f" CROSS JOIN LATERAL jsonb_array_elements({column}) AS each(value)"
 
-    def began(self, granularity: Granularity, column: str) -> str:
-        """The beginning of the period (UTC) that a moment lies in, as `moment_of` reads it."""
+    def period_start(self, granularity: Granularity, column: str) -> str:
+        """The beginning of the period (UTC) that a moment lies in, as `parse_moment` reads it."""
         if not self.sqlite:
             return f"date_trunc('{granularity}', {column} AT TIME ZONE 'UTC')"
         if granularity == "week":
             return f"date({column}, 'weekday 0', '-6 days')"
         return f"substr({column}, 1, {_SQLITE_CHARS[granularity]})"
 
-    def moment_of(self, value: Any) -> datetime:
-        """What `began` gives, in UTC."""
+    def parse_moment(self, value: Any) -> datetime:
+        """Read a value of `period_start`, in UTC."""
         if isinstance(value, str):
             value = datetime.fromisoformat(value if len(value) > 7 else f"{value}-01")
         assert isinstance(value, datetime)
         return value.replace(tzinfo=UTC)
 
     def joined(self, *texts: str) -> str:
-        """Texts with a character between that no name has."""
+        """Join texts by a character that no name has."""
         return f" || {self.separator} || ".join(texts)
 
     @property
@@ -79,7 +79,7 @@ class Dialect:
         return " || '-' || ".join(f"substr({column}, {at}, {chars})" for at, chars in cuts)
 
     def last_word(self, column: str, mark: str) -> str:
-        """What stands behind the first `mark` of a text, "" without one."""
+        """The text after the first `mark`, "" without one."""
         if self.sqlite:
             rest = f"substr({column}, instr({column}, '{mark}') + 1)"
             return f"CASE WHEN instr({column}, '{mark}') > 0 THEN {rest} ELSE '' END"
@@ -88,11 +88,11 @@ class Dialect:
 
     @property
     def bytewise(self) -> str:
-        """Put behind a text column to order it by its bytes, as the other database does."""
+        """Appended to a text column to order it by its bytes, as SQLite does."""
         return "" if self.sqlite else ' COLLATE "C"'
 
     def moment(self, value: datetime) -> Any:
-        """A bound value for a column of moments."""
+        """The value to bind for a column of moments."""
         return connection.ops.adapt_datetimefield_value(value)
 
     def uuid(self, value: UUID) -> Any:
@@ -100,5 +100,5 @@ class Dialect:
 
 
 def dialect() -> Dialect:
-    """Of the database in use."""
+    """The dialect of the database in use."""
     return Dialect(connection.vendor == "sqlite")

@@ -1,4 +1,4 @@
-"""Feedback on generations: it is kept for the operator, and changes nothing."""
+"""Feedback on generations, stored for the operator. It affects nothing else."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ class Feedback(BaseModel):
 
     model_config = ConfigDict(strict=True, validate_default=True)
 
-    generation_id: Annotated[str, Field(min_length=1)] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
+    generation_id: Annotated[str, Field(min_length=1)] = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
     category: Literal[
         "latency",
         "incoherence",
@@ -27,30 +27,30 @@ class Feedback(BaseModel):
         "billing",
         "api_error",
         "other",
-    ] = UNDEFINED  # type: ignore[assignment]  # Likewise.
+    ] = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
     comment: Annotated[str, Field(max_length=GenerationFeedback.COMMENT_CHARS_MAX)] | None = None
 
 
 def read_feedback(body: Mapping[str, Any]) -> Feedback:
-    """The checked body. Raises `SchemaInvalid`."""
+    """Check the body. Raises `SchemaInvalid`."""
     try:
         return Feedback.model_validate(body)
     except ValidationError as error:
         raise SchemaInvalid(list_issues(error)) from None
 
 
-def store_feedback(*, caller: Caller, said: Feedback, at: datetime) -> GenerationFeedback:
-    """Keep what is said of one of the account's generations. Raises `NotFound`."""
+def store_feedback(*, caller: Caller, feedback: Feedback, at: datetime) -> GenerationFeedback:
+    """Store feedback on one of the account's generations. Raises `NotFound`."""
     mine = Generation.objects.filter(
-        pk=said.generation_id, account_id=caller.account_id, lost=False
+        pk=feedback.generation_id, account_id=caller.account_id, lost=False
     )
     if not mine.exists():
         raise NotFound
     return GenerationFeedback.objects.create(
         account_id=caller.account_id,
-        generation_id=said.generation_id,
+        generation_id=feedback.generation_id,
         api_key_id=caller.key_id,
-        category=said.category,
-        comment=said.comment or "",
+        category=feedback.category,
+        comment=feedback.comment or "",
         created_at=at,
     )

@@ -1,20 +1,19 @@
-"""What analytics can tell (management reference 11.3): metrics, dimensions, and how long a time
-each may be asked for."""
+"""What analytics offers: metrics, dimensions, and the longest time each may be queried over."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 Display = Literal["number", "currency", "percent", "latency", "throughput"]
-# How a value of the database becomes one of the answer: a count, nano-USD, a share, milliseconds,
-# or tenths of tokens per second.
+# The unit of a value in the database: a count, nano-USD, a share, milliseconds, or tenths of tokens
+# per second.
 Kind = Literal["count", "nano", "share", "ms", "dtps"]
 LONG_DAYS: Final = 365
 SHORT_DAYS: Final = 31
 
 
 class Metric(NamedTuple):
-    """`sql` is over sums as `routing.history.columns.SUMS` names them, which `sums` repeats. A
-    percentile has no `sql`: `percent` of the values of `value` are at most as large."""
+    """`sql` computes the metric from the `sums` it names (see `columns.SUMS`). A percentile has no
+    `sql`: `percent` of the values of the column `value` are at most as large."""
 
     label: str
     display: Display
@@ -82,7 +81,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "usage_data": _usd("Data discount", "0 - data_saved_nano", "data_saved_nano"),
     "usage_web": _usd("Web search", "web_nano", "web_nano"),
     "usage_upstream_web": _usd("Upstream web search", "web_cost_nano", "web_cost_nano"),
-    # No plug-in for files or fetching runs here, so nothing was ever paid for one.
+    # No plug-in for files or fetching is charged.
     "usage_file": _usd("Files", "0", days_max=SHORT_DAYS),
     "usage_upstream_file": _usd("Upstream files", "0", days_max=SHORT_DAYS),
     "usage_web_fetch": _usd("Web fetch", "0", days_max=SHORT_DAYS),
@@ -112,8 +111,8 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 
 class Dimension(NamedTuple):
-    """`column` is one of `routing.history.columns`, "user" for the key's creator, "" for what is
-    never known. `is_number` ones are compared as numbers; `is_single` ones need facts."""
+    """`column` is one of `routing.history.columns`, "user" for the key's creator, "" where nothing
+    is known. `is_number` ones are compared as numbers; `is_single` ones need facts."""
 
     label: str
     column: str

@@ -1,8 +1,7 @@
-"""Exact percentiles by groups: of all values by their number, the smallest that enough do not
-exceed.
+"""Exact percentiles by groups: the smallest value that enough values do not exceed.
 
-Values may come in buckets, many of which nobody need look into: the counts of all buckets say in
-which ones the percentiles are, and where among the values there.
+Values may come in buckets. The counts of all buckets show which ones hold the percentiles, so only
+the values of those are read.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from routing.history.sql import Sql, group_by, sum_by_groups
 
 
 def percentiles_of(branches: Sequence[Sql], groups: Sequence[str], percents: Sequence[int]) -> Sql:
-    """`p50` and so on by the groups; the branches tell of groups, `value` and `many` of it."""
+    """`p50` and so on by the groups; branches have the groups, `value`, and `many` (its count)."""
     by_value = [*groups, "value"]
     counts = sum_by_groups(branches, [*by_value, "SUM(many) AS many"], by_value)
     ranked = (
@@ -23,8 +22,8 @@ def percentiles_of(branches: Sequence[Sql], groups: Sequence[str], percents: Seq
 
 
 def needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -> Sql:
-    """The buckets that percentiles are in, with how many values of the group are `below` it and
-    how many it has in `total`. `heaps` tells of groups, `bucket` and how `many` are in it."""
+    """The buckets that hold percentiles, with the number of the group's values `below` and in
+    `total`. `heaps` has the groups, `bucket`, and `many` (its count)."""
     by_bucket = [*groups, "bucket"]
     counted = (
         f"SELECT {', '.join(by_bucket)}, CAST(SUM(many) AS bigint) AS many"  # noqa: S608 - Constant fragments only.
@@ -44,16 +43,16 @@ def needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -
 def percentiles_in(
     heaps: str, needed: str, groups: Sequence[str], percents: Sequence[int], dialect: Dialect
 ) -> Sql:
-    """`percentiles_of` the values in the needed buckets. `heaps` has them as lists (`figures`), in
-    each of which every value counts for as many as `many` says there are in all."""
-    told = [*(f"heaps.{name}" for name in groups), "needed.below", "needed.total"]
-    told.append(f"heaps.many / {dialect.length('heaps.figures')} AS many")
+    """`percentiles_of` the values in the needed buckets. `heaps` has them as lists (`figures`);
+    each value of a list counts `many` divided by the list's length times."""
+    columns = [*(f"heaps.{name}" for name in groups), "needed.below", "needed.total"]
+    columns.append(f"heaps.many / {dialect.length('heaps.figures')} AS many")
     same = " AND ".join(f"needed.{name} = heaps.{name}" for name in [*groups, "bucket"])
     values = (
-        f"SELECT {', '.join(told)}, CAST(each.value AS bigint) AS value"  # noqa: S608 - Constant fragments only.
+        f"SELECT {', '.join(columns)}, CAST(each.value AS bigint) AS value"  # noqa: S608 - Constant fragments only.
         f" FROM {heaps} heaps JOIN {needed} needed ON {same}{dialect.elements('heaps.figures')}"
     )
-    # A bucket of a group is told from its others by what is below it.
+    # `below` identifies a bucket within its group.
     by_value = [*groups, "below", "total", "value"]
     counted = (
         f"SELECT {', '.join(by_value)}, SUM(many) AS many FROM ({values}) found{group_by(by_value)}"  # noqa: S608 - Constant fragments only.
@@ -66,11 +65,11 @@ def percentiles_in(
 
 
 def _first_enough(ranked: str, groups: Sequence[str], percents: Sequence[int]) -> str:
-    found = [
+    firsts = [
         f"MIN(CASE WHEN upto * 100 >= total * {percent} THEN value END) AS p{percent}"
         for percent in percents
     ]
-    return f"SELECT {', '.join([*groups, *found])} FROM ({ranked}) ranked{group_by(groups)}"  # noqa: S608 - Constant fragments only.
+    return f"SELECT {', '.join([*groups, *firsts])} FROM ({ranked}) ranked{group_by(groups)}"  # noqa: S608 - Constant fragments only.
 
 
 def _upto(groups: Sequence[str], order: str) -> str:

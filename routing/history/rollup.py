@@ -1,7 +1,7 @@
-"""Rolling generations up, an hour at a time: facts, sums by hour, sums by day.
+"""Rolling up generations, an hour at a time: facts, sums by hour, sums by day.
 
-Each hour is one transaction that replaces what was there, so doing it again changes nothing. Hours
-that got a late record are done again. Two at once wait for each other.
+Each hour is one transaction that replaces earlier results, so it can be repeated. An hour with a
+late record is rolled up again. Two concurrent roll-ups wait for each other.
 """
 
 import time
@@ -37,10 +37,10 @@ from routing.history.spans import DAY, HOUR, RollupState, day_of, hour_of
 from routing.ledger.late_settlement import ROLLED_AFTER
 from routing.metering.models import Generation
 
-# Questions about single generations reach back 31 days; facts are kept a little longer.
+# Queries of single generations reach back 31 days; facts are stored a little longer.
 FACTS_ASKED: Final = timedelta(days=32)
 _FACTS_KEPT: Final = timedelta(days=33)
-# Questions about sums reach back 365 days.
+# Queries of sums reach back 365 days.
 _SUMS_KEPT: Final = timedelta(days=400)
 _WORK_S: Final = 40.0
 _LATE_MAX: Final = 500
@@ -48,8 +48,8 @@ _PURGED_AT_ONCE: Final = 5_000
 
 
 def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
-    """Roll up the hours that are over and those that got late records; how many were done. What
-    does not fit into `work_s` seconds is left to the next time."""
+    """Roll up finished hours and those with late records; returns how many. After `work_s` seconds
+    the rest is left to the next run."""
     stop_at = time.monotonic() + work_s
     done = 0
     ends = hour_of(now - ROLLED_AFTER)
@@ -62,7 +62,7 @@ def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
 
 
 def read_rollup_state(now: datetime) -> RollupState:
-    """What is rolled up at this moment, in one query."""
+    """Read what is rolled up at this moment, in one query."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT 0, until FROM routing_usagerolled WHERE id = 1"
@@ -75,8 +75,8 @@ def read_rollup_state(now: datetime) -> RollupState:
 
 
 def mark_late_since(start: datetime, now: datetime) -> int:
-    """Have everything from `start` on rolled up anew, as after rows were brought in past the
-    ledger's writer; how many hours. Those before what was rolled up so far are rolled up as well.
+    """Mark every hour from `start` on to be rolled up again, for rows that were not written by the
+    ledger's writer; returns how many hours.
     """
     first = Generation.objects.filter(created_at__gte=start).order_by("created_at")
     began = first.values_list("created_at", flat=True).first()
@@ -92,7 +92,7 @@ def mark_late_since(start: datetime, now: datetime) -> int:
 
 
 def forget_old(now: datetime) -> int:
-    """Delete facts and sums that nothing asks for any more; how many rows."""
+    """Delete facts and sums past their time; returns how many rows."""
     deleted = _delete_older(GenerationFact, "at", now - _FACTS_KEPT)
     deleted += _delete_older(UsageSpread, "start", now - _FACTS_KEPT)
     deleted += _delete_older(UsageHour, "start", now - _SUMS_KEPT)
@@ -122,10 +122,10 @@ def _roll_up_next_hour(ends: datetime, now: datetime) -> bool:
 
 
 def _redo_late_hour(hour: datetime, now: datetime) -> bool:
-    """An hour with late records; one that was not rolled up yet only loses its marks."""
+    """Roll up an hour with late records; one that is still to come only loses its marks."""
     with transaction.atomic():
         until = _lock_progress(hour).until
-        # Read before the generations: a mark that comes from here on is for the next time.
+        # Read before the generations: a mark that comes later is for the next run.
         marks = list(LateHour.objects.filter(hour=hour).values_list("pk", flat=True))
         if hour < until:
             _replace_hour(hour, now)
@@ -135,7 +135,7 @@ def _redo_late_hour(hour: datetime, now: datetime) -> bool:
 
 
 def _lock_progress(default: datetime) -> UsageRolled:
-    """The one mark, ours until the transaction ends. At first it stands at the first generation."""
+    """Lock the progress row until the transaction ends; it begins at the first generation."""
     found = UsageRolled.objects.select_for_update().filter(pk=1).first()
     if found is None:
         first = Generation.objects.order_by("created_at").values_list("created_at", flat=True)
@@ -146,63 +146,63 @@ def _lock_progress(default: datetime) -> UsageRolled:
 
 
 def _advance_progress(mark: UsageRolled, until: datetime) -> None:
-    """The days that end on the way are summed up too: once, when all of their hours are."""
+    """Move the progress, and sum up the days that end before it."""
     _replace_days(day_of(mark.until), until)
     mark.until = until
     mark.save(update_fields=["until"])
 
 
 def _replace_hour(hour: datetime, now: datetime) -> None:
-    """Facts and sums of one hour, from the generations there are."""
-    spelled = dialect()
-    span = [spelled.moment(hour), spelled.moment(hour + HOUR)]
+    """Replace facts and sums of one hour, computed from its generations."""
+    sql_dialect = dialect()
+    span = [sql_dialect.moment(hour), sql_dialect.moment(hour + HOUR)]
     with connection.cursor() as cursor:
-        _make_lines(cursor, spelled, span)
+        _make_lines(cursor, sql_dialect, span)
         cursor.execute("DELETE FROM routing_generationfact WHERE at >= %s AND at < %s", span)
         cursor.execute("DELETE FROM routing_usagehour WHERE start = %s", span[:1])
-        _make_facts(cursor, spelled, span)
+        _make_facts(cursor, sql_dialect, span)
         _make_hours(cursor, span)
         if hour < now - _FACTS_KEPT:
             cursor.execute("DELETE FROM routing_generationfact WHERE at >= %s AND at < %s", span)
 
 
 def _replace_days(day: datetime, until: datetime) -> None:
-    """The sums of this day and those after it, as far as they are over."""
-    spelled = dialect()
+    """Replace the sums of `day` and of the days after it that end by `until`."""
+    sql_dialect = dialect()
     with connection.cursor() as cursor:
         while day + DAY <= until:
-            span = [spelled.moment(day), spelled.moment(day + DAY)]
+            span = [sql_dialect.moment(day), sql_dialect.moment(day + DAY)]
             _make_days(cursor, span)
-            _make_spreads(cursor, spelled, span)
+            _make_spreads(cursor, sql_dialect, span)
             day += DAY
 
 
-def _make_lines(cursor: Any, spelled: Dialect, span: list[Any]) -> None:
-    """Lines that were not there yet; the first title of an application is kept."""
-    columns = raw_columns(spelled)
+def _make_lines(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
+    """Insert new lines; the first title of an application stays."""
+    columns = raw_columns(sql_dialect)
     own = ["account_id", "workspace_id", "api_key_id", *LINE]
     values = ", ".join(columns[name] for name in own)
     cursor.execute(
         f"INSERT INTO routing_usageline (key, {', '.join(own)}, app_title)"  # noqa: S608 - Constant fragments only; the values are bound.
-        f" SELECT {_key(spelled)}, {values}, MAX({columns['app_title']})"
+        f" SELECT {_line_key_sql(sql_dialect)}, {values}, MAX({columns['app_title']})"
         f" FROM routing_generation g WHERE g.created_at >= %s AND g.created_at < %s AND {LIVING}"
-        f" GROUP BY {_key(spelled)}, {values} ON CONFLICT DO NOTHING",
+        f" GROUP BY {_line_key_sql(sql_dialect)}, {values} ON CONFLICT DO NOTHING",
         span,
     )
 
 
-def _make_facts(cursor: Any, spelled: Dialect, span: list[Any]) -> None:
-    columns = raw_columns(spelled)
+def _make_facts(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
+    columns = raw_columns(sql_dialect)
     own = ["generation_id", "account_id", "at", "external_user", *FIGURES]
-    # The users of all accounts at once: what is hashed before a name depends on the account.
-    columns = {**columns, "external_user": _user(spelled, columns["external_user"])}
+    # Users of all accounts at once: the salt depends on the account of the row.
+    columns = {**columns, "external_user": _user_hash_sql(sql_dialect, columns["external_user"])}
     values = ", ".join(columns[name] for name in own)
     cursor.execute(
         f"INSERT INTO routing_generationfact (line_id, {', '.join(own)})"  # noqa: S608 - Constant fragments only; the values are bound.
         f" SELECT l.id, {values} FROM routing_generation g"
-        f" JOIN routing_usageline l ON l.key = {_key(spelled)}"
+        f" JOIN routing_usageline l ON l.key = {_line_key_sql(sql_dialect)}"
         f" WHERE g.created_at >= %s AND g.created_at < %s AND {LIVING}",
-        [_secret(), *span],
+        [_hash_secret(), *span],
     )
 
 
@@ -227,7 +227,7 @@ def _make_days(cursor: Any, span: list[Any]) -> None:
     )
 
 
-def _make_spreads(cursor: Any, spelled: Dialect, span: list[Any]) -> None:
+def _make_spreads(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
     cursor.execute("DELETE FROM routing_usagespread WHERE start = %s", span[:1])
     for cut, columns in enumerate(CUTS):
         for measure in MEASURES:
@@ -237,14 +237,14 @@ def _make_spreads(cursor: Any, spelled: Dialect, span: list[Any]) -> None:
                     columns=", ".join(f"l.{name}" for name in columns),
                     measure=measure,
                     bucket=bucket_sql(f"f.{measure}").replace("%", "%%"),
-                    listed=spelled.listed(f"f.{measure}"),
+                    listed=sql_dialect.listed(f"f.{measure}"),
                     start=_bound_time(),
                 ),
                 [span[0], *span, *span],
             )
 
 
-# Of all lines that are alike but for what the cut leaves out, one stands for the others.
+# Of all lines that have the cut's columns in common, one represents the others.
 _SPREAD: Final = """
     INSERT INTO routing_usagespread
       (cut, measure, line_id, account_id, start, bucket, many, figures)
@@ -260,30 +260,30 @@ _SPREAD: Final = """
 
 
 def _bound_time() -> str:
-    """A bound moment that stands alone, where PostgreSQL cannot tell its type."""
+    """The placeholder of a moment where PostgreSQL cannot infer its type."""
     return "%s" if dialect().sqlite else "CAST(%s AS timestamptz)"
 
 
-def _key(spelled: Dialect) -> str:
-    columns = raw_columns(spelled)
-    ids = [spelled.text_of_uuid(columns[name]) for name in ("account_id", "workspace_id")]
+def _line_key_sql(sql_dialect: Dialect) -> str:
+    columns = raw_columns(sql_dialect)
+    ids = [sql_dialect.text_of_uuid(columns[name]) for name in ("account_id", "workspace_id")]
     key = f"CAST({columns['api_key_id']} AS text)"
-    return f"md5({spelled.joined(*ids, key, *(columns[name] for name in LINE))})"
+    return f"md5({sql_dialect.joined(*ids, key, *(columns[name] for name in LINE))})"
 
 
-def _user(spelled: Dialect, column: str) -> str:
+def _user_hash_sql(sql_dialect: Dialect, column: str) -> str:
     """`routing.entities.end_users.salt_of` in SQL: the secret is bound, the account the row's."""
-    account = spelled.text_of_uuid("g.account_id")
-    mark = spelled.separator
+    account = sql_dialect.text_of_uuid("g.account_id")
+    mark = sql_dialect.separator
     return column.replace(SALT, f"%s || {account} || {mark}")
 
 
-def _secret() -> str:
+def _hash_secret() -> str:
     return f"{settings.ROUTER_USER_HASH_SECRET}{SEPARATOR}"
 
 
 def _delete_older(model: Any, column: str, before: datetime) -> int:
-    """In portions, so that nobody waits long for what is locked."""
+    """Delete rows in portions, so that locks are short."""
     total = 0
     while True:
         old = model.objects.filter(**{f"{column}__lt": before})
@@ -294,7 +294,7 @@ def _delete_older(model: Any, column: str, before: datetime) -> int:
 
 
 def _utc(value: Any) -> datetime:
-    """SQLite tells moments of plain queries as text."""
+    """Read a moment of a raw query; SQLite returns text."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     assert isinstance(value, datetime)

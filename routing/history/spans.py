@@ -1,4 +1,4 @@
-"""Which rows tell of which part of a time: days, hours, single facts, or generations themselves."""
+"""Which source answers for which part of a time: days, hours, facts, or generations."""
 
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
@@ -7,14 +7,14 @@ from typing import Final, Literal, NamedTuple
 HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
 Source = Literal["day", "hour", "fact", "raw", "spread"]
-# The coarsest source that can answer: "spread" are facts, but those of whole days by their values.
+# The coarsest source that can answer: "spread" are facts, but those of source days by their values.
 Finest = Literal["day", "hour", "fact", "spread"]
 Span = tuple[datetime, datetime]
 
 
 class RollupState(NamedTuple):
-    """What is rolled up: full hours before `until` (None: nothing) except the `late` ones, and
-    facts from `facts_from` on."""
+    """How far the roll-up has come: full hours before `until` (None: nothing) except the `late`
+    ones, with facts from `facts_from` on."""
 
     until: datetime | None
     late: frozenset[datetime]
@@ -32,23 +32,23 @@ def day_of(moment: datetime) -> datetime:
 def split_by_source(
     start: datetime, end: datetime, rolled: RollupState, *, finest: Finest
 ) -> dict[Source, list[Span]]:
-    """The sources of [start, end), each with its spans in order; together they are all of it, once.
+    """Split [start, end) by source: each with its spans in order, together covering it once.
 
-    `finest` "fact" asks for single generations.
+    `finest` "fact" is for single generations.
     """
     found: dict[Source, list[Span]] = {}
     late_days = {day_of(hour) for hour in rolled.late}
     for piece in _pieces(start, end, DAY, day_of):
-        whole = _whole_day(piece, rolled, finest, late_days)
-        if whole is not None:
-            _add(found, whole, piece)
+        source = _full_day_source(piece, rolled, finest, late_days)
+        if source is not None:
+            _add(found, source, piece)
         else:
             for part in _pieces(*piece, HOUR, hour_of):
-                _add(found, _source_of(part, rolled, finest), part)
+                _add(found, _part_source(part, rolled, finest), part)
     return found
 
 
-def _whole_day(
+def _full_day_source(
     piece: Span, rolled: RollupState, finest: Finest, late_days: Collection[datetime]
 ) -> Source | None:
     start, end = piece
@@ -60,7 +60,7 @@ def _whole_day(
     return "day" if finest == "day" else None
 
 
-def _source_of(part: Span, rolled: RollupState, finest: Finest) -> Source:
+def _part_source(part: Span, rolled: RollupState, finest: Finest) -> Source:
     start, end = part
     hour = hour_of(start)
     if rolled.until is None or hour >= rolled.until or hour in rolled.late:

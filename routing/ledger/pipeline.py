@@ -33,7 +33,7 @@ class Pipeline:
     Rows are not handed out: a statement tells by failing that it did not do what it should.
 
     An error of any statement is raised by `land` after the last answer was read, so that the
-    connection can go on. Outside a transaction every flight is one of its own.
+    connection can go on. Outside a transaction every pipeline is one of its own.
     """
 
     def __init__(self, raw: "psycopg.Connection[Any]", prepared: "dict[str, bytes]") -> None:

@@ -58,7 +58,7 @@ class LedgerSession:
         self._begun = False
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """A cursor with `rowcount` and `fetchall()`; None inside a flight."""
+        """A cursor with `rowcount` and `fetchall()`; None inside a pipeline."""
         rows, self._rows = self._rows, None
         if self._pipeline is not None:
             return self._pipeline.execute(sql, parameters, rows=rows)
@@ -69,7 +69,7 @@ class LedgerSession:
 
     def expect(self, rows: int) -> None:
         """The next statement, an update or a deletion, must move so many rows: else it raises
-        `NotAsExpected`, inside a flight when that ends."""
+        `NotAsExpected`, inside a pipeline when that ends."""
         self._rows = rows
 
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -129,7 +129,7 @@ class LedgerSession:
         self._execute_in_pipeline("ROLLBACK")
 
     def _execute_in_pipeline(self, sql: str) -> None:
-        """Alone in a flight, which costs less than a cursor."""
+        """Run one statement in a pipeline of its own, which costs less than a cursor."""
         if self._pipeline is not None:
             self.execute(sql)
             return
@@ -191,7 +191,7 @@ class LedgerSession:
 
 
 class _PipelineBlock(AbstractContextManager[None]):
-    """`Session.flight`; made once, as a generator's block costs more than the statements' way."""
+    """The block of `LedgerSession.pipeline`, made once: a generator costs more than sending."""
 
     def __init__(self, session: LedgerSession) -> None:
         self._session = session

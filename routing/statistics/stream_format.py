@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from redis.client import Pipeline
 
-from gateway.shared_cache import key
+from gateway.shared_cache import cache_key
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.window import parse_counters
 from routing.statistics.health_events import HealthEvent
@@ -34,7 +34,7 @@ class StreamEntry(NamedTuple):
 
 def stream_key() -> str:
     """The key of the stream that all processes write to and read."""
-    return key(_STREAM)
+    return cache_key(_STREAM)
 
 
 def append_entry(pipe: "Pipeline", data: bytes, *, name: str, store_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""/analytics and /activity: what an account used, by whatever it wants to know it by."""
+"""/analytics and /activity: an account's usage by dimensions of its choice."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ from routing.history.views import analytics_description as described
 
 
 class AnalyticsViewSet(ManagedViewSet):
-    """What can be asked, and the answers."""
+    """The metrics that analytics offers, and queries of them."""
 
     @described.meta
     def meta(self, request: HttpRequest) -> HttpResponseBase:
@@ -28,23 +28,23 @@ class AnalyticsViewSet(ManagedViewSet):
         caller = self.manager(request)
         body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         now = datetime.now(UTC)
-        asked = read_analytics_body(body, now)
-        found = run_queries(Lane.OPERATOR, lambda: answer_query(caller.account_id, asked, now))
+        query = read_analytics_body(body, now)
+        answer = run_queries(Lane.OPERATOR, lambda: answer_query(caller.account_id, query, now))
         metadata = {
-            "query_time_ms": found.query_time_ms,
-            "row_count": len(found.rows),
-            "truncated": found.truncated,
+            "query_time_ms": answer.query_time_ms,
+            "row_count": len(answer.rows),
+            "truncated": answer.truncated,
         }
-        return json_response({"data": {"data": found.rows, "metadata": metadata}})
+        return json_response({"data": {"data": answer.rows, "metadata": metadata}})
 
 
 class ActivityViewSet(ManagedViewSet):
-    """The last 30 full days, endpoint by endpoint."""
+    """Usage of the last 30 full days by endpoint."""
 
     @described.listing
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         now = datetime.now(UTC)
-        asked = read_activity_query(request.GET, now)
-        rows = run_queries(Lane.OPERATOR, lambda: read_activity(caller.account_id, asked, now))
+        query = read_activity_query(request.GET, now)
+        rows = run_queries(Lane.OPERATOR, lambda: read_activity(caller.account_id, query, now))
         return json_response({"data": rows})

@@ -19,17 +19,17 @@ from routing.history.views import generations_description as described
 
 
 class ContentViewSet(LeanViewSet):
-    """What was said and answered, where the workspace had it kept."""
+    """Prompt and answer of a generation, where its workspace logs them."""
 
     @described.content
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller = authenticate_counted(request)
         self.beside = {"user_id": caller.creator_id}
-        wanted = request.GET.get("id", "")
-        if not wanted:
+        generation_id = request.GET.get("id", "")
+        if not generation_id:
             issue = Issue("id", "Invalid input: expected string, received undefined")
             raise SchemaInvalid([issue])
-        content = run_queries(Lane.READ, lambda: read_content(caller, wanted))
+        content = run_queries(Lane.READ, lambda: read_content(caller, generation_id))
         return json_response({"data": content})
 
     def database_gone(self) -> GatewayError:
@@ -37,13 +37,13 @@ class ContentViewSet(LeanViewSet):
 
 
 class FeedbackViewSet(ManagedViewSet):
-    """What somebody says of a generation."""
+    """Feedback on a generation."""
 
     @described.feedback
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
-        said = read_feedback(body)
+        feedback = read_feedback(body)
         now = datetime.now(UTC)
-        run_queries(Lane.OPERATOR, lambda: store_feedback(caller=caller, said=said, at=now))
+        run_queries(Lane.OPERATOR, lambda: store_feedback(caller=caller, feedback=feedback, at=now))
         return json_response({"data": {"success": True}})

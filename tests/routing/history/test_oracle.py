@@ -159,7 +159,7 @@ def check(
 
 
 def key_of(row: dict[str, Any], granularity: str | None, dimensions: list[str]) -> tuple[Any, ...]:
-    period = [dialect().moment_of(row["period"])] if granularity else []
+    period = [dialect().parse_moment(row["period"])] if granularity else []
     values = [row[f"by_{number}"] for number in range(len(dimensions))]
     named = zip(dimensions, values, strict=True)
     return (*period, *(str(UUID(str(v))) if name == "workspace" else v for name, v in named))

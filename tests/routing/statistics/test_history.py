@@ -64,7 +64,7 @@ def tally(
 ) -> EndpointCounter:
     made = EndpointCounter()
     for _ in range(answered):
-        made.answer(latency_s, streamed=True, speed_tps=50.0)
+        made.count_answer(latency_s, streamed=True, speed_tps=50.0)
     made.failed, made.limited = failed, limited
     return made
 
