@@ -88,31 +88,31 @@ class StreamWriter(Protocol):
 
     keep_alive: bytes
 
-    def fingerprint(self, value: str) -> None:
+    def set_fingerprint(self, value: str) -> None:
         """Say the backend's fingerprint from now on, where the format has a place for it."""
 
     def debug(self, upstream_body: dict[str, Any]) -> bytes:
         """The body an endpoint is sent, where the format shows it."""
 
-    def first(self) -> bytes:
+    def write_opening(self) -> bytes:
         """What opens the stream. Nothing is said for streams whose events are `passed`, which
         bring their own opening: `first` is not called for them."""
 
     def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
         """One chat-shaped delta."""
 
-    def passed(self, native: Native) -> bytes:
+    def write_native(self, native: Native) -> bytes:
         """One event of the caller's own format, with the gateway's fields put in. The terminal
         events are kept back: `closing` says them, with the usage that was charged. What opens a
         stream comes here only once content follows."""
 
-    def tool_began(self, activity: ToolActivity) -> bytes:
+    def begin_tool(self, activity: ToolActivity) -> bytes:
         """A server tool is run. `first` came before; nothing is `passed` in such a stream."""
 
-    def tool_ended(self, activity: ToolActivity) -> bytes:
+    def end_tool(self, activity: ToolActivity) -> bytes:
         """It has ended. Where several were begun they end in their order."""
 
-    def closing(self, ending: Ending) -> bytes:
+    def write_ending(self, ending: Ending) -> bytes:
         """The clean end."""
 
     def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
@@ -148,7 +148,7 @@ class CallerFormat(Protocol):
     def new_call_id(self) -> str:
         """For a tool call whose upstream gave none."""
 
-    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
         """The body of a whole answer. Raises `GatewayError` where the format has no place for it
         (a break after partial output, in messages)."""
 

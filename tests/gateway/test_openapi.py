@@ -163,10 +163,10 @@ def test_chunks_fit_their_description(document: dict[str, Any]) -> None:
     usage = build_usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
     error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
     call = {"index": 0, "function": {"arguments": "{"}}
-    ended = chunks.closing(Ending("stop", None, usage, None, None, None, None, {"attempt": 1}))
+    ended = chunks.write_ending(Ending("stop", None, usage, None, None, None, None, {"attempt": 1}))
     written = [
         chunks.debug({"model": "small"}),
-        chunks.first(),
+        chunks.write_opening(),
         chunks.delta({"content": "Hi"}),
         chunks.delta({"tool_calls": [call]}, {"content": []}),
         *ended.removesuffix(DONE).split(b"\n\n")[:-1],

@@ -38,7 +38,7 @@ class ChatFormat:
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
         ending = whole.ending
         message, finish_reason = whole.message, ending.finish_reason
         if whole.request.offers_functions:

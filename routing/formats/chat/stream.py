@@ -44,12 +44,12 @@ class ChatStream:
         # The next `index` of each list.
         self._counts = dict.fromkeys(_NUMBERED_LISTS, 0)
 
-    def fingerprint(self, value: str) -> None:
+    def set_fingerprint(self, value: str) -> None:
         """Say the backend's fingerprint from now on."""
         self._close = b'}],"system_fingerprint":' + dumps(value) + b"}\n\n"
         self._after_delta = _OPEN_END + self._close
 
-    def first(self) -> bytes:
+    def write_opening(self) -> bytes:
         return self._open + _ROLE + _OPEN_END + self._close
 
     def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
@@ -60,20 +60,20 @@ class ChatStream:
         said = b',"logprobs":' + dumps(logprobs)
         return self._open + dumps(delta) + _OPEN_END + said + self._close
 
-    def passed(self, native: Native) -> bytes:
+    def write_native(self, native: Native) -> bytes:
         """Never called: chat chunks are always written anew."""
         raise AssertionError("chat passes no events through")
 
-    def tool_began(self, activity: ToolActivity) -> bytes:
+    def begin_tool(self, activity: ToolActivity) -> bytes:
         """It is told of when it has ended."""
         return b""
 
-    def tool_ended(self, activity: ToolActivity) -> bytes:
+    def end_tool(self, activity: ToolActivity) -> bytes:
         if self._hides_tools:
             return b""
         return self.delta({"reasoning_details": [build_tool_detail(activity)]})
 
-    def closing(self, ending: Ending) -> bytes:
+    def write_ending(self, ending: Ending) -> bytes:
         """Terminal chunk, usage chunk, `[DONE]`. The finish is told once, like the role: clients
         join what comes twice."""
         finish = _finish_fields(ending.finish_reason, ending.native_finish)
@@ -200,7 +200,7 @@ class LegacyChatStream(ChatStream):
             result[_CALL] = {**pieces[0], "arguments": "".join(texts)}
         return super().delta(result, logprobs) if result or logprobs is not None else b""
 
-    def closing(self, ending: Ending) -> bytes:
-        return super().closing(
+    def write_ending(self, ending: Ending) -> bytes:
+        return super().write_ending(
             ending._replace(finish_reason=convert_legacy_finish(ending.finish_reason))
         )

@@ -36,7 +36,7 @@ class DecisionsFormat:
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
         served, ending = whole.served, whole.ending
         body: dict[str, Any] = {
             "id": served.generation_id,

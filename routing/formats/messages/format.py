@@ -35,7 +35,7 @@ class MessagesFormat:
     def new_call_id(self) -> str:
         return tool_use_id()
 
-    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
         return build_answer(whole)
 
     def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:

@@ -55,14 +55,14 @@ class MessagesStream:
         self._begun = False
         self._fetches = 0
 
-    def fingerprint(self, value: str) -> None:
+    def set_fingerprint(self, value: str) -> None:
         """The format has no place for it."""
 
     def debug(self, upstream_body: dict[str, Any]) -> bytes:
         """The format does not show it."""
         return b""
 
-    def first(self) -> bytes:
+    def write_opening(self) -> bytes:
         self._begun = True
         # The upstream tells its count with the end; until then the estimator's stands.
         usage = {**NO_USAGE, "input_tokens": max(1, self._prompt_chars // _CHARS_PER_TOKEN)}
@@ -88,20 +88,20 @@ class MessagesStream:
         yield from map(blocks.add_citation, read_citations(delta.get("annotations")))
         yield from map(blocks.add_call, read_call_fragments(delta.get("tool_calls")))
 
-    def passed(self, native: Native) -> bytes:
+    def write_native(self, native: Native) -> bytes:
         if self._passed is None:
-            self._passed = NativeEvents(self._served, self.first)
+            self._passed = NativeEvents(self._served, self.write_opening)
         return self._passed.event(native)
 
-    def tool_began(self, activity: ToolActivity) -> bytes:
+    def begin_tool(self, activity: ToolActivity) -> bytes:
         return self._blocks.add_block(*build_tool_use(activity))
 
-    def tool_ended(self, activity: ToolActivity) -> bytes:
+    def end_tool(self, activity: ToolActivity) -> bytes:
         result = build_tool_result(activity)
         self._fetches += count_fetches(activity)
         return self._blocks.add_block(result) if result is not None else b""
 
-    def closing(self, ending: Ending) -> bytes:
+    def write_ending(self, ending: Ending) -> bytes:
         if self._passed is not None:
             rest, last = self._passed.rest(), self._passed.last(ending)
         else:
@@ -110,7 +110,7 @@ class MessagesStream:
             )
             usage = add_fetches(build_usage(ending.usage, ending.service_tier), self._fetches)
             last = {"delta": {**stop, "container": None}, "usage": usage}
-            rest = (b"" if self._begun else self.first()) + self._blocks.finish()
+            rest = (b"" if self._begun else self.write_opening()) + self._blocks.finish()
         said = rest + write_event("message_delta", last)
         return said + write_event("message_stop", _metadata_fields(ending.router_metadata))
 

@@ -36,7 +36,7 @@ class ResponsesFormat:
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
         stream = ResponsesStream(whole.served, whole.request)
         return stream.whole(whole)
 

@@ -45,14 +45,14 @@ class ResponsesStream:
         self._output = OutputWriter(self._events, self._stem)
         self._passed = NativeOutput()
 
-    def fingerprint(self, value: str) -> None:
+    def set_fingerprint(self, value: str) -> None:
         """This format has no place for it."""
 
     def debug(self, upstream_body: dict[str, Any]) -> bytes:
         shown = {"echo_upstream_body": redact_payloads(upstream_body)}
         return self._events.say("response.debug", {"debug": shown})
 
-    def first(self) -> bytes:
+    def write_opening(self) -> bytes:
         begun = {"response": build_response(self._served, self._request, self._stem)}
         created = self._events.say("response.created", begun)
         return created + self._events.say("response.in_progress", begun)
@@ -60,7 +60,7 @@ class ResponsesStream:
     def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
         return self._output.add(delta, logprobs)
 
-    def passed(self, native: Native) -> bytes:
+    def write_native(self, native: Native) -> bytes:
         kind, value, number = native.name, native.value, self._events.number
         if kind in _REWRITTEN_EVENTS or not kind.isprintable() or not kind:
             # A name with a line break in it would be two lines of the stream.
@@ -75,13 +75,13 @@ class ResponsesStream:
             return self._events.say_raw(kind, native.raw)
         return self._events.say_raw(kind, dumps({**value, "sequence_number": number}))
 
-    def tool_began(self, activity: ToolActivity) -> bytes:
+    def begin_tool(self, activity: ToolActivity) -> bytes:
         return self._output.begin_tool(activity)
 
-    def tool_ended(self, activity: ToolActivity) -> bytes:
+    def end_tool(self, activity: ToolActivity) -> bytes:
         return self._output.end_tool(activity)
 
-    def closing(self, ending: Ending) -> bytes:
+    def write_ending(self, ending: Ending) -> bytes:
         verdict = judge_ending(ending, has_output=self._has_output)
         out = self._output.finish(cut=verdict.is_cut)
         final = self._final(ending, verdict)
@@ -102,7 +102,7 @@ class ResponsesStream:
         )
         return self._events.say("response.failed", {"response": failed})
 
-    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
         """The response object of an answer that came at once: the same that a stream of it would
         end with."""
         ending = whole.ending

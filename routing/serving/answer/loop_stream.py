@@ -80,7 +80,7 @@ class LoopStream(AnswerStream):
     ) -> Work[None]:
         if not self._committed:
             yield from self._commit()
-        yield relay.open() + b"".join(map(relay.writer.tool_began, relay.loop.activities))
+        yield relay.open() + b"".join(map(relay.writer.begin_tool, relay.loop.activities))
         self._wrote_at = process.now()
         self._running = running = RunningCalls(calls, context_of(self._call, attempt))
         try:

@@ -171,7 +171,7 @@ def _body(
         router_metadata=wished_metadata(call, selected=attempt),
         beside=answer.beside,
     )
-    return call.format.whole(
+    return call.format.write_answer(
         CompleteAnswer(
             call.served(attempt),
             call.chat,

@@ -125,7 +125,7 @@ class Relay:
             router_metadata=router_metadata,
             beside=self._beside,
         )
-        return self._opening() + self.writer.closing(ending)
+        return self._opening() + self.writer.write_ending(ending)
 
     def _take(self, data: bytes, out: list[bytes]) -> None:
         try:
@@ -180,7 +180,7 @@ class Relay:
             self.produced_chars += count_text_chars(delta)
             self._note_kinds(delta)
         if self.started:
-            return self.writer.passed(native) if native is not None else b""
+            return self.writer.write_native(native) if native is not None else b""
         if native is not None:
             self._held.append(native)
             self._held_bytes_left -= len(native.raw)
@@ -193,7 +193,7 @@ class Relay:
             return b""
         self.started = True
         if not self._passes:
-            return self.writer.first()
+            return self.writer.write_opening()
         held, self._held = self._held, []
         return b"".join(map(self.writer.passed, held))
 
@@ -218,7 +218,7 @@ class Relay:
         if event.system_fingerprint and not self._fingerprint_said:
             self._fingerprint_said = True
             # It is repeated in every chunk, so its length is a factor of all that goes out.
-            self.writer.fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
+            self.writer.set_fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
         if event.beside is not None:
             self._beside = _joined(self._beside, event.beside)
         if event.stop_sequence is not None:

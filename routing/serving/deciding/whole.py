@@ -111,7 +111,7 @@ def _body(
         router_metadata=wished_metadata(call, selected=attempt),
     )
     message = {"answers": answers}
-    return call.format.whole(
+    return call.format.write_answer(
         CompleteAnswer(call.served(attempt), call.chat, message, None, None, ending)
     )
 

@@ -44,7 +44,7 @@ class LoopRelay(Relay):
         """What tools came to."""
         told = []
         for activity, result in zip(activities, results, strict=True):
-            told.append(self.writer.tool_ended(activity))
+            told.append(self.writer.end_tool(activity))
             if result.images:
                 told.append(self.writer.delta({"images": result.images}))
         return b"".join(told)

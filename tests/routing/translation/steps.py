@@ -86,7 +86,7 @@ def told_whole(format: CallerFormat, request: ChatRequest, answer: Answer) -> di
     message = clean_message(answer.message, exclude_reasoning=False, new_call_id=new_call_id)
     ending = ending_of(answer.native_finish, finish_of(answer.native_finish, message))
     whole = CompleteAnswer(SERVED, request, message, answer.logprobs, None, ending)
-    told: dict[str, Any] = json.loads(dumps(format.whole(whole)))
+    told: dict[str, Any] = json.loads(dumps(format.write_answer(whole)))
     return told
 
 
@@ -110,11 +110,11 @@ def told_stream(
         kinds |= {name: True for name in ("tool_calls", "refusal") if clean.get(name)}
         if not started:
             started = True
-            said.append(writer.first())
+            said.append(writer.write_opening())
         said.append(writer.delta(clean))
     finish = finish_of(native, kinds)
-    said.append(writer.first() if not started else b"")
-    return b"".join(said) + writer.closing(ending_of(native, finish)), finish
+    said.append(writer.write_opening() if not started else b"")
+    return b"".join(said) + writer.write_ending(ending_of(native, finish)), finish
 
 
 def deltas_of(kind: str, stream: bytes) -> Iterator[tuple[dict[str, Any], str | None]]:

@@ -31,8 +31,8 @@ def stream(**fields: Any) -> MessagesStream:
 def written(*deltas: dict[str, Any], end: Ending | None = None, **fields: Any) -> bytes:
     """All of one stream."""
     writer = stream(**fields)
-    said = writer.first() + b"".join(writer.delta(delta) for delta in deltas)
-    return said + writer.closing(end or ending())
+    said = writer.write_opening() + b"".join(writer.delta(delta) for delta in deltas)
+    return said + writer.write_ending(end or ending())
 
 
 def native(name: str, raw: bytes, value: dict[str, Any]) -> Native:

@@ -23,7 +23,7 @@ DIRECT = {"type": "direct"}
 
 
 def answer(message: dict[str, Any], end: Ending | None = None, **fields: Any) -> dict[str, Any]:
-    return MESSAGES.whole(
+    return MESSAGES.write_answer(
         CompleteAnswer(
             SERVED, accepted(**fields), message, None, None, end or ending("stop", "stop")
         )

@@ -45,7 +45,7 @@ END: list[Payload] = [LAST, {"type": "message_stop"}]
 def passed(writer: MessagesStream, payload: bytes | Payload) -> bytes:
     raw = payload if isinstance(payload, bytes) else orjson.dumps(payload)
     value = orjson.loads(raw)
-    return writer.passed(native(value["type"], raw, value))
+    return writer.write_native(native(value["type"], raw, value))
 
 
 def begun(message: Payload | None = None) -> MessagesStream:
@@ -57,7 +57,7 @@ def begun(message: Payload | None = None) -> MessagesStream:
 def said(events: Iterable[Payload]) -> bytes:
     writer = stream()
     out = b"".join(passed(writer, event) for event in events)
-    return out + writer.closing(ending())
+    return out + writer.write_ending(ending())
 
 
 def test_the_start_gets_the_gateways_fields_and_keeps_its_own() -> None:
@@ -82,7 +82,7 @@ def test_the_end_is_said_with_the_upstreams_reason_and_the_charge() -> None:
     writer = stream()
     out = b"".join(passed(writer, each) for each in (START, PING, BLOCK, PIECE, STOP))
     assert passed(writer, LAST) == passed(writer, {"type": "message_stop"}) == b""
-    closing = writer.closing(ending("stop", "pause_turn", router_metadata={"m": 1}))
+    closing = writer.write_ending(ending("stop", "pause_turn", router_metadata={"m": 1}))
     read = Read(out + closing)
     assert read.content == [{"type": "text", "text": "é"}]
     assert (read.pings, read.ended) == (1, {"type": "message_stop", "router_metadata": {"m": 1}})
@@ -123,7 +123,7 @@ def test_a_turn_that_ends_with_calls_says_so(caller: Any, reason: str) -> None:
     for writer, events in ((begun(), [block]), (begun({"content": [call]}), [])):
         for event in (*events, {**LAST, "delta": ended}):
             passed(writer, event)
-        last = events_of(writer.closing(ending("tool_calls", "end_turn")))[-2]
+        last = events_of(writer.write_ending(ending("tool_calls", "end_turn")))[-2]
         assert last["delta"]["stop_reason"] == reason
 
 
@@ -138,7 +138,7 @@ def test_blocks_that_came_with_the_start_are_told_as_blocks() -> None:
     more = {"content": content, "stop_reason": "tool_use", "container": {"id": "c"}}
     writer = stream()
     out = passed(writer, {**START, "message": {**MESSAGE, **more}})
-    read = Read(out + passed(writer, {"type": "message_stop"}) + writer.closing(ending()))
+    read = Read(out + passed(writer, {"type": "message_stop"}) + writer.write_ending(ending()))
     assert {name: read.message[name] for name in more} == more
 
 
@@ -165,7 +165,7 @@ def test_a_block_has_no_null_where_clients_refuse_it(
 def test_counts_that_were_not_charged_give_way() -> None:
     writer = begun()
     passed(writer, {**LAST, "usage": {"output_tokens": 10**9, "own": "late"}})
-    usage = events_of(writer.closing(ending()))[0]["usage"]
+    usage = events_of(writer.write_ending(ending()))[0]["usage"]
     assert (usage["output_tokens"], usage["own"]) == (5, "late")
 
 

@@ -76,7 +76,7 @@ def test_row_66_metadata_stand_in_the_very_last_event() -> None:
 
 def test_a_stream_without_anything_to_say_is_whole() -> None:
     assert kinds(written()) == ["message_start", "ping", "message_delta", "message_stop"]
-    assert kinds(stream().closing(ending()))[0] == "message_start"
+    assert kinds(stream().write_ending(ending()))[0] == "message_start"
     nothing: dict[str, Any] = {"images": []}
     assert content({"content": ""}, {"role": "assistant", "content": None}, nothing) == []
 
@@ -92,7 +92,7 @@ def test_reasoning_that_the_caller_left_out_is_kept_and_not_told() -> None:
 
 def test_a_settled_call_lets_the_next_one_go_on_at_once() -> None:
     writer = stream()
-    writer.first()
+    writer.write_opening()
     writer.delta(call(0, '{"a":"}{"}', id="a", name="f"))
     for delta, events in (
         (call(1, "{", id="b", name="g"), ["stop", "start", "delta"]),
@@ -162,7 +162,7 @@ def test_an_error_ends_the_stream() -> None:
     metadata = {"error_type": "provider_unavailable"}
     error = {"code": 502, "message": "m", "metadata": metadata}
     told = {"type": "api_error", **error, **metadata}
-    said = writer.first() + writer.delta({"content": "x"})
+    said = writer.write_opening() + writer.delta({"content": "x"})
     [event] = events_of(writer.error(error, router_metadata=None))
     assert event == {"type": "error", "error": told}
     routed = writer.error(error, router_metadata={"a": 1})
@@ -173,6 +173,6 @@ def test_an_error_ends_the_stream() -> None:
 
 def test_between_any_two_events_a_ping_may_stand() -> None:
     writer = stream()
-    assert Read(writer.first() + writer.keep_alive + writer.closing(ending())).pings == 2
+    assert Read(writer.write_opening() + writer.keep_alive + writer.write_ending(ending())).pings == 2
     assert writer.debug({"model": "x"}) == b""
-    writer.fingerprint("fp")
+    writer.set_fingerprint("fp")

@@ -91,7 +91,7 @@ def test_whatever_comes_together_arrives_byte_for_byte(
     # And it may end after any delta.
     assert Read(written(*deltas[:end])).ended is not None
     writer = stream()
-    broken = writer.first() + b"".join(writer.delta(delta) for delta in deltas[:end])
+    broken = writer.write_opening() + b"".join(writer.delta(delta) for delta in deltas[:end])
     error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
     assert Read(broken + writer.error(error, router_metadata=None)).error is not None
 
@@ -178,8 +178,8 @@ def test_no_message_upstream_can_either(
     writer, out = stream(), b""
     for name, value in events:
         payload = {"type": name, "message": value, "delta": value, "usage": usage}
-        out += writer.passed(native(name, orjson.dumps(payload), payload))
-    assert events_of(out + writer.closing(ending()))[-1]["type"] == "message_stop"
+        out += writer.write_native(native(name, orjson.dumps(payload), payload))
+    assert events_of(out + writer.write_ending(ending()))[-1]["type"] == "message_stop"
     message = {"content": [value for _, value in events], "usage": usage}
     whole = CompleteAnswer(
         SERVED, accepted(), {}, None, None, ending(native=native("", b"", message))

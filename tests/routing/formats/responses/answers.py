@@ -40,7 +40,7 @@ def whole(
     """The answer as a caller would read it."""
     said = {"role": "assistant", "content": None, **message}
     answer = CompleteAnswer(SERVED, accepted(**fields), said, logprobs, None, end or ending())
-    return plain(RESPONSES.whole(answer))
+    return plain(RESPONSES.write_answer(answer))
 
 
 def plain(value: Any) -> Any:

@@ -68,7 +68,7 @@ ASKED: dict[str, Any] = {"metadata": {"a": "b"}, "user": "me"}
 def passed(*events: dict[str, Any], **fields: Any) -> tuple[Any, bytes]:
     """A stream that was handed the events, and what it said of them."""
     writer = stream(**fields)
-    return writer, b"".join(writer.passed(native(one)) for one in events)
+    return writer, b"".join(writer.write_native(native(one)) for one in events)
 
 
 def check_owned(answer: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def test_odd_objects_do_no_harm(own: dict[str, Any]) -> None:
 def test_events_pass_verbatim_but_for_the_response_object() -> None:
     writer, created = passed(CREATED, **ASKED)
     raw = b'{ "type":"response.output_text.delta","sequence_number":1, "delta":"\\u0061" }'
-    out = writer.passed(native(event("output_text.delta", 1, delta="a"), raw))
+    out = writer.write_native(native(event("output_text.delta", 1, delta="a"), raw))
     assert out == b"event: response.output_text.delta\ndata: " + raw + b"\n\n"
     [told] = read(created)
     check_owned(told["response"])
@@ -128,9 +128,9 @@ def test_events_pass_verbatim_but_for_the_response_object() -> None:
 
 def test_the_terminal_event_waits_for_the_charge() -> None:
     writer, said = passed(CREATED, DELTA, DONE_ITEM, **ASKED)
-    assert writer.passed(native(COMPLETED)) == b""
-    assert writer.passed(native({"type": "error", "sequence_number": 4})) == b""
-    said += writer.closing(ending(native=native(COMPLETED), router_metadata={"attempt": 1}))
+    assert writer.write_native(native(COMPLETED)) == b""
+    assert writer.write_native(native({"type": "error", "sequence_number": 4})) == b""
+    said += writer.write_ending(ending(native=native(COMPLETED), router_metadata={"attempt": 1}))
     events = read(said, done=True)
     assert events[1] == DELTA
     assert (events[-1]["type"], events[-1]["zz"]) == ("response.completed", 2)
@@ -143,8 +143,8 @@ def test_numbers_leave_no_gap_whatever_the_upstream_counted() -> None:
     writer = stream()
     said = writer.debug({"model": "m"})
     for one in (CREATED, DELTA, {**DELTA, "sequence_number": 17}, {"type": "response.new", "a": 1}):
-        said += writer.passed(native(one))
-    events = read(said + writer.closing(ending(native=native(COMPLETED))), done=True)
+        said += writer.write_native(native(one))
+    events = read(said + writer.write_ending(ending(native=native(COMPLETED))), done=True)
     assert [one["sequence_number"] for one in events] == list(range(6))
     assert events[4] == {"type": "response.new", "sequence_number": 4, "a": 1}
 
@@ -153,9 +153,9 @@ def test_numbers_leave_no_gap_whatever_the_upstream_counted() -> None:
 def test_a_payload_of_several_lines_stays_one_event(gap: bytes) -> None:
     raw = dumps(DELTA).replace(b",", b"," + gap)
     writer, _ = passed(CREATED)
-    assert b"\r" not in writer.passed(native(DELTA, raw))
+    assert b"\r" not in writer.write_native(native(DELTA, raw))
     second = {**DELTA, "sequence_number": 2}
-    assert read(writer.passed(native(second, raw))) == [second]
+    assert read(writer.write_native(native(second, raw))) == [second]
 
 
 @pytest.mark.parametrize("name", ["", "a\nevent: response.completed", "a\r\n"])
@@ -180,7 +180,7 @@ def test_a_failure_shows_the_items_that_were_done() -> None:
     assert failed["response"]["output_text"] == "hello"
     # So does a stream that ends without its last word.
     writer, _ = passed(CREATED, DELTA, DONE_ITEM)
-    last = read(writer.closing(ending()), done=True)[-1]
+    last = read(writer.write_ending(ending()), done=True)[-1]
     assert plain(last["response"]["output"]) == [MESSAGE]
 
 
@@ -199,7 +199,7 @@ def test_a_failure_shows_what_came_of_items_that_were_not_done() -> None:
         event("output_item.added", 7, item=5),
     )
     limit = ending("length", failure=failure("max_tokens_exceeded", 400))
-    last = read(writer.closing(limit), done=True)[-1]
+    last = read(writer.write_ending(limit), done=True)[-1]
     assert last["type"] == "response.incomplete"
     text = {**TEXT, "text": "partial", "logprobs": []}
     assert last["response"]["output"] == [

@@ -22,8 +22,8 @@ PNG = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 def told(*deltas: Event, finish: str = "stop", **fields: Any) -> list[Event]:
     """All events of an answer."""
     writer = stream(**fields)
-    said = writer.first() + b"".join(writer.delta(delta) for delta in deltas)
-    return read(said + writer.closing(ending(finish)), done=True)
+    said = writer.write_opening() + b"".join(writer.delta(delta) for delta in deltas)
+    return read(said + writer.write_ending(ending(finish)), done=True)
 
 
 def items(*deltas: Event) -> list[Event]:
@@ -116,9 +116,9 @@ def test_thinking_between_texts_begins_new_items() -> None:
 
 def test_log_probabilities_come_with_their_text() -> None:
     writer = stream()
-    said = writer.first() + writer.delta({"content": "a"}, {"content": [TOKEN], "refusal": None})
+    said = writer.write_opening() + writer.delta({"content": "a"}, {"content": [TOKEN], "refusal": None})
     said += writer.delta({"content": "b"}) + writer.delta({}, {"content": [TOKEN]})
-    events = read(said + writer.closing(ending()), done=True)
+    events = read(said + writer.write_ending(ending()), done=True)
     deltas = [event for event in events if event["type"] == "response.output_text.delta"]
     assert [delta["logprobs"] for delta in deltas] == [[TOKEN], [], [TOKEN]]
     [item] = Reader().read(events).items
@@ -146,7 +146,7 @@ def test_the_last_event_says_how_it_ended(finish: str, status: str) -> None:
 
 def test_a_failure_ends_the_stream_at_once() -> None:
     writer = stream(metadata={"a": "b"})
-    said = writer.first() + writer.delta({"content": "par"})
+    said = writer.write_opening() + writer.delta({"content": "par"})
     events = read(said + writer.error(failure(), router_metadata={"attempt": 1}), done=False)
     assert kinds(events[-2:]) == ["output_text.delta", "failed"]
     failed = events[-1]["response"]
@@ -165,14 +165,14 @@ def test_a_failure_ends_the_stream_at_once() -> None:
     assert event["sequence_number"] == 0
     assert "router_metadata" not in event["response"]
     writer = stream()
-    said = writer.first() + writer.delta({"content": "a"}) + writer.closing(ending("error"))
+    said = writer.write_opening() + writer.delta({"content": "a"}) + writer.write_ending(ending("error"))
     assert kinds(read(said, done=False))[-1] == "failed"
 
 
 def test_debug_comes_first_without_payloads() -> None:
     writer = stream()
     body = {"messages": [], "file_data": "A" * 300}
-    events = read(writer.debug(body) + writer.debug(body) + writer.first())
+    events = read(writer.debug(body) + writer.debug(body) + writer.write_opening())
     assert kinds(events) == ["debug", "debug", "created", "in_progress"]
     shown = {"echo_upstream_body": {"messages": [], "file_data": "[redacted 300 chars]"}}
     assert events[0]["debug"] == shown
@@ -193,7 +193,7 @@ def test_debug_comes_first_without_payloads() -> None:
 )
 def test_what_has_no_place_in_the_format_is_no_event(delta: Event) -> None:
     writer = stream()
-    writer.fingerprint("fp")
+    writer.set_fingerprint("fp")
     assert writer.keep_alive == b": ROUTER PROCESSING\n\n"
     assert writer.delta(delta) == b""
 

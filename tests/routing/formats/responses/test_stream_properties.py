@@ -84,8 +84,8 @@ def answers(draw: st.DrawFn) -> tuple[Delta, list[Delta]]:
 
 def streamed(deltas: list[Delta], finish: str) -> Reader:
     writer = stream()
-    said = writer.first() + b"".join(map(writer.delta, deltas))
-    return Reader().read(read(said + writer.closing(ending(finish)), done=True))
+    said = writer.write_opening() + b"".join(map(writer.delta, deltas))
+    return Reader().read(read(said + writer.write_ending(ending(finish)), done=True))
 
 
 @given(answers(), finishes)
