@@ -80,10 +80,11 @@ class CompleteAnswer(NamedTuple):
 class StreamWriter(Protocol):
     """Writes one stream in the caller's format. Every method returns bytes to send, or `b""`.
 
-    The order of calls: `first` once, before the first `delta` or `passed`; then any number of
-    `delta` (events of another format, chat-shaped and cleaned) or of `passed` (events of the
-    caller's own format, never both kinds in one stream); then `closing` or `error`, after which
-    nothing follows. `debug` may come before `first`, and `keep_alive` stands between any two.
+    The order of calls: `write_opening` once, before the first `delta` or `begin_tool`; then any
+    number of `delta` (events of another format, chat-shaped and cleaned), or of `write_native`
+    (events of the caller's own format, never both kinds in one stream); then `write_ending` or
+    `error`, after which nothing follows. `debug` may come before the opening, and `keep_alive`
+    stands between any two.
     """
 
     keep_alive: bytes
@@ -95,19 +96,19 @@ class StreamWriter(Protocol):
         """The body an endpoint is sent, where the format shows it."""
 
     def write_opening(self) -> bytes:
-        """What opens the stream. Nothing is said for streams whose events are `passed`, which
-        bring their own opening: `first` is not called for them."""
+        """What opens the stream. Events for `write_native` bring their own opening, so that this is
+        not called before them."""
 
     def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
         """One chat-shaped delta."""
 
     def write_native(self, native: Native) -> bytes:
-        """One event of the caller's own format, with the gateway's fields put in. The terminal
-        events are kept back: `closing` says them, with the usage that was charged. What opens a
-        stream comes here only once content follows."""
+        """One event of the caller's own format, with the gateway's fields put in. Terminal events
+        are kept back: `write_ending` says them, with the usage that was charged. The opening
+        event of a stream comes here only once content follows."""
 
     def begin_tool(self, activity: ToolActivity) -> bytes:
-        """A server tool is run. `first` came before; nothing is `passed` in such a stream."""
+        """A server tool is run. `write_opening` came before; such a stream has no native events."""
 
     def end_tool(self, activity: ToolActivity) -> bytes:
         """It has ended. Where several were begun they end in their order."""

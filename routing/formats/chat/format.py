@@ -39,9 +39,9 @@ class ChatFormat:
         return tool_call_id()
 
     def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
-        ending = whole.ending
-        message, finish_reason = whole.message, ending.finish_reason
-        if whole.request.offers_functions:
+        ending = answer.ending
+        message, finish_reason = answer.message, ending.finish_reason
+        if answer.request.offers_functions:
             message, finish_reason = (
                 build_legacy_message(message),
                 convert_legacy_finish(finish_reason),
@@ -50,14 +50,14 @@ class ChatFormat:
             message,
             finish_reason=finish_reason,
             native_finish=ending.native_finish,
-            logprobs=whole.logprobs,
+            logprobs=answer.logprobs,
             error=ending.failure,
         )
         body = build_chat_answer(
-            whole.served,
+            answer.served,
             choice=choice,
             usage=ending.usage,
-            system_fingerprint=whole.system_fingerprint,
+            system_fingerprint=answer.system_fingerprint,
             service_tier=ending.service_tier,
         )
         if ending.router_metadata is not None:
@@ -86,7 +86,7 @@ def build_chat_answer(
     system_fingerprint: str | None,
     service_tier: str | None,
 ) -> dict[str, Any]:
-    """The whole body; `choice` is made by `chat_choice`, `usage` by metering."""
+    """The body of an answer; `build_chat_choice` makes `choice`, metering makes `usage`."""
     return {
         "id": served.generation_id,
         "object": "chat.completion",

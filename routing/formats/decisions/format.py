@@ -37,12 +37,12 @@ class DecisionsFormat:
         return tool_call_id()
 
     def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
-        served, ending = whole.served, whole.ending
+        served, ending = answer.served, answer.ending
         body: dict[str, Any] = {
             "id": served.generation_id,
             "model": served.model,
             "provider": served.provider,
-            "answers": whole.message["answers"],
+            "answers": answer.message["answers"],
             "usage": {
                 "input_tokens": ending.usage["prompt_tokens"],
                 "output_tokens": ending.usage["completion_tokens"],

@@ -36,7 +36,7 @@ class MessagesFormat:
         return tool_use_id()
 
     def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
-        return build_answer(whole)
+        return build_answer(answer)
 
     def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
         return MessagesStream(served, request)

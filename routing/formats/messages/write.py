@@ -43,21 +43,21 @@ class BrokenAnswer(GatewayError):
     message = "Provider returned error"
 
 
-def build_answer(whole: CompleteAnswer) -> dict[str, Any]:
+def build_answer(answer: CompleteAnswer) -> dict[str, Any]:
     """The body. Raises `BrokenAnswer` where the answer is a part of one."""
-    ending = whole.ending
+    ending = answer.ending
     if ending.failure is not None:
         raise _build_break_error(ending.failure)
     native = ending.native
     if native is not None and native.kind == WIRE:
-        body = _build_native_answer(native.value, whole.served, ending)
+        body = _build_native_answer(native.value, answer.served, ending)
     else:
-        silent = is_reasoning_hidden(whole.request)
-        pieces = whole.pieces or [whole.message]
+        silent = is_reasoning_hidden(answer.request)
+        pieces = answer.pieces or [answer.message]
         blocks = [block for piece in pieces for block in _build_blocks(piece, silent=silent)]
         fetches = sum(count_fetches(piece) for piece in pieces if isinstance(piece, ToolActivity))
         body = {
-            **build_envelope(whole.served),
+            **build_envelope(answer.served),
             "content": _attach_trailing_citations(blocks),
             **build_stop_fields(ending.finish_reason, ending.native_finish, ending.stop_sequence),
             "usage": add_fetches(build_usage(ending.usage, ending.service_tier), fetches),

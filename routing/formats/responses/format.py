@@ -37,8 +37,8 @@ class ResponsesFormat:
         return tool_call_id()
 
     def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
-        stream = ResponsesStream(whole.served, whole.request)
-        return stream.whole(whole)
+        stream = ResponsesStream(answer.served, answer.request)
+        return stream.write_answer(answer)
 
     def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
         return ResponsesStream(served, request)

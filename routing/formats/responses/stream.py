@@ -105,11 +105,11 @@ class ResponsesStream:
     def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
         """The response object of an answer that came at once: the same that a stream of it would
         end with."""
-        ending = whole.ending
-        if whole.pieces:
-            self._add_pieces(whole.pieces)
+        ending = answer.ending
+        if answer.pieces:
+            self._add_pieces(answer.pieces)
         elif ending.native is None:
-            self._output.add(whole.message, whole.logprobs)
+            self._output.add(answer.message, answer.logprobs)
         verdict = judge_ending(ending, has_output=self._has_output)
         self._output.finish(cut=verdict.is_cut)
         return self._final(ending, verdict)

@@ -195,7 +195,7 @@ class Relay:
         if not self._passes:
             return self.writer.write_opening()
         held, self._held = self._held, []
-        return b"".join(map(self.writer.passed, held))
+        return b"".join(map(self.writer.write_native, held))
 
     def _cleaned(self, delta: dict[str, Any]) -> dict[str, Any]:
         self._note_kinds(delta)

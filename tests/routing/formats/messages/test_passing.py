@@ -184,7 +184,7 @@ def test_odd_events_cannot_break_the_frames() -> None:
 
 
 def test_a_stream_that_never_told_why_it_ended_is_closed_all_the_same() -> None:
-    delta, stopped = events_of(begun().closing(ending("length", "length")))
+    delta, stopped = events_of(begun().write_ending(ending("length", "length")))
     assert delta["delta"]["stop_reason"] == "max_tokens"
     assert stopped == {"type": "message_stop"}
 

@@ -173,6 +173,8 @@ def test_an_error_ends_the_stream() -> None:
 
 def test_between_any_two_events_a_ping_may_stand() -> None:
     writer = stream()
-    assert Read(writer.write_opening() + writer.keep_alive + writer.write_ending(ending())).pings == 2
+    assert (
+        Read(writer.write_opening() + writer.keep_alive + writer.write_ending(ending())).pings == 2
+    )
     assert writer.debug({"model": "x"}) == b""
     writer.set_fingerprint("fp")

@@ -166,7 +166,7 @@ def test_what_is_no_event_is_left_out(name: str) -> None:
 @pytest.mark.parametrize("status", ["incomplete", "failed"])
 def test_the_upstreams_own_end_stands(status: str) -> None:
     own = {**OWN, "status": status, "incomplete_details": {"reason": "max_output_tokens"}}
-    said = passed(CREATED)[0].closing(ending("length", native=native(own)))
+    said = passed(CREATED)[0].write_ending(ending("length", native=native(own)))
     [last] = read(said, done=status == "incomplete")
     assert last["type"] == f"response.{status}"
     assert last["response"]["incomplete_details"] == own["incomplete_details"]

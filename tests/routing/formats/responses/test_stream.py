@@ -116,7 +116,9 @@ def test_thinking_between_texts_begins_new_items() -> None:
 
 def test_log_probabilities_come_with_their_text() -> None:
     writer = stream()
-    said = writer.write_opening() + writer.delta({"content": "a"}, {"content": [TOKEN], "refusal": None})
+    said = writer.write_opening() + writer.delta(
+        {"content": "a"}, {"content": [TOKEN], "refusal": None}
+    )
     said += writer.delta({"content": "b"}) + writer.delta({}, {"content": [TOKEN]})
     events = read(said + writer.write_ending(ending()), done=True)
     deltas = [event for event in events if event["type"] == "response.output_text.delta"]
@@ -165,7 +167,11 @@ def test_a_failure_ends_the_stream_at_once() -> None:
     assert event["sequence_number"] == 0
     assert "router_metadata" not in event["response"]
     writer = stream()
-    said = writer.write_opening() + writer.delta({"content": "a"}) + writer.write_ending(ending("error"))
+    said = (
+        writer.write_opening()
+        + writer.delta({"content": "a"})
+        + writer.write_ending(ending("error"))
+    )
     assert kinds(read(said, done=False))[-1] == "failed"
 
 
