@@ -5,10 +5,15 @@ from django.urls import URLPattern, path, re_path
 from routing.history.views.analytics import ActivityViewSet, AnalyticsViewSet
 from routing.history.views.generations import ContentViewSet, FeedbackViewSet
 from routing.views.catalogue import EndpointViewSet, ModelViewSet, ProviderViewSet
-from routing.views.chat import ChatViewSet
-from routing.views.decisions import DecisionsViewSet, SystemOneViewSet
 from routing.views.generation import GenerationViewSet
-from routing.views.messages import MessagesViewSet, TokenCountViewSet
+from routing.views.inference import (
+    ChatViewSet,
+    DecisionsViewSet,
+    MessagesViewSet,
+    ResponsesViewSet,
+    SystemOneViewSet,
+    TokenCountViewSet,
+)
 from routing.views.presets import (
     ChatPresetViewSet,
     MessagesPresetViewSet,
@@ -16,7 +21,6 @@ from routing.views.presets import (
     PresetVersionsViewSet,
     ResponsesPresetViewSet,
 )
-from routing.views.responses import ResponsesViewSet
 
 _MODEL = r"(?P<author>[^/]+)/(?P<slug>[^/]+)"
 _PRESET = r"^v1/presets/(?P<slug>[^/]+)"

@@ -32,7 +32,7 @@ from interns.runtime.driver import (
     TextEvent,
 )
 from interns.runtime.questions import AskedQuestion
-from routing.serving.request.watch import ClientWatch
+from routing.serving.request.client_watch import ClientWatch
 
 # How often a lease is renewed within its time.
 _RENEWALS = 4

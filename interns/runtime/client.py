@@ -32,7 +32,7 @@ from interns.runtime.driver import (
     TurnOrder,
 )
 from interns.runtime.events import BadEvent, is_last, read_event
-from routing.serving.request.call import forget_origin
+from routing.serving.request.context import forget_origin
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 T = TypeVar("T")

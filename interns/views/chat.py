@@ -19,7 +19,7 @@ from interns.models import Intern, Status
 from interns.runtime.driver import current_driver
 from interns.views import chat_description as described
 from interns.views.base import InternViewSet
-from routing.serving.request.slots import slots
+from routing.serving.request.process import slots
 
 _SESSION_HEADER: Final = "HTTP_X_SESSION_ID"
 Find = Callable[[Caller], Intern]

@@ -1,20 +1,24 @@
 """The models that a chat request names: presets told, references resolved, routers asked."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from typing import Any, Final
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
 
 from django.conf import settings
 
 from accounts.caller import Caller
 from gateway.eventloop import yield_control
-from gateway.http.errors import GatewayError, InvalidRequest, NotFound, Unavailable
+from gateway.http.errors import InvalidRequest, NotFound
 from gateway.http.validation import shorten
-from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import DECIDING, EndpointEntry, ModelEntry, Snapshot
 from routing.formats.chat.request import ChatRequest
+from routing.formats.provider_tools import list_provider_tools
+from routing.metering.usage import estimate_tokens
+from routing.planning.server_tools import refuse_disabled_tools, refuse_what_nothing_runs
 from routing.plugins.registry import list_missing as missing_plugins
 from routing.selection.auto import COST_TIERS, AutoOptions, AutoSettings, CostTier, UsableModels
-from routing.selection.filters import GUARDRAILS_STEP, TIER_STEP, list_filters
+from routing.selection.filters import list_filters
 from routing.selection.model_references import (
     CHARS_MAX,
     EFFECTS,
@@ -24,15 +28,17 @@ from routing.selection.model_references import (
     parse_reference,
     preset_of,
 )
+from routing.selection.policy import build_policy
 from routing.selection.resolution import (
     UnknownModelReference,
     WrongKind,
     find_model,
     resolve_models,
 )
-from routing.selection.select import is_down, list_offered, list_providers
 from routing.selection.types import Policy, Requirements, Resolution
-from routing.serving.request.errors import GuardedOut, NoEndpoint, UnknownModel
+from routing.serving.attempts.routing_inputs import Conversation
+from routing.serving.request.errors import UnknownModel
+from routing.upstreams.wires import CHAT_KINDS
 
 _ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/auto-beta"}
 # The one plugin that has `pin_model`.
@@ -43,21 +49,57 @@ _TRADEOFF_STEPS: Final = 11
 _REFUSES: Final = {True: "does not answer decisions", False: "does not serve chat completions"}
 
 
-# What has failed where there was no endpoint that a filter could have taken out.
-MODELS_STEP: Final = "Resolve Models"
 # Filters go over so many models at a stretch, at first, and over so many endpoints at the most.
 _MODELS_AT_FIRST: Final = 8
 _ENDPOINTS_AT_ONCE: Final = 400
 
 
-class NoModels(NoEndpoint):
-    """A router or a family finds no model for this request."""
+class ResolvedRequest(NamedTuple):
+    """What a request asks for: references as they were named, what they came to, what it needs."""
 
-    def __init__(
-        self, reference: str, step: str, *, available: list[str], requested: list[str]
-    ) -> None:
-        text = f"No model found for {shorten(reference)}"
-        super().__init__(step, available=available, requested=requested, text=text)
+    references: tuple[str, ...]
+    ask: Requirements
+    conversation: Conversation
+    resolution: Resolution
+    policy: Policy
+
+
+def resolve(
+    chat: ChatRequest,
+    caller: Caller,
+    *,
+    dice: Callable[[], float] | None = None,
+    region: str | None = None,
+) -> ResolvedRequest:
+    """What a request of this caller's asks of the catalogue of this moment. `dice` takes the place
+    of the source that virtual routers draw from. Raises `GatewayError`."""
+    references = references_of(chat, caller)
+    if caller.disabled_server_tools:
+        refuse_disabled_tools(
+            caller.disabled_server_tools,
+            chat.body,
+            plugins=chat.plugins,
+            references=references,
+            native=list_provider_tools(chat),
+            nested=chat.server_tools,
+        )
+    if chat.plugins or chat.server_tools:
+        refuse_what_nothing_runs(chat)
+    snapshot, ask = catalogue.current(), ask_of(chat)
+    has_router = names_a_router(snapshot, references)
+    conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
+    wanted = partial(policy_for, chat, caller, region=region)
+    sticky_model = conversation.model_id() if has_router else None
+    resolution = resolution_of(
+        snapshot,
+        references,
+        chat,
+        ask,
+        policy=wanted if has_router else None,
+        random=dice or conversation.random_of_models(),
+        sticky_model=sticky_model,
+    )
+    return ResolvedRequest(tuple(references), ask, conversation, resolution, wanted(resolution))
 
 
 def references_of(chat: ChatRequest, caller: Caller) -> list[str]:
@@ -80,23 +122,23 @@ def resolution_of(
     chat: ChatRequest,
     ask: Requirements,
     *,
-    policy: Callable[[Resolution], Policy],
+    policy: Callable[[Resolution], Policy] | None,
     random: Callable[[], float],
     sticky_model: str | None = None,
 ) -> Resolution:
     """The models behind the references.
 
-    `policy` is asked only for virtual routers, which pass over models that the caller's provider
-    preferences leave no endpoint. Where a router or a family comes to nothing there are none, and
-    `no_model` is what to tell. Raises `InvalidRequest` for an unknown model, one that does not
-    serve chat and for `:online` where nothing searches.
+    `policy` is for references that name a virtual router, which passes over models that the
+    caller's provider preferences leave no endpoint; None where none does. Where a router or a
+    family comes to nothing there are none, and `no_model_error` says why. Raises `InvalidRequest`
+    for an unknown model, one that does not serve chat and for `:online` where nothing searches.
     """
     try:
         resolution = resolve_models(
             snapshot,
             references,
             ask,
-            auto=_auto(snapshot, chat, ask, references, policy),
+            auto=AutoSettings() if policy is None else _auto(chat, ask, references, policy),
             random=random,
             sticky_model=sticky_model,
         )
@@ -106,15 +148,11 @@ def resolution_of(
         raise InvalidRequest(f"{problem.reference} {_REFUSES[chat.decides]}") from None
     if not resolution.models and chat.named_as:
         raise UnknownModel(_told(chat.named_as))
-    if _is_without_reasoning(chat):
+    if chat.reasoning is not None and chat.reasoning.is_off:
         resolution = _able_without_reasoning(snapshot, references, resolution)
     if resolution.plugins:
         _refuse_what_nothing_runs(resolution.plugins, chat.plugins)
     return resolution
-
-
-def _is_without_reasoning(chat: ChatRequest) -> bool:
-    return chat.reasoning is not None and chat.reasoning.is_off
 
 
 def _able_without_reasoning(
@@ -172,15 +210,12 @@ def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
 
 
 def _auto(
-    snapshot: Snapshot,
     chat: ChatRequest,
     ask: Requirements,
     references: Sequence[str],
     policy: Callable[[Resolution], Policy],
 ) -> AutoSettings:
-    """What the routers go by; nearly all requests name none."""
-    if not names_a_router(snapshot, references):
-        return AutoSettings()
+    """What the routers go by."""
     names = [parse_reference(reference) for reference in references]
     tiers = frozenset([tier for name in names for tier in _tiers(name.suffixes)])
     return AutoSettings(
@@ -189,7 +224,7 @@ def _auto(
         usable=_usable(
             ask,
             lambda: policy(Resolution((), "auto", admitted_tiers=tiers)),
-            without_reasoning=_is_without_reasoning(chat),
+            without_reasoning=chat.reasoning is not None and chat.reasoning.is_off,
         ),
     )
 
@@ -226,30 +261,6 @@ def _latest_model(chat: ChatRequest) -> str | None:
     return None
 
 
-def no_model(
-    reference: str, pool: Sequence[ModelEntry], ask: Requirements, policy: Policy
-) -> GatewayError:
-    """Why none of the models would do: which step took the last endpoint out, or that all that are
-    left are down."""
-    filters = list_filters(ask, policy)
-    furthest = -1
-    for _, endpoints in _batches(pool, lambda model: list_offered((model,), ask)):
-        left: Sequence[EndpointEntry] = endpoints
-        for place, (_, keep) in enumerate(filters):
-            if left and not (left := keep(left)):
-                furthest = max(furthest, place)
-        if left and all(map(is_down, left)):
-            return Unavailable("Every provider of these models is down")
-        if left:
-            # Routers look at the tiers that are open to every request, filters at named slugs too.
-            furthest = max(furthest, [name for name, _ in filters].index(TIER_STEP))
-    step = filters[furthest][0] if furthest >= 0 else MODELS_STEP
-    requested = policy.required_references
-    if step == GUARDRAILS_STEP:
-        return GuardedOut(available=list_providers(pool, ask), requested=list(requested))
-    return NoModels(reference, step, available=list_providers(pool, ask), requested=list(requested))
-
-
 def _usable(
     ask: Requirements, policy: Callable[[], Policy], *, without_reasoning: bool
 ) -> UsableModels:
@@ -262,7 +273,7 @@ def _usable(
     def passing(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
         if without_reasoning:
             models = (model for model in models if not model.must_reason)
-        for batch, endpoints in _batches(models, lambda model: _in_format(model, ask)):
+        for batch, endpoints in batches(models, lambda model: _in_format(model, ask)):
             left: Sequence[EndpointEntry] = endpoints
             for keep in filters():
                 left = keep(left)
@@ -276,7 +287,7 @@ def _in_format(model: ModelEntry, ask: Requirements) -> list[EndpointEntry]:
     return [each for each in model.by_price if each.serves(ask.kinds)]
 
 
-def _batches(
+def batches(
     models: Iterable[ModelEntry], endpoints_of: Callable[[ModelEntry], list[EndpointEntry]]
 ) -> Iterator[tuple[list[ModelEntry], list[EndpointEntry]]]:
     """Some models and their endpoints at a time, more each time, as the first few mostly do. Other
@@ -293,3 +304,35 @@ def _batches(
             yield_control()
     if batch:
         yield batch, endpoints
+
+
+def policy_for(
+    chat: ChatRequest, caller: Caller, resolution: Resolution, region: str | None = None
+) -> Policy:
+    """What the request, its workspace and its account want of the choice; `region` is that of the
+    host it came in by."""
+    return build_policy(
+        chat.provider,
+        resolution=resolution,
+        default_sort=caller.default_provider_sort,
+        account_allowed=caller.allowed_providers,
+        account_ignored=caller.ignored_providers,
+        region=region,
+        models_named=bool(chat.models),
+        guarded=caller.guard.rules if caller.guard else None,
+    )
+
+
+def ask_of(chat: ChatRequest) -> Requirements:
+    """What the request needs of an endpoint."""
+    return Requirements(
+        kinds=DECIDING if chat.decides else CHAT_KINDS,
+        tools=chat.tools_given,
+        input_modalities=chat.input_modalities,
+        output_modalities=chat.output_modalities,
+        supplied_parameters=chat.supplied_parameters,
+        required_parameters=chat.required_parameters,
+        prompt_tokens=estimate_tokens(chat.prompt_text_chars),
+        output_tokens=chat.max_output_tokens,
+        service_tier=chat.service_tier,
+    )

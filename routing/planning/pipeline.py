@@ -1,11 +1,12 @@
-"""An inference request of any caller format, top to bottom."""
+"""The way of an inference request from its body to its plan, whatever format its caller speaks."""
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from django.http import HttpRequest
 
@@ -15,299 +16,322 @@ from gateway.http.errors import (
     GatewayError,
     InvalidRequest,
     SchemaInvalid,
-    Unavailable,
 )
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from gateway.regions import region_of
-from routing.catalogue.snapshot import catalogue
-from routing.entities.entries import DECIDING
 from routing.entities.ids import generation_id
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
-from routing.formats.provider_tools import list_provider_tools
-from routing.guarding.filters import Filtered, filtered
+from routing.guarding.filters import filtered
 from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
-from routing.metering.usage import estimate_tokens
-from routing.planning.caller_headers import app_facts, betas, wants_metadata
-from routing.planning.candidates import (
-    MODELS_STEP,
-    names_a_router,
-    no_model,
-    references_of,
-    resolution_of,
-)
-from routing.planning.disabled_tools import refuse_disabled_tools
-from routing.planning.equipping import equipped, refuse_what_nothing_runs
-from routing.planning.own_search import beside_own_tools, where_no_provider_does
-from routing.planning.plugging import plugged, refusal_by, shaped
-from routing.planning.refusing import refuse_early
+from routing.planning.admission_errors import no_endpoint_error, refuse_early
+from routing.planning.caller_headers import read_caller_headers
+from routing.planning.candidates import ResolvedRequest, ask_of, resolve
+from routing.planning.gateway_search import search_beside_own_tools, search_without_provider
+from routing.planning.plugins import plugged, refusal_by, shaped
+from routing.planning.server_tools import equipped
 from routing.plugins.context_compression import compress_request
 from routing.plugins.interface import Plugin, PluginContext
 from routing.presets.apply import PresetRequest, may_name_a_preset, read_with_preset
-from routing.response_cache.wish import wish_of
-from routing.selection.filters import CONTEXT_STEP, GUARDRAILS_STEP
-from routing.selection.policy import build_policy
-from routing.selection.select import are_all_down, list_providers, list_unpriced, select
+from routing.response_cache.cache_options import MAY_SWITCH_ON, wish_of
+from routing.selection.filters import CONTEXT_STEP
+from routing.selection.select import select
 from routing.selection.trace import freeze_state
-from routing.selection.types import (
-    NO_PLAN,
-    NOTHING_LEARNED,
-    EndpointState,
-    Plan,
-    Policy,
-    Requirements,
-    Resolution,
-)
-from routing.serving.attempts.learned import Conversation, may_go_on, state_for
-from routing.serving.request.call import Call, Choice
-from routing.serving.request.errors import ContextTooLong, GuardedOut, NoEndpoint
+from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan
+from routing.serving.attempts.routing_inputs import may_go_on, state_for
+from routing.serving.request.context import Choice, RequestContext, RequestProgress, demand_of
 from routing.serving.request.loop import Loop
-from routing.serving.tool_loop.turns import demand_of
 from routing.statistics.observation import health_snapshot
 from routing.tools.toolbox import Toolbox
-from routing.upstreams.wires import CHAT_KINDS
 
-_NOT_BESIDE = "Invalid input: not beside tools, plugins or filters that the gateway runs"
+_NOT_BESIDE: Final = "Invalid input: not beside tools, plugins or filters that the gateway runs"
 
 
-class ResolvedRequest(NamedTuple):
-    """What a request asks for: references as they were named, what they came to, what it needs."""
+@dataclass(slots=True)
+class Planning:
+    """A request on its way through the steps of `plan_request`: each makes more of it known.
 
-    references: tuple[str, ...]
-    ask: Requirements
-    conversation: Conversation
-    resolution: Resolution
-    policy: Policy
+    `refuse_early` raises what a request would be refused with whatever its plan is. `blocked` makes
+    the error of what guardrails or plugins keep back.
+    """
+
+    caller: Caller
+    format: CallerFormat
+    chat: ChatRequest
+    region: str
+    deadline: float
+    refuse_early: "Callable[[Planning], None] | None" = None
+    asked: ResolvedRequest = field(init=False)
+    plugins: tuple[Plugin, ...] = ()
+    plugin_context: PluginContext | None = None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    blocked: Callable[[], GatewayError] | None = None
+    loop: Loop | None = None
+    plan: Plan = NO_PLAN
+    state: EndpointState = NOTHING_LEARNED
+
+    @property
+    def choice(self) -> Choice:
+        asked, resolution = self.asked, self.asked.resolution
+        # Where there is none to choose from, the record speaks of the pool.
+        models = resolution.models or resolution.pool
+        kept = freeze_state(self.plan, self.state)
+        return Choice(asked.references, models, asked.ask, asked.policy, kept)
+
+    @property
+    def refusal(self) -> Callable[[], GatewayError] | None:
+        """What makes the error of a request that no endpoint can serve."""
+        if self.blocked is not None or self.plan.order:
+            return self.blocked
+        return partial(no_endpoint_error, self.asked, self.plan)
 
 
 def admit(
-    request: HttpRequest, caller: Caller, body: dict[str, Any], *, format: CallerFormat
-) -> Call:
+    request: HttpRequest,
+    caller: Caller,
+    body: dict[str, Any],
+    *,
+    format: CallerFormat,
+    chosen_id: str | None = None,
+) -> RequestProgress:
     """Check, resolve and plan a request. Raises `GatewayError`; nothing is held or sent yet.
 
-    A request that no endpoint can serve comes back with its `refusal`.
+    `chosen_id` is a generation's id that was chosen before. A request that no endpoint can serve
+    comes back with its `refusal`.
     """
-    chat, preset_id, requested, caching = _parsed(request, caller, body, format)
-    region, deadline = region_of(request), time.monotonic() + settings.ROUTER_TOTAL_TIMEOUT
-    judge = partial(_refuse_early, request, caller, format)
-    made = _arranged(chat, caller, format, region=region, deadline=deadline, judge=judge)
-    asked, plan, policy = made.asked, made.plan, made.asked.policy
-    choice = _choice(made)
-    call = _call(request, caller, format, made, choice)
-    if preset_id is not None:
-        call.preset_id, call.requested_model = preset_id, requested or call.requested_model
-    if not policy.order and (made.chat.session_id or not policy.sort_named):
-        call.sticky = asked.conversation.key(asked.resolution.models)
-    call.region, call.stages, call.loop = region, made.stages, made.loop
-    call.plugins, call.cache_wish = made.plugins, wish_of(request.META, caching)
-    if made.blocked is not None:
-        call.refusal = made.blocked
-    elif not plan.order:
-        call.refusal = partial(_no_endpoint, asked, plan)
-    return call
+    read = _parsed(request, caller, body, format)
+    planning = Planning(
+        caller,
+        format,
+        read.chat,
+        region_of(request),
+        deadline=time.monotonic() + settings.ROUTER_TOTAL_TIMEOUT,
+        refuse_early=partial(_refuse_early, request),
+    )
+    plan_request(planning)
+    context = _context(request, planning, read, chosen_id)
+    return RequestProgress(
+        context, planning.loop, stages=planning.stages, content=_draft_of(context)
+    )
 
 
-def planned_call(asker: Call, chat: ChatRequest) -> Call:
-    """A call for a model that a tool of another call asks: on that call's account, within its time
-    and by its rules. Raises `GatewayError`; one that no endpoint can serve has its `refusal`."""
-    caller = asker.caller
-    made = _arranged(chat, caller, CHAT, region=asker.region, deadline=asker.deadline)
-    chat, asked, plan, choice = made.chat, made.asked, made.plan, _choice(made)
-    refusal = None if plan.order else partial(_no_endpoint, asked, plan)
-    return Call(
-        generation_id=asker.generation_id,
-        caller=caller,
-        payer=asker.payer,
+def plan_submodel_call(asker: RequestProgress, chat: ChatRequest) -> RequestProgress:
+    """The request for a model that a tool of another request asks: on that request's account,
+    within its time and by its rules. Raises `GatewayError`; one that no endpoint can serve has its
+    `refusal`."""
+    assert asker.loop is not None
+    asking = asker.context
+    planning = Planning(asking.caller, CHAT, chat, asking.region, asking.deadline)
+    plan_request(planning)
+    choice = planning.choice
+    loop = planning.loop or Loop(planning.chat, Toolbox(()))
+    loop.ask_model = asker.loop.ask_model
+    context = RequestContext(
+        generation_id=asking.generation_id,
+        caller=asking.caller,
+        payer=asking.payer,
         format=CHAT,
-        chat=chat,
-        demand=demand_of(chat),
-        plan=plan,
+        chat=planning.chat,
+        demand=demand_of(planning.chat),
+        plan=planning.plan,
         choice=choice,
         requested_model=choice.requested[0],
-        strategy=asked.resolution.strategy,
-        root_url=asker.root_url,
-        app=asker.app,
+        strategy=planning.asked.resolution.strategy,
+        root_url=asking.root_url,
+        app=asking.app,
         wants_metadata=False,
-        created_at=asker.created_at,
+        created_at=asking.created_at,
         started=time.monotonic(),
-        deadline=asker.deadline,
-        refusal=made.blocked or refusal,
-        stages=made.stages,
-        region=asker.region,
-        loop=made.loop or Loop(chat, Toolbox(())),
-        plugins=made.plugins,
-        parent=asker,
-        ask=asker.ask,
+        deadline=asking.deadline,
+        region=asking.region,
+        refusal=planning.refusal,
+        plugins=planning.plugins,
+    )
+    return RequestProgress(context, loop, parent=asker, stages=planning.stages)
+
+
+# --- The steps ------------------------------------------------------------------------------------
+
+
+def plan_request(planning: Planning) -> None:
+    """Carry out the steps from a checked request to its plan. Those with a condition concern few
+    requests. Raises `GatewayError`."""
+    named = planning.chat.candidates or [planning.caller.default_text_model]
+    if planning.chat.plugins or any(":" in name for name in named):
+        _add_plugins(planning)
+    if planning.chat.native_tools:
+        planning.chat = search_beside_own_tools(planning.chat)
+    planning.asked = resolve(planning.chat, planning.caller, region=planning.region)
+    if planning.plugins or planning.chat.native_tools:
+        _reshape(planning)
+    if planning.caller.guard is not None and planning.caller.guard.filters:
+        _filter_content(planning)
+    if planning.plugins and planning.blocked is None:
+        assert planning.plugin_context is not None
+        planning.blocked = refusal_by(planning.plugins, planning.chat, planning.plugin_context)
+    if planning.chat.server_tools:
+        planning.chat, planning.loop = equipped(planning.chat)
+    if planning.stages or planning.loop is not None:
+        planning.asked = planning.asked._replace(ask=ask_of(planning.chat))
+    if planning.chat.native_tools and planning.loop is None:
+        _hold_to_wire(planning)
+    if planning.chat.native_fields:
+        _hold_to_fields(planning)
+    if planning.blocked is None:
+        _choose(planning)
+    for plugin in planning.plugins:
+        planning.stages += plugin.stages
+    if planning.plan.failed_step == CONTEXT_STEP:
+        _compress(planning)
+
+
+def _add_plugins(planning: Planning) -> None:
+    """Take the plugins that are in force, and the server tools that they add."""
+    default_model = planning.caller.default_text_model
+    planning.chat, planning.plugins = plugged(planning.chat, default_model)
+
+
+def _reshape(planning: Planning) -> None:
+    """Search here where no provider of the models does, and let plugins change the request; one
+    that is changed is resolved anew."""
+    models = planning.asked.resolution.models
+    chat = search_without_provider(planning.chat, models, planning.format)
+    planning.plugin_context = context = _plugin_context(planning)
+    chat = shaped(planning.plugins, chat, context)
+    if chat is not planning.chat:
+        planning.chat = chat
+        planning.asked = resolve(chat, planning.caller, region=planning.region)
+
+
+def _plugin_context(planning: Planning) -> PluginContext:
+    context = PluginContext(planning.caller, planning.asked.resolution.models, planning.deadline)
+    if planning.refuse_early is None:
+        return context
+    return replace(context, refuse=partial(planning.refuse_early, copy(planning)))
+
+
+def _filter_content(planning: Planning) -> None:
+    """Put the request through the content filters of the caller's guardrails."""
+    guard = planning.caller.guard
+    assert guard is not None
+    result = filtered(planning.chat, guard.filters, planning.caller.account_id)
+    planning.chat, planning.blocked = result.chat, result.refusal
+    planning.stages += result.stages
+
+
+def _hold_to_wire(planning: Planning) -> None:
+    """Only upstreams of the caller's own format can run the tools it named."""
+    asked, kinds = planning.asked, frozenset({planning.format.wire})
+    models = asked.resolution.models
+    if not any(each.serves(kinds) for model in models for each in model.endpoints):
+        tools = ", ".join(planning.chat.native_tools)
+        raise InvalidRequest(f"server tool not available: {tools}")
+    planning.asked = asked._replace(ask=asked.ask._replace(kinds=kinds))
+
+
+def _hold_to_fields(planning: Planning) -> None:
+    """Only upstreams of the caller's own format know these fields, and of them those that list
+    them. A request that is written anew has no place for them."""
+    asked, chat = planning.asked, planning.chat
+    fields, kinds = chat.native_fields, frozenset({planning.format.wire})
+    endpoints = [each for model in asked.resolution.models for each in model.endpoints]
+    takers = [each for each in endpoints if each.serves(kinds) and fields <= each.taken_fields]
+    if planning.loop is not None or chat.rewritten or not takers:
+        text = "Invalid input: no endpoint takes it" if not takers else _NOT_BESIDE
+        raise SchemaInvalid([Issue(name, text) for name in sorted(fields)])
+    planning.asked = asked._replace(ask=asked.ask._replace(kinds=kinds, native_fields=fields))
+
+
+def _choose(planning: Planning) -> None:
+    """Make the plan. One that begins with another's probe is made anew."""
+    asked, byok = planning.asked, planning.caller.byok
+    conversation, models = asked.conversation, asked.resolution.models
+    state = state_for(conversation, models, asked.policy, byok)
+    plan = select(models, asked.ask, asked.policy, state, random=conversation.random())
+    while plan.probe is not None and not may_go_on(plan, conversation.patience):
+        state = state._replace(health=health_snapshot())
+        plan = select(models, asked.ask, asked.policy, state, random=conversation.random())
+    planning.plan, planning.state = plan, state
+
+
+def _compress(planning: Planning) -> None:
+    """Shorten a conversation that is too long for every endpoint, and plan again."""
+    asked = planning.asked
+    shorter = compress_request(planning.chat, planning.plan.considered, asked.ask.output_tokens)
+    if shorter is not None:
+        planning.chat = shorter.chat
+        planning.asked = asked._replace(ask=ask_of(shorter.chat))
+        planning.stages.append(shorter.stage)
+        _choose(planning)
+
+
+def _refuse_early(request: HttpRequest, planning: Planning) -> None:
+    """Before work is done for a request: what guardrails, payment and rate limits say of it."""
+    guard = planning.caller.guard
+    if guard is not None and guard.filters:
+        blocked = filtered(planning.chat, guard.filters, planning.caller.account_id).refusal
+        if blocked is not None:
+            raise blocked()
+    refuse_early(RequestProgress(_context(request, planning, PresetRequest(planning.chat))))
+
+
+# --- What is admitted -----------------------------------------------------------------------------
+
+
+def _context(
+    request: HttpRequest, planning: Planning, read: PresetRequest, chosen_id: str | None = None
+) -> RequestContext:
+    """What is admitted; payer and times are those of this moment."""
+    now, started = datetime.now(UTC), time.monotonic()
+    caller, chat, asked, choice = planning.caller, planning.chat, planning.asked, planning.choice
+    headers, key = read_caller_headers(request), None
+    if not asked.policy.order and (chat.session_id or not asked.policy.sort_named):
+        key = asked.conversation.key(asked.resolution.models)
+    options = None
+    if read.caching or MAY_SWITCH_ON in request.META:
+        options = wish_of(request.META, read.caching)
+    requested = None if read.preset_id is None else read.requested
+    return RequestContext(
+        generation_id=chosen_id or generation_id(planning.format.id_prefix),
+        caller=caller,
+        payer=payer_of(caller, now),
+        format=planning.format,
+        chat=chat,
+        demand=demand_of(chat),
+        plan=planning.plan,
+        choice=choice,
+        requested_model=requested or chat.named_as or choice.requested[0],
+        strategy=asked.resolution.strategy,
+        root_url=settings.PUBLIC_URL or f"{request.scheme}://{request.META.get('HTTP_HOST', '')}",
+        app=headers.app,
+        wants_metadata=headers.wants_metadata,
+        created_at=now,
+        started=started,
+        deadline=started + settings.ROUTER_TOTAL_TIMEOUT,
+        betas=headers.betas,
+        region=planning.region,
+        refusal=planning.refusal,
+        preset_id=read.preset_id,
+        conversation_key=key,
+        plugins=planning.plugins,
+        cache_options=options,
     )
 
 
-def _arranged(
-    chat: ChatRequest,
-    caller: Caller,
-    format: CallerFormat,
-    *,
-    region: str,
-    deadline: float,
-    judge: Callable[["_Arranged"], None] | None = None,
-) -> "_Arranged":
-    """A checked request as its model is asked, and its plan. `judge` raises what a request would be
-    refused with whatever its plan is. Raises `GatewayError`."""
-    chat, plugins = plugged(chat, caller.default_text_model)
-    chat = beside_own_tools(chat)
-    asked = resolve(chat, caller, region=region)
-    context = PluginContext(caller, asked.resolution.models, deadline)
-    if judge is not None and plugins:
-        bare = _Arranged(chat, asked, NO_PLAN, NOTHING_LEARNED, [], None, None, plugins)
-        context = replace(context, refuse=partial(judge, bare))
-    other = where_no_provider_does(chat, asked.resolution.models, format)
-    if (other := shaped(plugins, other, context)) is not chat:
-        chat, asked = other, resolve(other, caller, region=region)
-    chat, stages, refusal = _guarded(chat, caller)
-    blocked = refusal or (refusal_by(plugins, chat, context) if plugins else None)
-    chat, loop = equipped(chat)
-    if stages or loop is not None:
-        asked = asked._replace(ask=ask_of(chat))
-    if loop is None and chat.native_tools:
-        asked = _held_to_its_wire(asked, chat, format)
-    if chat.native_fields:
-        asked = _held_to_its_fields(asked, chat, format, is_rewritten=loop is not None)
-    plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
-    stages += [stage for plugin in plugins for stage in plugin.stages]
-    if plan.failed_step == CONTEXT_STEP:
-        shorter = compress_request(chat, plan.considered, asked.ask.output_tokens)
-        if shorter is not None:
-            chat, asked = shorter.chat, asked._replace(ask=ask_of(shorter.chat))
-            stages.append(shorter.stage)
-            plan, state = _planned(asked, caller)
-    return _Arranged(chat, asked, plan, state, stages, blocked, loop, plugins)
-
-
-class _Arranged(NamedTuple):
-    """`blocked` makes the refusal of what guardrails or plugins keep back."""
-
-    chat: ChatRequest
-    asked: ResolvedRequest
-    plan: Plan
-    state: EndpointState
-    stages: list[dict[str, Any]]
-    blocked: Callable[[], GatewayError] | None
-    loop: Loop | None
-    plugins: tuple[Plugin, ...]
-
-
-def _refuse_early(
-    request: HttpRequest, caller: Caller, format: CallerFormat, made: _Arranged
-) -> None:
-    """Before work is done for a request: what guardrails, payment and rate limits say of it."""
-    blocked = _guarded(made.chat, caller).refusal
-    if blocked is not None:
-        raise blocked()
-    refuse_early(_call(request, caller, format, made, _choice(made)))
-
-
-def _choice(made: _Arranged) -> Choice:
-    asked, resolution = made.asked, made.asked.resolution
-    # Where there is none to choose from, what is told of the choice is told of the pool.
-    models = resolution.models or resolution.pool
-    kept = freeze_state(made.plan, made.state)
-    return Choice(asked.references, models, asked.ask, asked.policy, kept)
-
-
-def draft_of(call: Call) -> ContentDraft | None:
+def _draft_of(context: RequestContext) -> ContentDraft | None:
     """What is to be kept of what is said, where the workspace wants it."""
-    if call.choice.retains_nothing:
+    if context.caller.io_logging is None or context.choice.retains_nothing:
         return None
     return start_draft(
-        call.caller,
-        call.chat,
-        call.choice.policy,
-        generation_id=call.generation_id,
-        created_at=call.created_at,
+        context.caller,
+        context.chat,
+        context.choice.policy,
+        generation_id=context.generation_id,
+        created_at=context.created_at,
         bytes_max=settings.GENERATION_CONTENT_BYTES,
-    )
-
-
-def resolve(
-    chat: ChatRequest,
-    caller: Caller,
-    *,
-    dice: Callable[[], float] | None = None,
-    region: str | None = None,
-) -> ResolvedRequest:
-    """What a request of this caller's asks of the catalogue of this moment. `dice` takes the place
-    of the source that virtual routers draw from. Raises `GatewayError`."""
-    references = references_of(chat, caller)
-    if caller.disabled_server_tools:
-        refuse_disabled_tools(
-            caller.disabled_server_tools,
-            chat.body,
-            plugins=chat.plugins,
-            references=references,
-            native=list_provider_tools(chat),
-            nested=chat.server_tools,
-        )
-    if chat.plugins or chat.server_tools:
-        refuse_what_nothing_runs(chat)
-    snapshot, ask = catalogue.current(), ask_of(chat)
-    conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
-    wanted = partial(policy_for, chat, caller, region=region)
-    sticky_model = conversation.model_id() if names_a_router(snapshot, references) else None
-    resolution = resolution_of(
-        snapshot,
-        references,
-        chat,
-        ask,
-        policy=wanted,
-        random=dice or conversation.random_of_models(),
-        sticky_model=sticky_model,
-    )
-    return ResolvedRequest(tuple(references), ask, conversation, resolution, wanted(resolution))
-
-
-def _planned(asked: ResolvedRequest, caller: Caller) -> tuple[Plan, EndpointState]:
-    """The plan, and what it was made from. One that begins with another's probe is made anew."""
-    conversation, models = asked.conversation, asked.resolution.models
-    ask, policy = asked.ask, asked.policy
-    state = state_for(conversation, models, policy, caller.byok)
-    plan = select(models, ask, policy, state, random=conversation.random())
-    while not may_go_on(plan, conversation.patience):
-        state = state._replace(health=health_snapshot())
-        plan = select(models, ask, policy, state, random=conversation.random())
-    return plan, state
-
-
-def policy_for(
-    chat: ChatRequest, caller: Caller, resolution: Resolution, region: str | None = None
-) -> Policy:
-    """What the request, its workspace and its account want of the choice; `region` is that of the
-    host it came in by."""
-    return build_policy(
-        chat.provider,
-        resolution=resolution,
-        default_sort=caller.default_provider_sort,
-        account_allowed=caller.allowed_providers,
-        account_ignored=caller.ignored_providers,
-        region=region,
-        models_named=bool(chat.models),
-        guarded=caller.guard.rules if caller.guard else None,
-    )
-
-
-def ask_of(chat: ChatRequest) -> Requirements:
-    """What the request needs of an endpoint."""
-    return Requirements(
-        kinds=DECIDING if chat.decides else CHAT_KINDS,
-        tools=chat.tools_given,
-        input_modalities=chat.input_modalities,
-        output_modalities=chat.output_modalities,
-        supplied_parameters=chat.supplied_parameters,
-        required_parameters=chat.required_parameters,
-        prompt_tokens=estimate_tokens(chat.prompt_text_chars),
-        output_tokens=chat.max_output_tokens,
-        service_tier=chat.service_tier,
     )
 
 
@@ -340,84 +364,3 @@ def _parsed(
         return PresetRequest(read(body))
     except ChatInvalid as error:
         raise SchemaInvalid(error.issues, error_type=error.error_type) from None
-
-
-def _guarded(chat: ChatRequest, caller: Caller) -> Filtered:
-    """The request after the content filters of the caller's guardrails."""
-    if caller.guard is None or not caller.guard.filters:
-        return Filtered(chat, [])
-    return filtered(chat, caller.guard.filters, caller.account_id)
-
-
-def _held_to_its_wire(
-    asked: ResolvedRequest, chat: ChatRequest, format: CallerFormat
-) -> ResolvedRequest:
-    """Only upstreams of the caller's own format can run the tools it named."""
-    models = asked.resolution.models
-    kinds = frozenset({format.wire})
-    if not any(each.serves(kinds) for model in models for each in model.endpoints):
-        raise InvalidRequest(f"server tool not available: {', '.join(chat.native_tools)}")
-    return asked._replace(ask=asked.ask._replace(kinds=kinds))
-
-
-def _held_to_its_fields(
-    asked: ResolvedRequest, chat: ChatRequest, format: CallerFormat, *, is_rewritten: bool
-) -> ResolvedRequest:
-    """Only upstreams of the caller's own format know these fields, and of them those that list
-    them. A request that is written anew has no place for them."""
-    fields, kinds = chat.native_fields, frozenset({format.wire})
-    endpoints = [each for model in asked.resolution.models for each in model.endpoints]
-    takers = [each for each in endpoints if each.serves(kinds) and fields <= each.taken_fields]
-    if is_rewritten or chat.rewritten or not takers:
-        text = "Invalid input: no endpoint takes it" if not takers else _NOT_BESIDE
-        raise SchemaInvalid([Issue(name, text) for name in sorted(fields)])
-    return asked._replace(ask=asked.ask._replace(kinds=kinds, native_fields=fields))
-
-
-def _no_endpoint(asked: ResolvedRequest, plan: Plan) -> GatewayError:
-    models, ask, policy = asked.resolution.models, asked.ask, asked.policy
-    if not models:
-        return no_model(asked.references[0], asked.resolution.pool, ask, policy)
-    if are_all_down(models, ask, policy):
-        return Unavailable("Every provider of this model is down")
-    if plan.failed_step == GUARDRAILS_STEP:
-        return GuardedOut(
-            available=list_providers(models, ask), requested=list(policy.required_references)
-        )
-    if plan.failed_step == CONTEXT_STEP:
-        return ContextTooLong()
-    requested = list(policy.required_references)
-    step, available = plan.failed_step or MODELS_STEP, list_providers(models, ask)
-    text = None
-    if not available and (names := list_unpriced(models, ask)):
-        text = f"{names[0]} has no price yet: the gateway's operator can give it one"
-    return NoEndpoint(step, available=available, requested=requested, text=text)
-
-
-def _call(
-    request: HttpRequest,
-    caller: Caller,
-    format: CallerFormat,
-    made: _Arranged,
-    choice: Choice,
-) -> Call:
-    now, started, chat = datetime.now(UTC), time.monotonic(), made.chat
-    return Call(
-        generation_id=generation_id(format.id_prefix),
-        caller=caller,
-        payer=payer_of(caller, now),
-        format=format,
-        chat=chat,
-        demand=demand_of(chat),
-        plan=made.plan,
-        choice=choice,
-        requested_model=chat.named_as or choice.requested[0],
-        strategy=made.asked.resolution.strategy,
-        root_url=settings.PUBLIC_URL or f"{request.scheme}://{request.META.get('HTTP_HOST', '')}",
-        app=app_facts(request),
-        wants_metadata=wants_metadata(request),
-        created_at=now,
-        started=started,
-        deadline=started + settings.ROUTER_TOTAL_TIMEOUT,
-        betas=betas(request),
-    )

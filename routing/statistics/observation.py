@@ -19,7 +19,7 @@ from routing.selection.measurements.endpoint_counter import EndpointCounter, bui
 from routing.selection.measurements.window import PIECE_ENDPOINTS, Pairs, Window
 from routing.selection.types import EndpointStats, HealthSnapshot
 from routing.serving.request import process
-from routing.serving.request.call import Attempt
+from routing.serving.request.context import Attempt
 from routing.statistics.health_events import HealthEvents
 from routing.statistics.periodic import PeriodicWork
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure

@@ -10,12 +10,12 @@ from gateway.http.responses import EventStream, raw_json_response
 from gateway.live_settings import settings
 from routing.entities.ids import message_id
 from routing.formats.responses.write import derive_stem, response_id
+from routing.response_cache.cache_options import Wish
+from routing.response_cache.cache_store import find, put
+from routing.response_cache.cached import retold, retold_events
 from routing.response_cache.entry import Entry, is_small, name_of, packed, unpacked
-from routing.response_cache.retelling import retold, retold_events
-from routing.response_cache.shelf import find, put
-from routing.response_cache.wish import Wish
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestProgress
 from routing.serving.request.outcome import retold_outcome
 from routing.serving.settlement.booking import book, wait_for
 
@@ -25,27 +25,27 @@ _WRITE_BYTES = 65_536
 class Caching:
     """A request for which the cache is on."""
 
-    def __init__(self, call: Call, wish: Wish, body: dict[str, Any]) -> None:
-        self._call = call
+    def __init__(self, progress: RequestProgress, wish: Wish, body: dict[str, Any]) -> None:
+        self._progress = progress
         self._wish = wish
         self._heard: list[bytes] = []
         self._bytes_left = int(settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES)
-        chat = call.chat
+        chat = progress.context.chat
         self._name = name_of(
-            call.caller.key_id,
-            kind=call.format.name,
-            model=call.requested_model,
+            progress.context.caller.key_id,
+            kind=progress.context.format.name,
+            model=progress.context.requested_model,
             stream=chat.stream,
             # What was sent, and what a preset, guardrails and plugins made of it.
             bodies=(body, chat.body),
-            beside=call.betas,
+            beside=progress.context.betas,
         )
 
     def told_again(self) -> HttpResponseBase | None:
         """The answer that is there, charged nothing and recorded; None where there is none."""
         found = None if self._wish.clears else find(self._name)
         entry = None if found is None else unpacked(found, self._name)
-        return None if entry is None else _told_again(self._call, entry)
+        return None if entry is None else _told_again(self._progress, entry)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -65,16 +65,16 @@ class Caching:
 
     def keep(self) -> None:
         """Keep what was heard, where it is an answer in full and not too large."""
-        call, attempt = self._call, self._call.last_attempt
+        progress, attempt = self._progress, self._progress.last_attempt
         heard, self._heard = self._heard, []
-        if call.good_end is None or attempt is None or self._bytes_left < 0:
+        if progress.good_end is None or attempt is None or self._bytes_left < 0:
             return
-        if call.cut_unpaid:
+        if progress.loop is not None and progress.loop.cut_unpaid:
             # Whoever has paid since is to have all of it.
             return
-        finish, native_finish = call.good_end
+        finish, native_finish = progress.good_end
         entry = Entry(
-            generation_id=call.generation_id,
+            generation_id=progress.context.generation_id,
             stored_at=time.time(),
             ttl_s=self._wish.ttl_s,
             model=attempt.endpoint.model_id,
@@ -87,38 +87,43 @@ class Caching:
         put(self._name, packed(entry, self._name), ttl_s=self._wish.ttl_s)
 
 
-def caching_of(call: Call, body: dict[str, Any]) -> Caching | None:
-    """None where the cache is off, or nothing of the request may be kept, or it is large. Nor is
+def caching_of(progress: RequestProgress, wish: Wish, body: dict[str, Any]) -> Caching | None:
+    """None where nothing of the request may be kept, or it is large. Nor is
     what was sent upstream kept, for those who want to see it."""
-    wish = call.cache_wish
-    if wish is None or call.choice.retains_nothing or call.chat.echo_upstream_body:
+    if progress.context.choice.retains_nothing or progress.context.chat.echo_upstream_body:
         return None
-    if not (is_small(body) and is_small(call.chat.body)):
+    if not (is_small(body) and is_small(progress.context.chat.body)):
         return None
-    return Caching(call, wish, body)
+    return Caching(progress, wish, body)
 
 
-def _told_again(call: Call, entry: Entry) -> HttpResponseBase:
+def _told_again(progress: RequestProgress, entry: Entry) -> HttpResponseBase:
     # Nothing was asked, so there is nothing to be kept beside the first one's.
-    call.content = None
-    call.retold = entry
+    progress.content = None
+    progress.cached = entry
     # No endpoint is tried: whoever comes next may probe the one that this call was to probe.
-    Attempts(call).end_probe()
-    wait_for(book(call, retold_outcome(entry)))
+    Attempts(progress).end_probe()
+    wait_for(book(progress, retold_outcome(entry)))
     headers = {
-        "X-Generation-Id": call.generation_id,
+        "X-Generation-Id": progress.context.generation_id,
         "X-Router-Cache-Status": "HIT",
         "X-Router-Cache-Age": str(entry.age_s),
         "X-Router-Cache-TTL": str(entry.left_s),
         "X-Router-Cache-Source-Id": entry.generation_id,
     }
-    stem = derive_stem(call.generation_id)
-    ids = {"chat": call.generation_id, "message": message_id(), "response": response_id(stem)}
+    stem = derive_stem(progress.context.generation_id)
+    ids = {
+        "chat": progress.context.generation_id,
+        "message": message_id(),
+        "response": response_id(stem),
+    }
     # Items of a response are named after its generation.
     content = entry.content.replace(derive_stem(entry.generation_id).encode(), stem.encode())
-    if not call.chat.stream:
-        return raw_json_response(retold(content, ids=ids, now=call.created), headers=headers)
-    events = retold_events(content, ids=ids, now=call.created)
+    if not progress.context.chat.stream:
+        return raw_json_response(
+            retold(content, ids=ids, now=progress.context.created), headers=headers
+        )
+    events = retold_events(content, ids=ids, now=progress.context.created)
     return EventStream(_parts(events), [], headers=headers)
 
 

@@ -1,4 +1,5 @@
-"""What the inference endpoints have in common, whatever format their callers speak."""
+"""The inference endpoints: chat completions, messages with their token count, responses,
+decisions."""
 
 from typing import Any, ClassVar
 
@@ -10,21 +11,39 @@ from accounts.regions import check_region
 from accounts.views.once import HEADER
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, RateLimited
-from gateway.http.responses import EventStream, build_error_response, raw_json_response
+from gateway.http.responses import (
+    EventStream,
+    build_error_response,
+    json_response,
+    raw_json_response,
+)
 from gateway.http.viewset import LeanViewSet
 from gateway.live_settings import settings
 from routing.formats.caller import CallerFormat
-from routing.planning.nested import ask_model
-from routing.planning.pipeline import admit, draft_of
-from routing.planning.refusing import refusal_of, refuse_too_many
+from routing.formats.chat.format import CHAT
+from routing.formats.decisions.format import DECISIONS, SYSTEMONE
+from routing.formats.decisions.request import read_questions
+from routing.formats.messages.format import MESSAGES
+from routing.formats.responses.format import RESPONSES
+from routing.planning.admission_errors import refusal_of, refuse_too_many
+from routing.planning.pipeline import admit
+from routing.planning.submodel_calls import ask_model
+from routing.serving.admission.rate_limits import has_limits
 from routing.serving.answer.loop_stream import LoopStream
+from routing.serving.answer.nonstreaming import whole_answer
 from routing.serving.answer.stream import AnswerStream
-from routing.serving.answer.whole import whole_answer
-from routing.serving.request.call import Call
-from routing.serving.request.slots import slots
+from routing.serving.answer.token_counting import input_tokens
+from routing.serving.decisions.answer import decided_answer
+from routing.serving.decisions.plan import Agenda
+from routing.serving.request.context import RequestProgress
+from routing.serving.request.process import slots
 from routing.serving.settlement.metadata import router_metadata
 from routing.views.cached import caching_of
 from routing.views.once import answered_once
+from routing.views.openapi.chat import describe_chat
+from routing.views.openapi.decisions import describe_decisions, describe_systemone
+from routing.views.openapi.messages import describe_count, describe_messages
+from routing.views.openapi.responses import describe_responses
 
 
 class InferenceViewSet(LeanViewSet):
@@ -37,7 +56,7 @@ class InferenceViewSet(LeanViewSet):
     # Of a request that an upstream was asked for.
     generation_id: str | None = None
     # Once it is admitted.
-    call: Call | None = None
+    progress: RequestProgress | None = None
     # As it was sent.
     body: dict[str, Any]
 
@@ -62,13 +81,13 @@ class InferenceViewSet(LeanViewSet):
         slot = slots.take()
         try:
             self.body = body
-            call = self.call = admit(request, caller, body, format=self.caller_format)
-            call.generation_id = generation_id or call.generation_id
-            call.content = draft_of(call)
+            progress = self.progress = admit(
+                request, caller, body, format=self.caller_format, chosen_id=generation_id
+            )
             try:
-                return self._answer(request, call, slot)
+                return self._answer(request, progress, slot)
             except GatewayError as error:
-                self._tell(call, error)
+                self._tell(progress, error)
                 raise
         finally:
             slot.release_unless_kept()
@@ -86,25 +105,31 @@ class InferenceViewSet(LeanViewSet):
         # A format may know fewer statuses than there are.
         return build_error_response(error, body, status=body["error"]["code"])
 
-    def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
-        if call.refusal is not None:
-            raise refusal_of(call)
-        refuse_too_many(call)
-        call.ask = ask_model
-        headers = {"X-Generation-Id": call.generation_id}
-        caching = caching_of(call, self.body)
+    def _answer(
+        self, request: HttpRequest, progress: RequestProgress, slot: Any
+    ) -> HttpResponseBase:
+        if progress.context.refusal is not None:
+            raise refusal_of(progress)
+        if has_limits():
+            refuse_too_many(progress)
+        if progress.loop is not None:
+            progress.loop.ask_model = ask_model
+        headers = {"X-Generation-Id": progress.context.generation_id}
+        caching = None
+        if progress.context.cache_options is not None:
+            caching = caching_of(progress, progress.context.cache_options, self.body)
         if caching is not None:
             if (retold := caching.told_again()) is not None:
                 return retold
             headers |= caching.headers
-        if not call.chat.stream:
-            content = whole_answer(call)
+        if not progress.context.chat.stream:
+            content = whole_answer(progress)
             if caching is not None:
                 caching.hear(content)
                 caching.keep()
             return raw_json_response(content, headers=headers)
-        kind = AnswerStream if call.loop is None else LoopStream
-        stream = kind(call, request.META.get("gunicorn.socket"))
+        kind = AnswerStream if progress.loop is None else LoopStream
+        stream = kind(progress, request.META.get("gunicorn.socket"))
         stream.open()
         slot.keep()
         if caching is None:
@@ -112,9 +137,95 @@ class InferenceViewSet(LeanViewSet):
         ends = [stream.close, slot.release, caching.keep]
         return EventStream(caching.overheard(stream), ends, headers=headers)
 
-    def _tell(self, call: Call, error: GatewayError) -> None:
+    def _tell(self, progress: RequestProgress, error: GatewayError) -> None:
         """What stands beside an error once routing has begun."""
-        if call.attempts:
-            error.headers["X-Generation-Id"] = self.generation_id = call.generation_id
-        if call.wants_metadata and error.status != 500 and not isinstance(error, RateLimited):
-            self.beside["router_metadata"] = router_metadata(call, selected=None)
+        if progress.attempts:
+            error.headers["X-Generation-Id"] = self.generation_id = progress.context.generation_id
+        if (
+            progress.context.wants_metadata
+            and error.status != 500
+            and not isinstance(error, RateLimited)
+        ):
+            self.beside["router_metadata"] = router_metadata(progress, selected=None)
+
+
+class ChatViewSet(InferenceViewSet):
+    """Chat completions, streaming and not."""
+
+    caller_format = CHAT
+
+    @describe_chat
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answer(request)
+
+
+class ResponsesViewSet(InferenceViewSet):
+    """Responses, streaming and not; nothing is stored."""
+
+    caller_format = RESPONSES
+
+    @describe_responses
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answer(request)
+
+
+class MessagesViewSet(InferenceViewSet):
+    """Messages, streaming and not."""
+
+    caller_format = MESSAGES
+    takes_api_key_header = True
+
+    @describe_messages
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answer(request)
+
+
+class TokenCountViewSet(MessagesViewSet):
+    """How long a prompt is. Nothing is charged and nothing recorded."""
+
+    @describe_count
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self.caller_of(request)
+        slots.refuse_if_full()
+        body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
+        slot = slots.take()
+        try:
+            progress = admit(request, caller, body, format=self.caller_format)
+            return json_response({"input_tokens": input_tokens(progress)})
+        finally:
+            slot.release()
+
+
+class DecisionsViewSet(InferenceViewSet):
+    """Answers to typed questions, always in one piece."""
+
+    caller_format = DECISIONS
+
+    @describe_decisions
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answer(request)
+
+    def _answer(
+        self, request: HttpRequest, progress: RequestProgress, slot: Any
+    ) -> HttpResponseBase:
+        if progress.context.refusal is not None:
+            raise refusal_of(progress)
+        assert progress.context.chat.original is not None
+        agenda = Agenda(progress.context.chat.original, progress.context.choice.models)
+        progress.demands_of = agenda.demands
+        refuse_too_many(progress)
+        # As they were sent: what is asked upstream may have been redacted.
+        answer = decided_answer(progress, agenda, read_questions(self.body))
+        return raw_json_response(
+            answer, headers={"X-Generation-Id": progress.context.generation_id}
+        )
+
+
+class SystemOneViewSet(DecisionsViewSet):
+    """The same under the compatible path, where a model may be named without its author."""
+
+    caller_format = SYSTEMONE
+
+    @describe_systemone
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answer(request)

@@ -19,7 +19,7 @@ from gateway.http.body import read_object
 from gateway.http.responses import EventStream
 from routing.entities.ids import generation_id
 from routing.metering.models import Generation
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestProgress
 
 if TYPE_CHECKING:
     from routing.views.inference import InferenceViewSet
@@ -41,44 +41,44 @@ def answered_once(
     try:
         answer = view.carried_out(request, caller, body, generation_id=begun.generation_id)
     except BaseException:
-        _failed(begun, view.call)
+        _failed(begun, view.progress)
         raise
-    assert view.call is not None
-    _answered(begun, view.call, answer)
+    assert view.progress is not None
+    _answered(begun, view.progress, answer)
     return answer
 
 
-def _failed(claim: Claim, call: Call | None) -> None:
+def _failed(claim: Claim, progress: RequestProgress | None) -> None:
     """An answer that was had is charged, though its caller never saw it."""
-    if call is not None and call.served_by is not None:
+    if progress is not None and progress.served_by is not None:
         finish(claim, status=200, body=None)
     else:
         forget(claim)
 
 
-def _answered(claim: Claim, call: Call, answer: Any) -> None:
+def _answered(claim: Claim, progress: RequestProgress, answer: Any) -> None:
     if isinstance(answer, EventStream):
-        answer.call_at_end(lambda: _streamed(claim, call))
+        answer.call_at_end(lambda: _streamed(claim, progress))
         return
-    keeps = not call.choice.retains_nothing
+    keeps = not progress.context.choice.retains_nothing
     finish(claim, status=answer.status_code, body=answer.content if keeps else None)
 
 
-def _streamed(claim: Claim, call: Call) -> None:
+def _streamed(claim: Claim, progress: RequestProgress) -> None:
     """At a stream's end: whether there is anything that must not happen twice."""
-    if _came_to_nothing(call):
+    if _came_to_nothing(progress):
         forget(claim)
     else:
         finish(claim, status=200, body=None)
 
 
-def _came_to_nothing(call: Call) -> bool:
+def _came_to_nothing(progress: RequestProgress) -> bool:
     """Whether it never reached an upstream, or failed there. In doubt it did not."""
     try:
-        statuses = run_queries(Lane.READ, lambda: _recorded(call.generation_id))
+        statuses = run_queries(Lane.READ, lambda: _recorded(progress.context.generation_id))
     except DATABASE_GONE:
         return False
-    return statuses != [200] if statuses else not call.settled
+    return statuses != [200] if statuses else not progress.settled
 
 
 def _recorded(generation: str) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from routing.serving.request.retries import WINDOW_S
+from routing.serving.request.process import WINDOW_S
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import Open

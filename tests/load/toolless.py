@@ -28,9 +28,12 @@ def walk() -> Callable[[], None]:
     """All steps once, in the pipeline's order, for a request as the bench asks them."""
     from accounts.caller import Caller
     from routing.formats.chat.format import CHAT
-    from routing.planning.disabled_tools import refuse_disabled_tools
-    from routing.planning.equipping import equipped, refuse_what_nothing_runs
-    from routing.planning.plugging import plugged, refusal_by, shaped
+    from routing.planning.plugins import plugged, refusal_by, shaped
+    from routing.planning.server_tools import (
+        equipped,
+        refuse_disabled_tools,
+        refuse_what_nothing_runs,
+    )
     from routing.plugins.interface import PluginContext, rewrite_message
 
     chat = CHAT.parse(dict(_BODY), session_header=None, models_max=3)

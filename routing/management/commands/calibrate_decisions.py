@@ -28,7 +28,7 @@ from routing.entities.entries import ModelEntry
 from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
 from routing.management.labelled_questions import LabelledLine, read_labelled_lines
-from routing.views.decisions import DecisionsViewSet
+from routing.views.inference import DecisionsViewSet
 
 # Of fewer questions in a half nothing can be told.
 _HALF_MIN: Final = 5

@@ -13,15 +13,15 @@ from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError
 from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import build_chat, json_object
-from routing.planning.candidates import no_model
-from routing.planning.pipeline import ResolvedRequest, resolve
-from routing.planning.plugging import plugged
+from routing.planning.admission_errors import no_model_error
+from routing.planning.candidates import ResolvedRequest, resolve
+from routing.planning.plugins import plugged
 from routing.selection.replay import TraceRow, read_rows
 from routing.selection.select import select
 from routing.selection.trace import build_trace, freeze_state
 from routing.selection.types import Candidate, EndpointState, Plan
-from routing.serving.attempts.learned import state_for
 from routing.serving.attempts.own_credentials import entry_at
+from routing.serving.attempts.routing_inputs import state_for
 from routing.statistics import observation, peer_sync
 
 # Nobody in particular: an account without lists, a workspace without defaults.
@@ -135,7 +135,7 @@ def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) 
     asked = resolve(chat, caller, dice=dice)
     references, ask, conversation, resolution, policy = asked
     if not resolution.models:
-        raise no_model(references[0], resolution.pool, ask, policy)
+        raise no_model_error(references[0], resolution.pool, ask, policy)
     state = state_for(conversation, resolution.models, policy, caller.byok)
     plan = select(resolution.models, ask, policy, state, random=dice or conversation.random())
     return _Routed(asked, freeze_state(plan, state), plan, caller.byok)

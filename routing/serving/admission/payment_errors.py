@@ -1,4 +1,8 @@
-"""Why a request cannot be paid for: which budget it is, and who can raise it."""
+"""Why a request cannot be paid for: which budget it is, and who can raise it.
+
+A request without an endpoint asks the books first, because payment errors come before routing
+errors. For every request that is sent, the hold checks the credit.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -7,11 +11,44 @@ from uuid import UUID
 from django.conf import settings
 from django.urls import reverse
 
+from accounts.models import Account, ApiKey
 from accounts.money import format_dollars
+from accounts.services.budgets import read_spending
+from accounts.services.key_limits import read_usage
 from accounts.spending import WINDOW_WORDS, SpendScope
+from gateway.database.db import Lane, run_queries
 from gateway.http.errors import PaymentRequired, PermissionDenied
 from routing.ledger.orders import HoldRefusal
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestContext
+
+
+def refuse_broke(context: RequestContext, *, free: bool, own_credential: bool = False) -> None:
+    """Raise `PermissionDenied` for a spent budget, `PaymentRequired` for a spent key, or an account
+    that owes or has nothing left; `free` says that the request might have cost nothing,
+    `own_credential` that the team has one for it, where the balance waits for the endpoint."""
+    run_queries(Lane.READ, lambda: _refuse_broke(context, free, own_credential))
+
+
+def _refuse_broke(context: RequestContext, free: bool, own_credential: bool) -> None:
+    if context.payer.budgets and not free:
+        counted = read_spending(
+            context.payer.account_id,
+            context.payer.budgets,
+            at=context.created_at,
+        )
+        for budget in context.payer.budgets:
+            if counted[budget] >= budget.limit_nano:
+                raise budget_exceeded(budget)
+    key = ApiKey.objects.get(pk=context.payer.key_id)
+    if key.limit_nano is not None and not free:
+        spent_nano = read_usage(key=key, at=context.created_at).counted_nano(key)
+        if spent_nano >= key.limit_nano:
+            raise key_limit_exhausted(context, key.limit_reset)
+    if settings.BILLING_ENFORCED and not own_credential:
+        account = Account.objects.get(pk=context.payer.account_id)
+        if account.balance_nano < 0 or (account.balance_nano == 0 and not free):
+            raise insufficient_credits(context)
+
 
 _RESET_WORDS: Final = {None: "total", "daily": "daily", "weekly": "weekly", "monthly": "monthly"}
 
@@ -28,7 +65,7 @@ class _Limit(NamedTuple):
 
 
 def payment_required(
-    call: Call, refusal: HoldRefusal, *, output_tokens: int, prompt_nano: int = 0
+    context: RequestContext, refusal: HoldRefusal, *, output_tokens: int, prompt_nano: int = 0
 ) -> PaymentRequired | PermissionDenied:
     """Which 402 or 403 a refused hold is, in the order of the inference reference's 9.5.
 
@@ -37,13 +74,13 @@ def payment_required(
     for state in refusal.budgets:
         if state.left_nano <= 0 and state.asked_nano:
             return budget_exceeded(state.scope)
-    limits = list(_limits(call, refusal))
+    limits = list(_limits(context, refusal))
     for limit in limits:
         if limit.source == "router_key_limit" and limit.left_nano <= 0 and limit.asked_nano:
-            return key_limit_exhausted(call, refusal.key_reset)
+            return key_limit_exhausted(context, refusal.key_reset)
         is_broke = limit.left_nano < 0 or (limit.left_nano == 0 and limit.asked_nano)
         if limit.source == "router_credits" and is_broke:
-            return insufficient_credits(call)
+            return insufficient_credits(context)
     for limit in limits:
         if limit.asked_nano > limit.left_nano:
             affordable = _affordable(limit, output_tokens, prompt_nano)
@@ -61,10 +98,10 @@ def budget_exceeded(scope: SpendScope) -> PermissionDenied:
     )
 
 
-def key_limit_exhausted(call: Call, reset: str | None) -> PaymentRequired:
+def key_limit_exhausted(context: RequestContext, reset: str | None) -> PaymentRequired:
     return PaymentRequired(
-        f"Key limit exceeded ({_RESET_WORDS[reset]} limit). It is {_key_limit(call)}. "
-        f"{_key_remedy(call)}",
+        f"Key limit exceeded ({_RESET_WORDS[reset]} limit). It is {_key_limit(context)}. "
+        f"{_key_remedy(context)}",
         metadata={
             "limit_source": "router_key_limit",
             "reason": "key_limit_exhausted",
@@ -73,21 +110,21 @@ def key_limit_exhausted(call: Call, reset: str | None) -> PaymentRequired:
     )
 
 
-def insufficient_credits(call: Call) -> PaymentRequired:
+def insufficient_credits(context: RequestContext) -> PaymentRequired:
     return PaymentRequired(
-        f"Insufficient credits. {_credit_remedy(call)}",
+        f"Insufficient credits. {_credit_remedy(context)}",
         metadata={"limit_source": "router_credits", "remedy_hint": "Add credits to the account."},
     )
 
 
-def _limits(call: Call, refusal: HoldRefusal) -> Iterator[_Limit]:
+def _limits(context: RequestContext, refusal: HoldRefusal) -> Iterator[_Limit]:
     """All that the request was held to, in the order in which they refuse."""
     if refusal.key_left_nano is not None:
         asked = refusal.key_asked_nano
         yield _Limit(
             "router_key_limit",
-            _key_limit(call),
-            _key_remedy(call),
+            _key_limit(context),
+            _key_remedy(context),
             refusal.asked_nano if asked is None else asked,
             refusal.key_left_nano,
             refusal.key_held_nano,
@@ -96,31 +133,31 @@ def _limits(call: Call, refusal: HoldRefusal) -> Iterator[_Limit]:
         yield _Limit(
             "router_credits",
             "the account's credits",
-            _credit_remedy(call),
+            _credit_remedy(context),
             refusal.asked_nano,
             refusal.balance_nano,
             refusal.held_nano,
         )
     for scope, left_nano, held_nano, asked_nano in refusal.budgets:
         source = f"router_{scope.scope}_budget"
-        name, remedy = _budget_words(call, scope)
+        name, remedy = _budget_words(context, scope)
         yield _Limit(source, name, remedy, asked_nano, left_nano, held_nano)
 
 
-def _key_limit(call: Call) -> str:
-    return f'the limit of API key "{call.caller.key_name}"'
+def _key_limit(context: RequestContext) -> str:
+    return f'the limit of API key "{context.caller.key_name}"'
 
 
-def _key_remedy(call: Call) -> str:
-    return _managed_remedy(call, "PATCH /api/v1/keys/{hash}")
+def _key_remedy(context: RequestContext) -> str:
+    return _managed_remedy(context, "PATCH /api/v1/keys/{hash}")
 
 
-def _credit_remedy(call: Call) -> str:
-    page = reverse("admin:accounts_account_change", args=[call.payer.account_id])
-    return f"Whoever runs this gateway can add credits, using {call.root_url}{page}"
+def _credit_remedy(context: RequestContext) -> str:
+    page = reverse("admin:accounts_account_change", args=[context.payer.account_id])
+    return f"Whoever runs this gateway can add credits, using {context.root_url}{page}"
 
 
-def _budget_words(call: Call, scope: SpendScope) -> tuple[str, str]:
+def _budget_words(context: RequestContext, scope: SpendScope) -> tuple[str, str]:
     """Which budget it is, and who can raise it."""
     owner = str(UUID(scope.scope_id.partition(":")[0]))
     window = WINDOW_WORDS[scope.window]
@@ -128,13 +165,13 @@ def _budget_words(call: Call, scope: SpendScope) -> tuple[str, str]:
     if scope.scope == "workspace":
         path = f"PUT /api/v1/workspaces/{owner}/budgets/{window}"
     name = f"the {window} budget of {format_dollars(scope.limit_nano)} of {scope.scope} {owner}"
-    return name, _managed_remedy(call, path)
+    return name, _managed_remedy(context, path)
 
 
-def _managed_remedy(call: Call, path: str) -> str:
+def _managed_remedy(context: RequestContext, path: str) -> str:
     return (
         f"A management key of the account can raise it with {path}, "
-        f"described at {call.root_url}{reverse('docs')}"
+        f"described at {context.root_url}{reverse('docs')}"
     )
 
 

@@ -10,7 +10,7 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end
 from routing.serving.request import process
-from routing.serving.request.call import Attempt, Call
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import (
     loop_outcome,
     measured,
@@ -19,11 +19,10 @@ from routing.serving.request.outcome import (
     report_of,
 )
 from routing.serving.request.stickiness import remember
+from routing.serving.settlement.booking import settle
 from routing.serving.settlement.metadata import wished_metadata
-from routing.serving.settlement.stream_books import settle
-from routing.serving.tool_loop.guarded_results import guarded_results
 from routing.serving.tool_loop.loop_relay import LoopRelay
-from routing.serving.tool_loop.turns import context_of, tell_stage, turns_after
+from routing.serving.tool_loop.turns import context_of, guarded_results, tell_stage, turns_after
 from routing.statistics.observation import record_attempt
 from routing.tools.calls import RunningCalls, ServerToolCall
 from routing.tools.interface import Result
@@ -32,8 +31,8 @@ from routing.tools.interface import Result
 class LoopStream(AnswerStream):
     """See `AnswerStream`. One turn after the other goes out through one writer."""
 
-    def __init__(self, call: Call, client: Any) -> None:
-        super().__init__(call, client)
+    def __init__(self, progress: RequestProgress, client: Any) -> None:
+        super().__init__(progress, client)
         self._running: RunningCalls | None = None
         # The turn that ended last.
         self._last: tuple[Attempt, LoopRelay] | None = None
@@ -46,19 +45,19 @@ class LoopStream(AnswerStream):
         if self._last is None or not self._attempts.is_unaffordable:
             raise self._attempts.error()
         # The next turn cannot be paid.
-        self._call.cut_unpaid = True
+        self._progress.root_loop.cut_unpaid = True
         yield from self._close(*self._last, "length")
 
     def _finish(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
         """Count a turn, run the tools that it asks for, and make ready for the next."""
-        call = self._call
+        progress = self._progress
         assert isinstance(relay, LoopRelay)
         loop = relay.loop
         self._accept(attempt, relay)
-        usage = measured(call, attempt, relay.usage, relay.produced_chars)
+        usage = measured(progress, attempt, relay.usage, relay.produced_chars)
         tokens = usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
-        note_turn(call, attempt, usage, native_finish=relay.native_finish)
+        note_turn(progress, attempt, usage, native_finish=relay.native_finish)
         calls = loop.take(relay.message, finish=relay.finish_reason)
         loop.writer, self._last, self._relay = relay.writer, (attempt, relay), None
         read_to_end(reply)
@@ -69,9 +68,9 @@ class LoopStream(AnswerStream):
             yield told
         if not calls or not loop.goes_on:
             yield from self._close(attempt, relay, loop.finish(relay.finish_reason))
-        elif turns := turns_after(call, attempt):
+        elif turns := turns_after(progress, attempt):
             self._attempts.end_probe()
-            self._attempts = Attempts(call, turns)
+            self._attempts = Attempts(progress, turns)
         else:
             yield from self._close(attempt, relay, "length")
 
@@ -82,31 +81,31 @@ class LoopStream(AnswerStream):
             yield from self._commit()
         yield relay.open() + b"".join(map(relay.writer.begin_tool, relay.loop.activities))
         self._wrote_at = process.now()
-        self._running = running = RunningCalls(calls, context_of(self._call, attempt))
+        self._running = running = RunningCalls(calls, context_of(self._progress, attempt))
         try:
             yield from self._waited(running, relay)
         except (CallerGone, GeneratorExit):
-            note_results(self._call, attempt, self._stopped(running))
+            note_results(self._progress, attempt, self._stopped(running))
             raise
         except BaseException:  # Also a greenlet being killed must not leave tools running.
-            note_results(self._call, attempt, running.stop())
+            note_results(self._progress, attempt, running.stop())
             raise
         finally:
             self._running = None
         results = running.results()
-        note_results(self._call, attempt, results)
-        results = guarded_results(self._call, results)
+        note_results(self._progress, attempt, results)
+        results = guarded_results(self._progress, results)
         relay.loop.told(results)
         yield relay.results(relay.loop.activities, results)
         self._wrote_at = process.now()
 
     def _stopped(self, running: RunningCalls) -> list[Result]:
         """The results there are, once agents have counted what their providers bill."""
-        self._call.caller_left = not self._stopping
-        if self._call.caller_left:
+        self._progress.root_loop.caller_left = not self._stopping
+        if self._progress.root_loop.caller_left:
             # Not every caller who is given up has closed its end.
             self._watch.cut()
-        return running.stop(to_the_end=self._call.caller_left)
+        return running.stop(to_the_end=self._progress.root_loop.caller_left)
 
     def _waited(self, running: RunningCalls, relay: LoopRelay) -> Work[None]:
         """Until all tools have ended; the caller's connection is kept alive meanwhile."""
@@ -121,32 +120,32 @@ class LoopStream(AnswerStream):
 
     def _close(self, attempt: Attempt, relay: LoopRelay, finish_reason: str) -> Work[None]:
         """Charge all turns; only then does the caller see the end."""
-        call = self._call
+        progress = self._progress
         outcome = loop_outcome(
-            call,
+            progress,
             finish_reason=finish_reason,
             native_finish=relay.native_finish if finish_reason == relay.finish_reason else None,
             service_tier=relay.service_tier,
         )
-        keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
-        settle(call, outcome, wait=True, meanwhile=keep)
-        tell_stage(call)
-        metadata, report = wished_metadata(call, selected=attempt), report_of(outcome, attempt)
+        keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
+        settle(progress, outcome, wait=True, meanwhile=keep)
+        tell_stage(progress)
+        metadata, report = wished_metadata(progress, selected=attempt), report_of(outcome, attempt)
         if not self._committed:
             yield from self._commit()
         self._ended = True
-        cited = relay.cited([*relay.loop.annotations, *list_citations(call.plugins)])
+        cited = relay.cited([*relay.loop.annotations, *list_citations(progress.context.plugins)])
         yield cited + relay.closing(report, metadata, finish_reason=finish_reason)
 
     def _wind_up(self) -> None:
-        assert self._call.loop is not None
+        assert self._progress.loop is not None
         try:
             super()._wind_up()
         finally:
-            self._call.loop.close()
+            self._progress.loop.close()
 
     def _caller_left(self) -> None:
         super()._caller_left()
-        self._call.caller_left = True
+        self._progress.root_loop.caller_left = True
         if self._running is not None:
             self._running.cut()

@@ -21,19 +21,18 @@ from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
-from routing.serving.answer.relaying import Echo, relay_for, writer_for
+from routing.serving.answer.stream_setup import Echo, PendingReply, relay_for, writer_for
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.own_credentials import went_well
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end, refuse_other_than_events, send
 from routing.serving.request import process
-from routing.serving.request.call import Attempt, Call, forget_origin
+from routing.serving.request.client_watch import ClientWatch
+from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.outcome import Outcome, left_early, report_of
-from routing.serving.request.pending import PendingReply
 from routing.serving.request.stickiness import remember
-from routing.serving.request.watch import ClientWatch
+from routing.serving.settlement.booking import outcome_of, settle, settle_failure
 from routing.serving.settlement.metadata import wished_metadata
-from routing.serving.settlement.stream_books import outcome_of, settle, settle_failure
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure, from_door, refused
 
@@ -54,9 +53,9 @@ class CallerGone(Exception):
 class AnswerStream:
     """One streamed call: `open()` it, iterate, `close()` it, whatever happens in between."""
 
-    def __init__(self, call: Call, client: Any) -> None:
-        self._call = call
-        self._attempts = Attempts(call)
+    def __init__(self, progress: RequestProgress, client: Any) -> None:
+        self._progress = progress
+        self._attempts = Attempts(progress)
         self._watch = ClientWatch(client, self._caller_left)
         self._work = self._serve()
         self._abort = AbortHandle()
@@ -145,11 +144,11 @@ class AnswerStream:
         return False
 
     def _try(self, attempt: Attempt) -> Work[None]:
-        call = self._call
+        progress = self._progress
         self._abort, self._attempt, self._relay = AbortHandle(), attempt, None
         self._rest = b""
-        relay = relay_for(call, attempt)
-        if call.chat.echo_upstream_body and attempt.request is not None:
+        relay = relay_for(progress, attempt)
+        if progress.context.chat.echo_upstream_body and attempt.request is not None:
             self._debug += self._echo.show(relay.writer, attempt.request)
             if self._committed:
                 yield self._take_debug()
@@ -157,7 +156,7 @@ class AnswerStream:
             raise CallerGone
         try:
             reply = yield from self._sent(
-                relay, lambda: send(call, attempt, abort_handle=self._abort)
+                relay, lambda: send(progress, attempt, abort_handle=self._abort)
             )
             self._reply = reply
             refuse_other_than_events(reply, attempt)
@@ -214,20 +213,22 @@ class AnswerStream:
 
     def _finish(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
         """Charge first; only then does the caller see the end."""
-        call = self._call
+        progress = self._progress
         self._accept(attempt, relay)
-        outcome = outcome_of(call, attempt, relay, cancelled=False)
+        outcome = outcome_of(progress, attempt, relay, cancelled=False)
         tokens = outcome.usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
-        keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
-        settle(call, outcome, wait=True, meanwhile=keep)
-        metadata = wished_metadata(call, selected=attempt)
+        keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
+        settle(progress, outcome, wait=True, meanwhile=keep)
+        metadata = wished_metadata(progress, selected=attempt)
         report = report_of(outcome, attempt)
         if not self._committed:
             yield from self._commit()
         # The end of the body is mostly here by now; read, it lets the connection be used again.
         read_to_end(reply)
-        yield relay.cited(list_citations(call.plugins)) + relay.closing(report, metadata)
+        yield relay.cited(list_citations(progress.context.plugins)) + relay.closing(
+            report, metadata
+        )
 
     def _accept(self, attempt: Attempt, relay: Relay) -> None:
         """Raises `UpstreamFailure` for a refusal where another model may do better."""
@@ -281,20 +282,20 @@ class AnswerStream:
         """The last thing on the stream. `outcome` is what the books say of it."""
         if self._gone:
             return
-        call, attempt, relay = self._call, self._attempt, self._relay
+        progress, attempt, relay = self._progress, self._attempt, self._relay
         assert attempt is not None
-        metadata = wished_metadata(call, selected=None) if error.status != 500 else None
-        finishes = error.error_type in call.format.finishing_errors
+        metadata = wished_metadata(progress, selected=None) if error.status != 500 else None
+        finishes = error.error_type in progress.context.format.finishing_errors
         if finishes and outcome is not None and relay is not None and relay.started:
             yield relay.closing(report_of(outcome, attempt), metadata, failure=error.body())
         else:
-            writer = relay.writer if relay else self._echo.heard_by(writer_for(call, attempt))
+            writer = relay.writer if relay else self._echo.heard_by(writer_for(progress, attempt))
             yield writer.error(error.body(), router_metadata=metadata)
 
     # --- The books ------------------------------------------------------------------------------
 
     def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> Outcome | None:
-        args = (self._call, self._attempts, self._attempt, self._relay)
+        args = (self._progress, self._attempts, self._attempt, self._relay)
         return settle_failure(*args, error, wait=wait)
 
     # --- Hang-ups -------------------------------------------------------------------------------
@@ -309,7 +310,7 @@ class AnswerStream:
     def _wind_up(self) -> None:
         """Last of all, in every outcome: settle what a caller who left owes, free the upstream."""
         try:
-            if not self._call.settled:
+            if not self._progress.settled:
                 self._settle_hang_up()
         finally:
             self._attempts.end_probe()
@@ -320,10 +321,10 @@ class AnswerStream:
     def _settle_hang_up(self) -> None:
         attempt, relay, reply = self._attempt, self._relay, self._reply
         if attempt is None:
-            self._call.settled = True
+            self._progress.settled = True
             self._attempts.release()
         elif relay is None or reply is None:
-            settle(self._call, left_early(self._call), wait=False)
+            settle(self._progress, left_early(self._progress), wait=False)
         else:
             try:
                 relay.feed_unread(self._rest or None)
@@ -335,8 +336,8 @@ class AnswerStream:
                 attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
                 if relay.started:
                     record_attempt(attempt, streamed=True)
-                ended = outcome_of(self._call, attempt, relay, cancelled=True)
-                settle(self._call, ended, wait=False)
+                ended = outcome_of(self._progress, attempt, relay, cancelled=True)
+                settle(self._progress, ended, wait=False)
 
     def _read_out(self, relay: Relay, reply: Reply) -> None:
         """Read an upstream that bills to its end, within the limits of every call."""

@@ -16,7 +16,7 @@ from routing.ledger.writer import HOLD_WAIT_S, ledger
 from routing.metering.byok import charges_a_fee, fee_bound_nano
 from routing.metering.estimate import ESTIMATE_MAX_NANO, Room, estimate_nano, output_tokens_bound
 from routing.selection.types import Candidate
-from routing.serving.admission import limiting
+from routing.serving.admission import rate_limits
 from routing.serving.admission.payment_errors import payment_required
 from routing.serving.attempts.own_credentials import (
     entry_at,
@@ -27,9 +27,9 @@ from routing.serving.attempts.own_credentials import (
 )
 from routing.serving.attempts.upstream_call import request_for
 from routing.serving.request import process
-from routing.serving.request.call import Attempt, Call, forget_origin
+from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.errors import DeadlinePassed, ProviderError
-from routing.serving.request.tally import Charge
+from routing.serving.request.loop_costs import Charge
 from routing.statistics.observation import is_request_at_fault, record_attempt
 from routing.statistics.peer_sync import release_probe
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
@@ -53,24 +53,26 @@ class Attempts:
     # The team's own key, only while the request that it goes into is written.
     _key: str | None = None
 
-    def __init__(self, call: Call, turns: Sequence[Candidate] | None = None) -> None:
+    def __init__(self, progress: RequestProgress, turns: Sequence[Candidate] | None = None) -> None:
         """`turns` are those of a later turn of a loop, instead of the plan's."""
-        self._call = call
-        self._first = len(call.attempts)
-        self._turns = call.plan.candidates if turns is None else turns
+        self._progress = progress
+        self._first = len(progress.attempts)
+        self._turns = progress.context.plan.candidates if turns is None else turns
         # Places count these, whatever becomes of the team's credentials meanwhile.
-        self._entries = call.caller.byok
+        self._entries = progress.context.caller.byok
         self._needs_context: dict[str, int] = {}
         self._finished_models: set[str] = set()
-        self._probes = call.plan.probe if turns is None else None
+        self._probes = progress.context.plan.probe if turns is None else None
 
     def __iter__(self) -> Iterator[Attempt]:
         """Attempts to carry out, one after the other, until one is not reported as failed."""
-        call = self._call
+        progress = self._progress
         for turn in self._turns:
             self._turned += 1
-            own, self._key = entry_at(turn, self._entries), None
-            if not self._may_try(turn) or not self._opened(own):
+            own, self._key = None, None
+            if turn.own is not None:
+                own = entry_at(turn, self._entries)
+            if not self._may_try(turn) or (own is not None and not self._opened(own)):
                 continue
             if not self._within_budget():
                 return
@@ -79,7 +81,7 @@ class Attempts:
             request, self._request = self._request or self._written(turn.endpoint), None
             self._key = None
             attempt = Attempt(turn.endpoint, request, started=process.now(), own=own)
-            call.attempts.append(attempt)
+            progress.attempts.append(attempt)
             yield attempt
 
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
@@ -105,7 +107,7 @@ class Attempts:
             logging.INFO if is_request_at_fault(failure) else logging.WARNING,
             "Upstream request failed: generation %s, model %s, provider %s, endpoint %s%s: "
             "%s, status %d, after %d ms",
-            self._call.generation_id,
+            self._progress.context.generation_id,
             endpoint.model_id,
             endpoint.provider.slug,
             endpoint.tag,
@@ -127,35 +129,35 @@ class Attempts:
             process.health().record_failure(endpoint.pk, now)
         elif not is_request_at_fault(failure):
             process.health().record_useless_answer(endpoint.pk, now)
-        record_attempt(attempt, streamed=self._call.chat.stream)
+        record_attempt(attempt, streamed=self._progress.context.chat.stream)
         if endpoint.pk == self._probes:
             self.end_probe()
 
     def error(self) -> GatewayError:
         """What the caller is told when no endpoint is left."""
-        call = self._call
-        last = call.attempts[-1] if len(call.attempts) > self._first else None
+        progress = self._progress
+        last = progress.attempts[-1] if len(progress.attempts) > self._first else None
         if last is not None and last.failure is not None and last.failure.deadline:
             return DeadlinePassed()
-        if self._refused is not None and self._refused[2] == len(call.attempts):
+        if self._refused is not None and self._refused[2] == len(progress.attempts):
             return self._unaffordable(self._refused[0], self._refused[1])
         if last is None and self._unopened:
             return Unavailable("No credential for this model can be used")
-        return ProviderError(call.attempts) if last is not None else DeadlinePassed()
+        return ProviderError(progress.attempts) if last is not None else DeadlinePassed()
 
     @property
     def is_unaffordable(self) -> bool:
         """Whether nothing was tried because the hold for it was refused."""
-        return self._refused is not None and len(self._call.attempts) == self._first
+        return self._refused is not None and len(self._progress.attempts) == self._first
 
     def _unaffordable(self, refusal: HoldRefusal, endpoint: EndpointEntry) -> GatewayError:
         prices = endpoint.prices
         assert prices is not None
-        demands, room = self._call.demands(endpoint), _room(endpoint)
+        demands, room = self._progress.demands(endpoint), _room(endpoint)
         prompts = [each._replace(output_tokens_asked=0) for each in demands]
         cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
         return payment_required(
-            self._call,
+            self._progress.context,
             refusal,
             output_tokens=sum(output_tokens_bound(each, room, output_cap=cap) for each in demands),
             prompt_nano=sum(estimate_nano(each, room, prices) for each in prompts),
@@ -169,13 +171,18 @@ class Attempts:
     def release(self) -> None:
         """Give hold and probe back without a record: nothing was sent upstream."""
         self.end_probe()
-        limiting.give_back(self._call)
-        if self._call.held_nano is not None and self._call.parent is None:
-            call = self._call
+        rate_limits.give_back(self._progress)
+        if self._progress.held_nano is not None and self._progress.parent is None:
+            progress = self._progress
             ledger.submit(
-                ReleaseOrder(call.generation_id, call.payer, call.held_nano, call.held_byok_nano)
+                ReleaseOrder(
+                    progress.context.generation_id,
+                    progress.context.payer,
+                    progress.held_nano,
+                    progress.held_byok_nano,
+                )
             )
-            call.held_nano = None
+            progress.held_nano = None
 
     def end_probe(self) -> None:
         """Let others probe the endpoint that this call was to probe: it has, or never will. Told
@@ -187,23 +194,24 @@ class Attempts:
     def _had_its_share(self, attempt: Attempt, now: float) -> bool:
         """Whether the attempt ran out of a time that was its own, not of what others had left it:
         it had its provider's, or half of the call's."""
-        call, provider = self._call, attempt.endpoint.provider
-        enough_s = [process.limits_of(provider).first_byte_s, (call.deadline - call.started) / 2]
+        progress, provider = self._progress, attempt.endpoint.provider
+        enough_s = [
+            process.limits_of(provider).first_byte_s,
+            (progress.context.deadline - progress.context.started) / 2,
+        ]
         if provider.total_s:
             enough_s.append(provider.total_s)
         return now - attempt.started >= min(enough_s)
 
-    def _opened(self, own: ByokEntry | None) -> bool:
+    def _opened(self, own: ByokEntry) -> bool:
         """Have the team's own key at hand, for the writing of one request; False where it is not
         to be had."""
-        if own is None:
-            return True
         self._key = key_of(own)
         self._unopened |= self._key is None
         return self._key is not None
 
     def _written(self, endpoint: EndpointEntry) -> WireRequest | None:
-        return request_for(self._call, endpoint, own_key=self._key)
+        return request_for(self._progress, endpoint, own_key=self._key)
 
     def _may_try(self, turn: Candidate) -> bool:
         endpoint = turn.endpoint
@@ -215,8 +223,8 @@ class Attempts:
         return needed is None or (endpoint.context_length or 0) > needed
 
     def _within_budget(self) -> bool:
-        made, now = len(self._call.attempts) - self._first, process.now()
-        if now >= self._call.deadline or made >= settings.ROUTER_MAX_ATTEMPTS:
+        made, now = len(self._progress.attempts) - self._first, process.now()
+        if now >= self._progress.context.deadline or made >= settings.ROUTER_MAX_ATTEMPTS:
             return False
         if made:
             return process.retries().draw(now)
@@ -227,9 +235,9 @@ class Attempts:
         """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
         self._request = None
         needed = self._needed(self._estimated_nano(endpoint), is_own=is_own)
-        if self._call.loop is not None:
-            needed = _shared(self._call, needed)
-        root = self._call.root
+        if self._progress.loop is not None:
+            needed = _shared(self._progress, needed)
+        root = self._progress.root
         if root.held_nano is None:
             return self._place(endpoint, needed)
         more = _more(needed, Held(root.held_nano, root.held_byok_nano))
@@ -238,7 +246,7 @@ class Attempts:
     def _estimated_nano(self, endpoint: EndpointEntry) -> int:
         prices, room, cap = endpoint.prices, _room(endpoint), settings.ROUTER_ESTIMATE_OUTPUT_CAP
         assert prices is not None
-        demands = self._call.demands(endpoint)
+        demands = self._progress.demands(endpoint)
         if len(demands) == 1:
             return estimate_nano(demands[0], room, prices, output_cap=cap)
         total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
@@ -248,22 +256,24 @@ class Attempts:
         return needed_for(estimated_nano, is_own=is_own)
 
     def _place(self, endpoint: EndpointEntry, needed: "Held") -> bool:
-        call = self._call
+        progress = self._progress
         lease = timedelta(seconds=settings.HOLD_LEASE_SECONDS)
         order = HoldOrder(
-            generation_id=call.generation_id,
-            payer=call.payer,
+            generation_id=progress.context.generation_id,
+            payer=progress.context.payer,
             amount_nano=needed.amount_nano,
             model=endpoint.model_id,
-            created_at=call.created_at,
-            lease_expires_at=call.created_at + lease,
+            created_at=progress.context.created_at,
+            lease_expires_at=progress.context.created_at + lease,
             byok_nano=needed.byok_nano,
         )
         return self._booked(order, endpoint)
 
     def _raise(self, endpoint: EndpointEntry, more: "Held") -> bool:
-        root = self._call.root
-        order = TopUpOrder(root.generation_id, root.payer, more.amount_nano, more.byok_nano)
+        root = self._progress.root
+        order = TopUpOrder(
+            root.context.generation_id, root.context.payer, more.amount_nano, more.byok_nano
+        )
         # At once, so that others on the same hold do not ask for it as well.
         _add_to_hold(root, order)
         is_held = False
@@ -281,15 +291,15 @@ class Attempts:
             self._request = self._written(endpoint)
         finally:
             outcome: Any = ledger.wait(ticket, HOLD_WAIT_S)
-        call = self._call
+        progress = self._progress
         if isinstance(outcome, Outdated):
             outcome = self._told_again(order)
         if outcome is True:
             if isinstance(order, HoldOrder):
-                _add_to_hold(call, order)
+                _add_to_hold(progress, order)
             return True
         if isinstance(outcome, HoldRefusal):
-            made = len(call.attempts)
+            made = len(progress.attempts)
             if self._refused is None or self._refused[2] < made:
                 self._refused = (outcome, endpoint, made)
             if not _cheaper_may_fit(outcome):
@@ -302,19 +312,19 @@ class Attempts:
         The limits of another workspace, where the key was moved to one, are none of this call's: it
         counts where it was begun, and who sends it again is asked by the rules of the new one.
         """
-        call = self._call
+        progress = self._progress
         for _ in range(_LOOKS_MAX):
-            caller = reload_caller(call.caller)
-            if caller.workspace_id != call.root.payer.workspace_id:
+            caller = reload_caller(progress.context.caller)
+            if caller.workspace_id != progress.root.context.payer.workspace_id:
                 raise Unavailable
-            call.caller = caller
-            for each in {id(payer): payer for payer in (call, call.root)}.values():
-                each.payer = each.payer._replace(
-                    budgets=caller.budgets,
-                    limits_version=caller.limits_version,
-                    limited=caller.limited,
-                )
-            order = order._replace(payer=call.root.payer)
+            payer = progress.root.context.payer._replace(
+                budgets=caller.budgets,
+                limits_version=caller.limits_version,
+                limited=caller.limited,
+            )
+            progress.context = progress.context._replace(caller=caller, payer=payer)
+            progress.root.context = progress.root.context._replace(payer=payer)
+            order = order._replace(payer=progress.root.context.payer)
             outcome = ledger.wait(ledger.submit(order), HOLD_WAIT_S)
             if not isinstance(outcome, Outdated):
                 return outcome
@@ -336,12 +346,12 @@ def needed_for(estimated_nano: int, *, is_own: bool) -> Held:
     return Held(fee_bound_nano(estimated_nano), max(1, estimated_nano))
 
 
-def _shared(call: Call, needed: Held) -> Held:
+def _shared(progress: RequestProgress, needed: Held) -> Held:
     """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
     or are being asked for."""
-    owed = call.loop.tally.owed if call.loop is not None else Charge(0, 0)
-    shares = call.root.shares
-    shares[id(call)] = Charge(
+    owed = progress.loop.tally.owed if progress.loop is not None else Charge(0, 0)
+    shares = progress.root_loop.shares
+    shares[id(progress)] = Charge(
         owed.charged_nano + needed.amount_nano, owed.byok_nano + needed.byok_nano
     )
     return Held(
@@ -350,9 +360,11 @@ def _shared(call: Call, needed: Held) -> Held:
     )
 
 
-def _add_to_hold(call: Call, order: HoldOrder | TopUpOrder, *, sign: int = 1) -> None:
-    call.held_nano = (call.held_nano or 0) + sign * order.amount_nano
-    call.held_byok_nano += sign * order.byok_nano
+def _add_to_hold(
+    progress: RequestProgress, order: HoldOrder | TopUpOrder, *, sign: int = 1
+) -> None:
+    progress.held_nano = (progress.held_nano or 0) + sign * order.amount_nano
+    progress.held_byok_nano += sign * order.byok_nano
 
 
 def _more(needed: Held, held: Held) -> Held | None:

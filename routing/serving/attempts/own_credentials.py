@@ -17,7 +17,7 @@ from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.selection.model_references import parse_reference
 from routing.selection.types import Candidate, EndpointState
 from routing.serving.request import process
-from routing.serving.request.call import Attempt
+from routing.serving.request.context import Attempt
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 log = logging.getLogger("routing.byok")

@@ -10,7 +10,7 @@ from routing.entities.exchange import Event, Native, ProviderExtras, StreamReade
 from routing.entities.ids import tool_call_id
 from routing.formats.caller import Ending, StreamWriter
 from routing.formats.chat.answer import clean_delta, count_text_chars, has_content, normalize_finish
-from routing.serving.request.tool_calls import StreamedCalls
+from routing.serving.request.tool_call_checks import StreamedCalls
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 from routing.upstreams.payloads import word
 from routing.upstreams.sse import EventTooLarge, SseParser

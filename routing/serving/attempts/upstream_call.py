@@ -1,10 +1,13 @@
-"""One attempt on the wire: the body for this endpoint, the door, and the head of the answer."""
+"""One attempt on the wire: the body for this endpoint with an effort that its model takes, the HTTP
+client, and the head of the answer."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
+from routing.entities.efforts import Effort, EffortRules, effort_for_budget, fit_effort
 from routing.entities.end_users import hash_user
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import Prompt, Terms, WireRequest
@@ -12,9 +15,8 @@ from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT
-from routing.serving.attempts.reasoning import fit_reasoning
 from routing.serving.request import process
-from routing.serving.request.call import Attempt, Call, forget_origin
+from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.upstreams.failures import from_door, from_error_object, from_status, malformed
 from routing.upstreams.wires import wire_of
 
@@ -30,21 +32,26 @@ _OF_TOOLS: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 _ROOM_TOKENS_MIN: Final = 1_024
 
 
-def request_for(call: Call, endpoint: EndpointEntry, *, own_key: str | None = None) -> WireRequest:
+def request_for(
+    progress: RequestProgress, endpoint: EndpointEntry, *, own_key: str | None = None
+) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
-    wire, terms = wire_of(endpoint.provider.kind), terms_of(call, endpoint, own_key)
-    request = wire.request(_prompt(call, endpoint, terms), terms)
-    return wire.with_betas(request, call.betas) if call.betas else request
+    wire, terms = wire_of(endpoint.provider.kind), terms_of(progress, endpoint, own_key)
+    request = wire.request(_prompt(progress, endpoint, terms), terms)
+    betas = progress.context.betas
+    return wire.with_betas(request, betas) if betas else request
 
 
-def _prompt(call: Call, endpoint: EndpointEntry, terms: Terms) -> Prompt:
-    chat, kind = call.chat, endpoint.provider.kind
+def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) -> Prompt:
+    chat, kind = progress.context.chat, endpoint.provider.kind
     if chat.reasoning is not None:
         chat = fit_reasoning(chat, endpoint, _output_tokens_max(chat, kind, terms))
     reasoning = chat.reasoning
     # What is asked of a model that has tools of the gateway's is not what the caller wrote, nor is
     # what plugins made of it.
-    is_own_words = kind == call.format.wire and call.loop is None and not chat.rewritten
+    is_own_words = (
+        kind == progress.context.format.wire and progress.loop is None and not chat.rewritten
+    )
     return Prompt(
         body=_chat_body(chat, terms) if kind == CHAT.wire else _translatable(chat, kind),
         original=chat.original if is_own_words else None,
@@ -52,7 +59,7 @@ def _prompt(call: Call, endpoint: EndpointEntry, terms: Terms) -> Prompt:
         max_output_tokens=chat.max_output_tokens,
         effort=reasoning.effort if reasoning else None,
         reasoning_tokens=reasoning.max_tokens if reasoning else None,
-        exclude_reasoning=call.hides_reasoning,
+        exclude_reasoning=progress.context.hides_reasoning,
     )
 
 
@@ -63,26 +70,26 @@ def _output_tokens_max(chat: ChatRequest, kind: str, terms: Terms) -> int | None
     return min([cap for cap in (wanted, terms.output_cap) if cap is not None], default=None)
 
 
-def terms_of(call: Call, endpoint: EndpointEntry, own_key: str | None) -> Terms:
+def terms_of(progress: RequestProgress, endpoint: EndpointEntry, own_key: str | None) -> Terms:
     """What this endpoint takes, with the team's own key where there is one."""
     return Terms(
         upstream_model=endpoint.upstream_model,
         supported=endpoint.taken_fields,
-        user_hash=_user_hash(call, endpoint),
+        user_hash=_user_hash(progress, endpoint),
         credential=own_key or endpoint.provider.credential,
-        output_cap=call.plan.output_caps.get(endpoint.pk),
-        output_default=output_default(call, endpoint),
+        output_cap=progress.context.plan.output_caps.get(endpoint.pk),
+        output_default=output_default(progress, endpoint),
     )
 
 
-def output_default(call: Call, endpoint: EndpointEntry) -> int:
+def output_default(progress: RequestProgress, endpoint: EndpointEntry) -> int:
     """What a wire that insists on a cap gets where the caller named none: the endpoint's maximum,
     as far as its context has room beside the prompt. The hold covers as much."""
     most = endpoint.max_completion_tokens or OUTPUT_TOKENS_DEFAULT
     room = endpoint.context_length
     if room is None:
         return most
-    prompt_tokens = call.chat.prompt_text_chars // _CHARS_PER_TOKEN_MIN
+    prompt_tokens = progress.context.chat.prompt_text_chars // _CHARS_PER_TOKEN_MIN
     return max(1, min(most, max(room - prompt_tokens, _ROOM_TOKENS_MIN), room))
 
 
@@ -105,7 +112,7 @@ def _chat_body(chat: ChatRequest, terms: Terms) -> dict[str, Any]:
 
 
 def send(
-    call: Call,
+    progress: RequestProgress,
     attempt: Attempt,
     *,
     request: WireRequest | None = None,
@@ -121,7 +128,7 @@ def send(
         started = process.now()
     assert request is not None
     origin = process.origin_of(provider.base_url)
-    deadline = call.deadline
+    deadline = progress.context.deadline
     if provider.total_s:
         deadline = min(deadline, started + provider.total_s)
     try:
@@ -184,9 +191,62 @@ def read_to_end(reply: Reply) -> None:
         forget_origin(error)
 
 
-def _user_hash(call: Call, endpoint: EndpointEntry) -> str | None:
+def _user_hash(progress: RequestProgress, endpoint: EndpointEntry) -> str | None:
     """An end user's identity as providers see it: never raw, apart for every account. None where
     the endpoint does not ask for it."""
     if "user" not in endpoint.taken_fields:
         return None
-    return hash_user(call.caller.account_id, call.chat.user or "")
+    return hash_user(progress.context.caller.account_id, progress.context.chat.user or "")
+
+
+def fit_reasoning(
+    chat: ChatRequest, endpoint: EndpointEntry, output_tokens_max: int | None
+) -> ChatRequest:
+    """The request with an effort that the endpoint's model takes, and with a budget as an effort
+    where the endpoint takes no budgets. It is the same object where nothing changes."""
+    wished, rules = chat.reasoning, endpoint.efforts
+    if wished is None or (rules is None and wished.max_tokens is None):
+        return chat
+    effort, budget = wished.effort, wished.max_tokens
+    if budget is not None and not (_takes_budgets(endpoint) and (budget or not _must(rules))):
+        effort, budget = effort or effort_for_budget(budget, output_tokens_max), None
+    if effort is not None and rules is not None:
+        effort = fit_effort(effort, rules)
+    original = chat.original
+    if rules is not None and original is not None and chat.format == "messages":
+        original = _fit_messages(original, rules)
+    if (effort, budget) == (wished.effort, wished.max_tokens):
+        return chat if original is chat.original else replace(chat, original=original)
+    reasoning = replace(wished, effort=effort, max_tokens=budget, enabled=None)
+    body = _with_wishes(chat.body, effort, budget)
+    return replace(chat, body=body, reasoning=reasoning, original=original)
+
+
+def _takes_budgets(endpoint: EndpointEntry) -> bool:
+    return wire_of(endpoint.provider.kind).takes_budgets and "reasoning" in endpoint.taken_fields
+
+
+def _must(rules: EffortRules | None) -> bool:
+    return rules is not None and rules.mandatory
+
+
+def _with_wishes(body: dict[str, Any], effort: Effort | None, budget: int | None) -> dict[str, Any]:
+    """The chat body in the caller's spelling of the effort."""
+    if body.get("reasoning") is None:
+        return {**body, "reasoning_effort": effort}
+    said = {name: body["reasoning"].get(name) for name in ("summary", "exclude")}
+    wishes = {**said, "effort": effort, "max_tokens": budget}
+    reasoning = {name: value for name, value in wishes.items() if value is not None}
+    others = {name: value for name, value in body.items() if name != "reasoning_effort"}
+    return {**others, "reasoning": reasoning}
+
+
+def _fit_messages(original: dict[str, Any], rules: EffortRules) -> dict[str, Any]:
+    """A messages body names its effort beside `thinking`, and also where that is disabled."""
+    config, thinking = original.get("output_config") or {}, original.get("thinking") or {}
+    fitted = dict(original)
+    if effort := config.get("effort"):
+        fitted["output_config"] = {**config, "effort": fit_effort(effort, rules)}
+    if thinking.get("type") == "disabled" and rules.mandatory:
+        del fitted["thinking"]
+    return original if fitted == original else fitted

@@ -11,7 +11,7 @@ from gateway.http.errors import (
     PermissionDenied,
 )
 from routing.selection.filters import GUARDRAILS_STEP
-from routing.serving.request.call import Attempt
+from routing.serving.request.context import Attempt
 
 _RETRY_HINTED = (429, 503, 529)
 

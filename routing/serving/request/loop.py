@@ -5,9 +5,11 @@ until it calls none, a condition of the caller's is met, or its steps are used u
 one last time, with its tools off. No I/O happens here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.http.jsonio import dumps
 from routing.entities.ids import tool_call_id
@@ -15,12 +17,16 @@ from routing.formats.caller import ToolActivity
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.metering.report import ServerToolUse
-from routing.serving.request.stop_conditions import is_met
-from routing.serving.request.tally import Tally
+from routing.serving.request.loop_costs import Charge, Tally
 from routing.tools.calls import ServerToolCall
 from routing.tools.citations import place_citations
-from routing.tools.interface import Result
+from routing.tools.interface import ModelAnswer, Result
 from routing.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from routing.serving.request.context import RequestProgress
+
+AskModel = Callable[["RequestProgress", dict[str, Any]], ModelAnswer]
 
 STEPS_MAX: Final = 30
 # Where the caller's conditions have taken the place of that, a turn has a bound all the same.
@@ -43,6 +49,14 @@ class Loop:
 
     def __init__(self, chat: ChatRequest, toolbox: Toolbox) -> None:
         self.tally = Tally()
+        # What requests on the same hold, this one included, may have to pay of it; by identity.
+        self.shares: dict[int, Charge] = {}
+        # Nobody reads the answer any more; set before the tools are stopped.
+        self.caller_left = False
+        # Whether a turn of it, or of an agent that it asked, could not be paid.
+        self.cut_unpaid = False
+        # Answers a chat body for a tool of this loop's request.
+        self.ask_model: AskModel | None = None
         self.pieces: list[dict[str, Any] | ToolActivity] = []
         self._citable: list[dict[str, Any]] = []
         # How much was said before this turn, where an answer is one text.
@@ -311,3 +325,31 @@ def _name(call: Any) -> str:
     function = call.get("function") if isinstance(call, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else ""
+
+
+_NANO_PER_USD: Final = 1_000_000_000
+
+
+def is_met(
+    condition: dict[str, Any],
+    *,
+    steps: int,
+    called: Collection[str],
+    tokens: int,
+    cost_nano: Fraction,
+    finish: str,
+) -> bool:
+    """After a turn. `steps` are the calls of server tools so far, `called` the tools of this turn
+    (functions by name, server tools by type and by the name the model knows), `tokens` and
+    `cost_nano` what was used so far."""
+    kind = condition["type"]
+    if kind == "step_count_is":
+        return bool(steps >= condition["step_count"])
+    if kind == "has_tool_call":
+        return condition["tool_name"] in called
+    if kind == "max_tokens_used":
+        return bool(tokens >= condition["max_tokens"])
+    if kind == "max_cost":
+        dollars = Fraction(Decimal(str(condition["max_cost_in_dollars"])))
+        return cost_nano >= dollars * _NANO_PER_USD
+    return bool(finish == condition["reason"])

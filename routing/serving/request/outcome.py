@@ -17,7 +17,7 @@ from routing.metering.cost import (
 from routing.metering.report import ServerToolUse, build_usage_report
 from routing.metering.usage import Usage, add_usages, estimate_tokens, read_reported_usage
 from routing.response_cache.entry import Entry
-from routing.serving.request.call import Attempt, Call
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.loop import Loop
 from routing.tools.interface import Result
 
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 def measured(
-    call: Call,
+    progress: RequestProgress,
     attempt: Attempt,
     reported: Any,
     produced_chars: int,
@@ -57,34 +57,36 @@ def measured(
     """The upstream's usage where it can be true, else the estimator's. `prompt_chars` is of a part
     of the request."""
     produced = estimate_tokens(produced_chars)
-    prompt = estimate_tokens(call.chat.prompt_text_chars if prompt_chars is None else prompt_chars)
+    prompt = estimate_tokens(
+        progress.context.chat.prompt_text_chars if prompt_chars is None else prompt_chars
+    )
     usage = read_reported_usage(
         reported,
         context_length=attempt.endpoint.context_length,
         produced_tokens=produced,
         prompt_estimate=prompt,
     )
-    if usage is not None and price(call, attempt, usage).total_nano <= CHARGE_MAX_NANO:
+    if usage is not None and price(progress, attempt, usage).total_nano <= CHARGE_MAX_NANO:
         return usage
     return Usage(prompt_tokens=prompt, completion_tokens=produced, estimated=True)
 
 
-def price(call: Call, attempt: Attempt, usage: Usage) -> Cost:
+def price(progress: RequestProgress, attempt: Attempt, usage: Usage) -> Cost:
     """By the prices pinned at admission, overrides applied."""
     if attempt.priced is None or attempt.priced[0] is not usage:
-        attempt.priced = (usage, cost_of(usage, *_priced(call, attempt, usage)))
+        attempt.priced = (usage, cost_of(usage, *_priced(progress, attempt, usage)))
     return attempt.priced[1]
 
 
-def _priced(call: Call, attempt: Attempt, usage: Usage) -> tuple[Prices, Units]:
+def _priced(progress: RequestProgress, attempt: Attempt, usage: Usage) -> tuple[Prices, Units]:
     prices = attempt.endpoint.prices
     assert prices is not None
-    pinned = prices.effective(usage.prompt_tokens, call.created_at)
-    return pinned, Units(images=call.demand.images, web_searches=usage.web_searches)
+    pinned = prices.effective(usage.prompt_tokens, progress.context.created_at)
+    return pinned, Units(images=progress.context.demand.images, web_searches=usage.web_searches)
 
 
 def answered(
-    call: Call,
+    progress: RequestProgress,
     attempt: Attempt,
     usage: Usage,
     *,
@@ -95,16 +97,16 @@ def answered(
 ) -> Outcome:
     """An answer in full, or up to where its caller left. An answer without a token and without a
     finish reason of the upstream's own is free; so is one that ends in an error."""
-    if call.loop is not None:
-        note_turn(call, attempt, usage, native_finish=native_finish, cancelled=cancelled)
+    if progress.loop is not None:
+        note_turn(progress, attempt, usage, native_finish=native_finish, cancelled=cancelled)
         return loop_outcome(
-            call,
+            progress,
             finish_reason=finish_reason,
             native_finish=native_finish,
             service_tier=service_tier,
             cancelled=cancelled,
         )
-    cost = price(call, attempt, usage)
+    cost = price(progress, attempt, usage)
     empty = usage.completion_tokens == 0 and native_finish is None and not cancelled
     priced_nano = 0 if empty or finish_reason == "error" else cost.total_nano
     is_byok = attempt.own is not None
@@ -122,7 +124,7 @@ def answered(
 
 
 def note_turn(
-    call: Call,
+    progress: RequestProgress,
     attempt: Attempt,
     usage: Usage,
     *,
@@ -133,21 +135,21 @@ def note_turn(
     """Count one turn of a loop: the model's answer, in full or up to where its caller left. One
     without a token and without a finish reason of the upstream's own is free; so is one that the
     upstream broke off."""
-    loop = call.loop
+    loop = progress.loop
     assert loop is not None
     loop.tally.add_turn(
         usage,
-        exact_cost(usage, *_priced(call, attempt, usage)),
+        exact_cost(usage, *_priced(progress, attempt, usage)),
         is_own=attempt.own is not None,
         is_free=broken
         or (usage.completion_tokens == 0 and native_finish is None and not cancelled),
     )
-    call.root.shares[id(call)] = loop.tally.owed
+    progress.root_loop.shares[id(progress)] = loop.tally.owed
 
 
-def note_results(call: Call, attempt: Attempt, results: Iterable[Result]) -> None:
+def note_results(progress: RequestProgress, attempt: Attempt, results: Iterable[Result]) -> None:
     """Count what tools cost that the attempt's model called."""
-    loop, prices = call.loop, attempt.endpoint.prices
+    loop, prices = progress.loop, attempt.endpoint.prices
     assert loop is not None
     assert prices is not None
     for result in results:
@@ -156,13 +158,13 @@ def note_results(call: Call, attempt: Attempt, results: Iterable[Result]) -> Non
             results=result.search_results, engine=result.search_engine, fetches=result.fetches
         )
         if result.web_searches:
-            pinned = prices.effective(loop.tally.usage.prompt_tokens, call.created_at)
+            pinned = prices.effective(loop.tally.usage.prompt_tokens, progress.context.created_at)
             loop.tally.add_searches(result.web_searches)
             loop.tally.add_fee(searches_nano(result.web_searches, pinned))
 
 
 def loop_outcome(
-    call: Call,
+    progress: RequestProgress,
     *,
     finish_reason: str,
     native_finish: str | None = None,
@@ -170,8 +172,8 @@ def loop_outcome(
     cancelled: bool = False,
 ) -> Outcome:
     """The end of a loop whose turns were counted."""
-    assert call.loop is not None
-    tally = call.loop.tally
+    assert progress.loop is not None
+    tally = progress.loop.tally
     charge = tally.whole
     return Outcome(
         status=200,
@@ -184,7 +186,7 @@ def loop_outcome(
         native_finish=native_finish,
         cancelled=cancelled,
         service_tier=service_tier,
-        tools=call.loop.tool_use,
+        tools=progress.loop.tool_use,
     )
 
 
@@ -226,11 +228,11 @@ def _failed_loop(loop: Loop, error: GatewayError, *, usage: Usage, cost: Cost) -
     )
 
 
-def left_early(call: Call) -> Outcome:
+def left_early(progress: RequestProgress) -> Outcome:
     """The caller was gone before an upstream accepted: nothing is owed but for the turns before, in
     a loop."""
-    if call.loop is not None and call.loop.turns:
-        return loop_outcome(call, finish_reason="stop", cancelled=True)
+    if progress.loop is not None and progress.loop.turns:
+        return loop_outcome(progress, finish_reason="stop", cancelled=True)
     return Outcome(status=499, usage=_NOTHING, cost=FREE, charged_nano=0, cancelled=True)
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from django.conf import settings
 
-from routing.serving.request.call import Attempt, Call
+from routing.serving.request.context import Attempt, RequestProgress
 
 
-def router_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any]:
+def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> dict[str, Any]:
     """Section 8 of the inference reference; `selected` is the attempt that answered."""
-    endpoints = call.plan.considered
+    endpoints = progress.context.plan.considered
     available = [
         {
             "provider": endpoint.provider.name,
@@ -19,13 +19,13 @@ def router_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any]:
         for endpoint in endpoints
     ]
     summary = f"available={len(endpoints)}"
-    number = len(call.attempts)
+    number = len(progress.attempts)
     if selected is not None:
         summary += f", selected={selected.endpoint.provider.name}"
-        number = call.attempts.index(selected) + 1
+        number = progress.attempts.index(selected) + 1
     value: dict[str, Any] = {
-        "requested": call.requested_model,
-        "strategy": call.strategy,
+        "requested": progress.context.requested_model,
+        "strategy": progress.context.strategy,
         "region": settings.ROUTER_REGION,
         "summary": summary,
         "attempt": number,
@@ -34,26 +34,29 @@ def router_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any]:
     }
     if selected is not None and selected.ended is not None:
         value["generation_time"] = round((selected.ended - selected.started) * 1000)
-    if call.attempts:
-        value["attempts"] = [_attempt(attempt) for attempt in call.attempts]
-    if params := _params(call):
+    if progress.attempts:
+        value["attempts"] = [_attempt(attempt) for attempt in progress.attempts]
+    if params := _params(progress):
         value["params"] = params
-    if call.stages:
-        value["pipeline"] = call.stages
+    if progress.stages:
+        value["pipeline"] = progress.stages
     return value
 
 
-def wished_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any] | None:
+def wished_metadata(
+    progress: RequestProgress, *, selected: Attempt | None
+) -> dict[str, Any] | None:
     """The same where the caller opted in."""
-    return router_metadata(call, selected=selected) if call.wants_metadata else None
+    wants = progress.context.wants_metadata
+    return router_metadata(progress, selected=selected) if wants else None
 
 
-def _params(call: Call) -> dict[str, Any]:
+def _params(progress: RequestProgress) -> dict[str, Any]:
     """What the choice was held to: the family whose newest model was taken, the wished speed."""
     params: dict[str, Any] = {}
-    if call.strategy == "latest" and call.choice.models:
-        params["version_group"] = call.choice.models[0].family
-    floors = call.choice.policy.min_throughput_tps
+    if progress.context.strategy == "latest" and progress.context.choice.models:
+        params["version_group"] = progress.context.choice.models[0].family
+    floors = progress.context.choice.policy.min_throughput_tps
     if floors:
         params["throughput_floor"] = floors.get("p50", min(floors.values()))
     return params

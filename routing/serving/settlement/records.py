@@ -1,50 +1,58 @@
-"""The record of a call, and the order that tells the ledger how it ended."""
+"""The record of a request, and the order that tells the ledger how it ended.
+
+The detail holds only what is there: most requests have little of it.
+"""
 
 from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.http.jsonio import dumps
+from routing.history.client_app import NO_APP, parse_app
 from routing.ledger.orders import SettleOrder
-from routing.metering.cost import PRICED_COUNTS
+from routing.metering.cost import PRICED_COUNTS, cache_saving_nano, web_search_nano
+from routing.selection.model_references import ROUTERS
 from routing.selection.trace import TracedAttempt, build_trace
-from routing.serving.request.call import Attempt, Call
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import Outcome
-from routing.serving.settlement.facts import history_facts, own_credential, own_part
+
+if TYPE_CHECKING:
+    from routing.serving.request.outcome import Outcome
 
 _priced_counts = attrgetter(*PRICED_COUNTS)
 _value = itemgetter(1)
 
 
-def settle_order(call: Call, outcome: Outcome) -> SettleOrder:
+def settle_order(progress: RequestProgress, outcome: Outcome) -> SettleOrder:
     """The charge and the record of a call."""
     return SettleOrder(
-        generation_id=call.generation_id,
-        payer=call.payer,
+        generation_id=progress.context.generation_id,
+        payer=progress.context.payer,
         charge_nano=outcome.charged_nano,
         settled_at=datetime.now(UTC),
-        record=_record(call, outcome),
-        held_nano=call.held_nano,
+        record=_record(progress, outcome),
+        held_nano=progress.held_nano,
         byok_nano=outcome.byok_nano,
-        held_byok_nano=call.held_byok_nano,
+        held_byok_nano=progress.held_byok_nano,
         shared_nano=outcome.shared_nano,
     )
 
 
-def _record(call: Call, outcome: Outcome) -> dict[str, Any]:
-    last, first = call.last_attempt, _first_served(call)
-    usage, held_nano = outcome.usage, call.held_nano or 0
-    model, provider_name, endpoint_tag = _served_by(call)
+def _record(progress: RequestProgress, outcome: Outcome) -> dict[str, Any]:
+    last = progress.last_attempt
+    first = _first_served(progress, last)
+    usage, held_nano = outcome.usage, progress.held_nano or 0
+    model, provider_name, endpoint_tag = _served_by(progress, last)
     return {
-        "created_at": call.created_at,
-        "api_type": call.format.api_type,
+        "created_at": progress.context.created_at,
+        "api_type": progress.context.format.api_type,
         "model": model,
         "provider_name": provider_name,
         "endpoint_tag": endpoint_tag,
-        "requested_model": call.requested_model[:300],
+        "requested_model": progress.context.requested_model[:300],
         "status": outcome.status,
         "error_type": outcome.error_type,
-        "streamed": call.chat.stream,
+        "streamed": progress.context.chat.stream,
         "cancelled": outcome.cancelled,
         "lost": False,
         "overrun": outcome.charged_nano > held_nano,
@@ -61,33 +69,35 @@ def _record(call: Call, outcome: Outcome) -> dict[str, Any]:
         "latency_ms": _ms(first.started, first.first_token) if first else None,
         "generation_time_ms": _ms(first.started, last.ended) if first and last else None,
         "upstream_id": (last.upstream_id or "")[:200] or None if last else None,
-        "session_id": call.chat.session_id,
-        "external_user": call.chat.user,
+        "session_id": progress.context.chat.session_id,
+        "external_user": progress.context.chat.user,
         "service_tier": (outcome.service_tier or "")[:32] or None,
-        "preset_id": call.preset_id,
-        "attempts": dumps([_attempt(attempt) for attempt in call.attempts]).decode(),
-        "detail": dumps(_detail(call, outcome)).decode(),
-        "trace": dumps(_trace(call, outcome)).decode(),
+        "preset_id": progress.context.preset_id,
+        "attempts": dumps([_attempt(attempt) for attempt in progress.attempts]).decode(),
+        "detail": dumps(_detail(progress, last, outcome)).decode(),
+        "trace": dumps(_trace(progress, last, outcome)).decode(),
     }
 
 
-def _served_by(call: Call) -> tuple[str, str | None, str | None]:
+def _served_by(
+    progress: RequestProgress, last: Attempt | None
+) -> tuple[str, str | None, str | None]:
     """Model, provider and endpoint that gave the answer; of one from the response cache, those that
     gave it first."""
-    last, retold = call.last_attempt, call.retold
-    if retold is not None:
-        return retold.model, retold.provider_name, retold.endpoint_tag
+    cached = progress.cached
+    if cached is not None:
+        return cached.model, cached.provider_name, cached.endpoint_tag
     if last is not None:
         return last.endpoint.model_id, last.endpoint.provider.name, last.endpoint.tag
-    return call.requested_model, None, None
+    return progress.context.requested_model, None, None
 
 
-def _first_served(call: Call) -> Attempt | None:
+def _first_served(progress: RequestProgress, last: Attempt | None) -> Attempt | None:
     """The attempt with which the answer began: in a loop, that of its first turn."""
-    if call.loop is None or not call.loop.turns:
-        return call.last_attempt
-    served = (attempt for attempt in call.attempts if attempt.failure is None)
-    return next(served, call.last_attempt)
+    if progress.loop is None or not progress.loop.turns:
+        return last
+    served = (attempt for attempt in progress.attempts if attempt.failure is None)
+    return next(served, last)
 
 
 def _was_served(outcome: Outcome) -> bool:
@@ -109,21 +119,21 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _trace(call: Call, outcome: Outcome) -> dict[str, Any]:
-    choice, last = call.choice, call.last_attempt
-    answered = last is not None and (last.failure is None or last is call.served_by)
+def _trace(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> dict[str, Any]:
+    choice = progress.context.choice
+    answered = last is not None and (last.failure is None or last is progress.served_by)
     trace = build_trace(
-        call.plan,
+        progress.context.plan,
         choice.ask,
         choice.policy,
         choice.state,
         models=[model.id for model in choice.models],
         requested=choice.requested,
-        strategy=call.strategy,
-        attempts=[_traced(attempt, outcome) for attempt in call.attempts],
+        strategy=progress.context.strategy,
+        attempts=[_traced(attempt, outcome) for attempt in progress.attempts],
         chosen=last.endpoint.pk if last and answered and outcome.error_type is None else None,
     )
-    if filtered := [stage for stage in call.stages if stage["type"] == "guardrail"]:
+    if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
         trace["guardrails"] = [
             {"id": each["guardrail_id"], "scope": each["guardrail_scope"], **each["data"]}
             for each in filtered
@@ -136,31 +146,128 @@ def _traced(attempt: Attempt, outcome: Outcome) -> TracedAttempt:
     return TracedAttempt(attempt.endpoint.pk, failure.error_type if failure else outcome.error_type)
 
 
-def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
+def _detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> dict[str, Any]:
     """What nobody filters by: app facts, the estimator's mark, the price list that was pinned."""
-    last = call.last_attempt
     detail: dict[str, Any] = {
-        "format": call.format.name,
-        "http_referer": call.app.referer,
-        "app_title": call.app.title,
-        "app_categories": call.app.categories,
-        "user_agent": call.app.user_agent,
+        "format": progress.context.format.name,
+        "http_referer": progress.context.app.referer,
+        "app_title": progress.context.app.title,
+        "app_categories": progress.context.app.categories,
+        "user_agent": progress.context.app.user_agent,
         "usage_estimated": outcome.usage.estimated,
         "completion_images": outcome.usage.completion_image_tokens,
-        "media_parts": call.chat.media_parts,
-        "images": call.demand.images,
+        "media_parts": progress.context.chat.media_parts,
+        "images": progress.context.demand.images,
         **dict(zip(PRICED_COUNTS, _priced_counts(outcome.usage), strict=True)),
-        **history_facts(call, last, outcome),
-        "decisions": call.decided,
+        **history_facts(progress, last, outcome),
+        "decisions": progress.decisions_record,
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
-        "byok": own_credential(call, outcome),
+        "byok": own_credential(progress, last, outcome),
         "server_tools": outcome.tools._asdict() if outcome.tools else None,
-        "response_cache_source_id": call.retold.generation_id if call.retold else None,
+        "response_cache_source_id": progress.cached.generation_id if progress.cached else None,
     }
-    facts = {name: fact for plugin in call.plugins for name, fact in plugin.facts.items()}
-    return dict(filter(_value, detail.items())) | facts | own_part(call, outcome)
+    facts = {
+        name: fact for plugin in progress.context.plugins for name, fact in plugin.facts.items()
+    }
+    return dict(filter(_value, detail.items())) | facts | own_part(progress, last, outcome)
 
 
 def _ms(started: float, ended: float | None) -> int | None:
     return None if ended is None else max(0, round((ended - started) * 1000))
+
+
+_GUARDING: Final = "guardrail"
+
+
+def history_facts(
+    progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
+) -> dict[str, Any]:
+    """By the names that `routing.history.columns` reads; empty values are left out later."""
+    referer = progress.context.app.referer
+    app = parse_app(referer) if referer else NO_APP
+    return {
+        "app": app.url,
+        "origin": app.origin,
+        "router": _router(progress),
+        "guarded": any(stage.get("type") == _GUARDING for stage in progress.stages),
+        "audio_parts": _audio_parts(progress),
+        "web_searches": outcome.usage.web_searches,
+        **_of_tools(progress),
+        **(_of_attempt(progress, last, outcome) if last is not None else {}),
+    }
+
+
+def own_credential(
+    progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
+) -> dict[str, str] | None:
+    """The last attempt's; or, of a request that was partly on the gateway's, the last that was
+    used."""
+    used = [each.own for each in progress.attempts if each.own is not None]
+    own = used[-1] if used and outcome.byok_nano else last.own if last else None
+    return {"id": own.id, "label": own.label} if own is not None else None
+
+
+def own_part(progress: RequestProgress, last: Attempt | None, outcome: "Outcome") -> dict[str, int]:
+    """What of cost and charge is of the team's own credentials, where the record's `is_byok` does
+    not tell: that says all or nothing."""
+    is_byok = last is not None and last.own is not None
+    if not is_byok and not outcome.byok_nano:
+        return {}
+    fee_nano = outcome.charged_nano - outcome.shared_nano if outcome.byok_nano else 0
+    told_nano = outcome.cost.total_nano if is_byok else 0
+    is_told = fee_nano == (outcome.charged_nano if is_byok else 0)
+    if is_told and outcome.byok_nano in (0, told_nano):
+        return {}
+    return {"own_cost_nano": outcome.byok_nano, "own_fee_nano": fee_nano}
+
+
+def _of_attempt(progress: RequestProgress, last: Attempt, outcome: "Outcome") -> dict[str, Any]:
+    endpoint, usage = last.endpoint, outcome.usage
+    slug = endpoint.canonical_slug
+    facts: dict[str, Any] = {"permaslug": slug if slug != endpoint.model_id else None}
+    if not (usage.cached_tokens or usage.cache_write_tokens or usage.web_searches):
+        return facts
+    assert endpoint.prices is not None
+    prices = endpoint.prices.effective(usage.prompt_tokens, progress.context.created_at)
+    searched_nano = web_search_nano(usage, prices)
+    charged = outcome.charged_nano > 0
+    return facts | {
+        "cache_saved_nano": cache_saving_nano(usage, prices) if charged else 0,
+        "web_nano": searched_nano if charged else 0,
+        "web_cost_nano": searched_nano,
+    }
+
+
+def _of_tools(progress: RequestProgress) -> dict[str, Any]:
+    """What the gateway's own tools did on the web."""
+    if progress.loop is None:
+        return {}
+    tally = progress.loop.tally
+    return {
+        "search_results": tally.search_results,
+        "search_engine": tally.search_engine,
+        "fetches": tally.fetches,
+    }
+
+
+def _router(progress: RequestProgress) -> str | None:
+    """The virtual router that was named and chose the model."""
+    if progress.context.strategy not in ROUTERS.values():
+        return None
+    named = (
+        reference for reference in progress.context.choice.requested if _base(reference) in ROUTERS
+    )
+    return next(named, None)
+
+
+def _base(reference: str) -> str:
+    return reference.split(":", 1)[0]
+
+
+def _audio_parts(progress: RequestProgress) -> int:
+    if "audio" not in progress.context.chat.input_modalities:
+        return 0
+    contents = (message.get("content") for message in progress.context.chat.body["messages"])
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    return sum(part.get("type") == "input_audio" for part in parts)

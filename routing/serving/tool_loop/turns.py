@@ -1,46 +1,47 @@
-"""What the next turn of a loop may be tried at, and what the tools of one may know."""
+"""The turns of a request whose model calls server tools: what each may be tried at, what its tools
+may know, and how they are carried out in one piece."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from gateway.http.errors import GatewayError
 from gateway.http.jsonio import usd
+from routing.entities.exchange import Answer
 from routing.formats.caller import ToolActivity
+from routing.formats.chat.answer import clean_message, count_text_chars
+from routing.formats.chat.facts import utf8_bytes
 from routing.formats.chat.request import ChatRequest
-from routing.metering.estimate import Demand
-from routing.metering.usage import estimate_tokens
+from routing.guarding.filters import filtered
+from routing.metering.usage import Usage, estimate_tokens
 from routing.selection.types import Candidate
-from routing.serving.attempts.own_credentials import entry_at
-from routing.serving.request.call import Attempt, Call
+from routing.serving.attempts.attempt_answer import Served, answer_of, finish_of
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.own_credentials import entry_at, went_well
+from routing.serving.request.context import Attempt, RequestProgress, demand_of
 from routing.serving.request.loop import must_call
-from routing.tools.interface import ToolContext
+from routing.serving.request.outcome import measured, note_results, note_turn
+from routing.serving.request.tool_call_checks import well_formed
+from routing.statistics.observation import record_attempt
+from routing.tools.calls import RunningCalls, ServerToolCall, failed_result
+from routing.tools.interface import Result, ToolContext
 
 
-def demand_of(chat: ChatRequest) -> Demand:
-    """The size of a request."""
-    return Demand(
-        text_bytes=chat.text_bytes,
-        messages=chat.message_count,
-        media_parts=chat.media_parts,
-        images=chat.image_parts,
-        output_tokens_asked=chat.max_output_tokens,
-    )
-
-
-def turns_after(call: Call, attempt: Attempt) -> Sequence[Candidate]:
+def turns_after(progress: RequestProgress, attempt: Attempt) -> Sequence[Candidate]:
     """Make the call ask for the loop's next turn; the endpoints to try for it. The one that
     answered goes first, then the plan's others of its model, where the conversation has room. None
     is left where it has grown too long for all of them."""
-    loop, entries = call.loop, call.caller.byok
+    loop, entries = progress.loop, progress.context.caller.byok
     assert loop is not None
-    call.chat = loop.next_request(call.chat)
-    call.demand = demand_of(call.chat)
-    tokens = estimate_tokens(call.chat.prompt_text_chars)
+    chat = loop.next_request(progress.context.chat)
+    progress.context = progress.context._replace(chat=chat, demand=demand_of(chat))
+    tokens = estimate_tokens(chat.prompt_text_chars)
     model_id = attempt.endpoint.model_id
     fitting = [
         turn
-        for turn in call.plan.candidates
+        for turn in progress.context.plan.candidates
         if turn.endpoint.model_id == model_id
         and (turn.endpoint.context_length is None or tokens <= turn.endpoint.context_length)
     ]
@@ -53,14 +54,14 @@ def turns_after(call: Call, attempt: Attempt) -> Sequence[Candidate]:
     )
 
 
-def tell_stage(call: Call) -> None:
+def tell_stage(progress: RequestProgress) -> None:
     """Put what its tools did among the stages that the call tells of."""
-    loop = call.loop
+    loop = progress.loop
     if loop is None or not loop.requested:
         return
     fees = loop.tally.fees
     by_tool = Counter(piece.tool for piece in loop.pieces if isinstance(piece, ToolActivity))
-    call.stages.append(
+    progress.stages.append(
         {
             "type": "server_tools",
             "name": "server-tools",
@@ -76,15 +77,143 @@ def tell_stage(call: Call) -> None:
     )
 
 
-def context_of(call: Call, attempt: Attempt) -> ToolContext:
+def context_of(progress: RequestProgress, attempt: Attempt) -> ToolContext:
     """For the tools that the attempt's model has called."""
-    assert call.ask is not None
+    loop = progress.loop
+    assert loop is not None
+    assert loop.ask_model is not None
     return ToolContext(
-        caller=call.caller,
-        messages=call.chat.body["messages"],
+        caller=progress.context.caller,
+        messages=progress.context.chat.body["messages"],
         model=attempt.endpoint.model_id,
-        deadline=call.deadline,
+        deadline=progress.context.deadline,
         now=partial(datetime.now, UTC),
-        ask=partial(call.ask, call),
-        had_to_call=must_call(call.chat.body),
+        ask=partial(loop.ask_model, progress),
+        had_to_call=must_call(progress.context.chat.body),
     )
+
+
+@dataclass(slots=True)
+class Talk:
+    """How a loop ended: its last answer, and whether the finish reason is that answer's own."""
+
+    attempt: Attempt
+    answer: Answer
+    finish_reason: str
+    is_last_word: bool = True
+
+
+def converse(progress: RequestProgress, attempts: Attempts) -> Talk:
+    """Carry a call's loop out; what was said is in the loop, what it cost in its tally. Raises
+    `GatewayError` where a turn gets no answer."""
+    loop, last = progress.loop, None
+    assert loop is not None
+    while True:
+        try:
+            served = answer_of(progress, attempts)
+        except GatewayError:
+            if attempts.is_unaffordable:
+                # An agent's answer, or that there is none, is part of its asker's.
+                progress.root_loop.cut_unpaid = True
+                if last is not None:
+                    return _cut_short(last)
+            raise
+        if served.failure is not None:
+            note_turn(
+                progress, served.attempt, _usage(progress, served), native_finish=None, broken=True
+            )
+            raise attempts.error()
+        last = served
+        finish, calls = _taken(progress, served)
+        if calls:
+            loop.told(_run(progress, served.attempt, calls))
+        if not calls or not loop.goes_on:
+            told = loop.finish(finish)
+            return Talk(served.attempt, served.answer, told, is_last_word=told == finish)
+        turns = turns_after(progress, served.attempt)
+        if not turns:
+            return _cut_short(served)
+        attempts.end_probe()
+        attempts = Attempts(progress, turns)
+
+
+def _cut_short(last: Served) -> Talk:
+    return Talk(last.attempt, last.answer, "length", is_last_word=False)
+
+
+def _taken(progress: RequestProgress, served: Served) -> tuple[str, list[ServerToolCall]]:
+    """Count the turn; its finish reason and the tools to run."""
+    attempt, answer, loop = served.attempt, served.answer, progress.loop
+    assert loop is not None
+    went_well(attempt)
+    usage = _usage(progress, served)
+    if attempt.failure is None:
+        judged = well_formed(answer.message.get("tool_calls"))
+        record_attempt(attempt, streamed=False, tokens=usage.completion_tokens, tools_good=judged)
+    note_turn(progress, attempt, usage, native_finish=answer.native_finish)
+    new_id = progress.context.format.new_call_id
+    message = clean_message(answer.message, exclude_reasoning=False, new_call_id=new_id)
+    finish = finish_of(answer, message)
+    return finish, loop.take(message, finish=finish, logprobs=answer.logprobs)
+
+
+def _usage(progress: RequestProgress, served: Served) -> Usage:
+    answer = served.answer
+    return measured(progress, served.attempt, answer.usage, count_text_chars(answer.message))
+
+
+def _run(progress: RequestProgress, attempt: Attempt, calls: list[ServerToolCall]) -> list[Result]:
+    running = RunningCalls(calls, context_of(progress, attempt))
+    try:
+        running.wait(None)
+    except BaseException:  # Also a greenlet being killed must not leave tools running.
+        note_results(progress, attempt, running.stop(to_the_end=progress.root_loop.caller_left))
+        raise
+    results = running.results()
+    note_results(progress, attempt, results)
+    return guarded_results(progress, results)
+
+
+_KEPT_BACK = "A content filter kept the result back"
+
+
+def guarded_results(progress: RequestProgress, results: Sequence[Result]) -> list[Result]:
+    """The results after the filters of the caller's guardrails. In place of one that is blocked, or
+    that cannot be looked at, the model is told so; what it cost stays."""
+    guard = progress.context.caller.guard
+    if guard is None or not guard.filters:
+        return list(results)
+    return [_guarded(progress, result) for result in results]
+
+
+def _guarded(progress: RequestProgress, result: Result) -> Result:
+    caller = progress.context.caller
+    assert caller.guard is not None
+    try:
+        chat, stages, refusal = filtered(
+            _as_request(progress.context.chat, result.text), caller.guard.filters, caller.account_id
+        )
+    except GatewayError:
+        return _kept_back(result)
+    progress.root.stages += stages
+    if refusal is not None:
+        return _kept_back(result)
+    return replace(result, text=chat.body["messages"][0]["content"])
+
+
+def _as_request(chat: ChatRequest, text: str) -> ChatRequest:
+    """A request of that text alone, said by a tool."""
+    return replace(
+        chat,
+        body={"messages": [{"role": "tool", "tool_call_id": "", "content": text}]},
+        original=None,
+        text_bytes=utf8_bytes(text),
+        message_count=1,
+        media_parts=0,
+    )
+
+
+def _kept_back(result: Result) -> Result:
+    told = failed_result(_KEPT_BACK)
+    told.cost_nano, told.web_searches = result.cost_nano, result.web_searches
+    return told

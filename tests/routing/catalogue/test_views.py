@@ -17,7 +17,7 @@ from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from routing.metering.popularity import DailyCalls, popularity
 from routing.serving.request import process
-from routing.serving.request.call import Attempt
+from routing.serving.request.context import Attempt
 from routing.statistics import observation
 
 pytestmark = pytest.mark.django_db

@@ -13,12 +13,12 @@ from routing.entities.entries import ModelEntry, Snapshot
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import Usage
 from routing.planning import candidates
-from routing.planning.candidates import MODELS_STEP, NoModels, no_model, resolution_of
-from routing.planning.pipeline import ask_of
+from routing.planning.admission_errors import MODELS_STEP, NoModels, no_model_error
+from routing.planning.candidates import ask_of, resolution_of
 from routing.selection.price_bands import PriceIndex
 from routing.selection.select import select
 from routing.selection.types import NO_POLICY, NOTHING_LEARNED, Policy, Resolution
-from routing.serving.attempts.learned import Conversation
+from routing.serving.attempts.routing_inputs import Conversation
 from routing.serving.request import stickiness
 from tests.routing.formats.chat_bodies import accepted
 from tests.routing.selection.entries import endpoint, model
@@ -88,7 +88,7 @@ def test_preferences_that_leave_nothing_of_a_large_catalogue_hold_nobody_up(
     found = resolved(large, reference, policy)
     assert found.models == ()
     assert len(found.pool) == MODELS
-    error = no_model(reference, found.pool, ask_of(accepted()), policy)
+    error = no_model_error(reference, found.pool, ask_of(accepted()), policy)
     assert isinstance(error, NoModels)
     assert error.metadata["available_providers"] == ["p0", "p1", "p2", "p3", "p4"]
     # Once for the choice and once for its explanation.
@@ -114,7 +114,7 @@ def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
     able = model(endpoint("beta"), endpoint("gamma"), id="a/able")
 
     def told(*pool: ModelEntry, **policy: Any) -> Any:
-        return no_model("router/auto", pool, ask, Policy(**policy))
+        return no_model_error("router/auto", pool, ask, Policy(**policy))
 
     assert told(plain).metadata["failed_routing_step"] == "Filter by Tool Compatibility"
     # Tools come after the lists, which had left the first one.
@@ -131,13 +131,13 @@ def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
 def test_models_of_which_all_is_down_are_another_matter() -> None:
     ask = ask_of(accepted())
     pool = [down("alpha"), down("beta")]
-    assert isinstance(no_model("router/auto", pool, ask, NO_POLICY), Unavailable)
-    assert isinstance(no_model("router/auto", pool, ask, Policy(only=("x",))), NoModels)
+    assert isinstance(no_model_error("router/auto", pool, ask, NO_POLICY), Unavailable)
+    assert isinstance(no_model_error("router/auto", pool, ask, Policy(only=("x",))), NoModels)
 
 
 def test_an_endpoint_of_a_tier_is_not_chosen_for_being_named() -> None:
     fast = model(endpoint("alpha/priority", tier="priority"), id="a/fast")
-    error = no_model("auto", [fast], ask_of(accepted()), Policy(only=("alpha/priority",)))
+    error = no_model_error("auto", [fast], ask_of(accepted()), Policy(only=("alpha/priority",)))
     assert error.metadata["failed_routing_step"] == "Filter by Service Tier"
 
 

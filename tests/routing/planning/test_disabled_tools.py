@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from accounts.caller import Caller
 from accounts.models.account import SERVER_TOOLS
 from routing.formats.server_tools import SHORTHANDS, WEB_SEARCH
-from routing.planning.disabled_tools import ToolDisabled, refuse_disabled_tools
-from routing.planning.pipeline import resolve
+from routing.planning.candidates import resolve
+from routing.planning.server_tools import ToolDisabled, refuse_disabled_tools
 from tests.routing.formats.chat_bodies import Bodies
 from tests.routing.formats.messages.bodies import BODIES as MESSAGES
 from tests.routing.formats.responses.bodies import BODIES as RESPONSES

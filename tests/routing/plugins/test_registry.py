@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
-from routing.planning.plugging import plugged
+from routing.planning.plugins import plugged
 from routing.plugins import tool_plugins
 from routing.plugins.interface import Plugin
 from routing.plugins.registry import BUILT_IN, OF_ROUTERS, build_plugins, list_missing

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.response_cache import shelf
+from routing.response_cache import cache_store
+from routing.response_cache.cached import retold, retold_events, zeroed
 from routing.response_cache.entry import Entry, name_of, packed, unpacked
-from routing.response_cache.retelling import retold, retold_events, zeroed
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 IDS = {"chat": "gen-new", "message": "msg_new", "response": "resp_new"}
@@ -59,17 +59,19 @@ def test_it_opens_under_its_own_name_only_and_in_its_time() -> None:
 def test_there_are_so_many_places(settings) -> None:
     settings.REDIS_URL = ""
     settings.ROUTER_RESPONSE_CACHE_ENTRIES = 3
-    shelf.forget_all()
+    cache_store.forget_all()
     names = [name(str(number)) for number in range(50)]
     for each in names:
-        shelf.put(each, packed(entry(), each), ttl_s=60)
-    found = [unpacked(value, each) for each in names if (value := shelf.find(each)) is not None]
+        cache_store.put(each, packed(entry(), each), ttl_s=60)
+    found = [
+        unpacked(value, each) for each in names if (value := cache_store.find(each)) is not None
+    ]
     assert 1 <= sum(each is not None for each in found) <= 3
-    shelf.forget_all()
+    cache_store.forget_all()
 
 
 def test_a_place_is_empty_once_its_time_has_passed() -> None:
-    places = shelf.Shelf()
+    places = cache_store.Shelf()
     places.put(1, b"a", -1)
     places.put(2, b"b", 60)
     assert [places.find(number) for number in (1, 2, 3)] == [None, b"b", None]

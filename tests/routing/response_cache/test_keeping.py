@@ -7,25 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.jsonio import dumps
+from routing.response_cache.cache_options import Wish
 from routing.response_cache.entry import BODY_CHARS_MAX, is_small
-from routing.response_cache.wish import Wish
-from routing.serving.request.call import Call
+from routing.serving.request.loop import Loop
+from routing.tools.toolbox import Toolbox
 from routing.views import cached
 from routing.views.cached import caching_of
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 
 
-def wishing(**body: Any) -> Call:
-    call = call_to(endpoint(), **body)
-    call.cache_wish = Wish(60, clears=False)
-    return call
-
-
 def talk(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
+WISH = Wish(60, clears=False)
 SMALL = [talk("Hi"), talk("x" * (BODY_CHARS_MAX - 1_000))]
 LARGE = [talk("x" * BODY_CHARS_MAX), talk(*["x"] * 50_000)]
 
@@ -34,12 +30,12 @@ LARGE = [talk("x" * BODY_CHARS_MAX), talk(*["x"] * 50_000)]
     ("messages", "has_one"), [*((each, True) for each in SMALL), *((each, False) for each in LARGE)]
 )
 def test_only_small_requests_have_a_cache(messages: list[dict[str, Any]], has_one: bool) -> None:
-    call = wishing(messages=messages)
-    assert (caching_of(call, call.chat.body) is not None) is has_one
+    call = call_to(endpoint(), messages=messages)
+    assert (caching_of(call, WISH, call.context.chat.body) is not None) is has_one
     # Also what was made of it counts, and what it was made of.
-    small = wishing()
-    assert (caching_of(call, small.chat.body) is not None) is has_one
-    assert (caching_of(small, call.chat.body) is not None) is has_one
+    small = call_to(endpoint())
+    assert (caching_of(call, WISH, small.context.chat.body) is not None) is has_one
+    assert (caching_of(small, WISH, call.context.chat.body) is not None) is has_one
 
 
 @pytest.mark.parametrize(
@@ -63,10 +59,11 @@ def test_what_was_cut_for_want_of_credits_is_not_kept(
 ) -> None:
     kept: list[str] = []
     monkeypatch.setattr(cached, "put", lambda name, *_, **__: kept.append(name))
-    call = wishing()
+    call = call_to(endpoint())
     call.attempts.append(attempt_at(endpoint()))
-    call.good_end, call.cut_unpaid = ("length", None), cut_unpaid
-    caching = caching_of(call, call.chat.body)
+    call.loop = Loop(call.context.chat, Toolbox(()))
+    call.good_end, call.loop.cut_unpaid = ("length", None), cut_unpaid
+    caching = caching_of(call, WISH, call.context.chat.body)
     assert caching is not None
     caching.hear(b"{}")
     caching.keep()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.response_cache.wish import Wish, wish_of
+from routing.response_cache.cache_options import Wish, wish_of
 
 ON = {"HTTP_X_ROUTER_CACHE": "true"}
 

@@ -14,7 +14,13 @@ from routing.formats.chat.request import parse_chat
 from routing.ledger.orders import Payer
 from routing.metering.estimate import Demand
 from routing.selection.types import NO_POLICY, NOTHING_LEARNED, Plan, Requirements
-from routing.serving.request.call import AppFacts, Attempt, Call, Choice
+from routing.serving.request.context import (
+    AppFacts,
+    Attempt,
+    Choice,
+    RequestContext,
+    RequestProgress,
+)
 from routing.upstreams.failures import UpstreamFailure
 from tests.routing.selection.entries import model
 
@@ -22,7 +28,7 @@ ROOT = "http://gateway.test"
 ADMITTED_AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
 
-def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) -> Call:
+def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) -> RequestProgress:
     """A chat request that plans to try these endpoints."""
     said = {"model": "acme/small", "messages": [{"role": "user", "content": "Hello"}], **body}
     chat = parse_chat(said, session_header=None)
@@ -41,7 +47,7 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
         key_name="CI",
     )
     ask = Requirements(kinds=frozenset({"openai"}))
-    return Call(
+    context = RequestContext(
         generation_id="gen-1-test",
         caller=caller,
         payer=Payer(account, workspace, 1, tuple(find_window_starts(at).items())),
@@ -59,6 +65,7 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
         started=0.0,
         deadline=600.0,
     )
+    return RequestProgress(context)
 
 
 def attempt_at(endpoint: EndpointEntry, **changes: Any) -> Attempt:

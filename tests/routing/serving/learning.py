@@ -9,7 +9,7 @@ from typing import Any
 from routing.entities.entries import EndpointEntry
 from routing.selection.types import EndpointStats
 from routing.serving.request import process, stickiness
-from routing.serving.request.call import Attempt
+from routing.serving.request.context import Attempt
 from routing.statistics.observation import Observer
 from routing.upstreams.failures import UpstreamFailure
 from tests.routing.selection.entries import endpoint

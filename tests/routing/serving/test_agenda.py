@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from routing.serving.deciding.agenda import Agenda, Errand
+from routing.serving.decisions.plan import Agenda, Errand
 from tests.routing.selection.entries import endpoint
 
 NOUL: dict[str, Any] = {"type": "noul", "instructions": "?"}

@@ -14,8 +14,8 @@ from gateway.outbound.errors import DeadlineExceeded, FirstByteTimeout
 from routing.selection.types import HealthSnapshot
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request import process
-from routing.serving.request.call import Attempt
-from routing.serving.request.retries import WINDOW_S, RetryBudget
+from routing.serving.request.context import Attempt
+from routing.serving.request.process import WINDOW_S, RetryBudget
 from routing.statistics import observation
 from routing.upstreams.failures import UpstreamFailure, from_door, from_status
 from tests.routing.selection.entries import endpoint, provider
@@ -69,7 +69,7 @@ def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
 ) -> None:
     attempt, told = attempt_of(clock, had_s, **limits), replace(failure)
     call, last = call_to(endpoint("slow"), attempt.endpoint), attempt.endpoint.pk
-    call.started, call.deadline = clock.now - TOTAL_S, clock.now
+    call.context = call.context._replace(started=clock.now - TOTAL_S, deadline=clock.now)
 
     Attempts(call).failed(attempt, told)
 

@@ -12,19 +12,18 @@ from gateway.outbound.reply import Reply
 from routing.entities.exchange import Answer
 from routing.history.content_draft import ContentDraft
 from routing.ledger.writer import LedgerWriter
-from routing.serving.answer import whole
+from routing.serving.answer import nonstreaming as whole
 from routing.serving.answer.loop_stream import LoopStream
-from routing.serving.answer.relaying import relay_for
 from routing.serving.answer.stream import AnswerStream
+from routing.serving.answer.stream_setup import relay_for
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
-from routing.serving.request.call import Attempt, Call
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.loop import Loop
 from routing.serving.request.outcome import answered, failed, measured
-from routing.serving.settlement import booking, stream_books
-from routing.serving.settlement.booking import Accounted, book
-from routing.serving.settlement.stream_books import outcome_of, settle, settle_failure
-from routing.serving.tool_loop.conversation import Talk
+from routing.serving.settlement import booking
+from routing.serving.settlement.booking import Accounted, book, outcome_of, settle, settle_failure
+from routing.serving.tool_loop.turns import Talk
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.failures import from_error_object
 from tests.routing.selection.entries import endpoint
@@ -37,7 +36,7 @@ class Desk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         target = endpoint()
-        self.call: Call = call_to(target)
+        self.call: RequestProgress = call_to(target)
         self.attempt: Attempt = attempt_at(target)
         self.call.attempts = [self.attempt]
         self.content = self.call.content = create_autospec(ContentDraft, instance=True)
@@ -47,9 +46,9 @@ class Desk:
         self.told.attach_mock(self.ledger.submit, "submit")
         self.told.attach_mock(self.ledger.wait, "wait")
         monkeypatch.setattr(booking, "ledger", self.ledger)
-        for name in ("uses", "limiting", "keep"):
+        for name in ("uses", "rate_limits", "keep"):
             monkeypatch.setattr(booking, name, getattr(self.told, name))
-        monkeypatch.setattr(stream_books, "wait_kept", self.told.wait_kept)
+        monkeypatch.setattr(booking, "wait_kept", self.told.wait_kept)
 
     @property
     def steps(self) -> list[str]:
@@ -75,7 +74,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(monkeypatch)
 
 
-BOOKED = ["submit", "uses.note", "limiting.settle", "keep"]
+BOOKED = ["submit", "uses.note", "rate_limits.settle", "keep"]
 
 
 def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
@@ -90,7 +89,7 @@ def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
     assert desk.call.settled
     assert desk.order.charge_nano == usage.prompt_tokens * 1000 + usage.completion_tokens * 2000
     assert desk.told.uses.note.call_args == call(1, desk.order.settled_at)
-    assert desk.told.limiting.settle.call_args == call(desk.call, usage)
+    assert desk.told.rate_limits.settle.call_args == call(desk.call, usage)
     assert desk.told.keep.call_args == call(desk.call.content)
 
 
@@ -147,8 +146,8 @@ def test_a_failure_is_told_though_the_ledger_is_silent_and_waits_for_it_where_it
 def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(desk, monkeypatch) -> None:
     relays, spy = (None, desk.relay("Hi")), Mock()
     desk.call.loop = loop = Mock()
-    monkeypatch.setattr(stream_books, "failed", spy)
-    monkeypatch.setattr(stream_books, "settle", Mock())
+    monkeypatch.setattr(booking, "failed", spy)
+    monkeypatch.setattr(booking, "settle", Mock())
     for relay in relays:
         desk.fail(desk.attempt, relay)
         assert spy.call_args.kwargs["loop"] is loop
@@ -203,33 +202,35 @@ def an_answer() -> Answer:
     return Answer({"role": "assistant", "content": "Hi"}, "stop", *[None] * 6)
 
 
-def loop_of(call: Call) -> Loop:
-    return Loop(call.chat, Toolbox([{"type": "router:datetime"}]))
+def loop_of(call: RequestProgress) -> Loop:
+    return Loop(call.context.chat, Toolbox([{"type": "router:datetime"}]))
 
 
-def end_stream(call: Call, attempt: Attempt, kind: type[AnswerStream] = AnswerStream) -> None:
+def end_stream(
+    call: RequestProgress, attempt: Attempt, kind: type[AnswerStream] = AnswerStream
+) -> None:
     stream, relay = kind(call, None), relay_for(call, attempt)
     stream._committed = True
     relay.feed(b"".join(chat_events("Hi")))
     next(stream._finish(attempt, relay, ReadReply()))
 
 
-def end_stream_of_turns(call: Call, attempt: Attempt) -> None:
+def end_stream_of_turns(call: RequestProgress, attempt: Attempt) -> None:
     call.loop = loop_of(call)
     end_stream(call, attempt, LoopStream)
 
 
-def end_whole(call: Call, attempt: Attempt) -> None:
+def end_whole(call: RequestProgress, attempt: Attempt) -> None:
     whole._answered(call, attempt, an_answer())
 
 
-def end_whole_of_turns(call: Call, attempt: Attempt) -> None:
+def end_whole_of_turns(call: RequestProgress, attempt: Attempt) -> None:
     call.loop = loop_of(call)
     call.loop.take({"role": "assistant", "content": "Hi"}, finish="stop")
     whole._conversed(call, Talk(attempt, an_answer(), "stop"))
 
 
-def end_broken_off(call: Call, attempt: Attempt) -> None:
+def end_broken_off(call: RequestProgress, attempt: Attempt) -> None:
     whole._told_broken(call, attempt, an_answer(), from_error_object({"message": "broke off"}))
 
 

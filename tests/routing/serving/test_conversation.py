@@ -14,16 +14,16 @@ from routing.entities.exchange import Answer
 from routing.metering.byok import fee_nano
 from routing.metering.cost import ExactCost
 from routing.metering.usage import Usage
-from routing.planning import nested
-from routing.serving.admission import limiting
+from routing.planning import submodel_calls
+from routing.serving.admission import rate_limits
+from routing.serving.attempts.attempt_answer import Served
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.one_answer import Served
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestProgress
 from routing.serving.request.loop import Loop
+from routing.serving.request.loop_costs import Tally
 from routing.serving.request.outcome import Outcome, failed, price
-from routing.serving.request.tally import Tally
-from routing.serving.tool_loop import conversation
-from routing.serving.tool_loop.conversation import converse
+from routing.serving.tool_loop import turns as loop_turns
+from routing.serving.tool_loop.turns import converse
 from routing.tools.toolbox import Toolbox
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
@@ -45,13 +45,13 @@ def broken_after(
 ) -> tuple[Outcome, Outcome]:
     """How a loop ends whose last turn is broken off; and how the same ends as a stream."""
     call = call_to(endpoint(), tools=[{"type": "router:datetime"}])
-    call.ask = lambda _, body: no_model(body)
-    call.loop = Loop(call.chat, Toolbox(call.chat.body["tools"]))
+    call.loop = Loop(call.context.chat, Toolbox(call.context.chat.body["tools"]))
+    call.loop.ask_model = lambda _, body: no_model(body)
     broken = failed_at(endpoint(), status=502)
     call.attempts.append(broken)
     served = [Served(attempt_at(endpoint()), answer) for answer in turns]
     answers = iter([*served, Served(broken, said({"content": "Half of"}), broken.failure)])
-    monkeypatch.setattr(conversation, "answer_of", lambda *_: next(answers))
+    monkeypatch.setattr(loop_turns, "answer_of", lambda *_: next(answers))
     with pytest.raises(GatewayError) as caught:
         converse(call, Attempts(call))
     usage = Usage(prompt_tokens=30, completion_tokens=3)
@@ -73,9 +73,9 @@ def test_a_later_turn_is_added_to_those_before(monkeypatch) -> None:
     assert (whole.charged_nano, whole.finish_reason) == (0, "error")
 
 
-def looped(parent: Call | None = None) -> Any:
+def looped(parent: RequestProgress | None = None) -> Any:
     call = call_to(endpoint())
-    call.loop, call.parent = Loop(call.chat, Toolbox(())), parent
+    call.loop, call.parent = Loop(call.context.chat, Toolbox(())), parent
     return call
 
 
@@ -86,12 +86,12 @@ def test_whose_agent_cannot_be_paid_has_an_answer_that_is_not_kept(monkeypatch) 
     def refused(*_: object) -> Served:
         raise PaymentRequired
 
-    monkeypatch.setattr(conversation, "answer_of", refused)
+    monkeypatch.setattr(loop_turns, "answer_of", refused)
     monkeypatch.setattr(Attempts, "is_unaffordable", True)
     with pytest.raises(PaymentRequired):
         converse(agent, Attempts(agent))
 
-    assert root.cut_unpaid
+    assert root.loop.cut_unpaid
 
 
 class Killed(BaseException):
@@ -99,7 +99,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("owner", "waits"), [(Loop, "close"), (Attempts, "end_probe"), (limiting, "settle")]
+    ("owner", "waits"), [(Loop, "close"), (Attempts, "end_probe"), (rate_limits, "settle")]
 )
 def test_the_bill_is_told_before_anything_that_waits(owner: Any, waits: str, monkeypatch) -> None:
     root = looped()
@@ -114,13 +114,13 @@ def test_the_bill_is_told_before_anything_that_waits(owner: Any, waits: str, mon
     def look(*_: Any) -> None:
         owed_nano.append(root.loop.tally.whole.charged_nano)
 
-    monkeypatch.setattr(nested, "converse", left)
+    monkeypatch.setattr(submodel_calls, "converse", left)
     monkeypatch.setattr(owner, waits, look)
     with pytest.raises(Killed):
-        nested._told(looped(root))
+        submodel_calls._told(looped(root))
 
     assert owed_nano == [TURN_NANO]
-    assert root.shares[id(root)].charged_nano == TURN_NANO
+    assert root.loop.shares[id(root)].charged_nano == TURN_NANO
 
 
 # --- Tallies --------------------------------------------------------------------------------------

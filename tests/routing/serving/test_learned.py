@@ -8,7 +8,7 @@ import pytest
 
 from routing.metering.usage import Usage
 from routing.selection.types import ALL_HEALTHY, NO_POLICY, Plan, Policy
-from routing.serving.attempts.learned import Conversation, may_go_on, state_for
+from routing.serving.attempts.routing_inputs import Conversation, may_go_on, state_for
 from routing.serving.request import process, stickiness
 from tests.routing.formats.chat_bodies import accepted
 from tests.routing.selection.entries import endpoint, model

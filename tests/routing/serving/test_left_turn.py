@@ -9,7 +9,7 @@ from gevent.event import Event
 from gateway.outbound.exchange import AbortHandle, Cuttable
 from routing.entities.exchange import Answer
 from routing.metering.usage import Usage
-from routing.serving.attempts.left_turn import counted_turn
+from routing.serving.attempts.attempt_answer import counted_turn
 from routing.serving.request.loop import Loop
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.failures import malformed
@@ -34,9 +34,10 @@ class Agent:
         connected: bool = True,
     ) -> None:
         root, offer = call_to(endpoint()), endpoint(supports_cancellation=cancels)
-        root.caller_left = left
+        root.loop = Loop(root.context.chat, Toolbox(()))
+        root.loop.caller_left = left
         call = call_to(offer)
-        self.loop = call.loop = Loop(call.chat, Toolbox(()))
+        self.loop = call.loop = Loop(call.context.chat, Toolbox(()))
         call.parent = root
         self.outcome, self.connected, self.cuts = outcome, connected, 0
         self.began, self.goes = Event(), Event()

@@ -20,11 +20,11 @@ from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
-from routing.planning import refusing
-from routing.serving.admission import limiting
+from routing.planning import admission_errors
+from routing.serving.admission import rate_limits
 from routing.serving.attempts import attempts
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestProgress
 from routing.serving.settlement.key_uses import KeyUses
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
@@ -50,7 +50,7 @@ class Counters(RateLimiter):
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
     found = Counters()
-    monkeypatch.setattr(limiting, "rate_limiter", lambda: found)
+    monkeypatch.setattr(rate_limits, "limits", lambda: found)
     return found
 
 
@@ -69,36 +69,36 @@ def at(model_id: str, **more: Any) -> EndpointEntry:
     return endpoint(model_id=model_id, **more)
 
 
-def wanted(call: Call) -> list[tuple[str, int, int, int]]:
+def wanted(call: RequestProgress) -> list[tuple[str, int, int, int]]:
     """Kind, number, window and cost of each limit that the call counts against."""
-    found = limiting._limits_of(call)
-    return [(limiting._kind(each), each.most, each.window_s, each.cost) for each in found]
+    found = rate_limits._limits_of(call)
+    return [(rate_limits._kind(each), each.most, each.window_s, each.cost) for each in found]
 
 
 def test_by_default_nothing_is_counted(counters) -> None:
     call = call_to(at(PAID))
-    assert limiting.too_many(call) is None
-    assert (call.taken, counters._counts) == (None, {})
+    assert rate_limits.too_many(call) is None
+    assert (call.limits_taken, counters._counts) == (None, {})
 
 
 def test_who_is_refused_early_is_refused_for_nothing(all_on, counters, monkeypatch) -> None:
     # Of money another test speaks: this call has no account that could be read.
-    monkeypatch.setattr(refusing, "_refuse_broke", lambda call: None)
+    monkeypatch.setattr(admission_errors, "_refuse_broke", lambda call: None)
     call = call_to()
-    limit = limiting._limits_of(call)[0]
+    limit = rate_limits._limits_of(call)[0]
     with monkeypatch.context() as patch:
         # Whoever takes, though it be to give back, fails here.
         patch.setattr(counters, "take", None)
         for _ in range(2 * all_on.ROUTER_KEY_RPM):
-            refusing.refuse_early(call)
-    assert (call.taken, counters.left(limit)) == (None, limit.most)
+            admission_errors.refuse_early(call)
+    assert (call.limits_taken, counters.left(limit)) == (None, limit.most)
 
     assert isinstance(counters.take(limit._replace(cost=limit.most)), Taken)
     with pytest.raises(RateLimited) as refused:
-        refusing.refuse_early(call)
+        admission_errors.refuse_early(call)
 
     assert refused.value.headers["X-RateLimit-Limit"] == str(all_on.ROUTER_KEY_RPM)
-    told = limiting.too_many(call)
+    told = rate_limits.too_many(call)
     assert told is not None
     assert (told.text, told.metadata) == (refused.value.text, refused.value.metadata)
 
@@ -107,7 +107,7 @@ def test_free_variants_count_for_the_account_and_the_rest_for_the_key(all_on) ->
     mine = [("free_minute", 20, MINUTE_S, 1), ("free_day", 50, DAY_S, 1)]
     bound: Any = {"max_tokens": 100}
     paid, router = wanted(call_to(at(PAID), **bound)), call_to(at(PAID), **bound)
-    router.strategy = "free"
+    router.context = router.context._replace(strategy="free")
 
     assert [each[0] for each in paid] == ["key_requests", "key_tokens"]
     assert wanted(call_to(at(FREE), **bound)) == mine
@@ -131,12 +131,12 @@ UNLOCK = "free-models-per-day. Add 10 credits to unlock 1000 free model requests
 def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, text) -> None:
     all_on.ROUTER_FREE_RPM = 0
     call = call_to(at(FREE))
-    call.caller = replace(call.caller, bought_nano=bought)
-    (limit,) = limiting._limits_of(call)
+    call.context = call.context._replace(caller=replace(call.context.caller, bought_nano=bought))
+    (limit,) = rate_limits._limits_of(call)
     assert limit.most == most
     assert isinstance(counters.take(limit._replace(cost=most)), Taken)
 
-    error = limiting.too_many(call)
+    error = rate_limits.too_many(call)
 
     assert error is not None
     assert error.text.startswith(f"Rate limit exceeded: {text}")
@@ -145,13 +145,13 @@ def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, te
 
 def test_a_minute_s_free_requests(all_on, counters) -> None:
     call = call_to(at(FREE))
-    *found, last = [limiting.too_many(call) for _ in range(21)]
+    *found, last = [rate_limits.too_many(call) for _ in range(21)]
     assert found == [None] * 20
     assert last is not None
     assert last.text == "Rate limit exceeded: free-models-per-min"
     assert last.headers["Retry-After"] == "40"
     counters.now += 40
-    assert limiting.too_many(call) is None
+    assert rate_limits.too_many(call) is None
 
 
 def test_tokens_are_bounded_by_the_dearest_endpoint_and_by_the_limit(all_on) -> None:
@@ -164,31 +164,31 @@ def test_tokens_are_bounded_by_the_dearest_endpoint_and_by_the_limit(all_on) -> 
 
 @given(used=st.lists(st.integers(0, 3000), max_size=8), asked=st.integers(1, 2000))
 def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used, asked) -> None:
-    counters, running, spent = Counters(), list[Call](), 0
+    counters, running, spent = Counters(), list[RequestProgress](), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live, "ROUTER_KEY_TPM", 5000)
-        patch.setattr(limiting, "rate_limiter", lambda: counters)
+        patch.setattr(rate_limits, "limits", lambda: counters)
         for tokens in used:
             call = call_to(at(PAID), max_tokens=asked)
-            if limiting.too_many(call) is None:
-                assert call.taken is not None
+            if rate_limits.too_many(call) is None:
+                assert call.limits_taken is not None
                 running.append(call)
-                reserved = sum(c.taken.limits[-1].cost for c in running if c.taken)
+                reserved = sum(c.limits_taken.limits[-1].cost for c in running if c.limits_taken)
                 assert spent + reserved <= 5000
             if len(running) > 1:
-                limiting.settle(running.pop(0), Usage(tokens, 0))
+                rate_limits.settle(running.pop(0), Usage(tokens, 0))
                 spent += tokens
         for call in running:
-            limiting.give_back(call)
+            rate_limits.give_back(call)
         assert counters.left(TOKENS) == 5000 - spent
 
 
 def test_told_twice_of_an_end_it_corrects_once(all_on, counters) -> None:
     call = call_to(at(PAID), max_tokens=1000)
-    assert limiting.too_many(call) is None
+    assert rate_limits.too_many(call) is None
     for _ in range(2):
-        limiting.settle(call, Usage(10, 5))
-        limiting.give_back(call)
+        rate_limits.settle(call, Usage(10, 5))
+        rate_limits.give_back(call)
     assert (counters.left(TOKENS), counters.left(REQUESTS)) == (5000 - 15, 6)
 
 
@@ -255,19 +255,19 @@ def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
     moved: bool, monkeypatch
 ) -> None:
     call, asked = call_to(), list[TopUpOrder]()
-    place = uuid.uuid4() if moved else call.caller.workspace_id
+    place = uuid.uuid4() if moved else call.context.caller.workspace_id
     now = SimpleNamespace(workspace_id=place, budgets=(), limits_version=7, limited="day")
     ledger = SimpleNamespace(submit=asked.append, wait=lambda ticket, timeout_s: True)
     monkeypatch.setattr(attempts, "ledger", ledger)
-    monkeypatch.setattr(attempts, "reload_caller", lambda caller: now)
-    before: Payer = call.payer
+    monkeypatch.setattr(attempts, "renewed", lambda caller: now)
+    before: Payer = call.context.payer
     order = TopUpOrder("gen-1", before, 5)
 
     if moved:
         with pytest.raises(Unavailable):
             Attempts(call)._told_again(order)
-        assert (asked, call.payer) == ([], before)
+        assert (asked, call.context.payer) == ([], before)
     else:
         assert Attempts(call)._told_again(order) is True
-        assert [each.payer for each in asked] == [call.payer]
-        assert (call.payer.limits_version, call.payer.limited) == (7, "day")
+        assert [each.payer for each in asked] == [call.context.payer]
+        assert (call.context.payer.limits_version, call.context.payer.limited) == (7, "day")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from routing.planning.caller_headers import categories
 from routing.selection.types import Policy
-from routing.serving.request.call import Attempt, Call
-from routing.serving.settlement.app_facts import categories
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.settlement.metadata import router_metadata, wished_metadata
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
@@ -14,7 +14,7 @@ from tests.routing.serving.calls import attempt_at, call_to, failed_at
 ALPHA, BETA = endpoint("alpha"), endpoint("beta")
 
 
-def told(call: Call, selected: Attempt | None = None) -> dict[str, Any]:
+def told(call: RequestProgress, selected: Attempt | None = None) -> dict[str, Any]:
     return router_metadata(call, selected=selected)
 
 
@@ -51,7 +51,7 @@ def test_an_answer_is_told_with_who_was_asked_and_chosen() -> None:
     assert told(call, last) == whole
     # Nobody is told who did not ask.
     assert wished_metadata(call, selected=last) is None
-    call.wants_metadata = True
+    call.context = call.context._replace(wants_metadata=True)
     assert wished_metadata(call, selected=last) == whole
 
 
@@ -89,10 +89,12 @@ def test_a_part_served_of_an_earlier_attempt_is_that_attempts() -> None:
 def test_params_say_what_the_choice_was_held_to(strategy: str, floors, params: Any) -> None:
     call, family = call_to(ALPHA), model(ALPHA)
     object.__setattr__(family, "family", "acme/small")
-    call.strategy = strategy
-    call.choice = call.choice._replace(models=(family,))
+    call.context = call.context._replace(strategy=strategy)
+    call.context = call.context._replace(choice=call.context.choice._replace(models=(family,)))
     if floors:
-        call.choice = call.choice._replace(policy=Policy(min_throughput_tps=floors))
+        call.context = call.context._replace(
+            choice=call.context.choice._replace(policy=Policy(min_throughput_tps=floors))
+        )
     assert told(call).get("params") == params
 
 

@@ -10,7 +10,7 @@ from routing.ledger.settlements import RECORD_COLUMNS
 from routing.metering.cost import Cost
 from routing.metering.usage import Usage
 from routing.selection.replay import read_rows
-from routing.serving.request.call import Attempt, Call
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import Outcome, answered, failed, left_early, measured, price
 from routing.serving.settlement.records import settle_order
 from tests.routing.selection.entries import endpoint
@@ -21,7 +21,7 @@ COST_NANO = 10 * 1000 + 5 * 2000
 ALPHA, BETA, GAMMA = (endpoint(name) for name in ("alpha", "beta", "gamma"))
 
 
-def tried(*attempts: Attempt) -> Call:
+def tried(*attempts: Attempt) -> RequestProgress:
     call = call_to(*(each.endpoint for each in attempts))
     call.attempts += attempts
     return call
@@ -33,7 +33,7 @@ def ended(usage: Usage, *, finish: str = "stop", native: str | None = "stop", **
     return answered(tried(attempt), attempt, usage, **more)
 
 
-def record(call: Call, outcome: Outcome) -> dict[str, Any]:
+def record(call: RequestProgress, outcome: Outcome) -> dict[str, Any]:
     return settle_order(call, outcome).record
 
 
@@ -112,7 +112,7 @@ def test_the_record_has_every_column_and_the_price_list_that_was_pinned() -> Non
     assert detail["pricing"] == prices
 
 
-def trace_of(call: Call, outcome: Outcome) -> tuple[Any, list[Any]]:
+def trace_of(call: RequestProgress, outcome: Outcome) -> tuple[Any, list[Any]]:
     trace = orjson.loads(record(call, outcome)["trace"])
     return trace, [(row.tag, row.verdict, row.why) for row in read_rows(trace)]
 

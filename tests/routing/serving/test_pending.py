@@ -11,10 +11,9 @@ from gateway.outbound.errors import Disconnected
 from gateway.outbound.reply import Reply
 from routing.formats.chat.stream import KEEP_ALIVE
 from routing.serving.answer import stream as streams
-from routing.serving.answer.relaying import relay_for
 from routing.serving.answer.stream import AnswerStream
+from routing.serving.answer.stream_setup import PendingReply, relay_for
 from routing.serving.request import process
-from routing.serving.request.pending import PendingReply
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 
@@ -70,7 +69,7 @@ def waiting() -> AnswerStream:
 
 def sent(stream: AnswerStream, reply: FakeReply) -> Generator[bytes, None, Any]:
     assert stream._attempt is not None
-    return stream._sent(relay_for(stream._call, stream._attempt), reply.come)
+    return stream._sent(relay_for(stream._progress, stream._attempt), reply.come)
 
 
 def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(looks, waiting, reply) -> None:

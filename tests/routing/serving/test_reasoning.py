@@ -9,8 +9,7 @@ from routing.entities.efforts import EffortRules
 from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
-from routing.serving.attempts.reasoning import fit_reasoning
-from routing.serving.attempts.upstream_call import request_for
+from routing.serving.attempts.upstream_call import fit_reasoning, request_for
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
 from tests.routing.serving.test_upstream_requests import call_in
@@ -133,14 +132,14 @@ def test_an_effort_beside_a_budget_counts_where_budgets_are_not_taken(kind: str)
 )
 def test_what_fits_is_left_as_it_is(wish: Any) -> None:
     target = endpoint(efforts=MUST)
-    chat = call_to(target, **wish).chat
+    chat = call_to(target, **wish).context.chat
     assert fit_reasoning(chat, target, None) is chat
 
 
 def test_the_callers_own_words_are_not_changed() -> None:
     given = {"effort": "max", "summary": "detailed", "exclude": True}
     target = endpoint(efforts=HIGH_LOW)
-    chat = call_to(target, reasoning=given).chat
+    chat = call_to(target, reasoning=given).context.chat
     fitted = fit_reasoning(chat, target, None)
     assert given["effort"] == "max"
     assert chat.body["reasoning"] is given

@@ -44,7 +44,7 @@ ROWS: list[tuple[int, int, int, int | None, int, dict[str, Any]]] = [
 
 
 def told(refusal: HoldRefusal) -> GatewayError:
-    return payment_required(call_to(endpoint()), refusal, output_tokens=1000)
+    return payment_required(call_to(endpoint()).context, refusal, output_tokens=1000)
 
 
 def refused(

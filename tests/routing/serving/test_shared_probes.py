@@ -7,9 +7,9 @@ import pytest
 
 from routing.entities.entries import EndpointEntry
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.learned import LOOK_AGAIN_S, may_go_on
+from routing.serving.attempts.routing_inputs import LOOK_AGAIN_S, may_go_on
 from routing.serving.request import process
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestProgress
 from routing.statistics import observation, peer_sync
 from routing.statistics.peer_sync import may_probe, probe_key
 from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused
@@ -36,14 +36,14 @@ def is_free(client, one) -> Callable[[], bool]:
 
 
 @pytest.fixture
-def probing(here: Process, one: EndpointEntry, clock: Clock) -> Call:
+def probing(here: Process, one: EndpointEntry, clock: Clock) -> RequestProgress:
     """A call that has taken the endpoint's probe on itself."""
     here.health.record_failure(one.pk, clock.now - 31)
     assert here.health.snapshot(clock.now).half_open == {one.pk}
     here.health.begin_probe(one.pk, clock.now)
     assert may_probe(one.pk)
     call = call_to(one)
-    call.plan = call.plan._replace(probe=one.pk)
+    call.context = call.context._replace(plan=call.context.plan._replace(probe=one.pk))
     return call
 
 
@@ -97,8 +97,8 @@ def test_the_others_are_told_of_a_failed_probe_before_they_may_send_theirs(
 
 
 def test_who_finds_another_probing_looks_again_soon(here, one, clock, client) -> None:
-    here.health.record_failure(one.pk, clock.now - 31)
-    plan = call_to(one, some_endpoint()).plan._replace(probe=one.pk)
+    here.health.failed(one.pk, clock.now - 31)
+    plan = call_to(one, some_endpoint()).context.plan._replace(probe=one.pk)
     client.set(probe_key(one.pk), 1)
     assert not may_go_on(plan)
     assert here.health.snapshot(clock.now).unstable == {one.pk}

@@ -1,7 +1,6 @@
 """What each kind of endpoint is sent for each kind of caller, what is taken of a stream after its
 end, which ends are an endpoint's outage, and counting a prompt's tokens."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,14 +15,14 @@ from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
-from routing.serving.answer.counting import input_tokens
+from routing.serving.answer.token_counting import input_tokens
 from routing.serving.attempts.upstream_call import (
     output_default,
     read_to_end,
     request_for,
 )
 from routing.serving.request import process
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestProgress
 from routing.upstreams.anthropic.wire import ANTHROPIC, parse_betas
 from routing.upstreams.failures import from_door
 from tests.gateway.outbound.raw_upstream import RawUpstream
@@ -40,10 +39,12 @@ BODIES: dict[str, dict[str, Any]] = {
 PATHS = {"openai": "/chat/completions", "anthropic": "/messages", "responses": "/responses"}
 
 
-def call_in(given: CallerFormat, *endpoints: EndpointEntry, **more: Any) -> Call:
+def call_in(given: CallerFormat, *endpoints: EndpointEntry, **more: Any) -> RequestProgress:
     body = {"model": "acme/small", **BODIES[given.name], **more}
     chat = given.parse(body, session_header=None, models_max=3)
-    return replace(call_to(*endpoints), format=given, chat=chat)
+    call = call_to(*endpoints)
+    call.context = call.context._replace(format=given, chat=chat)
+    return call
 
 
 @pytest.mark.parametrize("kind", PATHS)
@@ -91,7 +92,8 @@ def test_the_hold_covers_the_default_cap(context: int | None, most: int | None) 
 @pytest.mark.parametrize("kind", PATHS)
 def test_betas_reach_message_style_upstreams_alone(kind: str) -> None:
     target = endpoint(kind=kind)
-    call = replace(call_in(MESSAGES, target), betas="one-2025, two-2025")
+    call = call_in(MESSAGES, target)
+    call.context = call.context._replace(betas="one-2025, two-2025")
     told = dict(request_for(call, target).headers).get("anthropic-beta")
     assert told == ("one-2025,two-2025" if kind == "anthropic" else None)
 
@@ -179,7 +181,8 @@ def counted_at(port: int) -> int:
     target = endpoint(provider=acme)
     body = {"model": "acme/small", "messages": [{"role": "user", "content": "x" * 4 * ESTIMATE}]}
     chat = MESSAGES.parse(body, session_header=None, models_max=3)
-    call = replace(call_to(target), format=MESSAGES, chat=chat, deadline=process.now() + 10)
+    call, until = call_to(target), process.now() + 10
+    call.context = call.context._replace(format=MESSAGES, chat=chat, deadline=until)
     return input_tokens(call)
 
 

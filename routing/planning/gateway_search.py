@@ -52,12 +52,12 @@ def searching_here(chat: ChatRequest) -> ChatRequest:
     )
 
 
-def beside_own_tools(chat: ChatRequest) -> ChatRequest:
+def search_beside_own_tools(chat: ChatRequest) -> ChatRequest:
     """The same where the gateway's own tools are named too: one loop cannot have two authors."""
     return searching_here(chat) if chat.server_tools else chat
 
 
-def where_no_provider_does(
+def search_without_provider(
     chat: ChatRequest, models: Sequence[ModelEntry], format: CallerFormat
 ) -> ChatRequest:
     """The same where none of the models has an endpoint that speaks the caller's format."""

@@ -7,6 +7,8 @@ from gateway.live_settings import settings
 
 TTL_S_MAX: Final = 86_400
 TTL_S_DEFAULT: Final = 300
+# The header that switches the cache on, as WSGI names it.
+MAY_SWITCH_ON: Final = "HTTP_X_ROUTER_CACHE"
 _FLAGS: Final = {"true": True, "false": False}
 _DIGITS_MAX: Final = 20
 
@@ -23,7 +25,7 @@ def wish_of(headers: Mapping[str, Any], preset: Mapping[str, Any]) -> Wish | Non
     cache is off: a preset that switches it off has the last word."""
     if not settings.ROUTER_RESPONSE_CACHE_ENABLED or preset.get("cache_enabled") is False:
         return None
-    said = _flag(headers.get("HTTP_X_ROUTER_CACHE"))
+    said = _flag(headers.get(MAY_SWITCH_ON))
     is_on = preset.get("cache_enabled") if said is None else said
     if not is_on:
         return None

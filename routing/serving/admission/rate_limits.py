@@ -14,7 +14,7 @@ from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.metering.estimate import Room, output_tokens_bound, prompt_tokens_bound
 from routing.metering.usage import Usage
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestProgress
 
 _FREE: Final = ":free"
 _FREE_MINUTE: Final = "free_minute"
@@ -28,50 +28,49 @@ _SOURCES: Final = {
 }
 
 
-def too_many(call: Call) -> GatewayError | None:
+def too_many(progress: RequestProgress) -> GatewayError | None:
     """Count a request that is about to be sent; the 429 where there were too many."""
-    wanted = _limits_of(call)
+    wanted = _limits_of(progress) if has_limits() else []
     if not wanted:
         return None
     taken = rate_limiter().take(*wanted)
     if isinstance(taken, Exceeded):
-        return _refusal(call, taken)
-    call.taken = taken
+        return _refusal(progress, taken)
+    progress.limits_taken = taken
     return None
 
 
-def would_be_too_many(call: Call) -> GatewayError | None:
+def would_be_too_many(progress: RequestProgress) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
-    wanted = _limits_of(call)
+    wanted = _limits_of(progress) if has_limits() else []
     exceeded = rate_limiter().find_exceeded(*wanted) if wanted else None
-    return None if exceeded is None else _refusal(call, exceeded)
+    return None if exceeded is None else _refusal(progress, exceeded)
 
 
-def settle(call: Call, usage: Usage) -> None:
+def settle(progress: RequestProgress, usage: Usage) -> None:
     """Correct what was reserved to the tokens that were used."""
-    taken, call.taken = call.taken, None
+    taken, progress.limits_taken = progress.limits_taken, None
     if taken is None or not taken.limits[-1].scope.startswith(_TOKENS):
         return
     used = usage.prompt_tokens + usage.completion_tokens
     rate_limiter().correct(taken, used - taken.limits[-1].cost)
 
 
-def give_back(call: Call) -> None:
+def give_back(progress: RequestProgress) -> None:
     """Nothing was sent: the request does not count."""
-    taken, call.taken = call.taken, None
+    taken, progress.limits_taken = progress.limits_taken, None
     if taken is not None:
         rate_limiter().give_back(taken)
 
 
-def _limits_of(call: Call) -> list[Limit]:
+def _limits_of(progress: RequestProgress) -> list[Limit]:
     """Those that are on and concern this call, the token limit last."""
-    if not _any_on():
-        return []
-    free, other = _tiers_of(call)
-    return (_free_limits(call) if free else []) + (_key_limits(call) if other else [])
+    free, other = _tiers_of(progress)
+    return (_free_limits(progress) if free else []) + (_key_limits(progress) if other else [])
 
 
-def _any_on() -> bool:
+def has_limits() -> bool:
+    """Whether any of them is on."""
     return bool(
         settings.ROUTER_KEY_RPM
         or settings.ROUTER_KEY_TPM
@@ -81,36 +80,38 @@ def _any_on() -> bool:
     )
 
 
-def _tiers_of(call: Call) -> tuple[bool, bool]:
+def _tiers_of(progress: RequestProgress) -> tuple[bool, bool]:
     """Whether free variants may serve it, and whether anything else may."""
-    if call.strategy == "free":
+    if progress.context.strategy == "free":
         return True, False
-    if len(call.plan.order) == 1:
-        is_free = call.plan.order[0].model_id.endswith(_FREE)
+    if len(progress.context.plan.order) == 1:
+        is_free = progress.context.plan.order[0].model_id.endswith(_FREE)
         return is_free, not is_free
-    models = {each.model_id for each in call.plan.order} or {each.id for each in call.choice.models}
+    models = {each.model_id for each in progress.context.plan.order} or {
+        each.id for each in progress.context.choice.models
+    }
     free = {model for model in models if model.endswith(_FREE)}
     return bool(free), models != free or not models
 
 
-def _free_limits(call: Call) -> list[Limit]:
-    account = call.payer.account_id
+def _free_limits(progress: RequestProgress) -> list[Limit]:
+    account = progress.context.payer.account_id
     found = []
     if per_minute := settings.ROUTER_FREE_RPM:
         found.append(Limit(f"{_FREE_MINUTE}:{account}", per_minute, MINUTE_S))
-    if per_day := daily_limit(call.caller):
+    if per_day := daily_limit(progress.context.caller):
         found.append(per_day)
     return found
 
 
-def _key_limits(call: Call) -> list[Limit]:
+def _key_limits(progress: RequestProgress) -> list[Limit]:
     found = []
     if requests := settings.ROUTER_KEY_RPM:
-        found.append(_one_request(call.payer.key_id, requests))
+        found.append(_one_request(progress.context.payer.key_id, requests))
     if tokens := settings.ROUTER_KEY_TPM:
         # One that may use more than the whole limit waits for a minute that is all its own.
-        cost = min(_tokens_bound(call), tokens)
-        found.append(Limit(f"{_TOKENS}:{call.payer.key_id}", tokens, MINUTE_S, cost))
+        cost = min(_tokens_bound(progress), tokens)
+        found.append(Limit(f"{_TOKENS}:{progress.context.payer.key_id}", tokens, MINUTE_S, cost))
     return found
 
 
@@ -119,39 +120,41 @@ def _one_request(key_id: int, most: int) -> Limit:
     return Limit(f"{_REQUESTS}:{key_id}", most, MINUTE_S)
 
 
-def _tokens_bound(call: Call) -> int:
+def _tokens_bound(progress: RequestProgress) -> int:
     """The most tokens that the call may use at any endpoint of its plan."""
-    return max((_tokens_at(call, endpoint) for endpoint in call.plan.order), default=1)
+    return max(
+        (_tokens_at(progress, endpoint) for endpoint in progress.context.plan.order), default=1
+    )
 
 
-def _tokens_at(call: Call, endpoint: EndpointEntry) -> int:
+def _tokens_at(progress: RequestProgress, endpoint: EndpointEntry) -> int:
     room = Room(endpoint.context_length, endpoint.max_completion_tokens)
     cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
     tokens = 0
-    for demand in call.demands(endpoint):
+    for demand in progress.demands(endpoint):
         tokens += prompt_tokens_bound(demand, room)
         tokens += output_tokens_bound(demand, room, output_cap=cap)
     return max(1, tokens)
 
 
-def _refusal(call: Call, exceeded: Exceeded) -> GatewayError:
+def _refusal(progress: RequestProgress, exceeded: Exceeded) -> GatewayError:
     kind = _kind(exceeded.limit)
-    return build_refusal(exceeded, source=_SOURCES[kind], message=_texts(call, exceeded)[kind])
+    return build_refusal(exceeded, source=_SOURCES[kind], message=_texts(progress, exceeded)[kind])
 
 
-def _texts(call: Call, exceeded: Exceeded) -> dict[str, str]:
+def _texts(progress: RequestProgress, exceeded: Exceeded) -> dict[str, str]:
     limit = exceeded.limit
     return {
         _FREE_MINUTE: "Rate limit exceeded: free-models-per-min",
-        FREE_DAY: _daily_text(call),
+        FREE_DAY: _daily_text(progress),
         _REQUESTS: "Rate limit exceeded: requests-per-min",
         _TOKENS: f"Rate limit exceeded: tokens-per-min. This request may use up to {limit.cost} "
         f"tokens, and {max(0, limit.most - exceeded.used)} of {limit.most} are left",
     }
 
 
-def _daily_text(call: Call) -> str:
-    if not has_low_quota(call.caller):
+def _daily_text(progress: RequestProgress) -> str:
+    if not has_low_quota(progress.context.caller):
         return "Rate limit exceeded: free-models-per-day-high-balance"
     credits = settings.ROUTER_FREE_CREDIT_THRESHOLD
     more = settings.ROUTER_FREE_RPD_HIGH or "unlimited"

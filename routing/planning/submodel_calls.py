@@ -12,12 +12,12 @@ from gateway.live_settings import settings
 from routing.formats.chat.answer import merge_pieces
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid
-from routing.planning.pipeline import planned_call
-from routing.serving.admission import limiting
+from routing.planning.pipeline import plan_submodel_call
+from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.request.call import Call
-from routing.serving.request.slots import slots
-from routing.serving.tool_loop.conversation import converse
+from routing.serving.request.context import RequestProgress
+from routing.serving.request.process import slots
+from routing.serving.tool_loop.turns import converse
 from routing.tools.interface import ModelAnswer, ToolFailed
 
 # A subagent's fusion's panel is as deep as callers can go.
@@ -25,7 +25,7 @@ DEPTH_MAX: Final = 3
 _DATA_RULES: Final = ("data_collection", "zdr")
 
 
-def ask_model(asker: Call, body: dict[str, Any]) -> ModelAnswer:
+def ask_model(asker: RequestProgress, body: dict[str, Any]) -> ModelAnswer:
     """The answer to a chat body, for a tool of `asker`. Raises `ToolFailed`."""
     if _depth(asker) >= DEPTH_MAX:
         raise ToolFailed("Tools cannot ask models this deep")
@@ -42,35 +42,35 @@ def ask_model(asker: Call, body: dict[str, Any]) -> ModelAnswer:
         raise ToolFailed(error.text) from None
 
 
-def _call(asker: Call, body: dict[str, Any]) -> Call:
+def _call(asker: RequestProgress, body: dict[str, Any]) -> RequestProgress:
     assert asker.last_attempt is not None
     named = {"model": asker.last_attempt.endpoint.model_id, **body}
     if rules := _data_rules(asker):
         named["provider"] = rules
     read = partial(CHAT.parse, session_header=None, models_max=settings.ROUTER_MAX_MODELS)
     chat = read(named)
-    return planned_call(asker, chat)
+    return plan_submodel_call(asker, chat)
 
 
-def _data_rules(asker: Call) -> dict[str, Any]:
+def _data_rules(asker: RequestProgress) -> dict[str, Any]:
     """What the caller wants of whoever gets to read the conversation."""
-    wishes = asker.root.chat.body.get("provider") or {}
+    wishes = asker.root.context.chat.body.get("provider") or {}
     return {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
 
 
-def _told(call: Call) -> ModelAnswer:
-    if call.refusal is not None:
-        raise call.refusal()
-    limited = limiting.too_many(call)
+def _told(progress: RequestProgress) -> ModelAnswer:
+    if progress.context.refusal is not None:
+        raise progress.context.refusal()
+    limited = rate_limits.too_many(progress)
     if limited is not None:
         raise limited
-    loop, root = call.loop, call.root
+    loop, root = progress.loop, progress.root
     assert loop is not None
     assert root.loop is not None
     failed = False
-    attempts = Attempts(call)
+    attempts = Attempts(progress)
     try:
-        talk = converse(call, attempts)
+        talk = converse(progress, attempts)
     except Exception:
         failed = True
         raise
@@ -78,16 +78,16 @@ def _told(call: Call) -> ModelAnswer:
         # Before anything that waits: the answer may be settled meanwhile.
         # What failed costs nothing, but for what its own tools did; who leaves pays what was made.
         root.loop.tally.add_fees_of(loop.tally, turns=not failed)
-        root.shares.pop(id(call), None)
-        root.shares[id(root)] = root.loop.tally.owed
+        root.loop.shares.pop(id(progress), None)
+        root.loop.shares[id(root)] = root.loop.tally.owed
         loop.close()
         attempts.end_probe()
-        limiting.settle(call, loop.tally.usage)
+        rate_limits.settle(progress, loop.tally.usage)
     said = merge_pieces(loop.pieces, hides_reasoning=True)
     calls = loop.functions and talk.finish_reason == "tool_calls"
-    messages = loop.conversation(call.chat) if calls else None
+    messages = loop.conversation(progress.context.chat) if calls else None
     return ModelAnswer(said, talk.attempt.endpoint.model_id, messages)
 
 
-def _depth(call: Call) -> int:
-    return 0 if call.parent is None else 1 + _depth(call.parent)
+def _depth(progress: RequestProgress) -> int:
+    return 0 if progress.parent is None else 1 + _depth(progress.parent)

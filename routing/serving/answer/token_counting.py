@@ -12,7 +12,7 @@ from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import entry_at, key_of
 from routing.serving.attempts.upstream_call import request_for
 from routing.serving.request import process
-from routing.serving.request.call import Call
+from routing.serving.request.context import RequestProgress
 from routing.statistics.peer_sync import release_probe
 from routing.upstreams.wires import wire_of
 
@@ -20,26 +20,25 @@ TOTAL_S: Final = 10.0
 _LIMITS: Final = Limits(connect_s=3, first_byte_s=TOTAL_S, idle_s=TOTAL_S, body_bytes_max=65_536)
 
 
-def input_tokens(call: Call) -> int:
+def input_tokens(progress: RequestProgress) -> int:
     """The prompt's tokens at the endpoint that would be tried first. Raises `GatewayError` where no
     endpoint can serve the request."""
-    if call.plan.probe is not None:
-        release_probe(call.plan.probe)
-    if call.refusal is not None:
-        raise call.refusal()
-    candidate = call.plan.candidates[0]
-    counted = _asked(call, candidate)
-    return estimate_tokens(call.chat.prompt_text_chars) if counted is None else counted
+    if progress.context.plan.probe is not None:
+        release_probe(progress.context.plan.probe)
+    if progress.context.refusal is not None:
+        raise progress.context.refusal()
+    counted = _asked(progress, progress.context.plan.candidates[0])
+    return estimate_tokens(progress.context.chat.prompt_text_chars) if counted is None else counted
 
 
-def _asked(call: Call, turn: Candidate) -> int | None:
+def _asked(progress: RequestProgress, candidate: Candidate) -> int | None:
     """The upstream's own count, None where it gives none."""
-    endpoint, own = turn.endpoint, entry_at(turn, call.caller.byok)
+    endpoint, own = candidate.endpoint, entry_at(candidate, progress.context.caller.byok)
     key = None if own is None else key_of(own)
     if own is not None and key is None:
         return None
     wire = wire_of(endpoint.provider.kind)
-    request = wire.count_tokens(request_for(call, endpoint, own_key=key))
+    request = wire.count_tokens(request_for(progress, endpoint, own_key=key))
     if request is None:
         return None
     try:
@@ -50,7 +49,7 @@ def _asked(call: Call, turn: Candidate) -> int | None:
             headers=request.headers,
             body=request.body,
             limits=_LIMITS,
-            deadline=min(call.deadline, process.now() + TOTAL_S),
+            deadline=min(progress.context.deadline, process.now() + TOTAL_S),
         ) as reply:
             return _count(reply.read_all()) if 200 <= reply.status < 300 else None
     except OutboundError:

@@ -1,0 +1,124 @@
+"""What a caller is told who cannot be served: guardrails first, then payment, then rate limits."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.http.errors import GatewayError, PermissionDenied, Unavailable
+from gateway.http.validation import shorten
+from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.metering.byok import charges_a_fee
+from routing.planning.candidates import ResolvedRequest, batches
+from routing.selection.filters import CONTEXT_STEP, GUARDRAILS_STEP, TIER_STEP, list_filters
+from routing.selection.select import (
+    are_all_down,
+    is_down,
+    list_offered,
+    list_providers,
+    list_unpriced,
+)
+from routing.selection.types import Plan, Policy, Requirements
+from routing.serving.admission.payment_errors import refuse_broke
+from routing.serving.admission.rate_limits import too_many, would_be_too_many
+from routing.serving.attempts.own_credentials import any_matches
+from routing.serving.request.context import RequestProgress
+from routing.serving.request.errors import ContextTooLong, GuardedOut, NoEndpoint
+
+# What has failed where there was no endpoint that a filter could have taken out.
+MODELS_STEP: Final = "Resolve Models"
+
+
+def refusal_of(progress: RequestProgress) -> GatewayError:
+    """What the caller is told where no endpoint can serve the request: what guardrails forbid
+    comes first, then payment."""
+    assert progress.context.refusal is not None
+    error = progress.context.refusal()
+    if isinstance(error, PermissionDenied):
+        return error
+    _refuse_broke(progress)
+    return would_be_too_many(progress) or error
+
+
+def refuse_too_many(progress: RequestProgress) -> None:
+    """Count a request against the rate limits. Raises `RateLimited`; payment comes first here
+    too."""
+    limited = too_many(progress)
+    if limited is not None:
+        _refuse_broke(progress)
+        raise limited
+
+
+def refuse_early(progress: RequestProgress) -> None:
+    """Before work is done for a request that is not planned yet: raise what it would be refused
+    with by payment or rate limits. It counts for nothing."""
+    _refuse_broke(progress)
+    limited = would_be_too_many(progress)
+    if limited is not None:
+        raise limited
+
+
+def _refuse_broke(progress: RequestProgress) -> None:
+    free = progress.context.strategy == "free" or _is_free(progress.context.choice.models)
+    aliases = catalogue.current().aliases
+    brought = any_matches(progress.context.caller.byok, progress.context.choice.models, aliases)
+    refuse_broke(progress.context, free=free, own_credential=brought and not charges_a_fee())
+
+
+def _is_free(models: Sequence[ModelEntry]) -> bool:
+    """Whether some endpoint could be had for nothing."""
+    prices = [each.prices for model in models for each in model.endpoints]
+    return any(price is not None and price.is_free for price in prices)
+
+
+class NoModels(NoEndpoint):
+    """A router or a family finds no model for this request."""
+
+    def __init__(
+        self, reference: str, step: str, *, available: list[str], requested: list[str]
+    ) -> None:
+        text = f"No model found for {shorten(reference)}"
+        super().__init__(step, available=available, requested=requested, text=text)
+
+
+def no_endpoint_error(asked: ResolvedRequest, plan: Plan) -> GatewayError:
+    models, ask, policy = asked.resolution.models, asked.ask, asked.policy
+    if not models:
+        return no_model_error(asked.references[0], asked.resolution.pool, ask, policy)
+    if are_all_down(models, ask, policy):
+        return Unavailable("Every provider of this model is down")
+    if plan.failed_step == GUARDRAILS_STEP:
+        return GuardedOut(
+            available=list_providers(models, ask), requested=list(policy.required_references)
+        )
+    if plan.failed_step == CONTEXT_STEP:
+        return ContextTooLong()
+    requested = list(policy.required_references)
+    step, available = plan.failed_step or MODELS_STEP, list_providers(models, ask)
+    text = None
+    if not available and (names := list_unpriced(models, ask)):
+        text = f"{names[0]} has no price yet: the gateway's operator can give it one"
+    return NoEndpoint(step, available=available, requested=requested, text=text)
+
+
+def no_model_error(
+    reference: str, pool: Sequence[ModelEntry], ask: Requirements, policy: Policy
+) -> GatewayError:
+    """Why none of the models would do: which step took the last endpoint out, or that all that are
+    left are down."""
+    filters = list_filters(ask, policy)
+    furthest = -1
+    for _, endpoints in batches(pool, lambda model: list_offered((model,), ask)):
+        left: Sequence[EndpointEntry] = endpoints
+        for place, (_, keep) in enumerate(filters):
+            if left and not (left := keep(left)):
+                furthest = max(furthest, place)
+        if left and all(map(is_down, left)):
+            return Unavailable("Every provider of these models is down")
+        if left:
+            # Routers look at the tiers that are open to every request, filters at named slugs too.
+            furthest = max(furthest, [name for name, _ in filters].index(TIER_STEP))
+    step = filters[furthest][0] if furthest >= 0 else MODELS_STEP
+    requested = policy.required_references
+    if step == GUARDRAILS_STEP:
+        return GuardedOut(available=list_providers(pool, ask), requested=list(requested))
+    return NoModels(reference, step, available=list_providers(pool, ask), requested=list(requested))

@@ -1,0 +1,204 @@
+"""Answering in one piece."""
+
+from functools import partial
+from typing import Any
+
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import dumps
+from routing.entities.exchange import Answer
+from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending
+from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
+from routing.metering.usage import Usage
+from routing.plugins.interface import replace_text, rewrite_message
+from routing.serving.attempts.attempt_answer import answer_of, finish_of
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.own_credentials import went_well
+from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.errors import ProviderError
+from routing.serving.request.outcome import (
+    Outcome,
+    answered,
+    failed,
+    loop_outcome,
+    measured,
+    price,
+    report_of,
+)
+from routing.serving.request.stickiness import remember
+from routing.serving.request.tool_call_checks import well_formed
+from routing.serving.settlement.booking import Accounted, book, wait_for
+from routing.serving.settlement.metadata import router_metadata
+from routing.serving.tool_loop.turns import Talk, converse, tell_stage
+from routing.statistics.observation import record_attempt
+from routing.upstreams.failures import UpstreamFailure
+
+
+def whole_answer(progress: RequestProgress) -> bytes:
+    """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
+    try:
+        return _whole_answer(progress)
+    finally:
+        if progress.loop is not None:
+            progress.loop.close()
+        if progress.content is not None:
+            progress.content.wait()
+
+
+def _whole_answer(progress: RequestProgress) -> bytes:
+    attempts = Attempts(progress)
+    with Accounted(progress, attempts, partial(failed, loop=progress.loop)):
+        if progress.loop is not None:
+            return _conversed(progress, converse(progress, attempts))
+        served = answer_of(progress, attempts)
+        if served.failure is not None:
+            return _told_broken(progress, served.attempt, served.answer, served.failure)
+        return _answered(progress, served.attempt, served.answer)
+
+
+def _conversed(progress: RequestProgress, talk: Talk) -> bytes:
+    """As `_answered`, for an answer of several turns."""
+    attempt, answer, loop = talk.attempt, talk.answer, progress.loop
+    assert loop is not None
+    progress.served_by = attempt
+    pieces: AnswerPieces = loop.pieces
+    if loop.annotations:
+        pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
+    said = merge_pieces(pieces, hides_reasoning=progress.context.hides_reasoning)
+    message = rewrite_message(
+        progress.context.plugins, progress.context.chat, said, progress.stages
+    )
+    if message.get("content") != said.get("content"):
+        pieces = replace_text(pieces, message["content"])
+    if progress.content is not None:
+        progress.content.set_answer(message)
+    native = answer.native_finish if talk.is_last_word else None
+    outcome = loop_outcome(
+        progress,
+        finish_reason=talk.finish_reason,
+        native_finish=native,
+        service_tier=answer.service_tier,
+    )
+    ticket = book(progress, outcome)
+    try:
+        remember(progress.context.conversation_key, attempt.endpoint, outcome.usage)
+        tell_stage(progress)
+        answer.native_finish, answer.logprobs = native, join_logprobs(pieces)
+        return dumps(_body(progress, attempt, answer, message, outcome, pieces=pieces))
+    finally:
+        wait_for(ticket)
+
+
+def _answered(progress: RequestProgress, attempt: Attempt, answer: Answer) -> bytes:
+    progress.served_by = attempt
+    went_well(attempt)
+    usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
+    if attempt.failure is None:
+        calls, tokens = answer.message.get("tool_calls"), usage.completion_tokens
+        judged = well_formed(calls) if calls else None
+        record_attempt(attempt, streamed=False, tokens=tokens, tools_good=judged)
+    context, message = progress.context, _cleaned(progress, answer)
+    if context.plugins:
+        message = rewrite_message(context.plugins, context.chat, message, progress.stages)
+    if progress.content is not None:
+        progress.content.set_answer(message)
+    outcome = _outcome(progress, attempt, answer, usage, finish_of(answer, message))
+    ticket = book(progress, outcome)
+    try:
+        # Done while the database works; it leaves once its charge is in the books.
+        if context.conversation_key is not None:
+            remember(context.conversation_key, attempt.endpoint, usage)
+        return dumps(_body(progress, attempt, answer, message, outcome))
+    finally:
+        wait_for(ticket)
+
+
+def _told_broken(
+    progress: RequestProgress, attempt: Attempt, answer: Answer, failure: UpstreamFailure
+) -> bytes:
+    """What there is, in formats that can say that it broke off; the failure in others."""
+    progress.served_by = attempt
+    usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
+    outcome = _outcome(progress, attempt, answer, usage, "error")
+    message = _cleaned(progress, answer)
+    if progress.content is not None:
+        progress.content.set_answer(message)
+    try:
+        body = _body(progress, attempt, answer, message, outcome, failure=failure)
+    except GatewayError as refusal:
+        progress.served_by = None
+        error = ProviderError(progress.attempts)
+        error.status, error.error_type = refusal.status, refusal.error_type
+        owed = failed(error, usage=usage, cost=price(progress, attempt, usage))
+        if progress.content is not None:
+            progress.content.set_error(error)
+        wait_for(book(progress, owed))
+        raise error from None
+    wait_for(book(progress, outcome))
+    return dumps(body)
+
+
+def _cleaned(progress: RequestProgress, answer: Answer) -> dict[str, Any]:
+    return clean_message(
+        answer.message,
+        exclude_reasoning=progress.context.hides_reasoning,
+        new_call_id=progress.context.format.new_call_id,
+    )
+
+
+def _outcome(
+    progress: RequestProgress, attempt: Attempt, answer: Answer, usage: Usage, finish: str
+) -> Outcome:
+    return answered(
+        progress,
+        attempt,
+        usage,
+        finish_reason=finish,
+        native_finish=answer.native_finish,
+        service_tier=answer.service_tier,
+    )
+
+
+def _body(
+    progress: RequestProgress,
+    attempt: Attempt,
+    answer: Answer,
+    message: dict[str, Any],
+    outcome: Outcome,
+    *,
+    failure: UpstreamFailure | None = None,
+    pieces: AnswerPieces = (),
+) -> dict[str, Any]:
+    """Raises `GatewayError` for a `failure` that the caller's format has no place for."""
+    assert outcome.finish_reason is not None
+    ending = Ending(
+        finish_reason=outcome.finish_reason,
+        native_finish=answer.native_finish,
+        usage=report_of(outcome, attempt),
+        service_tier=answer.service_tier,
+        stop_sequence=answer.stop_sequence,
+        native=answer.native if progress.passes(attempt) else None,
+        failure=_told(failure) if failure else None,
+        router_metadata=router_metadata(progress, selected=attempt)
+        if progress.context.wants_metadata
+        else None,
+        beside=answer.beside,
+    )
+    return progress.context.format.write_answer(
+        CompleteAnswer(
+            progress.context.served(attempt),
+            progress.context.chat,
+            message,
+            answer.logprobs,
+            answer.system_fingerprint,
+            ending,
+            pieces,
+        )
+    )
+
+
+def _told(failure: UpstreamFailure) -> dict[str, Any]:
+    return {
+        "code": failure.told_status,
+        "message": failure.message,
+        "metadata": {"error_type": failure.error_type},
+    }

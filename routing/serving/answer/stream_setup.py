@@ -1,0 +1,114 @@
+"""What a stream needs before its first byte: a writer and a relay for the attempt, and a reply that
+another greenlet waits for."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import orjson
+from django.conf import settings
+
+from gateway.outbound.errors import OutboundError
+from gateway.outbound.reply import Reply
+from routing.entities.exchange import WireRequest
+from routing.formats.caller import StreamWriter
+from routing.history.content_draft import ContentDraft
+from routing.serving.attempts.relay import Relay
+from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.tool_loop.loop_relay import LoopRelay
+from routing.upstreams.failures import UpstreamFailure
+from routing.upstreams.wires import wire_of
+
+
+def writer_for(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
+    """For what the caller is told of this attempt. A loop that has begun has one for all turns."""
+    if progress.loop is not None and progress.loop.writer is not None:
+        writer: StreamWriter = progress.loop.writer
+        return writer
+    return progress.context.format.writer(progress.context.served(attempt), progress.context.chat)
+
+
+class Echo:
+    """What endpoints were sent, for callers who want to see it."""
+
+    def __init__(self) -> None:
+        self._bodies: list[Any] = []
+
+    def show(self, writer: StreamWriter, request: WireRequest) -> bytes:
+        """The next one; a writer that numbers its events goes on from those before."""
+        self.heard_by(writer)
+        self._bodies.append(orjson.loads(request.body))
+        return writer.debug(self._bodies[-1])
+
+    def heard_by(self, writer: StreamWriter) -> StreamWriter:
+        """The writer, once it has counted what was shown so far."""
+        for body in self._bodies:
+            writer.debug(body)
+        return writer
+
+
+def relay_for(progress: RequestProgress, attempt: Attempt) -> Relay:
+    """For the stream of this attempt, from its upstream's format into the caller's."""
+    relay = Relay if progress.loop is None else partial(LoopRelay, loop=progress.loop)
+    return relay(
+        writer_for(progress, attempt),
+        wire_of(attempt.endpoint.provider.kind).reader(),
+        passes=progress.passes(attempt),
+        exclude_reasoning=progress.context.hides_reasoning,
+        event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
+        kept=_begun(progress),
+        new_call_id=progress.context.format.new_call_id,
+    )
+
+
+def _begun(progress: RequestProgress) -> ContentDraft | None:
+    """Where what is said from here on is kept, if at all."""
+    if progress.content is not None and (progress.loop is None or not progress.loop.turns):
+        progress.content.begin()
+    return progress.content
+
+
+class PendingReply:
+    """Runs `work` at once. Needs gevent."""
+
+    def __init__(self, work: Callable[[], Reply]) -> None:
+        from gevent import spawn
+
+        self._job = spawn(_captured, work)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Whether it has ended within that time; None waits until it has."""
+        self._job.join(timeout_s)
+        return bool(self._job.ready())
+
+    def reply(self) -> Reply:
+        """What `work` returned, or raised: `UpstreamFailure` or `OutboundError`."""
+        reply, error = self._job.get()
+        if reply is None:
+            raise error
+        result: Reply = reply
+        return result
+
+    def late_reply(self) -> Reply | None:
+        """The reply, if there was one after all, once the work has ended."""
+        self._job.join()
+        reply, _ = self._job.get()
+        return reply if isinstance(reply, Reply) else None
+
+    def let_go(self) -> None:
+        """Close the reply when it comes: nobody will ask for it any more."""
+        self._job.link(_close_late)
+
+
+def _captured(work: Callable[[], Reply]) -> tuple[Reply | None, Any]:
+    """gevent prints what a greenlet raises; so errors come back as values."""
+    try:
+        return work(), None
+    except (UpstreamFailure, OutboundError) as error:
+        return None, error
+
+
+def _close_late(job: Any) -> None:
+    # A killed greenlet's value is the exception that ended it.
+    if isinstance(job.value, tuple) and job.value[0] is not None:
+        job.value[0].close()

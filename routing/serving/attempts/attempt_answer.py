@@ -1,0 +1,171 @@
+"""One answer in one piece, from the first endpoint of a request's plan that gives it.
+
+If the caller leaves while a tool asks a model, what the provider bills for that turn is charged.
+Nobody reads such an answer before it is complete, so there is no stream to read on from.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gevent import GreenletExit, spawn
+
+from gateway.database.db import under_gevent
+from gateway.outbound.errors import OutboundError
+from gateway.outbound.exchange import AbortHandle
+from routing.entities.exchange import Answer
+from routing.formats.chat.answer import count_text_chars, has_content, normalize_finish
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.upstream_call import send
+from routing.serving.request import process
+from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.outcome import measured, note_turn
+from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object, refused
+from routing.upstreams.wires import wire_of
+
+if TYPE_CHECKING:
+    from gevent import Greenlet
+
+
+class Served(NamedTuple):
+    """An answer and who gave it; with a `failure`, as much as came before the upstream broke it off
+    by its own word."""
+
+    attempt: Attempt
+    answer: Answer
+    failure: UpstreamFailure | None = None
+
+
+def answer_of(progress: RequestProgress, attempts: Attempts) -> Served:
+    """The first good answer, else what there is of a broken one, or a refusal where no other model
+    did better. Raises `GatewayError` where there is nothing."""
+    kept: Served | None = None
+    for attempt in attempts:
+        try:
+            answer = _ask(progress, attempt)
+            if _is_plain(answer):
+                return Served(attempt, answer)
+            failure = _breakage(answer)
+            if failure is not None:
+                kept = Served(attempt, answer, failure)
+            elif _is_refusal(answer) and attempts.another_model_left(attempt):
+                failure, kept = refused(), Served(attempt, answer)
+            else:
+                return Served(attempt, answer)
+        except UpstreamFailure as error:
+            failure = error
+            kept = kept if kept and kept.failure is None else None
+        attempts.failed(attempt, failure)
+    if kept is not None and has_content(kept.answer.message):
+        return kept
+    raise attempts.error()
+
+
+def finish_of(answer: Answer, message: dict[str, Any]) -> str:
+    """The finish reason of an answer with this message."""
+    return normalize_finish(answer.native_finish, has_tool_calls=bool(message.get("tool_calls")))
+
+
+def _ask(progress: RequestProgress, attempt: Attempt) -> Answer:
+    ask = partial(_received, progress, attempt)
+    if progress.parent is None or not under_gevent():
+        return ask(AbortHandle())
+    return counted_turn(progress, attempt, ask, is_good=_is_good)
+
+
+def _received(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:
+    reply = send(progress, attempt, abort_handle=abort)
+    try:
+        with reply:
+            raw = reply.read_all()
+    except OutboundError as error:
+        raise from_door(error) from error
+    answer = wire_of(attempt.endpoint.provider.kind).answer(
+        raw, reply.headers.get("content-type", "")
+    )
+    attempt.ended = attempt.first_token = process.now()
+    attempt.upstream_id = answer.upstream_id
+    return answer
+
+
+def _is_plain(answer: Answer) -> bool:
+    """Whether it ended as nearly all do; what is not so is looked at closely."""
+    is_good = answer.native_finish == "stop" and answer.error is None
+    return is_good and not answer.message.get("refusal")
+
+
+def _breakage(answer: Answer) -> UpstreamFailure | None:
+    if answer.error is not None:
+        return from_error_object(answer.error)
+    if normalize_finish(answer.native_finish, has_tool_calls=False) != "error":
+        return None
+    return from_error_object({"message": "the upstream broke off its answer"})
+
+
+def _is_good(answer: Answer) -> bool:
+    return _breakage(answer) is None
+
+
+def _is_refusal(answer: Answer) -> bool:
+    is_filtered = finish_of(answer, answer.message) == "content_filter"
+    return is_filtered or bool(answer.message.get("refusal"))
+
+
+AskUpstream = Callable[[AbortHandle], Answer]
+
+
+def counted_turn(
+    progress: RequestProgress,
+    attempt: Attempt,
+    ask: AskUpstream,
+    *,
+    is_good: Callable[[Answer], bool],
+) -> Answer:
+    """What `ask` returns, or raises. Who is killed meanwhile because the caller left stays until
+    the turn is counted: at once where the provider stops its bill, else once it has answered."""
+    abort = AbortHandle()
+    job = spawn(_captured, ask, abort)
+    try:
+        job.join()
+    except GreenletExit:
+        try:
+            if progress.root_loop.caller_left:
+                _count(progress, attempt, job, abort, is_good)
+            raise
+        finally:
+            if not job.ready():
+                abort.abort()
+    answer, error = job.get()
+    if answer is None:
+        raise error
+    result: Answer = answer
+    return result
+
+
+def _count(
+    progress: RequestProgress,
+    attempt: Attempt,
+    job: "Greenlet",
+    abort: AbortHandle,
+    is_good: Callable[[Answer], bool],
+) -> None:
+    if not job.ready() and attempt.endpoint.supports_cancellation:
+        # There is a connection once there is somebody to be sent the prompt.
+        if abort.connection is not None:
+            usage = measured(progress, attempt, None, 0)
+            note_turn(progress, attempt, usage, native_finish=None, cancelled=True)
+        return
+    job.join()
+    # Without a value there is a bug, of which gevent has told.
+    answer = job.value[0] if job.value else None
+    if answer is not None and is_good(answer):
+        usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
+        note_turn(progress, attempt, usage, native_finish=answer.native_finish, cancelled=True)
+
+
+def _captured(ask: AskUpstream, abort: AbortHandle) -> tuple[Answer | None, Exception | None]:
+    """gevent prints what a greenlet raises; so errors come back as values."""
+    try:
+        return ask(abort), None
+    except (UpstreamFailure, OutboundError) as error:
+        return None, error

@@ -1,0 +1,277 @@
+"""Answering questions about a state: endpoint after endpoint, until none is open.
+
+What one endpoint answered is paid for and not asked of the next. Queries of which nothing was used
+cost the gateway what they cost, and the caller nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any, Final, NamedTuple
+
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import dumps
+from routing.decisions.calibration import calibrated
+from routing.decisions.question import Judgement, TypedQuestion, build_answer
+from routing.entities.entries import EndpointEntry
+from routing.entities.exchange import Terms, WireRequest
+from routing.entities.prices import Prices
+from routing.formats.caller import CompleteAnswer, Ending
+from routing.metering.byok import fee_bound_nano, fee_nano
+from routing.metering.cost import FREE, Cost, Units, cost_of
+from routing.metering.usage import Usage, add_usages
+from routing.serving.attempts.attempts import Attempts, Held
+from routing.serving.attempts.own_credentials import went_well
+from routing.serving.attempts.upstream_call import terms_of
+from routing.serving.decisions.batch import Crew, Spent
+from routing.serving.decisions.plan import Agenda
+from routing.serving.request import process
+from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.errors import DeadlinePassed, DecisionsTimedOut
+from routing.serving.request.outcome import CHARGE_MAX_NANO, Outcome, failed, report_of
+from routing.serving.settlement.booking import Accounted, book, wait_for
+from routing.serving.settlement.metadata import wished_metadata
+from routing.statistics.observation import observer, record_attempt
+
+_NATIVE: Final = "native"
+
+
+_NO_USAGE: Final = Usage(prompt_tokens=0, completion_tokens=0)
+
+
+class Charged(NamedTuple):
+    """The price of what was used: on the gateway's credentials, and on the team's own."""
+
+    shared_nano: int
+    own_nano: int
+
+
+class Books:
+    """All calls of one request that were answered, by the attempt they belong to."""
+
+    def __init__(self, progress: RequestProgress) -> None:
+        self._progress = progress
+        self._spent: list[tuple[Attempt, Spent]] = []
+
+    def add(self, attempt: Attempt, spent: Iterable[Spent]) -> None:
+        self._spent += [(attempt, each) for each in spent]
+
+    def charged(self) -> Charged:
+        used = [(attempt, each) for attempt, each in self._spent if each.counts]
+        shared = self._cost([pair for pair in used if pair[0].own is None])
+        own = self._cost([pair for pair in used if pair[0].own is not None])
+        return Charged(shared.total_nano, own.total_nano)
+
+    def outcome(self) -> Outcome:
+        """Every question was answered."""
+        shared_nano, own_nano = self.charged()
+        fee = fee_nano(own_nano)
+        return Outcome(
+            status=200,
+            usage=_sum_of(each.usage for _, each in self._spent if each.counts),
+            cost=self._cost(self._spent),
+            charged_nano=shared_nano + fee,
+            byok_nano=own_nano,
+            shared_nano=shared_nano if own_nano else 0,
+            finish_reason="stop",
+        )
+
+    def owed(self, error: GatewayError) -> Outcome:
+        """Some question was not: nothing is charged, whatever was answered before."""
+        if not self._spent:
+            return failed(error)
+        usage = _sum_of(each.usage for _, each in self._spent)
+        return failed(error, usage=usage, cost=self._cost(self._spent))
+
+    def _cost(self, spent: Sequence[tuple[Attempt, Spent]]) -> Cost:
+        """Rounded once for each price list: a request may be at the prices of several."""
+        lists: dict[Prices, list[Usage]] = {}
+        for attempt, each in spent:
+            prices = attempt.endpoint.prices
+            assert prices is not None
+            pinned = prices.effective(each.usage.prompt_tokens, self._progress.context.created_at)
+            lists.setdefault(pinned, []).append(each.usage)
+        return _added([_priced(usages, prices) for prices, usages in lists.items()])
+
+
+def _priced(usages: Sequence[Usage], prices: Prices) -> Cost:
+    usage = _sum_of(usages)
+    units = Units(requests=len(usages), web_searches=usage.web_searches)
+    return cost_of(usage, prices, units)
+
+
+def _added(costs: Sequence[Cost]) -> Cost:
+    if not costs:
+        return FREE
+    return Cost(*[min(CHARGE_MAX_NANO, sum(parts)) for parts in zip(*costs, strict=True)])
+
+
+def _sum_of(usages: Iterable[Usage]) -> Usage:
+    return reduce(add_usages, usages, _NO_USAGE)
+
+
+class DecisionAttempts(Attempts):
+    """See `Attempts`. What is sent is written call by call: an attempt comes with `terms`."""
+
+    terms: Terms
+
+    def __init__(self, progress: RequestProgress, books: Books) -> None:
+        super().__init__(progress)
+        self._books = books
+
+    def left_open(self, attempt: Attempt, crew: Crew) -> None:
+        """Note an attempt after which some question is open. It is an outage of the endpoint only
+        where it has answered nothing since."""
+        assert crew.failure is not None
+        if crew.was_well:
+            went_well(attempt)
+            if attempt.own is None:
+                observer().health_events.record_recovery(attempt.endpoint.pk, process.now())
+        crew.failure.outage = crew.is_out
+        self.failed(attempt, crew.failure)
+
+    def error(self) -> GatewayError:
+        error = super().error()
+        return DecisionsTimedOut() if isinstance(error, DeadlinePassed) else error
+
+    def _written(self, endpoint: EndpointEntry) -> WireRequest | None:
+        self.terms = terms_of(self._progress, endpoint, self._key)
+        return None
+
+    def _needed(self, estimated_nano: int, *, is_own: bool) -> Held:
+        """What is left to ask, on top of what was used already."""
+        shared_nano, own_nano = self._books.charged()
+        if is_own:
+            own_nano = max(1, own_nano + estimated_nano)
+        else:
+            shared_nano += estimated_nano
+        return Held(shared_nano + fee_bound_nano(own_nano), own_nano)
+
+
+def decided_answer(
+    progress: RequestProgress, agenda: Agenda, questions: Mapping[str, TypedQuestion]
+) -> bytes:
+    """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too).
+
+    `questions` are the caller's own: guardrails may have changed what the agenda asks.
+    """
+    books = Books(progress)
+    attempts = DecisionAttempts(progress, books)
+    try:
+        with Accounted(progress, attempts, books.owed):
+            for attempt in attempts:
+                crew = Crew(progress, agenda, attempt, attempts.terms)
+                try:
+                    crew.carry_out(agenda.errands(attempt.endpoint))
+                finally:
+                    _take(progress, agenda, crew, books)
+                if agenda.is_done:
+                    return _answered(progress, agenda, questions, books, attempt)
+                attempts.left_open(attempt, crew)
+            raise attempts.error()
+    finally:
+        if progress.content is not None:
+            progress.content.wait()
+
+
+def _take(progress: RequestProgress, agenda: Agenda, crew: Crew, books: Books) -> None:
+    """Keep what an attempt found, and count the calls that it was found by."""
+    endpoint = crew.attempt.endpoint
+    found = agenda.settle(endpoint, crew.judged)
+    for spent in crew.spent:
+        spent.counts = any(place.question in found for place in spent.errand.places)
+    books.add(crew.attempt, crew.spent)
+    temperature = _temperature(progress, crew.attempt)
+    for number, judged in found.items():
+        agenda.ways[number] = endpoint.decides or _NATIVE
+        if temperature is not None:
+            shares = calibrated(judged.probabilities, temperature)
+            judged = judged._replace(probabilities=shares)
+        agenda.judged[number] = judged
+
+
+def _temperature(progress: RequestProgress, attempt: Attempt) -> float | None:
+    """The model's own, by which probabilities that it gave itself are evened out."""
+    endpoint = attempt.endpoint
+    if endpoint.decides == _NATIVE:
+        return None
+    known = {model.id: model.decisions_temperature for model in progress.context.choice.models}
+    return known.get(endpoint.model_id)
+
+
+def _answered(
+    progress: RequestProgress,
+    agenda: Agenda,
+    questions: Mapping[str, TypedQuestion],
+    books: Books,
+    attempt: Attempt,
+) -> bytes:
+    progress.served_by = attempt
+    went_well(attempt)
+    outcome = books.outcome()
+    # Many short answers at once say nothing of how fast a long one would come.
+    record_attempt(attempt, streamed=False)
+    judged = [agenda.judged[number] for number in range(len(questions))]
+    pairs = zip(questions.items(), judged, strict=True)
+    answers = {name: build_answer(question, each) for (name, question), each in pairs}
+    if progress.content is not None:
+        progress.content.set_answer({"content": dumps(answers).decode()})
+    progress.stages += _stages(agenda)
+    progress.decisions_record = _record(agenda)
+    ticket = book(progress, outcome)
+    try:
+        # Written while the database works; it leaves once its charge is in the books.
+        return dumps(_body(progress, attempt, answers, report_of(outcome, attempt)))
+    finally:
+        wait_for(ticket)
+
+
+def _body(
+    progress: RequestProgress, attempt: Attempt, answers: dict[str, Any], usage: dict[str, Any]
+) -> dict[str, Any]:
+    ending = Ending(
+        finish_reason="stop",
+        native_finish=None,
+        usage=usage,
+        service_tier=None,
+        stop_sequence=None,
+        native=None,
+        failure=None,
+        router_metadata=wished_metadata(progress, selected=attempt),
+    )
+    message = {"answers": answers}
+    return progress.context.format.write_answer(
+        CompleteAnswer(
+            progress.context.served(attempt), progress.context.chat, message, None, None, ending
+        )
+    )
+
+
+def _stages(agenda: Agenda) -> Iterator[dict[str, Any]]:
+    """A stage for each way that was not the upstream's own."""
+    for way in dict.fromkeys(agenda.ways.values()):
+        if way == _NATIVE:
+            continue
+        numbers = [number for number, own in sorted(agenda.ways.items()) if own == way]
+        data: dict[str, Any] = {"method": way}
+        if masses := _masses(agenda, numbers):
+            data["label_mass"] = masses
+        summary = f"{way}: {len(numbers)} of {len(agenda.names)} questions"
+        yield {"type": "decisions", "name": way, "summary": summary, "data": data}
+
+
+def _record(agenda: Agenda) -> dict[str, Any]:
+    """What the generation keeps: how many questions were answered which way."""
+    ways = list(agenda.ways.values())
+    record: dict[str, Any] = {
+        "questions": len(agenda.names),
+        "methods": {way: ways.count(way) for way in dict.fromkeys(ways)},
+    }
+    if masses := _masses(agenda, sorted(agenda.judged)):
+        record["label_mass"] = masses
+    return record
+
+
+def _masses(agenda: Agenda, numbers: list[int]) -> dict[str, float]:
+    judged: dict[int, Judgement] = agenda.judged
+    found = {agenda.names[number]: judged[number].label_mass for number in numbers}
+    return {name: mass for name, mass in found.items() if mass is not None}

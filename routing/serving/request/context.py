@@ -1,0 +1,238 @@
+"""One request on its way: what was admitted of it, and what has happened since."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from accounts.byok import ByokEntry
+from accounts.caller import Caller
+from gateway.http.errors import GatewayError
+from gateway.limits.limits import Taken
+from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.entities.exchange import WireRequest
+from routing.formats.caller import AnswerIdentity, CallerFormat
+from routing.formats.chat.request import ChatRequest
+from routing.history.content_draft import ContentDraft
+from routing.ledger.orders import Payer
+from routing.metering.cost import Cost
+from routing.metering.estimate import Demand
+from routing.metering.usage import Usage
+from routing.plugins.interface import Plugin
+from routing.response_cache.cache_options import Wish
+from routing.response_cache.entry import Entry
+from routing.selection.guardrail_filters import zdr_group
+from routing.selection.types import EndpointState, Plan, Policy, Requirements
+from routing.serving.request.loop import Loop
+from routing.serving.request.stickiness import Key
+from routing.upstreams.failures import UpstreamFailure
+
+
+class AppFacts(NamedTuple):
+    """What the caller's headers say of the calling application."""
+
+    referer: str | None
+    title: str | None
+    categories: tuple[str, ...]
+    user_agent: str | None
+
+
+class Choice(NamedTuple):
+    """What the plan was made from, as far as the record and the caller are told of it.
+
+    `requested` are the references as the caller named them, `models` what they came to. `state` is
+    narrowed to the plan's endpoints (`routing.selection.trace.kept_state`).
+    """
+
+    requested: tuple[str, ...]
+    models: tuple[ModelEntry, ...]
+    ask: Requirements
+    policy: Policy
+    state: EndpointState
+
+    @property
+    def retains_nothing(self) -> bool:
+        """Whether nothing of the request may be kept: it, its account or a guardrail of one of its
+        models wants zero data retention."""
+        groups = self.policy.zdr_groups
+        named = any(zdr_group(model.id) in groups for model in self.models) if groups else False
+        return self.policy.zdr or named
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One endpoint tried. Times are monotonic seconds; `failure` is None when it answered.
+
+    `own` is the team's own credential it is tried with, None for the gateway's.
+    `status` is the upstream's own status, 502 for connection errors and 524 for timeouts. `request`
+    is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
+    long a stream's caller kept it waiting; `priced` the usage that was priced last, and its price.
+    """
+
+    endpoint: EndpointEntry
+    request: WireRequest | None
+    started: float
+    status: int = 0
+    first_token: float | None = None
+    ended: float | None = None
+    upstream_id: str | None = None
+    failure: UpstreamFailure | None = None
+    held_up_s: float = 0.0
+    own: ByokEntry | None = None
+    priced: tuple[Usage, Cost] | None = None
+
+
+class RequestContext(NamedTuple):
+    """What was admitted: who asks for what, in which format, and the plan made of it. It is never
+    changed; a later turn of a tool loop, or a payer whose limits have changed, gets another one.
+
+    `format` is the caller's, `chat` the request it was translated to. `betas` names what the
+    caller's header wants of message-style upstreams. `started` and `deadline` are monotonic
+    seconds, `region` is the data region of the host that the request came in by.
+    """
+
+    generation_id: str
+    caller: Caller
+    payer: Payer
+    format: CallerFormat
+    chat: ChatRequest
+    demand: Demand
+    plan: Plan
+    choice: Choice
+    requested_model: str
+    strategy: str
+    root_url: str
+    app: AppFacts
+    # Whether the caller opted in to `router_metadata`.
+    wants_metadata: bool
+    created_at: datetime
+    started: float
+    deadline: float
+    betas: str = ""
+    region: str = "global"
+    # Makes the error where no endpoint can serve the request. It is no exception yet: one that was
+    # raised holds its frames, and these hold the request.
+    refusal: Callable[[], GatewayError] | None = None
+    # The preset that the request named, in the form that records keep.
+    preset_id: str | None = None
+    # The conversation to keep on the endpoint that answers it; None where none is to be kept.
+    conversation_key: Key | None = None
+    plugins: tuple[Plugin, ...] = ()
+    # None where the answer may not come from the response cache.
+    cache_options: Wish | None = None
+
+    @property
+    def created(self) -> int:
+        return int(self.created_at.timestamp())
+
+    @property
+    def hides_reasoning(self) -> bool:
+        """Whether the caller wants to see none."""
+        return self.chat.reasoning is not None and self.chat.reasoning.exclude
+
+    def served(self, attempt: Attempt) -> AnswerIdentity:
+        """What an answer of this attempt says of itself."""
+        endpoint = attempt.endpoint
+        return AnswerIdentity(
+            self.generation_id, self.created, endpoint.model_id, endpoint.provider.name
+        )
+
+
+# Without slots, so that what most requests never have (`init=False`) costs none of them anything.
+@dataclass
+class RequestProgress:
+    """One request on its way: what was admitted, and what has happened since.
+
+    Attempts write `attempts`, `served_by` and the hold: `held_nano` is the open one, None before
+    there is one, `held_byok_nano` what budgets that count own credentials hold in addition.
+    Settlement writes `settled`, `good_end` and `limits_taken`, the tool loop its `loop`, the
+    response cache `cached`, decisions `demands_of` and `decisions_record`.
+    """
+
+    context: RequestContext
+    # Where the request names server tools; None where it has none.
+    loop: Loop | None = None
+    # The request whose tool asks this one of a model: it pays, and its hold is raised.
+    parent: "RequestProgress | None" = None
+    # Those of `router_metadata.pipeline` that changed, answered or blocked something.
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    # What is said and answered, where the workspace wants it kept.
+    content: ContentDraft | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    # The attempt whose answer the caller got, where it is not the last.
+    served_by: Attempt | None = field(default=None, init=False)
+    held_nano: int | None = field(default=None, init=False)
+    held_byok_nano: int = field(default=0, init=False)
+    # Whether the ledger was told how it ended.
+    settled: bool = field(default=False, init=False)
+    # The reasons of an answer in full for its end, its own and the upstream's.
+    good_end: tuple[str, str | None] | None = field(default=None, init=False)
+    # What it took of rate limits, until that is corrected or given back.
+    limits_taken: Taken | None = field(default=None, init=False)
+    # The answer that came from the response cache.
+    cached: Entry | None = field(default=None, init=False)
+    # What decisions ask of an endpoint, which is more than one query.
+    demands_of: Callable[[EndpointEntry], Sequence[Demand]] | None = field(default=None, init=False)
+    # What the record keeps of how questions were decided.
+    decisions_record: dict[str, Any] | None = field(default=None, init=False)
+
+    @property
+    def root(self) -> "RequestProgress":
+        """The caller's own request, which has the hold."""
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def root_loop(self) -> Loop:
+        """That of the root, for what requests on the same hold have in common. Only requests with
+        server tools have any part in it."""
+        loop = self.root.loop
+        assert loop is not None
+        return loop
+
+    @property
+    def last_attempt(self) -> Attempt | None:
+        """The attempt the record speaks of: the one that was served, else the last."""
+        return self.served_by or (self.attempts[-1] if self.attempts else None)
+
+    def demands(self, endpoint: EndpointEntry) -> Sequence[Demand]:
+        """What the endpoint would be sent, one for each query."""
+        return (self.context.demand,) if self.demands_of is None else self.demands_of(endpoint)
+
+    def passes(self, attempt: Attempt) -> bool:
+        """Whether what this attempt's upstream says is what the caller reads, word for word.
+
+        Chat answers are always written anew: nearly all of their fields are the gateway's. So are
+        answers with server tools, which are several of an upstream's.
+        """
+        context = self.context
+        return (
+            context.format.name != "chat"
+            and attempt.endpoint.provider.kind == context.format.wire
+            and not context.hides_reasoning
+            and self.loop is None
+            and not any(plugin.rewrites(context.chat) for plugin in context.plugins)
+        )
+
+
+def demand_of(chat: ChatRequest) -> Demand:
+    """The size of a request."""
+    return Demand(
+        text_bytes=chat.text_bytes,
+        messages=chat.message_count,
+        media_parts=chat.media_parts,
+        images=chat.image_parts,
+        output_tokens_asked=chat.max_output_tokens,
+    )
+
+
+def forget_origin(error: BaseException) -> None:
+    """Keep what an exception says, not where it was raised, nor what it was raised from.
+
+    Its traceback holds every frame it passed, and these hold the call and its prompt: whoever keeps
+    the exception where they can see it would keep all of it until the next garbage collection.
+    """
+    origins = (error.__cause__, error.__context__)
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    for origin in origins:
+        if origin is not None:
+            forget_origin(origin)
