@@ -18,6 +18,39 @@ ERROR_STATUSES: Final = (
 _AFTER_ROUTING: Final = [200, 400, 402, 403, 404, 408, 413, 422, 429, 502, 503, 524, 529]
 _DESCRIPTION: Final = "Unknown keys are ignored; null stands for absent where it is allowed."
 _PREFIX: Final = REF_TEMPLATE.format(model="")
+# Generators of client libraries name their classes after these: where a class of ours is named more
+# exactly than the document may be, the document keeps the name that it was published with.
+_PUBLISHED_NAMES: Final = {
+    "AssistantBlocksMessage": "AssistantMessage",
+    "AudioContent": "InputAudio",
+    "ContextCompressionPlugin": "ContextCompression",
+    "CustomMessagesTool": "CustomTool",
+    "CustomResponsesTool": "CustomTool",
+    "ExperimentalSearchModels": "SearchModels",
+    "FileParserPlugin": "FileParser",
+    "FlatFunctionTool": "FunctionTool",
+    "FlatSchemaFormat": "JsonSchemaFormat",
+    "FunctionToolCall": "ToolCall",
+    "GeneratedImage": "AnsweredImage",
+    "GeneratedImageUrl": "AnsweredImageUrl",
+    "InputAudioData": "AudioData",
+    "InputAudioPart": "InputAudio",
+    "InputMessage": "MessageItem",
+    "InputReasoning": "ReasoningItem",
+    "ModerationPlugin": "Moderation",
+    "NamedMessagesChoice": "NamedChoice",
+    "NamedResponsesChoice": "NamedChoice",
+    "PlainTextFormat": "PlainFormat",
+    "RedactedThinkingBlock": "RedactedThinking",
+    "RefusalPart": "Refusal",
+    "ResponseHealingPlugin": "ResponseHealing",
+    "ResponsesReasoning": "ReasoningField",
+    "SystemBlocksMessage": "SystemMessage",
+    "ThinkingBlock": "Thinking",
+    "ToolResultBlock": "ToolResult",
+    "ToolUseBlock": "ToolUse",
+    "UserBlocksMessage": "UserMessage",
+}
 
 
 class _Schema(RequestJsonSchema):
@@ -64,7 +97,13 @@ def _build_schema(body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     schema: dict[str, Any] = TypeAdapter(body).json_schema(
         schema_generator=_Schema, ref_template=REF_TEMPLATE
     )
-    return schema, schema.pop("$defs", {})
+    definitions = schema.pop("$defs", {})
+    names = {name: _PUBLISHED_NAMES.get(name, name) for name in definitions}
+    for name, definition in definitions.items():
+        if definition.get("title") == name:
+            definition["title"] = names[name]
+    assert len(set(names.values())) == len(names), "two definitions of one name"
+    return _rename_definitions(schema, definitions, names)
 
 
 def _prefix_definitions(
@@ -73,6 +112,12 @@ def _prefix_definitions(
     """Both with a prefix on each definition that is not the chat format's."""
     shared = _find_shared(definitions)
     names = {name: name if name in shared else prefix + name for name in definitions}
+    return _rename_definitions(schema, definitions, names)
+
+
+def _rename_definitions(
+    schema: Any, definitions: dict[str, Any], names: Mapping[str, str]
+) -> tuple[Any, dict[str, Any]]:
     renamed = {names[name]: _rename_references(told, names) for name, told in definitions.items()}
     return _rename_references(schema, names), renamed
 
