@@ -33,8 +33,8 @@ class RememberingWorker(GatewayWorker):
 
 def _calls() -> list[Any]:
     """By name, for a worker begins before the application is there to be imported."""
-    known = [each for each in gc.get_objects() if type(each).__qualname__ == "Call"]
-    return [each.requested_model for each in known if hasattr(each, "requested_model")]
+    known = [each for each in gc.get_objects() if type(each).__qualname__ == "RequestProgress"]
+    return [each.context.requested_model for each in known if hasattr(each, "context")]
 
 
 def _turns() -> int:

@@ -98,13 +98,13 @@ from gevent import monkey
 monkey.patch_all()
 import os, time, gevent
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
-from routing.ledger.tickets import Patience, Ticket
+from routing.ledger.tickets import Ticket, TicketTimeouts
 
-patience = Patience()
+timeouts = TicketTimeouts()
 
 def timed(one, limit_s):
     began = time.monotonic()
-    return patience.wait(one, limit_s), time.monotonic() - began
+    return timeouts.wait(one, limit_s), time.monotonic() - began
 
 # An outcome that comes wakes its waiter, whatever others wait for.
 early, late, left = (Ticket(None) for _ in range(3))

@@ -46,9 +46,9 @@ class Desk:
         self.told.attach_mock(self.ledger.submit, "submit")
         self.told.attach_mock(self.ledger.wait, "wait")
         monkeypatch.setattr(booking, "ledger", self.ledger)
-        for name in ("uses", "rate_limits", "keep"):
+        for name in ("uses", "rate_limits", "queue_content"):
             monkeypatch.setattr(booking, name, getattr(self.told, name))
-        monkeypatch.setattr(booking, "wait_kept", self.told.wait_kept)
+        monkeypatch.setattr(booking, "wait_until_stored", self.told.wait_until_stored)
 
     @property
     def steps(self) -> list[str]:
@@ -74,7 +74,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(monkeypatch)
 
 
-BOOKED = ["submit", "uses.note", "rate_limits.settle", "keep"]
+BOOKED = ["submit", "uses.note", "rate_limits.settle", "queue_content"]
 
 
 def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
@@ -90,13 +90,13 @@ def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
     assert desk.order.charge_nano == usage.prompt_tokens * 1000 + usage.completion_tokens * 2000
     assert desk.told.uses.note.call_args == call(1, desk.order.settled_at)
     assert desk.told.rate_limits.settle.call_args == call(desk.call, usage)
-    assert desk.told.keep.call_args == call(desk.call.content)
+    assert desk.told.queue_content.call_args == call(desk.call.content)
 
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk, wait: bool) -> None:
     settle(desk.call, failed(NotFound("gone")), wait=wait, meanwhile=desk.told.meanwhile)
-    assert desk.steps == [*BOOKED, "meanwhile", *(["wait", "wait_kept"] if wait else [])]
+    assert desk.steps == [*BOOKED, "meanwhile", *(["wait", "wait_until_stored"] if wait else [])]
     settle(desk.call, failed(NotFound("gone")), wait=True, meanwhile=desk.told.meanwhile)
     assert desk.told.meanwhile.call_count == 1
 
@@ -123,13 +123,13 @@ def test_a_call_that_reached_nobody_gives_its_hold_back(desk) -> None:
 def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(desk, texts) -> None:
     outcome = desk.fail(desk.attempt, None if texts is None else desk.relay(*texts))
 
-    assert desk.steps == [*BOOKED, "wait", "wait_kept"]
+    assert desk.steps == [*BOOKED, "wait", "wait_until_stored"]
     assert (outcome.status, desk.order.charge_nano) == (404, 0)
     came = bool(texts)
     assert outcome.finish_reason == ("error" if texts is not None else None)
     assert (outcome.usage.completion_tokens > 0) is came
     assert (outcome.cost.completion_nano > 0) is came
-    assert [type(c.args[0]) for c in desk.content.failed.call_args_list] == [NotFound]
+    assert [type(c.args[0]) for c in desk.content.set_error.call_args_list] == [NotFound]
     assert desk.fail(desk.attempt, None) is None
     assert len(desk.ledger.submit.call_args_list) == 1
 
@@ -168,7 +168,7 @@ def test_whatever_ends_a_whole_answer_is_recorded(desk, raised, comes, status, w
     assert desk.steps == BOOKED + ["wait"] * waits
     assert (desk.order.record["status"], desk.order.charge_nano) == (status, 0)
     assert desk.attempts.end_probe.call_count == 1
-    assert desk.content.failed.call_count == 1
+    assert desk.content.set_error.call_count == 1
 
 
 def test_what_ends_well_or_is_interrupted_or_was_settled_is_not_recorded_as_failed(desk) -> None:
@@ -179,7 +179,7 @@ def test_what_ends_well_or_is_interrupted_or_was_settled_is_not_recorded_as_fail
     desk.call.settled = True
     with pytest.raises(NotFound), Accounted(desk.call, desk.attempts):
         raise NotFound("gone")
-    assert (desk.steps, desk.content.failed.call_count) == ([], 0)
+    assert (desk.steps, desk.content.set_error.call_count) == ([], 0)
 
 
 # --- No end before its charge ---------------------------------------------------------------------

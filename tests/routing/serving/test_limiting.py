@@ -50,7 +50,7 @@ class Counters(RateLimiter):
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
     found = Counters()
-    monkeypatch.setattr(rate_limits, "limits", lambda: found)
+    monkeypatch.setattr(rate_limits, "rate_limiter", lambda: found)
     return found
 
 
@@ -167,7 +167,7 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used,
     counters, running, spent = Counters(), list[RequestProgress](), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live, "ROUTER_KEY_TPM", 5000)
-        patch.setattr(rate_limits, "limits", lambda: counters)
+        patch.setattr(rate_limits, "rate_limiter", lambda: counters)
         for tokens in used:
             call = call_to(at(PAID), max_tokens=asked)
             if rate_limits.too_many(call) is None:
@@ -259,7 +259,7 @@ def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
     now = SimpleNamespace(workspace_id=place, budgets=(), limits_version=7, limited="day")
     ledger = SimpleNamespace(submit=asked.append, wait=lambda ticket, timeout_s: True)
     monkeypatch.setattr(attempts, "ledger", ledger)
-    monkeypatch.setattr(attempts, "renewed", lambda caller: now)
+    monkeypatch.setattr(attempts, "reload_caller", lambda caller: now)
     before: Payer = call.context.payer
     order = TopUpOrder("gen-1", before, 5)
 

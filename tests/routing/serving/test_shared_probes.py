@@ -97,7 +97,7 @@ def test_the_others_are_told_of_a_failed_probe_before_they_may_send_theirs(
 
 
 def test_who_finds_another_probing_looks_again_soon(here, one, clock, client) -> None:
-    here.health.failed(one.pk, clock.now - 31)
+    here.health.record_failure(one.pk, clock.now - 31)
     plan = call_to(one, some_endpoint()).context.plan._replace(probe=one.pk)
     client.set(probe_key(one.pk), 1)
     assert not may_go_on(plan)

@@ -276,9 +276,9 @@ def test_the_latest_of_each_kind_is_told_once_and_in_order() -> None:
     assert [marks.take(), marks.take()] == [latest, []]
 
 
-@pytest.mark.parametrize("met", ["outage", "parked", "well"])
+@pytest.mark.parametrize("met", ["record_outage", "record_parking", "record_recovery"])
 def test_a_probe_ends_with_whatever_its_endpoint_does(met: str) -> None:
     marks = HealthEvents()
     marks.probing.add(E1)
-    getattr(marks, met)(E1, 1, **({"until": 2} if met == "parked" else {}))
+    getattr(marks, met)(E1, 1, **({"until": 2} if met == "record_parking" else {}))
     assert (marks.probing, marks.probed) == (set(), [E1])
