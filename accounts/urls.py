@@ -9,8 +9,7 @@ from accounts.views.guardrails import (
     GuardrailMembersViewSet,
     GuardrailsViewSet,
 )
-from accounts.views.key import KeyViewSet
-from accounts.views.keys import KeysViewSet
+from accounts.views.keys import KeysViewSet, KeyViewSet
 from accounts.views.payments import PaymentsViewSet
 from accounts.views.statement import StatementViewSet
 from accounts.views.workspace_budgets import WorkspaceBudgetsViewSet

@@ -27,7 +27,7 @@ from accounts.services.credits import (
 from accounts.services.records import operator_actor
 from accounts.services.statement import StatementPeriod
 from accounts.services.statement_file import FORMATS, write_statement
-from accounts.views.statement_download import download
+from accounts.views.statement import download
 from gateway.http.jsonio import format_usd
 
 _SOURCE = "admin"

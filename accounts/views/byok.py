@@ -1,63 +1,115 @@
 """/byok: a team's own credentials at providers, managed with one of the account's keys."""
 
-from typing import Any
+from typing import Final
 
 from django.http import HttpRequest, HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter
 
 from accounts.caller import Caller
 from accounts.models import ByokCredential
 from accounts.services import byok
 from accounts.services.records import key_actor
-from accounts.views.bodies.byok_body import read_changes, read_id, read_new_credential, read_query
-from accounts.views.managed import ManagedViewSet, managed_body
-from accounts.views.openapi import byok_description as described
+from accounts.views.managed import (
+    PAGE,
+    WORKSPACE_ID,
+    ManagedViewSet,
+    managed,
+    managed_body,
+    read_id,
+)
+from accounts.views.schemas.byok import (
+    ByokCredentialChanges,
+    ByokCredentialObject,
+    NewByokCredential,
+    read_new_credential,
+    read_query,
+    serialize_credential,
+)
 from gateway.database.db import Lane, run_queries
-from gateway.http.jsonio import format_time
 from gateway.http.responses import json_response
+from gateway.openapi.components import UUID_TEXT, answer_of, deletion_of, list_of
+
+_ID: Final = OpenApiParameter(
+    "credential", UUID_TEXT, OpenApiParameter.PATH, description="The credential's id."
+)
+_PROVIDER: Final = OpenApiParameter(
+    "provider", str, description="A provider's slug; all providers without."
+)
+_operation = managed("BYOK", 400, path=[_ID])
 
 
 class ByokViewSet(ManagedViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500.
 
-    The provider is asked about a key between two pieces of work for the database, in neither.
+    The provider is query about a key between two pieces of work for the database, in neither.
     """
 
-    @described.listing
+    @_operation(
+        "listByokCredentials",
+        "List credentials",
+        "What serves a workspace, credentials for all workspaces among them, newest first.",
+        list_of(ByokCredentialObject),
+        parameters=[*PAGE, WORKSPACE_ID, _PROVIDER],
+    )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        asked = read_query(request.GET.dict())
+        query = read_query(request.GET.dict())
         rows, total = run_queries(
             Lane.READ,
-            lambda: byok.list_credentials(account_id=caller.account_id, **asked._asdict()),
+            lambda: byok.list_credentials(account_id=caller.account_id, **query._asdict()),
         )
-        return json_response({"data": list(map(_object, rows)), "total_count": total})
+        return json_response({"data": list(map(serialize_credential, rows)), "total_count": total})
 
-    @described.creation
+    @_operation(
+        "createByokCredential",
+        "Bring a credential",
+        "The new credential, last in its section.",
+        answer_of(ByokCredentialObject),
+        success=201,
+        body=NewByokCredential,
+        parameters=[],
+    )
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        said = read_new_credential(managed_body(request))
-        trial = byok.check_with_provider(said["provider"], said["key"])
-        made = run_queries(
+        fields = read_new_credential(managed_body(request))
+        trial = byok.check_with_provider(fields["provider"], fields["key"])
+        row = run_queries(
             Lane.OPERATOR,
             lambda: byok.create_credential(
-                account_id=caller.account_id, trial=trial, by=key_actor(caller), **said
+                account_id=caller.account_id, trial=trial, by=key_actor(caller), **fields
             ),
         )
-        return json_response({"data": _object(made)}, status=201)
+        return json_response({"data": serialize_credential(row)}, status=201)
 
-    @described.retrieval
+    @_operation(
+        "getByokCredential",
+        "Get a credential",
+        "The credential of that id.",
+        answer_of(ByokCredentialObject),
+        404,
+    )
     def retrieve(self, request: HttpRequest, credential: str) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted = read_id(credential)
-        found = run_queries(
-            Lane.READ, lambda: byok.load_details(byok.find_credential(caller.account_id, wanted))
+        credential_id = read_id(credential)
+        row = run_queries(
+            Lane.READ,
+            lambda: byok.load_details(byok.find_credential(caller.account_id, credential_id)),
         )
-        return json_response({"data": _object(found)})
+        return json_response({"data": serialize_credential(row)})
 
-    @described.change
+    @_operation(
+        "updateByokCredential",
+        "Change a credential",
+        "The credential with the fields given changed; a new key takes the old one's place. "
+        "Requests follow within a second.",
+        answer_of(ByokCredentialObject),
+        404,
+        409,
+        body=ByokCredentialChanges,
+    )
     def partial_update(self, request: HttpRequest, credential: str) -> HttpResponseBase:
-        caller, row = self._found(request, credential)
-        changes = read_changes(managed_body(request))
+        caller, row = self._load(request, credential)
+        changes = ByokCredentialChanges.read_changes(managed_body(request))
         key = changes.pop("key", None)
         trial = None if key is None else byok.check_with_provider(row.provider, key)
         changed = run_queries(
@@ -66,41 +118,23 @@ class ByokViewSet(ManagedViewSet):
                 row=row, changes=changes, by=key_actor(caller), key=key, trial=trial
             ),
         )
-        return json_response({"data": _object(changed)})
+        return json_response({"data": serialize_credential(changed)})
 
-    @described.deletion
+    @_operation(
+        "deleteByokCredential",
+        "Delete a credential",
+        "Gone, its key for good.",
+        deletion_of(ByokCredentialObject),
+        404,
+    )
     def destroy(self, request: HttpRequest, credential: str) -> HttpResponseBase:
-        caller, row = self._found(request, credential)
+        caller, row = self._load(request, credential)
         run_queries(Lane.OPERATOR, lambda: byok.delete_credential(row=row, by=key_actor(caller)))
         return json_response({"deleted": True})
 
-    def _found(self, request: HttpRequest, credential: str) -> tuple[Caller, ByokCredential]:
+    def _load(self, request: HttpRequest, credential: str) -> tuple[Caller, ByokCredential]:
         caller = self.manager(request)
-        wanted = read_id(credential)
+        credential_id = read_id(credential)
         return caller, run_queries(
-            Lane.READ, lambda: byok.find_credential(caller.account_id, wanted)
+            Lane.READ, lambda: byok.find_credential(caller.account_id, credential_id)
         )
-
-
-def _object(shown: byok.CredentialDetails) -> dict[str, Any]:
-    """Every field is present; the key is in none of them."""
-    row = shown.row
-    return {
-        "id": str(row.pk),
-        "provider": row.provider,
-        "name": row.name,
-        "label": row.label,
-        "workspace_id": None if row.workspace_id is None else str(row.workspace_id),
-        "disabled": row.disabled,
-        "is_fallback": row.is_fallback,
-        "is_required": row.is_required,
-        "is_byok_only": row.is_byok_only,
-        # Nobody can declare either: what the catalogue says of an endpoint holds for all.
-        "declared_zdr": None,
-        "declared_region": None,
-        "sort_order": row.sort_order,
-        "allowed_models": row.allowed_models,
-        "allowed_api_key_hashes": shown.key_hashes,
-        "allowed_user_ids": row.allowed_user_ids,
-        "created_at": format_time(row.created_at),
-    }

@@ -1,4 +1,5 @@
-"""/keys: an account's inference keys, managed with one of its management keys."""
+"""/keys: an account's inference keys, managed with one of its management keys; /key: the key that
+asks."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,34 +7,94 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from django.conf import settings
+from django.db import transaction
+from django.db.models import Subquery
 from django.http import HttpRequest, HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
+from accounts.authentication import authenticate_counted
 from accounts.caller import Caller
-from accounts.models import ApiKey
+from accounts.models import ApiKey, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
+from accounts.money import usd_to_nano
+from accounts.rates import read_free_requests
 from accounts.services.key_limits import KeyUsage, build_zero_usage, read_usage, read_usages
-from accounts.services.keys import change_key_with_usage, delete_keys, rotate_key
+from accounts.services.keys import (
+    NoSuchWorkspace,
+    change_key_with_usage,
+    create_key,
+    delete_keys,
+    rotate_key,
+)
 from accounts.services.records import Actor, key_actor
-from accounts.views.bodies.key_body import read_key_body, read_key_changes, read_key_rotation
-from accounts.views.bodies.key_objects import key_object
-from accounts.views.key_creation import make_key
 from accounts.views.key_query import KeyQuery, listed_keys, read_key_query
-from accounts.views.managed import ManagedViewSet
-from accounts.views.openapi.keys_description import (
-    describe_key_change,
-    describe_key_creation,
-    describe_key_deletion,
-    describe_key_list,
-    describe_key_rotation,
-    describe_one_key,
+from accounts.views.managed import WORKSPACE_ID, ManagedViewSet, managed, managed_body
+from accounts.views.schemas.key import (
+    CurrentKey,
+    KeyChanges,
+    KeyObject,
+    KeyRotation,
+    NewKey,
+    load_current_key,
+    read_key_changes,
+    serialize_key,
 )
 from gateway.database.db import Lane, run_queries
-from gateway.http.body import read_object, read_optional_object
-from gateway.http.errors import NotFound
+from gateway.http.body import read_optional_object
+from gateway.http.errors import NotFound, SchemaInvalid
 from gateway.http.responses import json_response
+from gateway.http.validation import Issue
+from gateway.http.viewset import LeanViewSet
+from gateway.openapi.components import (
+    TEXT,
+    Component,
+    answer_of,
+    array,
+    deletion_of,
+    described,
+    obj,
+)
+from gateway.openapi.errors import error_responses
 
 T = TypeVar("T")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
+_TAG: Final = "Keys and credits"
+_KEY: Final = OpenApiParameter(
+    "key_hash", TEXT, OpenApiParameter.PATH, description="The key's `hash`."
+)
+_FLAG: Final = {"type": "string", "enum": ["true", "false"], "default": "false"}
+_QUERY: Final = [
+    OpenApiParameter("offset", {"type": "integer", "minimum": 0, "default": 0}),
+    OpenApiParameter("include_disabled", _FLAG, description="Disabled keys as well."),
+    OpenApiParameter("include_expired", _FLAG, description="Expired keys as well."),
+    WORKSPACE_ID,
+]
+_LIST: Final = Component("KeyList", obj({"data": array(KeyObject)}))
+_WITH_STRING: Final = Component(
+    "NewKeyAnswer", obj({"data": KeyObject, "key": described(TEXT, "The key, shown this once.")})
+)
+_operation = managed(_TAG, path=[_KEY])
+
+
+class KeyViewSet(LeanViewSet):
+    """Any key may ask about itself."""
+
+    @extend_schema(
+        operation_id="getCurrentKey",
+        summary="Get the key that asks",
+        description="Its limit, what it spent in each UTC window, and what kind of key it is.",
+        tags=[_TAG],
+        responses={
+            200: OpenApiResponse(answer_of(CurrentKey), description="The key."),
+            **error_responses(401, 403, 500, 503),
+        },
+    )
+    def retrieve(self, request: HttpRequest) -> HttpResponseBase:
+        caller = authenticate_counted(request)
+        self.beside = {"user_id": caller.creator_id}
+        free = read_free_requests(caller)
+        data = run_queries(Lane.READ, lambda: load_current_key(caller, free, datetime.now(UTC)))
+        return json_response({"data": data})
 
 
 class KeysViewSet(ManagedViewSet):
@@ -41,57 +102,105 @@ class KeysViewSet(ManagedViewSet):
 
     secret_answers = frozenset({"create", "rotate"})
 
-    @describe_key_list
+    @_operation(
+        "listKeys",
+        "List inference keys",
+        "A page of keys, newest first, 100 to a page; management keys are not among them.",
+        _LIST,
+        400,
+        parameters=_QUERY,
+    )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         query = read_key_query(request.GET.dict())
-        return json_response({"data": _run(lambda: _listed(caller, query))})
+        return json_response({"data": _run_query(lambda: _load_page(caller, query))})
 
-    @describe_key_creation
+    @_operation(
+        "createKey",
+        "Create an inference key",
+        "The key. Its string is in this answer and never again.",
+        _WITH_STRING,
+        400,
+        success=201,
+        body=NewKey,
+        parameters=[],
+    )
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted = read_key_body(read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES))
-        key, string = _run(lambda: make_key(caller, wanted))
+        body = NewKey.read(managed_body(request))
+        key, string = _run_query(lambda: _create_key(caller, body))
         # Nothing was spent with it yet.
-        answer = {"data": key_object(key, build_zero_usage(key.created_at)), "key": string}
+        answer = {"data": serialize_key(key, build_zero_usage(key.created_at)), "key": string}
         return json_response(answer, status=201)
 
-    @describe_one_key
+    @_operation(
+        "getKey",
+        "Get an inference key",
+        "The key, its limit, and what it spent in each UTC window.",
+        answer_of(KeyObject),
+        404,
+    )
     def retrieve(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
-        keys = _keys_of(self.manager(request), key_hash)
-        data = _run(lambda: _shown(keys.select_related("creator").get()))
+        keys = _find_key(self.manager(request), key_hash)
+        data = _run_query(lambda: _with_usage(keys.select_related("creator").get()))
         return json_response({"data": data})
 
-    @describe_key_change
+    @_operation(
+        "updateKey",
+        "Change an inference key",
+        "The key as it is now. Fields that are not sent stay as they are. A changed limit applies "
+        "at once to what is counted already; disabling takes effect within a second.",
+        answer_of(KeyObject),
+        400,
+        404,
+        409,
+        body=KeyChanges,
+    )
     def partial_update(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
         caller = self.manager(request)
-        keys = _keys_of(caller, key_hash)
-        changes = read_key_changes(
-            read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
-        )
-        data = _run(
-            lambda: _shown(*change_key_with_usage(keys=keys, changes=changes, by=key_actor(caller)))
+        keys = _find_key(caller, key_hash)
+        changes = read_key_changes(managed_body(request))
+        data = _run_query(
+            lambda: _with_usage(
+                *change_key_with_usage(keys=keys, changes=changes, by=key_actor(caller))
+            )
         )
         return json_response({"data": data})
 
-    @describe_key_deletion
+    @_operation(
+        "deleteKey",
+        "Delete an inference key",
+        "It stops working within a second; its history stays.",
+        deletion_of(KeyObject),
+        404,
+    )
     def destroy(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
         caller = self.manager(request)
-        keys = _keys_of(caller, key_hash)
-        if not _run(lambda: delete_keys(keys=keys, by=key_actor(caller))):
+        keys = _find_key(caller, key_hash)
+        if not _run_query(lambda: delete_keys(keys=keys, by=key_actor(caller))):
             raise NotFound
         return json_response({"deleted": True})
 
-    @describe_key_rotation
+    @_operation(
+        "rotateKey",
+        "Give an inference key a new string",
+        "The key and its new string, which is in this answer and never again. Hash and label "
+        "change; limits and spending stay. The old string works until its grace period ends, and "
+        "no string before it works any longer than it.",
+        _WITH_STRING,
+        400,
+        404,
+        body=KeyRotation,
+    )
     def rotate(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
         caller = self.manager(request)
-        keys = _keys_of(caller, key_hash)
+        keys = _find_key(caller, key_hash)
         body = read_optional_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
-        grace_s = read_key_rotation(body).grace_seconds
-        return json_response(_run(lambda: _rotated(keys, grace_s, key_actor(caller))))
+        grace_s = KeyRotation.read(body).grace_seconds
+        return json_response(_run_query(lambda: _rotate(keys, grace_s, key_actor(caller))))
 
 
-def _run(work: Callable[[], T]) -> T:
+def _run_query(work: Callable[[], T]) -> T:
     """Queries about one key of the caller's account, or all; a key that is not there is 404."""
     try:
         return run_queries(Lane.READ, work)
@@ -99,24 +208,68 @@ def _run(work: Callable[[], T]) -> T:
         raise NotFound from None
 
 
-def _keys_of(caller: Caller, key_hash: str) -> ApiKeyQuerySet:
+def _find_key(caller: Caller, key_hash: str) -> ApiKeyQuerySet:
     """The account's inference key of that hash. Raises `NotFound` for what can be no hash."""
     if not _HASH.fullmatch(key_hash):
         raise NotFound
     return ApiKey.objects.inference(caller.account_id).filter(hash=key_hash)
 
 
-def _listed(caller: Caller, query: KeyQuery) -> Sequence[dict[str, Any]]:
+def _load_page(caller: Caller, query: KeyQuery) -> Sequence[dict[str, Any]]:
     now = datetime.now(UTC)
     keys = listed_keys(caller.account_id, query, at=now)
     usages = read_usages(keys=keys, at=now)
-    return [key_object(key, usages[key.pk]) for key in keys]
+    return [serialize_key(key, usages[key.pk]) for key in keys]
 
 
-def _shown(key: ApiKey, usage: KeyUsage | None = None) -> dict[str, Any]:
-    return key_object(key, usage or read_usage(key=key, at=datetime.now(UTC)))
+def _with_usage(key: ApiKey, usage: KeyUsage | None = None) -> dict[str, Any]:
+    return serialize_key(key, usage or read_usage(key=key, at=datetime.now(UTC)))
 
 
-def _rotated(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> dict[str, Any]:
+def _rotate(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> dict[str, Any]:
     key, string = rotate_key(keys=keys, grace_s=grace_s, by=by)
-    return {"data": _shown(key), "key": string}
+    return {"data": _with_usage(key), "key": string}
+
+
+def _create_key(caller: Caller, body: NewKey) -> tuple[ApiKey, str]:
+    """The key and its string. Raises `SchemaInvalid` for a workspace or creator of others."""
+    with transaction.atomic():
+        workspace, creator = _load_references(caller, body)
+        return create_key(
+            account=workspace.account,
+            name=body.name,
+            workspace=workspace,
+            creator=creator,
+            limit_nano=None if body.limit is None else usd_to_nano(body.limit),
+            limit_reset=body.limit_reset,
+            include_byok_in_limit=body.include_byok_in_limit,
+            expires_at=body.expires_at,
+            external_user=body.external.user if body.external else None,
+            by=key_actor(caller),
+        )
+
+
+def _load_references(caller: Caller, body: NewKey) -> tuple[Workspace, User | None]:
+    """The account's workspace of that id, its default one when none is named, and the member of
+    that id. The workspace is not deleted while the key is being made."""
+    chosen = {"pk": body.workspace_id} if body.workspace_id else {"is_default": True}
+    members = User.objects.filter(memberships__account=caller.account_id)
+    member = members.filter(public_id=body.creator_user_id).values("pk")
+    workspace: Any = (
+        Workspace.objects.filter(account=caller.account_id, **chosen)
+        .annotate(member=Subquery(member[:1]))
+        .select_related("account")
+        .select_for_update(of=("account", "self"), no_key=True)
+        .first()
+    )
+    if workspace is None:
+        raise NoSuchWorkspace
+    return workspace, _creator(workspace.member, body.creator_user_id)
+
+
+def _creator(number: int | None, public_id: str | None) -> User | None:
+    if public_id is None:
+        return None
+    if number is None:
+        raise SchemaInvalid([Issue("creator_user_id", "Invalid input: no member of this account")])
+    return User(pk=number, public_id=public_id)

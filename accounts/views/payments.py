@@ -2,13 +2,12 @@
 
 import hashlib
 import hmac
-from decimal import Decimal
-from typing import Annotated, Any, Final
-from uuid import UUID
+from typing import Annotated, Final
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from accounts.authentication import authenticate_optional
@@ -16,64 +15,83 @@ from accounts.models import Account
 from accounts.money import usd_to_nano
 from accounts.services.credits import OWN_SOURCES, MovementConflict, take_payment
 from accounts.services.records import command_actor
-from accounts.views.openapi.payments_description import describe_payment
+from accounts.views.schemas.fields import Id, PositiveUsd
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_body
 from gateway.http.errors import Conflict, GatewayError, SchemaInvalid, Unauthenticated, UnknownPath
 from gateway.http.jsonio import Raw
 from gateway.http.large import parse_large
+from gateway.http.resources import Body
 from gateway.http.responses import json_response
-from gateway.http.validation import UNDEFINED, Issue, list_issues
+from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
+from gateway.openapi.components import FLAG, NO_KEY, TEXT, Component, component, described, obj
+from gateway.openapi.errors import error_responses
 
 _SCHEME: Final = b"sha256="
 
 
-def _usd(value: Any) -> int:
-    """A JSON number above zero, as nano-USD."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise PydanticCustomError("float_type", "Input should be a valid number")
-    try:
-        nano = usd_to_nano(Decimal(repr(value)))
-    except ValueError:
-        raise PydanticCustomError(
-            "usd", "Invalid input: expected at most 9 decimal places and a billion USD"
-        ) from None
-    if nano <= 0:
-        raise PydanticCustomError("above_zero", "Too small: expected number to be >0")
-    return nano
-
-
-def _foreign(source: str) -> str:
+def _check_source(source: str) -> str:
     if source in OWN_SOURCES:
         raise PydanticCustomError("own_source", "Invalid input: the gateway itself books under it")
     return source
 
 
-def _printable(text: str) -> str:
+def _check_printable(text: str) -> str:
     if not text.isprintable():
         raise PydanticCustomError("printable", "Invalid input: expected printable characters")
     return text
 
 
-_Words = Annotated[str, Field(min_length=1), AfterValidator(_printable)]
+_Words = Annotated[str, Field(min_length=1), AfterValidator(_check_printable)]
 
 
-class Payment(BaseModel):
-    """What a payment provider tells; unknown fields are ignored."""
+class Payment(Body):
+    """What was paid, and at whom; unknown fields are ignored."""
 
-    model_config = ConfigDict(strict=True, validate_default=True)
+    source: Annotated[_Words, Field(max_length=32), AfterValidator(_check_source)] = Field(
+        description="Who tells, such as the payment provider's name."
+    )
+    source_ref: Annotated[_Words, Field(max_length=200)] = Field(
+        description="The payment's id there. The same one counts once."
+    )
+    account_id: Id
+    amount_usd: PositiveUsd = Field(description="What was paid, in USD, at most 9 decimal places.")
 
-    source: Annotated[_Words, Field(max_length=32), AfterValidator(_foreign)] = UNDEFINED  # type: ignore[assignment]  # So that a missing field is told in the words of a wrong one.
-    source_ref: Annotated[_Words, Field(max_length=200)] = UNDEFINED  # type: ignore[assignment]  # Likewise.
-    account_id: Annotated[UUID, Field(strict=False)] = UNDEFINED  # type: ignore[assignment]  # Likewise.
-    amount_usd: Annotated[int, BeforeValidator(_usd)] = UNDEFINED  # type: ignore[assignment]  # Likewise.
+
+_ANSWER: Final = Component(
+    "PaymentAnswer",
+    obj({"data": obj({"credited": described(FLAG, "False where it was told before.")})}),
+)
+_SIGNATURE: Final = OpenApiParameter(
+    "X-Signature",
+    TEXT,
+    OpenApiParameter.HEADER,
+    required=True,
+    description="`sha256=` and the hex HMAC-SHA256 of the raw body under the secret.",
+)
 
 
 class PaymentsViewSet(LeanViewSet):
     """Known by the signature of the body. There is no 503 among the statuses of credits."""
 
-    @describe_payment
+    @extend_schema(
+        operation_id="tellPayment",
+        summary="Tell of a payment",
+        description=(
+            "For payment providers: credits the account with what was paid, less the gateway's "
+            "fee. Told again with the same account and amount it changes nothing; with others it "
+            "is 409. 404 where no secret is set (`CREDITS_WEBHOOK_SECRET`)."
+        ),
+        tags=["Keys and credits"],
+        auth=NO_KEY,
+        parameters=[_SIGNATURE],
+        request={"application/json": component(Payment)},
+        responses={
+            200: OpenApiResponse(_ANSWER, description="It is in the books."),
+            **error_responses(400, 401, 403, 404, 409, 413, 500),
+        },
+    )
     def create(self, request: HttpRequest) -> HttpResponseBase:
         secret: str = settings.CREDITS_WEBHOOK_SECRET
         if not secret:
@@ -83,8 +101,8 @@ class PaymentsViewSet(LeanViewSet):
         raw = read_body(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         if not is_signed(raw, str(request.META.get("HTTP_X_SIGNATURE", "")), secret):
             raise Unauthenticated("Invalid signature")
-        payment = read_payment(parse_large(raw))
-        credited = run_queries(Lane.OPERATOR, lambda: _credited(payment))
+        payment = Payment.read(parse_large(raw))
+        credited = run_queries(Lane.OPERATOR, lambda: _credit(payment))
         return json_response({"data": {"credited": credited}})
 
     def database_gone(self) -> GatewayError:
@@ -94,19 +112,11 @@ class PaymentsViewSet(LeanViewSet):
 def is_signed(raw: Raw, signature: str, secret: str) -> bool:
     """Whether the header is `sha256=` and the hex HMAC of these bytes, found in constant time."""
     digest = hmac.new(secret.encode(), raw, hashlib.sha256).hexdigest().encode()
-    told = signature.encode("utf-8", "replace")
-    return hmac.compare_digest(told, _SCHEME + digest)
+    given = signature.encode("utf-8", "replace")
+    return hmac.compare_digest(given, _SCHEME + digest)
 
 
-def read_payment(body: Any) -> Payment:
-    """The checked body. Raises `SchemaInvalid`."""
-    try:
-        return Payment.model_validate(body)
-    except ValidationError as error:
-        raise SchemaInvalid(list_issues(error)) from None
-
-
-def _credited(payment: Payment) -> bool:
+def _credit(payment: Payment) -> bool:
     """Whether it was not told before. Raises `SchemaInvalid` and `Conflict`."""
     account = Account.objects.filter(pk=payment.account_id).first()
     if account is None:
@@ -114,12 +124,12 @@ def _credited(payment: Payment) -> bool:
     try:
         _, new = take_payment(
             account=account,
-            paid_nano=payment.amount_usd,
+            paid_nano=usd_to_nano(payment.amount_usd),
             source=payment.source,
             source_ref=payment.source_ref,
             by=command_actor("payments"),
         )
     except MovementConflict:
-        told = "source and source_ref name another payment: its account or amount differs"
-        raise Conflict(told) from None
+        text = "source and source_ref name another payment: its account or amount differs"
+        raise Conflict(text) from None
     return new

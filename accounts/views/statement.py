@@ -2,28 +2,132 @@
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
+from typing import Final
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
+from accounts.models import LedgerEntry
 from accounts.services.statement import StatementPeriod
-from accounts.services.statement_file import FORMATS, StatementFormat, write_statement
+from accounts.services.statement_file import (
+    FORMATS,
+    IN_MEMORY_BYTES,
+    StatementFile,
+    StatementFormat,
+    write_statement,
+)
 from accounts.views.managed import ManagedViewSet
-from accounts.views.openapi.statement_description import describe_statement
-from accounts.views.statement_download import download
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, describe_options
+from gateway.openapi.components import (
+    MOMENT,
+    TEXT,
+    USD,
+    UUID_TEXT,
+    WHOLE,
+    Component,
+    Schema,
+    array,
+    described,
+    nullable,
+    obj,
+    words,
+)
+from gateway.openapi.errors import error_responses
+
+
+def _money(*names: str) -> Schema:
+    """USD as a number, and as whole nano-USD."""
+    return {key: kind for name in names for key, kind in ((name, USD), (f"{name}_nano", WHOLE))}
+
+
+_LINE: Final = Component(
+    "StatementLine",
+    obj(
+        {
+            "date": {"type": "string", "format": "date"},
+            "at": nullable(described(MOMENT, "When, of a single entry.")),
+            "kind": words(*LedgerEntry.Kind.values),
+            "entries": described(WHOLE, "How many entries it sums."),
+            **_money("amount"),
+            "workspace_id": nullable(UUID_TEXT),
+            "workspace": nullable(TEXT),
+            "key_hash": nullable(TEXT),
+            "key": nullable(described(TEXT, "The key's name.")),
+            "source": nullable(TEXT),
+            "source_ref": nullable(TEXT),
+            "generation_id": nullable(TEXT),
+            "note": nullable(TEXT),
+        },
+        description="An entry, or a day's usage of one kind, workspace and key. The amount is its "
+        "effect on the balance.",
+    ),
+)
+_STATEMENT: Final = Component(
+    "Statement",
+    obj(
+        {
+            "data": obj(
+                {
+                    "account_id": UUID_TEXT,
+                    "start": MOMENT,
+                    "end": MOMENT,
+                    "made_at": MOMENT,
+                    **_money("opening_balance"),
+                    "lines": array(_LINE),
+                    "totals": obj(
+                        {
+                            "lines": WHOLE,
+                            "entries": WHOLE,
+                            **_money("credits", "usage", "change"),
+                        }
+                    ),
+                    **_money("closing_balance"),
+                }
+            )
+        }
+    ),
+)
+_QUERY: Final = [
+    OpenApiParameter(
+        "start",
+        str,
+        description="A UTC day `YYYY-MM-DD`, or a moment; this month's first if absent.",
+    ),
+    OpenApiParameter(
+        "end", str, description="The same of the end, which is no longer part of it; now if absent."
+    ),
+    OpenApiParameter("format", {"type": "string", "enum": ["json", "csv"], "default": "json"}),
+]
 
 
 class StatementViewSet(ManagedViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
-    @describe_statement
+    @extend_schema(
+        operation_id="getStatement",
+        summary="Get a statement of the account",
+        description=(
+            "Ours. Needs a management key. Opening balance, lines, totals and closing balance of a "
+            "period, all of one moment; the lines sum to the totals exactly. Credits, refunds and "
+            "reversals are told one by one, usage per UTC day, workspace, key and kind. A request "
+            "that is settled late stands at the time it was settled."
+        ),
+        tags=["Keys and credits"],
+        parameters=_QUERY,
+        responses={
+            (200, "application/json"): OpenApiResponse(_STATEMENT, description="The statement."),
+            (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR, description="The statement."),
+            **error_responses(400, 401, 403, 500),
+        },
+    )
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         period, form = read_query(request.GET.dict(), now=datetime.now(UTC))
-        made = run_queries(Lane.OPERATOR, lambda: write_statement(caller.account_id, period, form))
-        return download(made)
+        file = run_queries(Lane.OPERATOR, lambda: write_statement(caller.account_id, period, form))
+        return download(file)
 
 
 def read_query(
@@ -47,10 +151,10 @@ def read_query(
     return StatementPeriod(start, end), FORMATS[form]
 
 
-def _moment(text: str | None, usual: datetime, name: str, issues: list[Issue]) -> datetime:
+def _moment(text: str | None, default: datetime, name: str, issues: list[Issue]) -> datetime:
     """A day, which begins at midnight UTC, or an ISO 8601 moment in UTC."""
     if not text:
-        return usual
+        return default
     try:
         if len(text) == len("YYYY-MM-DD"):
             return datetime.combine(date.fromisoformat(text), time(), UTC)
@@ -59,5 +163,21 @@ def _moment(text: str | None, usual: datetime, name: str, issues: list[Issue]) -
         moment = None
     if moment is None or moment.tzinfo is None or moment.utcoffset():
         issues.append(Issue(name, "Invalid ISO date, or datetime in UTC"))
-        return usual
+        return default
     return moment
+
+
+def download(file: StatementFile) -> HttpResponseBase:
+    """The file as an attachment; a large one leaves in pieces."""
+    size_bytes = file.size_bytes
+    response: HttpResponseBase
+    if size_bytes <= IN_MEMORY_BYTES:
+        response = HttpResponse(b"".join(file.pieces()), content_type=file.form.content_type)
+    else:
+        response = StreamingHttpResponse(file.pieces(), content_type=file.form.content_type)
+        # A download that never begins must not keep the file.
+        response._resource_closers.append(file.lines.close)  # type: ignore[attr-defined]  # What Django closes with it.
+    response["Content-Length"] = str(size_bytes)
+    response["Content-Disposition"] = f'attachment; filename="{file.name}"'
+    response["Cache-Control"] = "no-store"
+    return response

@@ -1,48 +1,93 @@
 """/workspaces/{id}/budgets: what the keys of a workspace may spend together."""
 
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter
 
-from accounts.models import WorkspaceBudget
 from accounts.services import workspace_budgets
 from accounts.services.records import key_actor
-from accounts.services.workspace_budgets import WorkspaceBudgets
-from accounts.views.bodies.budget_body import read_budget, read_interval
-from accounts.views.managed import ManagedViewSet, managed_body
-from accounts.views.openapi import budget_description as described
+from accounts.services.workspace_budgets import INTERVALS, WorkspaceBudgets
+from accounts.views.managed import ManagedViewSet, managed, managed_body
+from accounts.views.schemas.workspace import (
+    NewWorkspaceBudget,
+    WorkspaceBudgetObject,
+    read_budget,
+    read_interval,
+    serialize_budget,
+)
+from accounts.views.workspaces import WORKSPACE
 from gateway.database.db import Lane, run_queries
-from gateway.http.jsonio import format_time, usd
 from gateway.http.responses import json_response
+from gateway.openapi.components import FLAG, Component, array, deletion_of, described, obj
+
+_BYOK: Final = described(
+    FLAG, "Whether spending on credentials of the account's own counts, for all budgets."
+)
+_ONE: Final = Component(
+    "WorkspaceBudgetAnswer", obj({"data": WorkspaceBudgetObject, "include_byok_in_budgets": _BYOK})
+)
+_ALL: Final = Component(
+    "WorkspaceBudgetList",
+    obj({"data": array(WorkspaceBudgetObject), "include_byok_in_budgets": _BYOK}),
+)
+_INTERVAL: Final = OpenApiParameter(
+    "interval",
+    str,
+    OpenApiParameter.PATH,
+    enum=list(INTERVALS),
+    description="UTC days, weeks from Monday, calendar months; a lifetime never resets.",
+)
+_operation = managed("Workspaces", 404, path=[WORKSPACE, _INTERVAL])
 
 
 class WorkspaceBudgetsViewSet(ManagedViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
-    @described.listing
+    @_operation(
+        "listWorkspaceBudgets",
+        "List budgets of a workspace",
+        "What its keys may spend together, the widest interval first.",
+        _ALL,
+        parameters=[WORKSPACE],
+    )
     def list(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        found = run_queries(
+        budgets = run_queries(
             Lane.READ, lambda: workspace_budgets.find_budgets(caller.account_id, workspace)
         )
-        return json_response(_answer(found, [budget_object(row) for row in found.rows]))
+        return json_response(_answer(budgets, [serialize_budget(row) for row in budgets.rows]))
 
-    @described.retrieval
+    @_operation(
+        "getWorkspaceBudget",
+        "Get a budget of a workspace",
+        "The budget of that interval; 404 where there is none.",
+        _ONE,
+        400,
+    )
     def retrieve(self, request: HttpRequest, workspace: str, interval: str) -> HttpResponseBase:
         caller = self.manager(request)
         word = read_interval(interval)
-        found, row = run_queries(
+        budgets, row = run_queries(
             Lane.READ, lambda: workspace_budgets.find_budget(caller.account_id, workspace, word)
         )
-        return json_response(_answer(found, budget_object(row)))
+        return json_response(_answer(budgets, serialize_budget(row)))
 
-    @described.setting
+    @_operation(
+        "setWorkspaceBudget",
+        "Set a budget of a workspace",
+        "The budget, which holds at once, for what was spent already too. A budget met or exceeded "
+        "blocks with 403.",
+        _ONE,
+        400,
+        body=NewWorkspaceBudget,
+    )
     def update(self, request: HttpRequest, workspace: str, interval: str) -> HttpResponseBase:
         caller = self.manager(request)
         word = read_interval(interval)
         body = managed_body(request)
         limit_nano, include_byok = read_budget(body)
-        found, row = run_queries(
+        budgets, row = run_queries(
             Lane.OPERATOR,
             lambda: workspace_budgets.set_budget(
                 account_id=caller.account_id,
@@ -53,9 +98,15 @@ class WorkspaceBudgetsViewSet(ManagedViewSet):
                 by=key_actor(caller),
             ),
         )
-        return json_response(_answer(found, budget_object(row)))
+        return json_response(_answer(budgets, serialize_budget(row)))
 
-    @described.deletion
+    @_operation(
+        "deleteWorkspaceBudget",
+        "Delete a budget of a workspace",
+        "The same answer where there was none.",
+        deletion_of(WorkspaceBudgetObject),
+        400,
+    )
     def destroy(self, request: HttpRequest, workspace: str, interval: str) -> HttpResponseBase:
         caller = self.manager(request)
         word = read_interval(interval)
@@ -71,18 +122,5 @@ class WorkspaceBudgetsViewSet(ManagedViewSet):
         return json_response({"deleted": True})
 
 
-def budget_object(row: WorkspaceBudget) -> dict[str, Any]:
-    """A budget as the API shows it; every field is present."""
-    lifetime = row.interval == WorkspaceBudget.Interval.LIFETIME
-    return {
-        "id": str(row.pk),
-        "workspace_id": str(row.workspace_id),
-        "limit_usd": usd(row.limit_nano),
-        "reset_interval": None if lifetime else row.interval,
-        "created_at": format_time(row.created_at),
-        "updated_at": format_time(row.updated_at),
-    }
-
-
-def _answer(found: WorkspaceBudgets, data: Any) -> dict[str, Any]:
-    return {"data": data, "include_byok_in_budgets": found.workspace.include_byok_in_budgets}
+def _answer(budgets: WorkspaceBudgets, data: Any) -> dict[str, Any]:
+    return {"data": data, "include_byok_in_budgets": budgets.workspace.include_byok_in_budgets}

@@ -1,57 +1,115 @@
 """/workspaces: the teams of an account, their settings and their members."""
 
+from typing import Final
+
 from django.http import HttpRequest, HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter
 
 from accounts.services import workspace_members, workspaces
 from accounts.services.records import key_actor
-from accounts.views.bodies.workspace_body import read_changes, read_members, read_new_workspace
-from accounts.views.bodies.workspace_objects import member_object, workspace_object
-from accounts.views.managed import ManagedViewSet, managed_body
-from accounts.views.openapi import workspace_description as described
+from accounts.views.managed import PAGE, ManagedViewSet, managed, managed_body
+from accounts.views.schemas.workspace import (
+    NewWorkspace,
+    WorkspaceChanges,
+    WorkspaceMember,
+    WorkspaceObject,
+    WorkspaceUserIds,
+    read_new_workspace,
+    read_workspace_changes,
+    serialize_workspace,
+)
 from gateway.database.db import Lane, run_queries
 from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
+from gateway.openapi.components import (
+    WHOLE,
+    Component,
+    answer_of,
+    array,
+    deletion_of,
+    list_of,
+    obj,
+)
+
+WORKSPACE: Final = OpenApiParameter(
+    "workspace", str, OpenApiParameter.PATH, description="The workspace's id or slug."
+)
+_operation = managed("Workspaces", path=[WORKSPACE])
+_ADDED: Final = Component(
+    "WorkspaceMembersAdded", obj({"data": array(WorkspaceMember), "added_count": WHOLE})
+)
+_REMOVED: Final = Component("WorkspaceMembersRemoved", obj({"removed_count": WHOLE}))
 
 
 class WorkspacesViewSet(ManagedViewSet):
     """Workspaces of the key's own account, by id or slug."""
 
-    @described.listing
+    @_operation(
+        "listWorkspaces",
+        "List workspaces",
+        "The account's workspaces, newest first.",
+        list_of(WorkspaceObject),
+        400,
+        parameters=PAGE,
+    )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         page = parse_page(request.GET)
         rows, total = run_queries(
             Lane.READ, lambda: workspaces.list_workspaces(caller.account_id, page)
         )
-        return json_response({"data": list(map(workspace_object, rows)), "total_count": total})
+        return json_response({"data": list(map(serialize_workspace, rows)), "total_count": total})
 
-    @described.creation
+    @_operation(
+        "createWorkspace",
+        "Create a workspace",
+        "The new workspace. A slug that the account uses already is refused.",
+        answer_of(WorkspaceObject),
+        400,
+        success=201,
+        body=NewWorkspace,
+        parameters=[],
+    )
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted = read_new_workspace(managed_body(request))
+        columns = read_new_workspace(managed_body(request))
         row = run_queries(
             Lane.OPERATOR,
             lambda: workspaces.create_workspace(
                 account_id=caller.account_id,
                 creator=caller.creator_id,
                 by=key_actor(caller),
-                settings=wanted,
+                settings=columns,
             ),
         )
-        return json_response({"data": workspace_object(row)}, status=201)
+        return json_response({"data": serialize_workspace(row)}, status=201)
 
-    @described.retrieval
+    @_operation(
+        "getWorkspace",
+        "Get a workspace",
+        "The workspace of that id or slug.",
+        answer_of(WorkspaceObject),
+        404,
+    )
     def retrieve(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
         row = run_queries(
             Lane.READ, lambda: workspaces.find_workspace(caller.account_id, workspace)
         )
-        return json_response({"data": workspace_object(row)})
+        return json_response({"data": serialize_workspace(row)})
 
-    @described.change
+    @_operation(
+        "updateWorkspace",
+        "Change a workspace",
+        "The workspace with the fields given changed; requests follow within a second.",
+        answer_of(WorkspaceObject),
+        400,
+        404,
+        body=WorkspaceChanges,
+    )
     def partial_update(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        changes = read_changes(managed_body(request))
+        changes = read_workspace_changes(managed_body(request))
         row = run_queries(
             Lane.OPERATOR,
             lambda: workspaces.change_workspace(
@@ -61,9 +119,16 @@ class WorkspacesViewSet(ManagedViewSet):
                 changes=changes,
             ),
         )
-        return json_response({"data": workspace_object(row)})
+        return json_response({"data": serialize_workspace(row)})
 
-    @described.deletion
+    @_operation(
+        "deleteWorkspace",
+        "Delete a workspace",
+        "Refused while a key of it is active, and for the default workspace. Records stay.",
+        deletion_of(WorkspaceObject),
+        400,
+        404,
+    )
     def destroy(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
         run_queries(
@@ -78,7 +143,15 @@ class WorkspacesViewSet(ManagedViewSet):
 class WorkspaceMembersViewSet(ManagedViewSet):
     """Who belongs to a workspace."""
 
-    @described.members
+    @_operation(
+        "listWorkspaceMembers",
+        "List members of a workspace",
+        "Its members, newest first; everybody of the account belongs to the default workspace.",
+        list_of(WorkspaceMember),
+        400,
+        404,
+        parameters=[WORKSPACE, *PAGE],
+    )
     def list(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
         page = parse_page(request.GET)
@@ -88,12 +161,22 @@ class WorkspaceMembersViewSet(ManagedViewSet):
                 account_id=caller.account_id, reference=workspace, page=page
             ),
         )
-        return json_response({"data": list(map(member_object, members)), "total_count": total})
+        return json_response(
+            {"data": list(map(WorkspaceMember.from_row, members)), "total_count": total}
+        )
 
-    @described.adding
+    @_operation(
+        "addWorkspaceMembers",
+        "Add members to a workspace",
+        "The members added, each with the role that it has in the account. All of them or nobody.",
+        _ADDED,
+        400,
+        404,
+        body=WorkspaceUserIds,
+    )
     def add(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        user_ids = read_members(managed_body(request))
+        user_ids = WorkspaceUserIds.read(managed_body(request)).user_ids
         members, added = run_queries(
             Lane.OPERATOR,
             lambda: workspace_members.add_members(
@@ -103,12 +186,22 @@ class WorkspaceMembersViewSet(ManagedViewSet):
                 user_ids=user_ids,
             ),
         )
-        return json_response({"data": list(map(member_object, members)), "added_count": added})
+        return json_response(
+            {"data": list(map(WorkspaceMember.from_row, members)), "added_count": added}
+        )
 
-    @described.removal
+    @_operation(
+        "removeWorkspaceMembers",
+        "Remove members from a workspace",
+        "How many were removed: nobody, where one of them has an active key there.",
+        _REMOVED,
+        400,
+        404,
+        body=WorkspaceUserIds,
+    )
     def remove(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        user_ids = read_members(managed_body(request))
+        user_ids = WorkspaceUserIds.read(managed_body(request)).user_ids
         removed = run_queries(
             Lane.OPERATOR,
             lambda: workspace_members.remove_members(

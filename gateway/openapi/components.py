@@ -61,6 +61,8 @@ class ModelSchemas(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
         described = super().model_schema(schema)
         described.pop("title", None)
+        if "description" in described:
+            described["description"] = " ".join(described["description"].split())
         return described
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> Schema:
@@ -92,6 +94,7 @@ def _schema_of(model: type[BaseModel]) -> tuple[Schema, Mapping[str, Schema]]:
     schema = model.model_json_schema(
         ref_template=REF_TEMPLATE,
         schema_generator=ModelSchemas,
+        union_format="primitive_type_array",
         mode="serialization" if answered else "validation",
     )
     return schema, schema.pop("$defs", {})
@@ -113,7 +116,9 @@ def list_of(model: type[BaseModel], name: str = "") -> Component:
 @cache
 def deletion_of(model: type[BaseModel]) -> Component:
     """`{"deleted": true}`."""
-    return Component(f"{component(model).name}Deleted", obj({"deleted": FLAG}))
+    return Component(
+        f"{component(model).name}Deleted", obj({"deleted": {"type": "boolean", "enum": [True]}})
+    )
 
 
 def obj(properties: Mapping[str, Any], *, optional: tuple[str, ...] = (), **more: Any) -> Schema:

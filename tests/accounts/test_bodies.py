@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 from accounts import ports
 from accounts.limit_words import describe_unknown_limit
 from accounts.services.workspaces import SETTINGS, match_reference
-from accounts.views.bodies.budget_body import read_budget
-from accounts.views.bodies.byok_body import read_changes as read_byok_changes
-from accounts.views.bodies.byok_body import read_new_credential
-from accounts.views.bodies.key_body import read_key_body, read_key_changes, read_key_rotation
-from accounts.views.bodies.workspace_body import read_changes, read_members, read_new_workspace
-from accounts.views.bodies.workspace_body import read_changes as read_workspace_changes
+from accounts.views.schemas.byok import ByokCredentialChanges, read_new_credential
 from accounts.views.schemas.guardrail import (
     GuardrailKeyHashes,
     read_guardrail_changes,
     read_new_guardrail,
+)
+from accounts.views.schemas.key import KeyRotation, NewKey, read_key_changes
+from accounts.views.schemas.workspace import (
+    WorkspaceUserIds,
+    read_budget,
+    read_new_workspace,
+    read_workspace_changes,
 )
 from gateway.http.errors import GatewayError, SchemaInvalid
 from tests.accounts.higher import ReplacedApps
@@ -28,7 +30,7 @@ from tests.accounts.higher import ReplacedApps
 
 def test_a_whole_body_is_read() -> None:
     said = {"name": "k", "limit": 0.1, "limit_reset": "daily", "include_byok_in_limit": True}
-    wanted = read_key_body(said | {"expires_at": "2130-01-01T00:00:00.5Z", "foo": "ignored"})
+    wanted = NewKey.read(said | {"expires_at": "2130-01-01T00:00:00.5Z", "foo": "ignored"})
     assert (wanted.name, wanted.limit, wanted.limit_reset) == ("k", Decimal("0.1"), "daily")
     assert wanted.include_byok_in_limit
     assert wanted.expires_at is not None
@@ -62,7 +64,7 @@ def test_a_whole_body_is_read() -> None:
 def test_an_odd_field_is_named(changes: dict[str, Any], text: str) -> None:
     body = {name: said for name, said in ({"name": "k"} | changes).items() if said is not ...}
     with pytest.raises(SchemaInvalid) as refused:
-        read_key_body(body)
+        NewKey.read(body)
     assert refused.value.text.startswith(text)
 
 
@@ -116,7 +118,7 @@ def test_changes_are_what_was_said_and_no_more() -> None:
         ({"io_logging_api_key_ids": [1, "a" * 64]}, {"io_logging_api_key_ids": [1, "a" * 64]}),
     ]
     for said, read in changes:
-        assert read_changes(said) == read
+        assert read_workspace_changes(said) == read
 
 
 BOOLEAN = "Invalid input: expected boolean"
@@ -154,19 +156,19 @@ SORTS = 'expected one of "price"|"throughput"|"latency"|"exacto"'
 )
 def test_each_bound_has_its_words(field: str, value: Any, text: str) -> None:
     assert text_of(read_new_workspace, NEW | {field: value}) == f"{field}: {text}"
-    assert text_of(read_changes, {field: value}) == f"{field}: {text}"
+    assert text_of(read_workspace_changes, {field: value}) == f"{field}: {text}"
 
 
 def test_a_change_of_nothing_is_refused_and_keys_are_named_by_number_or_hash() -> None:
     for nothing in ({}, {"foo": 1}, {"include_byok_in_budgets": True}):
-        assert text_of(read_changes, nothing) == "No update fields provided"
+        assert text_of(read_workspace_changes, nothing) == "No update fields provided"
     for value, text in (
         (True, "expected number, received boolean"),
         (1.5, "expected int, received number"),
         ("A" * 64, "expected number, received string"),
         (None, "expected number, received null"),
     ):
-        said = text_of(read_changes, {"io_logging_api_key_ids": [1, value]})
+        said = text_of(read_workspace_changes, {"io_logging_api_key_ids": [1, value]})
         assert said == f"io_logging_api_key_ids.1: Invalid input: {text}"
 
 
@@ -189,8 +191,8 @@ def test_members_are_named_by_one_to_a_hundred_ids() -> None:
         ({"user_ids": [1]}, "user_ids.0: Invalid input: expected string, received number"),
         ({"user_ids": None}, "user_ids: Invalid input: expected array, received null"),
     ):
-        assert text_of(read_members, body) == text
-    assert read_members({"user_ids": ["b", "a", "b"]}) == ["b", "a"]
+        assert text_of(WorkspaceUserIds.read, body) == text
+    assert WorkspaceUserIds.read({"user_ids": ["b", "a", "b"]}).user_ids == ["b", "a"]
 
 
 @given(st.text(max_size=60))
@@ -202,17 +204,17 @@ def test_any_path_segment_asks_the_table_something_it_can_answer(reference: str)
 
 
 READERS: list[tuple[Callable[[Any], Any], dict[str, Any]]] = [
-    (read_key_body, {"name": "a"}),
+    (NewKey.read, {"name": "a"}),
     (read_key_changes, {"name": "a"}),
-    (read_key_rotation, {}),
+    (KeyRotation.read, {}),
     (read_new_workspace, {"name": "a", "slug": "a"}),
     (read_workspace_changes, {"name": "a"}),
-    (read_members, {"user_ids": ["a"]}),
+    (WorkspaceUserIds.read, {"user_ids": ["a"]}),
     (read_new_guardrail, {"name": "a"}),
     (read_guardrail_changes, {"name": "a"}),
     (GuardrailKeyHashes.read, {"key_hashes": ["a"]}),
     (read_new_credential, {"provider": "acme", "key": "a"}),
-    (read_byok_changes, {"name": "a"}),
+    (ByokCredentialChanges.read_changes, {"name": "a"}),
     (read_budget, {"limit_usd": 1}),
 ]
 
@@ -229,11 +231,11 @@ def test_every_body_refuses_unknown_limits(
 
 
 HINTS = [
-    (read_key_body, "max_budget", "use `limit`"),
-    (read_key_body, "limit_usd", "use `limit`"),
-    (read_key_body, "budget_duration", "use `limit_reset`"),
-    (read_key_body, "expires_in", "use `expires_at`"),
-    (read_key_body, "models", "a guardrail limits this for the keys and members"),
+    (NewKey.read, "max_budget", "use `limit`"),
+    (NewKey.read, "limit_usd", "use `limit`"),
+    (NewKey.read, "budget_duration", "use `limit_reset`"),
+    (NewKey.read, "expires_in", "use `expires_at`"),
+    (NewKey.read, "models", "a guardrail limits this for the keys and members"),
     (read_new_guardrail, "limit", "use `limit_usd`"),
     (read_new_guardrail, "budget_duration", "use `reset_interval`"),
     (read_new_guardrail, "models", "use `allowed_models`"),
@@ -249,7 +251,7 @@ def test_it_names_the_right_field_where_there_is_one() -> None:
             read({"name": "a", name: "1"})
         assert f'"{name}"; {hint}' in str(refused.value)
     with pytest.raises(SchemaInvalid, match=r'^external: Unrecognized key: "rpm"; '):
-        read_key_body({"name": "a", "external": {"user": "u", "rpm": 1}})
+        NewKey.read({"name": "a", "external": {"user": "u", "rpm": 1}})
 
 
 def test_null_limits_nothing_and_other_fields_are_ignored() -> None:

@@ -14,7 +14,7 @@ from accounts.models import Account, ApiKey, FormerHash, SpendCounter
 from accounts.rates import read_free_requests
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key, rotate_key, set_disabled, set_limit
-from accounts.views.bodies.key_objects import current_key_object as key_object
+from accounts.views.schemas.key import load_current_key as key_object
 from accounts.windows import LIMITED_WINDOW, find_window_starts
 from tests.accounts.dump import database_text
 from tests.accounts.office import KEYS, Office, at, open_office, spend

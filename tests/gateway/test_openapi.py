@@ -17,7 +17,7 @@ from accounts.caller import read_caller
 from accounts.models import ApiKey
 from accounts.rates import read_free_requests
 from accounts.services.keys import create_key
-from accounts.views.bodies.key_objects import current_key_object as key_object
+from accounts.views.schemas.key import load_current_key as key_object
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps, loads
 from gateway.openapi.errors import ERROR_TYPES

@@ -1,7 +1,7 @@
 """Kinds of fields that several resources have."""
 
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -37,20 +37,27 @@ def each_once(names: list[str] | None) -> list[str] | None:
     return None if names is None else list(dict.fromkeys(names))
 
 
+# What `nano_of` refuses beyond.
+_USD_MAX: Final = 1_000_000_000
 # An amount of USD in a body: a JSON number that is whole in nano-USD.
 Usd = Annotated[
     Decimal,
     BeforeValidator(_number),
     Field(ge=0),
     AfterValidator(_whole_nano),
-    WithJsonSchema({"type": "number", "minimum": 0}),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": _USD_MAX}),
 ]
 PositiveUsd = Annotated[
     Decimal,
     BeforeValidator(_number),
     Field(gt=0),
     AfterValidator(_whole_nano),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _USD_MAX}),
+]
+# An amount of an answer.
+UsdAmount = Annotated[
+    Decimal,
+    WithJsonSchema({"type": "number", "description": "USD, at most 9 decimal places."}),
 ]
 ResetInterval = Literal["daily", "weekly", "monthly"]
 # Strict models take ids as text as well.

@@ -36,7 +36,7 @@ from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspace_budgets import LimitsNotDecreasing, delete_budget, set_budget
 from accounts.spending import WINDOW_WORDS, SpendScope, WindowName, format_guardrail_scope_id
-from accounts.views.bodies.key_objects import current_key_object
+from accounts.views.schemas.key import load_current_key
 from accounts.windows import find_window_starts
 from routing.ledger.orders import OUTDATED, HoldOrder, HoldRefusal, Payer, TopUpOrder
 from routing.ledger.session import LedgerSession
@@ -351,7 +351,7 @@ class BudgetLife(RuleBasedStateMachine):
     def _check_what_a_key_says(self) -> None:
         caller = read_caller(self.keys[0].hash)
         assert caller is not None
-        said = current_key_object(caller, read_free_requests(caller), self.now)
+        said = load_current_key(caller, read_free_requests(caller), self.now)
         told = orjson.loads(orjson.dumps(said))
         for name, window in USAGES:
             spent = self._counted(Limit((0,), window, 0, byok=False), is_open=False)

@@ -1,0 +1,223 @@
+"""Workspaces, their members and their budgets: the fields of bodies and objects."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from accounts.limit_words import ManagedBody, ManagedChanges
+from accounts.models import WorkspaceBudget
+from accounts.models.account import SAMPLING_RATE_MIN, ServerTool
+from accounts.money import usd_to_nano
+from accounts.ports import higher_apps
+from accounts.services.workspace_budgets import INTERVALS
+from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
+from accounts.views.schemas.fields import PositiveUsd, ResetInterval, UserId, each_once
+from gateway.http.errors import SchemaInvalid
+from gateway.http.jsonio import usd
+from gateway.http.resources import ResourceObject
+from gateway.http.validation import Issue, shorten
+
+# A list of keys is looked up in one query.
+LOGGED_KEYS_MAX: Final = 1000
+# Columns of models are this wide; no catalogue holds a longer name.
+_MODEL_CHARS_MAX: Final = 200
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+# Columns that hold "" where the API says null.
+_MODEL_FIELDS: Final = ("default_text_model", "default_image_model")
+
+
+def _key_reference(value: Any) -> int | str:
+    """A key's number, or its hash."""
+    if isinstance(value, str) and _HASH.fullmatch(value):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    expected = "int" if isinstance(value, float) else "number"
+    raise PydanticCustomError("wrong_kind", "Wrong kind", {"expected": expected})
+
+
+def _none_if_empty(names: list[str] | None) -> list[str] | None:
+    return each_once(names) or None
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=100)]
+_Slug = Annotated[str, Field(min_length=1, max_length=SLUG_CHARS_MAX, pattern=SLUG_PATTERN)]
+_KeyReferences = Annotated[
+    list[Annotated[int | str, BeforeValidator(_key_reference)]],
+    Field(max_length=LOGGED_KEYS_MAX),
+]
+_Role = Literal["admin", "member"]
+
+
+class _Settings(BaseModel):
+    """What may be set, in the order in which it is refused."""
+
+    name: _Name
+    slug: _Slug = Field(description="Once per account.")
+    description: Annotated[str, Field(max_length=500)] | None = None
+    default_text_model: str | None = Field(
+        None, description="Serves requests that name no model; a known one."
+    )
+    default_image_model: str | None = Field(
+        None, description="Serves image requests that name no model; a known one."
+    )
+    default_provider_sort: Literal["price", "throughput", "latency", "exacto"] | None = None
+    disabled_server_tools: Annotated[
+        list[ServerTool] | None,
+        AfterValidator(_none_if_empty),
+        Field(description="Requests that name one are refused. `[]` is null."),
+    ] = None
+    io_logging_api_key_ids: _KeyReferences | None = Field(
+        None, description="Numbers or hashes of keys of this workspace; null for all."
+    )
+    io_logging_sampling_rate: Annotated[float, Field(ge=SAMPLING_RATE_MIN, le=1)] = Field(
+        1, description="Share of the requests that are logged."
+    )
+    is_data_discount_logging_enabled: bool = False
+    is_observability_broadcast_enabled: bool = False
+    is_observability_io_logging_enabled: bool = Field(
+        False, description="Prompts and answers are kept."
+    )
+
+
+class NewWorkspace(ManagedBody, _Settings):
+    """What a new workspace is made of."""
+
+
+class WorkspaceChanges(ManagedChanges, _Settings):
+    """What may change of a workspace; what is left out stays."""
+
+    name: _Name = ""
+    slug: _Slug = Field("", description="Once per account.")
+
+
+class _Identified(ResourceObject):
+    id: UUID
+
+
+class WorkspaceObject(_Settings, _Identified):
+    """A team of the account: its keys, budgets and settings."""
+
+    model_config = ConfigDict(title="Workspace")
+
+    io_logging_api_key_ids: list[int] | None = Field(  # type: ignore[assignment]  # Hashes become numbers.
+        description="Numbers of the keys whose requests are logged; null for all."
+    )
+    default_guardrail_id: UUID = Field(description="The same for the workspace's life.")
+    include_byok_in_budgets: bool
+    created_at: datetime
+    created_by: UserId | None
+    updated_at: datetime | None = Field(description="Null until the first change.")
+
+
+class WorkspaceMember(ResourceObject):
+    """Who belongs to a workspace."""
+
+    id: UUID
+    workspace_id: UUID
+    user_id: str
+    role: _Role
+    created_at: datetime
+
+
+class WorkspaceUserIds(ManagedBody):
+    """Members of the account."""
+
+    user_ids: Annotated[list[str], Field(min_length=1, max_length=100), AfterValidator(each_once)]
+
+
+_LIMIT: Final = "USD. Budgets of wider intervals must be larger."
+
+
+class NewWorkspaceBudget(ManagedBody):
+    """What the keys of a workspace may spend together in an interval."""
+
+    model_config = ConfigDict(title="WorkspaceBudgetWanted")
+
+    limit_usd: PositiveUsd = Field(description=_LIMIT)
+    include_byok_in_budgets: bool | None = Field(
+        None, description="For all budgets of the workspace; left out, it stays as it is."
+    )
+
+
+class WorkspaceBudgetObject(ResourceObject):
+    """What the keys of a workspace may spend together in an interval."""
+
+    model_config = ConfigDict(title="WorkspaceBudget")
+
+    id: UUID
+    workspace_id: UUID
+    limit_usd: PositiveUsd = Field(description=_LIMIT)
+    reset_interval: ResetInterval | None = Field(description="Null for the lifetime.")
+    created_at: datetime
+    updated_at: datetime
+
+
+def read_new_workspace(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a new workspace. Raises `SchemaInvalid`."""
+    return _columns(NewWorkspace.read(body).model_dump())
+
+
+def read_workspace_changes(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns to change and their values. Raises `SchemaInvalid`, and where there are none."""
+    return _columns(WorkspaceChanges.read_changes(body))
+
+
+def _columns(fields: dict[str, Any]) -> dict[str, Any]:
+    """The given fields as columns. Raises `SchemaInvalid` for unknown models."""
+    models = {name: fields[name] for name in _MODEL_FIELDS if name in fields}
+    unknown = [
+        Issue(name, f"{shorten(model)} is not a valid model ID")
+        for name, model in models.items()
+        if model is not None and not _is_known(model)
+    ]
+    if unknown:
+        raise SchemaInvalid(unknown)
+    return fields | {name: model or "" for name, model in models.items()}
+
+
+def _is_known(model: str) -> bool:
+    return 0 < len(model) <= _MODEL_CHARS_MAX and higher_apps().is_known_model(model)
+
+
+def read_budget(body: Mapping[str, Any]) -> tuple[int, bool | None]:
+    """The limit in nano-USD, and whether BYOK counts (None: as before). Raises `SchemaInvalid`."""
+    budget = NewWorkspaceBudget.read(body)
+    return usd_to_nano(budget.limit_usd), budget.include_byok_in_budgets
+
+
+def read_interval(word: str) -> str:
+    """The interval that a path names. Raises `SchemaInvalid`."""
+    if word not in INTERVALS:
+        words = "|".join(f'"{each}"' for each in reversed(INTERVALS))
+        raise SchemaInvalid([Issue("interval", f"Invalid option: expected one of {words}")])
+    return word
+
+
+def serialize_workspace(row: Any) -> dict[str, Any]:
+    """The JSON of a `WorkspaceObject`, of a row with its `creator_public_id`."""
+    rate = row.io_logging_sampling_rate
+    return WorkspaceObject.from_row(
+        row,
+        default_text_model=row.default_text_model or None,
+        default_image_model=row.default_image_model or None,
+        disabled_server_tools=row.disabled_server_tools or None,
+        # 1 rather than 1.0.
+        io_logging_sampling_rate=int(rate) if rate == int(rate) else rate,
+        created_by=row.creator_public_id,
+    )
+
+
+def serialize_budget(row: WorkspaceBudget) -> dict[str, Any]:
+    """The JSON of a `WorkspaceBudgetObject`."""
+    is_lifetime = row.interval == WorkspaceBudget.Interval.LIFETIME
+    return WorkspaceBudgetObject.from_row(
+        row,
+        limit_usd=usd(row.limit_nano),
+        reset_interval=None if is_lifetime else row.interval,
+    )
