@@ -1,4 +1,4 @@
-"""Data regions by host name (management reference 2.4)."""
+"""Data regions by host name."""
 
 from typing import Final
 

@@ -29,7 +29,7 @@ class LeanViewSet(GenericViewSet[Any]):
 
     queryset = None
     authentication_classes: ClassVar[list[Any]] = []  # type: ignore[misc]  # DRF declares it per instance.
-    permission_classes: ClassVar[list[Any]] = []  # type: ignore[misc]  # Likewise.
+    permission_classes: ClassVar[list[Any]] = []  # type: ignore[misc]  # DRF declares it per instance.
     # Whether an `Idempotency-Key` is looked at here; inference does so by itself.
     once_by_key: ClassVar[bool] = True
     # Names of actions whose answers hold a secret that is shown once, and so are kept nowhere.

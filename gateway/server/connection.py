@@ -62,7 +62,7 @@ class Connection:
     ) -> None:
         self._cfg, self._client, self._addr = cfg, client, addr
         self._header_s, self._idle_s, self._busy_s = header_s, idle_s, busy_s
-        self._unreader: Any = _FairUnreader(client)  # type: ignore[no-untyped-call]  # Likewise.
+        self._unreader: Any = _FairUnreader(client)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
         self._began_at = time.monotonic()
         self._count = 0
         self._request: Any = None

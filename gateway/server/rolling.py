@@ -120,12 +120,12 @@ class RollingWorker(GeventWorker):
     def handle_exit(self, sig: Any, frame: Any) -> None:
         if self._stop_by is None:
             self._stop_by = time.monotonic() + max(1, self.cfg.graceful_timeout // 2)
-        super().handle_exit(sig, frame)  # type: ignore[no-untyped-call]  # Likewise.
+        super().handle_exit(sig, frame)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
 
     def handle_request(self, *args: Any) -> None:
         self._busy += 1
         try:
-            super().handle_request(*args)  # type: ignore[no-untyped-call]  # Likewise.
+            super().handle_request(*args)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
         finally:
             self._busy -= 1
             self._busy_at = time.monotonic()
@@ -146,7 +146,7 @@ class RollingWorker(GeventWorker):
         servers = [self._server(*pair) for pair in zip(self.sockets, self._pools, strict=True)]
         roster.accepts(self.age)
         while self.alive:
-            self.notify()  # type: ignore[no-untyped-call]  # Likewise.
+            self.notify()  # type: ignore[no-untyped-call]  # gunicorn is untyped.
             sleep(_LOOK_S)
             if roster.has_replaced(self.age, workers=self.cfg.workers):
                 # From here on each answer says that its connection ends.
@@ -174,7 +174,7 @@ class RollingWorker(GeventWorker):
             now = time.monotonic()
             if now > until or (self._stop_by is not None and self._may_stop(now, left_at)):
                 return
-            self.notify()  # type: ignore[no-untyped-call]  # Likewise.
+            self.notify()  # type: ignore[no-untyped-call]  # gunicorn is untyped.
             sleep(_LOOK_S)
 
     def _may_stop(self, now: float, left_at: float) -> bool:

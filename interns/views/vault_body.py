@@ -59,7 +59,7 @@ class _SecretBody(BaseModel):
         list[Annotated[str, AfterValidator(_check_host)]],
         Field(min_length=1, max_length=LISTED_MAX),
         AfterValidator(_remove_duplicates),
-    ] = UNDEFINED  # type: ignore[assignment]  # Likewise.
+    ] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
 
 
 class _CopyBody(BaseModel):
@@ -69,7 +69,7 @@ class _CopyBody(BaseModel):
         list[Annotated[str, AfterValidator(_check_name)]],
         Field(min_length=1, max_length=LISTED_MAX),
         AfterValidator(_check_distinct),
-    ] = UNDEFINED  # type: ignore[assignment]  # Likewise.
+    ] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
 
 
 def read_name(text: str) -> str:

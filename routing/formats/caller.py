@@ -46,8 +46,8 @@ AnswerPieces = Sequence[dict[str, Any] | ToolActivity]
 
 
 class Ending(NamedTuple):
-    """How a generation ended. `usage` is the report of inference reference 2.5 (chat-shaped, with
-    `cost`, `cost_details`, `is_byok`), `native` what the upstream itself said where it speaks the
+    """How a generation ended. `usage` is the caller's report (chat-shaped, with `cost`,
+    `cost_details`, `is_byok`), `native` what the upstream itself said where it speaks the
     caller's format: its whole answer, or the event of its stream that told `native_finish`.
     `failure` is what broke an answer after partial output: code, message and metadata; in streams
     only one that the format tells as a finished answer (`CallerFormat.finishing_errors`). `beside`

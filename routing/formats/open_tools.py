@@ -1,7 +1,7 @@
-"""Settings of server tools that stand beside `type` instead of in `parameters`: the open form of
-inference reference 4.4, which callers know from other tools and which counts in every format.
+"""Settings of server tools that stand beside `type` instead of in `parameters`.
 
-A setting in both places is the one in `parameters`. What a tool does not name is left where it is.
+Callers know this open form from other gateways, so every format takes it. `parameters` win over a
+setting beside `type`. A field that the tool does not name stays where it is.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Plugins (inference reference 1.9): what each takes, and which are in force."""
+"""Plugins: what each takes, and which are in force."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal

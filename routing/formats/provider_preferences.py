@@ -1,4 +1,4 @@
-"""The `provider` object (inference reference 7.1), shared by every caller format."""
+"""The `provider` object, shared by every caller format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

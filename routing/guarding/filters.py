@@ -282,7 +282,7 @@ def _stages(counts: Mapping[Rule, int]) -> list[dict[str, Any]]:
 
 
 def _stage(rule: Rule, names: list[str], number: int) -> dict[str, Any]:
-    """A stage of `router_metadata.pipeline` (inference reference 8)."""
+    """A stage of `router_metadata.pipeline`."""
     detected, done = list(dict.fromkeys(names)), _DONE[rule.action]
     placed = rule.placed
     return {

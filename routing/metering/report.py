@@ -1,4 +1,4 @@
-"""Usage as the caller reads it (inference reference 2.5). Money is exact in text."""
+"""Usage as the caller reads it. Money is exact in text."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Web search that a provider would run, run here instead (inference reference 4.4).
+"""Web search that a provider would run, run here instead.
 
 A caller may name the search of its own format's provider. Where no endpoint of that kind is there,
 or the gateway's own tools stand beside it, the gateway's search does the same.

@@ -1,4 +1,4 @@
-"""Whether a request's answer may come from the response cache (inference reference 3.9)."""
+"""Whether a request's answer may come from the response cache."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple

@@ -103,7 +103,7 @@ def _first_of(names: Iterable[str], path: str | None) -> str | None:
 
 def as_told(failure: UpstreamFailure, *, of_caller: bool | None) -> UpstreamFailure:
     """The failure as callers of decisions are told it. They know no 422, but a 400 where one of
-    their questions is blamed (inference reference 6.5).
+    their questions is blamed.
 
     `of_caller` says whether what is blamed is a question of theirs (True) or what the gateway made
     of one (False), for which they can do nothing and which another endpoint may take; None is

@@ -1,7 +1,7 @@
-"""What an upstream can do wrong, what the caller is told, and what may be tried next.
+"""What an upstream can do wrong, which status the caller gets, and what may be tried next.
 
-The tables are the inference reference's 7.7 (what triggers a fallback) and 9.3 (which status the
-caller gets once fallbacks are used up).
+One table says which failures make the gateway try another endpoint, the other which status the
+caller gets when no endpoint is left.
 """
 
 import math

@@ -41,7 +41,7 @@ def _find(wanted: str, account_id: Any) -> Generation | None:
 
 
 def generation_object(row: Generation) -> dict[str, Any]:
-    """Every field of the management reference's 11.1, null where there is nothing."""
+    """The JSON of a `Generation`: every field is there, null where there is no value."""
     detail = row.detail
     user = row.external_user
     return {

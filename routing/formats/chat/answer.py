@@ -167,7 +167,7 @@ def join_logprobs(pieces: AnswerPieces) -> Any:
 
 
 def build_tool_detail(activity: ToolActivity) -> dict[str, Any]:
-    """A call of a server tool as an item of `reasoning_details` (inference reference 1.5)."""
+    """A call of a server tool as an item of `reasoning_details`."""
     return {
         "type": "reasoning.server_tool_call",
         "id": None,
@@ -193,7 +193,7 @@ _FINISH_REASONS = {
 
 
 def normalize_finish(native: Any, *, has_tool_calls: bool) -> str:
-    """Our word for a provider's finish reason (inference reference 2.4).
+    """Our word for a provider's finish reason.
 
     Where there are tool calls, `stop` and unknown words are `tool_calls`: callers look for calls
     behind no other. A refusal that came as a normal answer stays `stop`.

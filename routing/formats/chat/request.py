@@ -16,7 +16,7 @@ from routing.formats.provider_preferences import ProviderPreferences, resolve_pr
 from routing.formats.reasoning import Reasoning, resolve_reasoning
 from routing.formats.server_tools import canonical_tool
 
-# The words a catalogue may list as an endpoint's supported parameters (inference reference 10.3).
+# The words a catalogue may list as an endpoint's supported parameters.
 PARAMETER_VOCABULARY: Final = frozenset(
     {
         "temperature",

@@ -85,7 +85,7 @@ class SystemOneFormat(DecisionsFormat):
 
 
 def resolve_name(model: str, namespace: str) -> str:
-    """The model that a bare name means (inference reference 6.4); other names are left alone."""
+    """The model that a bare name means; other names are left alone."""
     if "/" in model or model.startswith("~") or not model:
         return model
     return f"~{namespace}/{model}" if model.endswith(_LATEST) else f"{namespace}/{model}"

@@ -1,4 +1,4 @@
-"""`tools` and `tool_choice` (inference reference 4.4 and 4.5)."""
+"""`tools` and `tool_choice`."""
 
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union
 

@@ -1,1 +1,1 @@
-"""The responses format (inference reference 5)."""
+"""The responses format."""

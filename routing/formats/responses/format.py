@@ -13,7 +13,7 @@ from routing.formats.responses.write import LIMITS
 
 
 class ResponsesFormat:
-    """Parses, answers and streams in the responses format (inference reference 5)."""
+    """Parses, answers and streams in the responses format."""
 
     name = "responses"
     wire = "responses"

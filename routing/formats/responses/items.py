@@ -1,4 +1,4 @@
-"""Input items and their parts (inference reference 5.2).
+"""Input items and their parts.
 
 What only an upstream of this format understands is replayed as it came, so of such an item nothing
 but its type is looked at.

@@ -1,4 +1,4 @@
-"""`tools` and `tool_choice` (inference reference 5.3)."""
+"""`tools` and `tool_choice`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union

@@ -53,7 +53,7 @@ class ResponseStatus(NamedTuple):
 
 
 def judge_ending(ending: Ending, *, has_output: bool) -> ResponseStatus:
-    """Status by finish reason (inference reference 11); a limit met half-way is no failure."""
+    """Status by finish reason; a limit met half-way is no failure."""
     if ending.failure is not None:
         if ends_incomplete(read_error_type(ending.failure), has_output=has_output):
             return ResponseStatus("incomplete", "max_output_tokens")

@@ -67,7 +67,10 @@ class _Limit(NamedTuple):
 def payment_required(
     context: RequestContext, refusal: HoldRefusal, *, output_tokens: int, prompt_nano: int = 0
 ) -> PaymentRequired | PermissionDenied:
-    """Which 402 or 403 a refused hold is, in the order of the inference reference's 9.5.
+    """Which 402 or 403 a refused hold is.
+
+    What is spent comes first: a budget, the key's limit, the balance. Then what the request alone
+    would exceed, and last what other requests hold at the moment.
 
     `prompt_nano` is the part of what was asked that no smaller output would save.
     """

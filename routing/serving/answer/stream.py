@@ -1,4 +1,4 @@
-"""Answering as a stream (inference reference 3): commitment, fallback, keep-alives, hang-ups.
+"""Answering as a stream: commitment, fallback, keep-alives, hang-ups.
 
 One greenlet carries a stream from the upstream's socket to the caller's; it holds no database
 connection. Its generator first yields an empty string: the moment of commitment, up to which a

@@ -65,7 +65,7 @@ class Conversation:
         return self._seeded(b"")
 
     def random_of_models(self) -> Callable[[], float]:
-        """Likewise for the model that a virtual router draws. From another seed: draws that agree
+        """The source of a virtual router's draw of a model. Its seed is another one: equal draws
         would tie a model to one of its endpoints."""
         return self._seeded(b"model")
 
@@ -93,7 +93,7 @@ def state_for(
     key = conversation.key(models)
     endpoint: EndpointEntry | None = None
     by_session = key is not None and key.by_session
-    # Elsewhere it makes no difference (inference reference 7.6 rule 8), and asking takes time.
+    # Elsewhere it makes no difference, and asking takes time.
     if key is not None and not policy.order and (by_session or not policy.sort_named):
         endpoint = conversation.endpoint_in(models)
     state = EndpointState(

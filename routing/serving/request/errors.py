@@ -17,7 +17,7 @@ _RETRY_HINTED = (429, 503, 529)
 
 
 class ProviderError(GatewayError):
-    """The last attempt's failure, told with the status of the inference reference's 9.3."""
+    """The last attempt's failure, with the status that callers get for its kind."""
 
     def __init__(self, attempts: list[Attempt]) -> None:
         failure = attempts[-1].failure

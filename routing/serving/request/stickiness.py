@@ -1,4 +1,4 @@
-"""Keeping a conversation on the endpoint that served it last (inference reference 7.8).
+"""Keeping a conversation on the endpoint that served it last.
 
 The record is a hint: it lives in the hint store, for all processes, and beside that in this one,
 for when there is no store. It names the endpoint by model and tag.

@@ -109,7 +109,8 @@ def test_a_killed_process_frees_its_intern_and_one_that_stops_tells_its_callers(
         ChatRun.objects.update(lease_expires_at=datetime.now(UTC))
     assert ending_of(room.say()) == "stop"
     assert [row.ended_because for row in room.runs()] == ["stream_severed", ""]
-    assert room.agent.cancelled == [run.id]
+    # More than one of them may tell the runtime.
+    assert set(room.agent.cancelled) == {run.id}
 
     response, _ = room.hold(content("a"))
     stopping = threading.Thread(target=server.stop)
