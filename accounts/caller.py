@@ -29,6 +29,7 @@ from accounts.models import (
 from accounts.spending import SpendScope, build_workspace_scopes
 from accounts.windows import find_limited_window
 from gateway.database.compiled_queries import CompiledQuery
+from gateway.http.jsonio import JsonObject
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
 
@@ -127,7 +128,7 @@ def read_caller(key_hash: str) -> Caller | None:
     )
 
 
-def _load_limits(key: Any) -> dict[str, Any]:
+def _load_limits(key: Any) -> JsonObject:
     """What guardrails and the account's policy hold the key to: one more query where there are
     guardrails, and one where its workspace has budgets."""
     governing = load_applied_guardrails(key) if key.has_guardrails else []
@@ -197,7 +198,7 @@ def _read_io_logging(key: Any) -> IoLogging | None:
     return IoLogging(workspace.io_logging_sampling_rate)
 
 
-def _read_defaults(account: Account, workspace: Workspace | None) -> dict[str, Any]:
+def _read_defaults(account: Account, workspace: Workspace | None) -> JsonObject:
     """What account and workspace have to say about every request."""
     return {
         "default_text_model": workspace.default_text_model if workspace else "",

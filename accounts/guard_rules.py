@@ -16,6 +16,7 @@ from accounts.models import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.guardrail import living_assignments
 from accounts.spending import SpendScope, WindowName, format_guardrail_scope_id
 from gateway.database.compiled_queries import CompiledQuery
+from gateway.http.jsonio import JsonObject
 
 Scope = Literal["account", "workspace", "member", "key"]
 Action = Literal["redact", "block", "flag"]
@@ -174,14 +175,14 @@ def _read_allowed(words: list[str] | None) -> frozenset[str] | None:
     return frozenset(words) if words else None
 
 
-def _read_pattern_filters(filters: list[dict[str, Any]] | None) -> list[FilterEntry]:
+def _read_pattern_filters(filters: list[JsonObject] | None) -> list[FilterEntry]:
     return [
         FilterEntry(each["action"], pattern=each["pattern"], label=each.get("label") or "")
         for each in filters or ()
     ]
 
 
-def _read_builtin_filters(filters: list[dict[str, Any]] | None) -> list[FilterEntry]:
+def _read_builtin_filters(filters: list[JsonObject] | None) -> list[FilterEntry]:
     return [
         FilterEntry(
             each["action"],

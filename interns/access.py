@@ -10,7 +10,6 @@
 Chat uses the same functions; so does the vault, whose refusals have no metadata.
 """
 
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
@@ -31,7 +30,7 @@ from gateway.http.errors import (
     Unauthenticated,
     UnsupportedEncoding,
 )
-from gateway.http.jsonio import Raw
+from gateway.http.jsonio import JsonObject, Raw
 from gateway.http.large import parse_large
 from gateway.regions import MAIN, region_of
 from interns.errors import (
@@ -85,7 +84,7 @@ def _has_deleted_workspace(request: HttpRequest) -> bool:
     return run_queries(Lane.READ, lambda: keys.filter(workspace__in=gone).exists())
 
 
-def read_json_object(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
+def read_json_object(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> JsonObject:
     """The body as an object; no body at all is an empty one.
 
     Raises `BodyTooLarge`, `UnsupportedMediaType` and `InvalidBody`.

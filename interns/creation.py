@@ -7,7 +7,7 @@ A repeated request goes on where the first one stopped.
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from accounts.caller import Caller
 from accounts.models import Membership, Workspace
 from gateway.database.db import Lane, run_queries
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from interns import history, leases, operations
 from interns.errors import (
     CreateKeyReused,
@@ -195,7 +195,7 @@ def _build_row(
     if not starts:
         return intern, None
     lease = InternLease(intern.pk, uuid4(), uuid4(), LeaseKind.PROVISION)
-    columns: dict[str, Any] = {**leases.begin_columns(lease, now), "progress_step": 1}
+    columns: JsonObject = {**leases.begin_columns(lease, now), "progress_step": 1}
     for name, value in columns.items():
         setattr(intern, name, value)
     intern.status = Status.QUEUED

@@ -1,9 +1,9 @@
 """Errors of the endpoints of interns."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue
 
 
@@ -20,7 +20,7 @@ class InternError(GatewayError):
         self,
         message: str | None = None,
         *,
-        metadata: dict[str, Any] | None = None,
+        metadata: JsonObject | None = None,
         headers: dict[str, str] | None = None,
         reason: str | None = None,
         retryable: bool | None = None,
@@ -29,8 +29,8 @@ class InternError(GatewayError):
         self.reason = self.reason if reason is None else reason
         self.retryable = self.retryable if retryable is None else retryable
 
-    def body(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"code": self.status, "message": self.text}
+    def body(self) -> JsonObject:
+        told: JsonObject = {"code": self.status, "message": self.text}
         if self.reason is not None:
             known = {"reason": self.reason, "retryable": self.retryable}
             told["metadata"] = known | self.metadata

@@ -6,11 +6,12 @@ what comes of a publish that was given up is a message that finds nothing to do.
 
 import logging
 import threading
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
 
+from gateway.http.jsonio import JsonObject
 from interns.errors import UpstreamUnavailable
 from interns.leases import InternLease
 from interns.models import LeaseKind
@@ -67,7 +68,7 @@ def publish_operation(lease: InternLease) -> None:
         raise UpstreamUnavailable from sending.error
 
 
-def _build_timeouts() -> dict[str, Any]:
+def _build_timeouts() -> JsonObject:
     if not settings.REDIS_URL:
         return {}
     bound = settings.INTERN_PUBLISH_SECONDS

@@ -15,11 +15,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
+from gateway.http.jsonio import JsonObject
 from interns import history
 from interns.machine import ACCEPTED, LEADS_TO, MoveRule, assert_allowed
 from interns.models import Intern, LeaseKind, Status
 
-NO_LEASE: Final[dict[str, Any]] = {
+NO_LEASE: Final[JsonObject] = {
     "lease_id": None,
     "lease_kind": "",
     "lease_expires_at": None,
@@ -28,7 +29,7 @@ NO_LEASE: Final[dict[str, Any]] = {
     "operation_since": None,
     "picked_at": None,
 }
-_BEGINS: Final[dict[str, Any]] = {"last_failure_message": None, "status_reason": ""}
+_BEGINS: Final[JsonObject] = {"last_failure_message": None, "status_reason": ""}
 
 
 class LeaseLost(Exception):
@@ -94,7 +95,7 @@ def take(
     with transaction.atomic():
         if not as_read.filter(updated_at=intern.updated_at).update(**fields, updated_at=now):
             return None
-        details: dict[str, Any] = {"by": by, "at": now, "operation_id": lease.operation_id}
+        details: JsonObject = {"by": by, "at": now, "operation_id": lease.operation_id}
         if target == intern.status:
             history.record_note(intern, why or f"{kind.label} asked for", **details)
         else:
@@ -103,7 +104,7 @@ def take(
     return lease
 
 
-def begin_columns(lease: InternLease, now: datetime) -> dict[str, Any]:
+def begin_columns(lease: InternLease, now: datetime) -> JsonObject:
     """The columns of a lease that has just been taken."""
     return {
         "lease_id": lease.lease_id,
@@ -141,7 +142,7 @@ def pick_up(lease: InternLease, *, by: str, now: datetime) -> tuple[Intern, Inte
         intern = _lock_intern(lease)
         if intern is None:
             return None
-        fields: dict[str, Any] = {"lease_id": mine.lease_id, "lease_expires_at": now + lease_term()}
+        fields: JsonObject = {"lease_id": mine.lease_id, "lease_expires_at": now + lease_term()}
         fields["picked_at"] = now
         if intern.status == Status.QUEUED:
             fields |= {"status": Status.PROVISIONING, "status_since": now}

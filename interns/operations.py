@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from gateway.database.db import Lane, run_queries
+from gateway.http.jsonio import JsonObject
 from interns import leases
 from interns.archives.service import has_archive
 from interns.errors import (
@@ -79,7 +80,7 @@ def _begin_operation(
     intern_id: UUID, kind: LeaseKind, *, by: str, why: str = "", acknowledged: bool = False
 ) -> tuple[InternLease, Intern]:
     """The lease, and the intern as it was before."""
-    columns: dict[str, Any] = {}
+    columns: JsonObject = {}
     if kind == LeaseKind.SUSPEND:
         columns["status_reason"] = why[:500]
     elif kind == LeaseKind.DELETE:

@@ -3,6 +3,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 
+from gateway.http.jsonio import JsonObject
+
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
@@ -27,7 +29,7 @@ class RoutingConfig(AppConfig):
         register_higher_apps(_AccountPorts())
 
 
-def _catalogue_report() -> dict[str, Any]:
+def _catalogue_report() -> JsonObject:
     """Ready even when empty: an operator loads it while the server runs."""
     from routing.catalogue.snapshot import catalogue
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.entities.prices import PriceError, Prices
 from routing.formats.provider_preferences import ProviderPreferences
@@ -40,7 +41,7 @@ class GenerationRow(NamedTuple):
     tokens_cached: int
     charge_nano: int
     latency_ms: int | None
-    detail: dict[str, Any]
+    detail: JsonObject
     trace: str
 
 
@@ -96,14 +97,14 @@ def compare(
 
 def change_policy(policy: Policy, wishes: ProviderPreferences, named: Iterable[str]) -> Policy:
     """The policy with the `named` keys of the `provider` object taken from `wishes`."""
-    changes: dict[str, Any] = {}
+    changes: JsonObject = {}
     for key in named:
         changes |= _CHANGES[key](wishes)
     return replace(policy, **changes, is_shared=False)
 
 
 # A key of the `provider` object -> the fields of a policy that it decides.
-_CHANGES: Mapping[str, Callable[[ProviderPreferences], dict[str, Any]]] = {
+_CHANGES: Mapping[str, Callable[[ProviderPreferences], JsonObject]] = {
     "allow_fallbacks": lambda new: {"allow_fallbacks": new.allow_fallbacks},
     "data_collection": lambda new: {"deny_data_collection": new.data_collection == "deny"},
     "enforce_distillable_text": lambda new: {"distillable_only": new.enforce_distillable_text},

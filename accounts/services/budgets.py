@@ -19,6 +19,7 @@ from accounts.services.past_spending import (
 )
 from accounts.spending import WINDOW_WORDS, SpendScope, parse_holder
 from accounts.windows import LIMITED_WINDOW, find_window_end, find_window_starts
+from gateway.http.jsonio import JsonObject
 
 _AT = '"window" = %s AND window_start = %s'
 _OF_KEYS = f"accounts_spendcounter WHERE scope = 'key' AND {_AT}"
@@ -235,7 +236,7 @@ def read_budget_standings(
 def _build_standing(
     scope: SpendScope, spent_nano: int, budget_ids: Mapping[str, UUID | None], at: datetime
 ) -> BudgetStanding:
-    whose: dict[str, Any]
+    whose: JsonObject
     if scope.scope == "workspace":
         word: BudgetScope = "workspace"
         whose = {"budget_id": budget_ids.get(WINDOW_WORDS[scope.window])}

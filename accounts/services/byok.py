@@ -19,6 +19,7 @@ from accounts.ports import KeyTrial, higher_apps
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
@@ -263,7 +264,7 @@ def _wipe(rows: Any) -> int:
     return moved
 
 
-def _build_key_columns(credential_id: UUID, key: str, trial: KeyTrial) -> dict[str, Any]:
+def _build_key_columns(credential_id: UUID, key: str, trial: KeyTrial) -> JsonObject:
     return {
         "sealed": seal_key(credential_id, key),
         "label": mask_key(key),

@@ -14,6 +14,7 @@ from accounts.services.guardrails import DEFAULT_IDS_VERSION, find_default_works
 from accounts.services.records import Actor, record_change
 from accounts.services.spend_scopes import end_holder_budgets, outdate_limits
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
@@ -260,8 +261,8 @@ def _record(
     action: str,
     account_id: UUID,
     guardrail: Guardrail,
-    before: dict[str, Any] | None,
-    after: dict[str, Any] | None,
+    before: JsonObject | None,
+    after: JsonObject | None,
 ) -> None:
     record_change(
         by=by,

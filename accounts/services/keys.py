@@ -21,6 +21,7 @@ from accounts.services.records import SYSTEM, Actor, read_fields, record_change
 from accounts.services.spend_scopes import end_member_budgets, outdate_limits
 from accounts.windows import find_limited_window
 from gateway.http.errors import Conflict, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue
 
 GRACE_S_MAX: Final = 604_800
@@ -212,9 +213,7 @@ def _change_one(
     return True, usage
 
 
-def _record(
-    key: ApiKey, by: Actor, action: str, before: dict[str, Any] | None, at: datetime
-) -> None:
+def _record(key: ApiKey, by: Actor, action: str, before: JsonObject | None, at: datetime) -> None:
     record_change(
         by=by,
         action=action,

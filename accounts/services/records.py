@@ -24,6 +24,7 @@ from django.db import models, transaction
 
 from accounts.caller import Caller
 from accounts.models import AuditRecord
+from gateway.http.jsonio import JsonObject
 
 Facts = Mapping[str, Any]
 
@@ -54,7 +55,7 @@ def command_actor(name: str) -> Actor:
 SYSTEM = command_actor("shell")
 
 
-def read_fields(row: models.Model, fields: Iterable[str]) -> dict[str, Any]:
+def read_fields(row: models.Model, fields: Iterable[str]) -> JsonObject:
     """These attributes of a row, by name."""
     return {name: getattr(row, name) for name in fields}
 

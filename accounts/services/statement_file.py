@@ -25,7 +25,7 @@ from accounts.services.statement import (
 from gateway.database.db import read_snapshot
 from gateway.eventloop import yield_control
 from gateway.home import private_folder
-from gateway.http.jsonio import dumps, format_optional_time, format_time, usd
+from gateway.http.jsonio import JsonObject, dumps, format_optional_time, format_time, usd
 
 IN_MEMORY_BYTES: Final = 1_048_576
 _PIECE_BYTES: Final = 65_536
@@ -165,7 +165,7 @@ class JsonFormat:
         return b"]," + dumps(said)[1:] + b"}"
 
 
-def _serialize_money(name: str, nano: int) -> dict[str, Any]:
+def _serialize_money(name: str, nano: int) -> JsonObject:
     return {name: usd(nano), f"{name}_nano": nano}
 
 

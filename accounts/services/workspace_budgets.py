@@ -18,7 +18,7 @@ from accounts.services.workspaces import match_reference
 from accounts.spending import WINDOW_OF_WORD, SpendScope, build_workspace_scopes
 from accounts.windows import find_window_starts
 from gateway.http.errors import InvalidRequest, NotFound
-from gateway.http.jsonio import format_usd
+from gateway.http.jsonio import JsonObject, format_usd
 
 # Broadest first, as they are listed and looked at.
 INTERVALS: Final = tuple(WINDOW_OF_WORD)
@@ -160,7 +160,7 @@ def delete_budget(
     return True
 
 
-def _build_budgets(rows: list[dict[str, Any]]) -> WorkspaceBudgets:
+def _build_budgets(rows: list[JsonObject]) -> WorkspaceBudgets:
     first = rows[0]
     workspace = Workspace(
         pk=first["pk"],
@@ -220,7 +220,7 @@ def _set_counter(
         )
 
 
-def _read_facts(workspace: Workspace, row: WorkspaceBudget | None) -> dict[str, Any]:
+def _read_facts(workspace: Workspace, row: WorkspaceBudget | None) -> JsonObject:
     return {
         "workspace_id": workspace.pk,
         "interval": row.interval if row else None,

@@ -13,6 +13,7 @@ from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
 from accounts.services.records import Actor
 from accounts.services.workspaces import find_workspace, record_workspace_change
 from gateway.http.errors import InvalidRequest, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
@@ -149,5 +150,5 @@ def _shorten_role(role: str) -> str:
     return role.removeprefix("org:")
 
 
-def _build_fact(user_ids: Iterable[str]) -> dict[str, Any]:
+def _build_fact(user_ids: Iterable[str]) -> JsonObject:
     return {"user_ids": list(user_ids)}

@@ -21,6 +21,7 @@ from accounts.models import (
 from accounts.services.byok import wipe_credentials_of
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import InvalidRequest, NotFound, PermissionDenied, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
@@ -249,7 +250,7 @@ def _name_hindrance(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> Inv
     return WorkspaceHasKeys() if first == _KEYS else WorkspaceInUse(first)
 
 
-def _annotate_counts() -> dict[str, Any]:
+def _annotate_counts() -> JsonObject:
     """How many a workspace has of each kind that stays for now, by the kind's name and `_held`."""
     return {
         f"{name}_held": Coalesce(Subquery(_count_rows(each.rows())), 0)

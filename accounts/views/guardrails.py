@@ -35,6 +35,7 @@ from accounts.views.schemas.guardrail import (
     serialize_member_assignment,
 )
 from gateway.database.db import Lane, run_queries
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
 from gateway.openapi.components import (
@@ -167,7 +168,7 @@ class _Holders(NamedTuple):
     assign: Callable[..., int]
     unassign: Callable[..., int]
     page: Callable[..., tuple[Sequence[Any], int]]
-    serialize: Callable[[Any], dict[str, Any]]
+    serialize: Callable[[Any], JsonObject]
 
 
 class _HoldersViewSet(ManagedViewSet):

@@ -42,6 +42,7 @@ from accounts.views.schemas.key import (
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_optional_object
 from gateway.http.errors import NotFound, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
@@ -215,18 +216,18 @@ def _find_key(caller: Caller, key_hash: str) -> ApiKeyQuerySet:
     return ApiKey.objects.inference(caller.account_id).filter(hash=key_hash)
 
 
-def _load_page(caller: Caller, query: KeyQuery) -> Sequence[dict[str, Any]]:
+def _load_page(caller: Caller, query: KeyQuery) -> Sequence[JsonObject]:
     now = datetime.now(UTC)
     keys = listed_keys(caller.account_id, query, at=now)
     usages = read_usages(keys=keys, at=now)
     return [serialize_key(key, usages[key.pk]) for key in keys]
 
 
-def _with_usage(key: ApiKey, usage: KeyUsage | None = None) -> dict[str, Any]:
+def _with_usage(key: ApiKey, usage: KeyUsage | None = None) -> JsonObject:
     return serialize_key(key, usage or read_usage(key=key, at=datetime.now(UTC)))
 
 
-def _rotate(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> dict[str, Any]:
+def _rotate(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> JsonObject:
     key, string = rotate_key(keys=keys, grace_s=grace_s, by=by)
     return {"data": _with_usage(key), "key": string}
 

@@ -13,6 +13,7 @@ from accounts.authentication import authenticate_management
 from accounts.caller import Caller
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import LIMIT_DEFAULT, LIMIT_MAX
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
@@ -97,7 +98,7 @@ def managed(tag: str, *always: int, path: Sequence[OpenApiParameter] = ()) -> De
     return describe
 
 
-def managed_body(request: HttpRequest) -> dict[str, Any]:
+def managed_body(request: HttpRequest) -> JsonObject:
     """The JSON object that a management request brings. Raises what `read_object` raises."""
     return read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
 

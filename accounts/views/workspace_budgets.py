@@ -18,6 +18,7 @@ from accounts.views.schemas.workspace import (
 )
 from accounts.views.workspaces import WORKSPACE
 from gateway.database.db import Lane, run_queries
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
 from gateway.openapi.components import FLAG, Component, array, deletion_of, described, obj
 
@@ -122,5 +123,5 @@ class WorkspaceBudgetsViewSet(ManagedViewSet):
         return json_response({"deleted": True})
 
 
-def _answer(budgets: WorkspaceBudgets, data: Any) -> dict[str, Any]:
+def _answer(budgets: WorkspaceBudgets, data: Any) -> JsonObject:
     return {"data": data, "include_byok_in_budgets": budgets.workspace.include_byok_in_budgets}

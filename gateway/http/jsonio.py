@@ -21,6 +21,8 @@ import pydantic_core
 from gateway.http.errors import JsonTooDeep, MalformedJson
 
 Raw: TypeAlias = bytes | bytearray
+# As it came over the wire or goes there: nobody has looked at its values yet.
+JsonObject: TypeAlias = dict[str, Any]
 Between: TypeAlias = Callable[[], object]
 
 _PIECE_BYTES = 65_536

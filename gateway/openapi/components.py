@@ -13,7 +13,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-Schema = dict[str, Any]
+from gateway.http.jsonio import JsonObject
+
+Schema = JsonObject
 
 REF_TEMPLATE: Final = "#/components/schemas/{model}"
 TEXT: Final[Schema] = {"type": "string"}

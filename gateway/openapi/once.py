@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.errors import MEANINGS
 
 # A count has nothing to happen twice, and interns and vaults have manners of their own.
@@ -21,8 +22,8 @@ _HEADER: Final = {
 
 
 def describe_idempotency(
-    result: dict[str, Any], generator: Any, request: Any, public: bool
-) -> dict[str, Any]:
+    result: JsonObject, generator: Any, request: Any, public: bool
+) -> JsonObject:
     """A postprocessing hook of drf-spectacular."""
     for operation in _posts(result):
         operation["parameters"] = [*operation.get("parameters", ()), _HEADER]
@@ -34,7 +35,7 @@ def describe_idempotency(
     return result
 
 
-def _posts(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _posts(result: JsonObject) -> Iterator[JsonObject]:
     """Operations that take a caller's key."""
     for path, methods in result["paths"].items():
         operation = methods.get("post")

@@ -1,7 +1,7 @@
 """GET /api/v1/openapi.json and the page /docs that shows it."""
 
 import threading
-from typing import Any, Final
+from typing import Final
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
@@ -10,12 +10,12 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.http.viewset import LeanViewSet
 from gateway.openapi.components import NO_KEY
 from gateway.openapi.errors import error_responses
 
-_OBJECT: Final[dict[str, Any]] = {"type": "object", "additionalProperties": True}
+_OBJECT: Final[JsonObject] = {"type": "object", "additionalProperties": True}
 
 
 class _Document:

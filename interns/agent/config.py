@@ -6,7 +6,8 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from interns.agent.events import JsonObject
 
 SHELL_ISOLATIONS = frozenset({"bubblewrap", "container"})
 
@@ -55,7 +56,7 @@ class AgentConfig:
         return self.isolation in SHELL_ISOLATIONS
 
 
-def read_config(given: dict[str, Any]) -> AgentConfig:
+def read_config(given: JsonObject) -> AgentConfig:
     """The configuration from its JSON form. Raises `TypeError` and `KeyError` on an odd one."""
     values = given | {"home": Path(given["home"]), "limits": AgentLimits(**given.get("limits", {}))}
     return AgentConfig(**values)

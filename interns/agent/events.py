@@ -1,13 +1,14 @@
 """The events of a stream, as `docs/reference/interns-agent.md` lists them."""
 
 import json
-from typing import Any
+from typing import Any, TypeAlias
 
 KEEPALIVE = b": keepalive\n\n"
 # After one of these a stream ends cleanly.
 LAST = frozenset({"question", "end", "failed"})
 
-Event = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
+Event: TypeAlias = JsonObject
 
 
 def model(name: str) -> Event:
@@ -26,7 +27,7 @@ def tool(name: str, state: str) -> Event:
     return {"type": "tool", "name": name, "state": state}
 
 
-def question(id: str, asked: dict[str, Any]) -> Event:
+def question(id: str, asked: JsonObject) -> Event:
     return {"type": "question", "id": id, "question": asked}
 
 

@@ -12,6 +12,7 @@ from pydantic_ai.models.openrouter import OpenRouterModel
 from pydantic_ai.providers.openrouter import OpenRouterProvider
 
 from interns.agent.config import AgentConfig
+from interns.agent.events import JsonObject
 
 # A name for "the workspace's default", which the gateway uses where a request names no model.
 WORKSPACE_DEFAULT = "workspace/default"
@@ -75,17 +76,17 @@ class GatewayClient:
     http: httpx2.AsyncClient
     intern_id: str
 
-    async def fetch(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def fetch(self, request: JsonObject) -> JsonObject:
         """What the site said, as the door tells it. Raises `GatewayRefused`."""
         return await self._ask("POST", f"/interns/{self.intern_id}/fetch", json=request)
 
-    async def secrets(self) -> list[dict[str, Any]]:
+    async def secrets(self) -> list[JsonObject]:
         """The secrets that may be named in a request: name, hosts, scope. Never a value."""
         path = f"/vault/interns/{self.intern_id}/effective-secrets"
-        found: list[dict[str, Any]] = (await self._ask("GET", path))["data"]
+        found: list[JsonObject] = (await self._ask("GET", path))["data"]
         return found
 
-    async def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+    async def _ask(self, method: str, path: str, **options: Any) -> JsonObject:
         try:
             answer = await self.http.request(method, path, timeout=_FETCH_S, **options)
         except httpx2.HTTPError as error:
@@ -99,7 +100,7 @@ class GatewayClient:
         )
 
 
-def _read_json(answer: httpx2.Response) -> dict[str, Any]:
+def _read_json(answer: httpx2.Response) -> JsonObject:
     try:
         body = answer.json()
     except ValueError:

@@ -30,7 +30,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 
 from interns.agent import events
 from interns.agent.config import AgentConfig
-from interns.agent.events import Event
+from interns.agent.events import Event, JsonObject
 from interns.agent.tools import RunTools, build_tools
 
 log = logging.getLogger(__name__)
@@ -168,11 +168,11 @@ class _EventWriter:
             self._emit(events.model(last.model_name))
 
 
-def serialize_usage(usage: RunUsage, messages: list[ModelMessage]) -> dict[str, Any] | None:
+def serialize_usage(usage: RunUsage, messages: list[ModelMessage]) -> JsonObject | None:
     """The usage in the chat format, None when no model answered. `cost` is in USD."""
     if not (usage.input_tokens or usage.output_tokens):
         return None
-    told: dict[str, Any] = {
+    told: JsonObject = {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,

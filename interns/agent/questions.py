@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from interns.agent.events import JsonObject
+
 PERMISSION_OPTIONS = ("allow_once", "allow_always", "reject_once", "reject_always")
 DISMISSED = "cancel"
 FIELD_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -36,7 +38,7 @@ class AskPermission:
 
     operation: str
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self) -> JsonObject:
         """The question as the caller sees it."""
         options = list(PERMISSION_OPTIONS)
         return {"kind": "permission", "operation": self.operation, "options": options}
@@ -60,8 +62,8 @@ class FormField:
     required: bool = True
     options: list[str] | None = None
 
-    def serialize(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"name": self.name, "type": self.type, "required": self.required}
+    def serialize(self) -> JsonObject:
+        shown: JsonObject = {"name": self.name, "type": self.type, "required": self.required}
         return shown if self.options is None else shown | {"options": self.options}
 
     def check(self, value: Any) -> None:
@@ -80,7 +82,7 @@ class AskForm:
     message: str
     fields: tuple[FormField, ...]
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self) -> JsonObject:
         """The question as the caller sees it."""
         fields = [one.serialize() for one in self.fields]
         return {"kind": "elicitation", "message": self.message, "fields": fields}
@@ -95,7 +97,7 @@ class AskForm:
             raise AnswerNotOffered("action must be accept, decline or cancel")
         return GivenAnswer(accepted=True, content=self._check_content(given.get("content")))
 
-    def _check_content(self, content: Any) -> dict[str, Any]:
+    def _check_content(self, content: Any) -> JsonObject:
         if not isinstance(content, dict):
             raise AnswerNotOffered("content must be an object")
         if unknown := sorted(content.keys() - {one.name for one in self.fields}):
@@ -108,7 +110,7 @@ class AskForm:
         return content
 
 
-def _parse_object(answer: str) -> dict[str, Any]:
+def _parse_object(answer: str) -> JsonObject:
     try:
         given = json.loads(answer)
     except ValueError as error:

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
 from interns.agent import events
 from interns.agent.config import AgentConfig
-from interns.agent.events import LAST, Event
+from interns.agent.events import LAST, Event, JsonObject
 from interns.agent.gateway import GatewayClient
 from interns.agent.loop import PAYMENT_REQUIRED, AgentLoop, RunLeg, TurnFailed, serialize_usage
 from interns.agent.questions import (
@@ -87,7 +87,7 @@ class InternRun:
     def emit(self, event: Event) -> None:
         self.stream.put_nowait(event)
 
-    def usage(self) -> dict[str, Any] | None:
+    def usage(self) -> JsonObject | None:
         return serialize_usage(self.leg.usage, self.leg.messages[self.first_message :])
 
 
@@ -325,7 +325,7 @@ def _sort_calls(messages: list[ModelMessage], calls: dict[str, ToolCallPart]) ->
     return sorted(calls, key=lambda id: made.index(id) if id in made else len(made))
 
 
-def _build_question(metadata: dict[str, Any]) -> AskPermission | AskForm:
+def _build_question(metadata: JsonObject) -> AskPermission | AskForm:
     if "operation" in metadata:
         return AskPermission(metadata["operation"])
     fields = tuple(FormField(**one) for one in metadata.get("fields", []))

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from interns.agent.config import AgentConfig
-from interns.agent.events import KEEPALIVE, frame_event
+from interns.agent.events import KEEPALIVE, JsonObject, frame_event
 from interns.agent.runs import InternRun, RequestRefused, RunDesk, RunPrompt, is_last
 
 BODY_BYTES_MAX = 1_048_576
@@ -175,7 +175,7 @@ class AgentServer:
                 self._desk.abandon(run)
 
 
-async def _read_json(request: Request) -> dict[str, Any]:
+async def _read_json(request: Request) -> JsonObject:
     """The body as an object. Raises `RequestRefused`."""
     content = bytearray()
     async for piece in request.stream():

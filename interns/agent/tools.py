@@ -11,6 +11,7 @@ from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
 
 from interns.agent.config import AgentConfig
+from interns.agent.events import JsonObject
 from interns.agent.gateway import GatewayClient, GatewayRefused
 from interns.agent.questions import FIELDS_MAX, MESSAGE_CHARS_MAX
 from interns.agent.shell import run_command
@@ -102,7 +103,7 @@ async def fetch_url(
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] = "GET",
     headers: dict[str, str] | None = None,
     body: str | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Ask a web server. Write {{secret:name}} in a header, the path or the body where a secret of
     yours belongs: you never see its value, and it only goes to the hosts it is meant for."""
     _need_consent(ctx, f"fetch_url: {method} {url}")
@@ -113,7 +114,7 @@ async def fetch_url(
         raise ToolFailed(str(error)) from error
 
 
-async def list_secrets(ctx: Context) -> list[dict[str, Any]]:
+async def list_secrets(ctx: Context) -> list[JsonObject]:
     """The names of your secrets and the hosts they are for."""
     try:
         return await ctx.deps.door.secrets()

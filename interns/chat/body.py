@@ -1,11 +1,12 @@
 """The body of a chat request: a prompt or an answer, and what it says."""
 
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import ISSUES_MAX, Issue, list_issues, name_json_type
 from interns.runtime.questions import TOOL_CALL_ID_CHARS_MAX
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX
@@ -85,7 +86,7 @@ class _ChatBody(TypedDict, total=False):
 _check: Final = tolerant_checker(_ChatBody)
 
 
-def read_chat_body(body: dict[str, Any], *, session_header: str = "") -> ChatPrompt | ChatReply:
+def read_chat_body(body: JsonObject, *, session_header: str = "") -> ChatPrompt | ChatReply:
     """The last message and what it is for; the header's session counts where the body names none.
 
     Raises `InvalidChatBody`.
@@ -115,13 +116,13 @@ def _read_session_header(header: str) -> str | None:
     return header or None
 
 
-def _read_prompt(message: dict[str, Any], at: int) -> str:
+def _read_prompt(message: JsonObject, at: int) -> str:
     text = _join_text(message)
     _check_length(text, f"messages.{at}.content", PROMPT_CHARS_MAX)
     return text
 
 
-def _read_reply(message: dict[str, Any], at: int, session_id: str | None) -> ChatReply:
+def _read_reply(message: JsonObject, at: int, session_id: str | None) -> ChatReply:
     call_id = message.get("tool_call_id")
     issues = []
     if not isinstance(call_id, str):
@@ -136,7 +137,7 @@ def _read_reply(message: dict[str, Any], at: int, session_id: str | None) -> Cha
     return ChatReply(session_id, call_id, _join_text(message))
 
 
-def _build_missing_issue(path: str, message: dict[str, Any], name: str) -> Issue:
+def _build_missing_issue(path: str, message: JsonObject, name: str) -> Issue:
     kind = name_json_type(message[name]) if name in message else "undefined"
     return Issue(path, f"Invalid input: expected string, received {kind}")
 
@@ -150,6 +151,6 @@ def _check_length(text: str, path: str, chars_max: int) -> None:
         )
 
 
-def _join_text(message: dict[str, Any]) -> str:
+def _join_text(message: JsonObject) -> str:
     content = message["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content)

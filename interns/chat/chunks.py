@@ -3,7 +3,7 @@
 from typing import Any, Final
 from uuid import UUID
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from interns.runtime.questions import TOOL, AskedQuestion
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -43,24 +43,24 @@ class ChunkWriter:
         tool_call = self._write_choice({"tool_calls": [call]})
         return tool_call + self._write_choice({}, finish="tool_calls") + self._write_end(None)
 
-    def write_stop(self, usage: dict[str, Any] | None) -> bytes:
+    def write_stop(self, usage: JsonObject | None) -> bytes:
         return self._write_choice({}, finish="stop") + self._write_end(usage)
 
-    def write_error(self, error: dict[str, Any], usage: dict[str, Any] | None) -> bytes:
+    def write_error(self, error: JsonObject, usage: JsonObject | None) -> bytes:
         """The end of a run that went wrong; `error` is the object of every error body."""
         self.model = OWN_MODEL
         return self._write_choice({}, finish="error", error=error) + self._write_end(usage)
 
-    def _write_end(self, usage: dict[str, Any] | None) -> bytes:
+    def _write_end(self, usage: JsonObject | None) -> bytes:
         last = self._write_chunk([], session_id=self._session_id, usage=usage)
         return last + DONE
 
     def _write_choice(
-        self, delta: dict[str, Any], *, finish: str | None = None, **beside: Any
+        self, delta: JsonObject, *, finish: str | None = None, **beside: Any
     ) -> bytes:
         return self._write_chunk([{"index": 0, "delta": delta, "finish_reason": finish}], **beside)
 
-    def _write_chunk(self, choices: list[dict[str, Any]], **beside: Any) -> bytes:
+    def _write_chunk(self, choices: list[JsonObject], **beside: Any) -> bytes:
         chunk = {
             "id": self._id,
             "object": "chat.completion.chunk",

@@ -1,7 +1,8 @@
 """Errors of a chat, sent instead of an answer or as the last chunk of one."""
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, join_issues
 from interns.errors import InternError
 from interns.runtime.driver import ChatRefused
@@ -49,7 +50,7 @@ class ChatError(InternError):
         *,
         status: int | None = None,
         retryable: bool | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: JsonObject | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         refusal = _REASONS[reason]

@@ -7,10 +7,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 
+from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import (
     ConnectTimeout,
     DeadlineExceeded,
@@ -86,7 +87,7 @@ class FetchResult:
     redirects: list[str]
     secrets: list[str]
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self) -> JsonObject:
         """The answer of the API; every field is present."""
         raw = None if self.text is not None else base64.b64encode(self.body).decode()
         return {

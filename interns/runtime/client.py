@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import dumps, loads
+from gateway.http.jsonio import JsonObject, dumps, loads
 from gateway.outbound.errors import (
     BodyTooLarge,
     ConnectFailed,
@@ -245,7 +245,7 @@ def _read_refusal(reply: HttpReply) -> ChatRefused:
     return ChatRefused("intern_rejected", message)
 
 
-def _read_error(reply: HttpReply) -> dict[str, Any]:
+def _read_error(reply: HttpReply) -> JsonObject:
     body = b""
     try:
         while len(body) < _REFUSAL_BYTES_MAX and (piece := reply.read_some()):
@@ -270,7 +270,7 @@ def ask_health(access: AgentAccess, boot_id: str, *, wait_s: float) -> RuntimeHe
     return RuntimeHealth(ok=True, budget_ended=health.get("budget_ended") is True)
 
 
-def _read_health(access: AgentAccess, wait_s: float) -> dict[str, Any]:
+def _read_health(access: AgentAccess, wait_s: float) -> JsonObject:
     headers = [("Authorization", f"Bearer {access.token}")]
     reply = send_request(
         access,

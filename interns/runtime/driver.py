@@ -7,12 +7,13 @@ intern runs. All calls may be repeated: what was done already is fine.
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal, Protocol
 from uuid import UUID
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from gateway.http.jsonio import JsonObject
 from gateway.outbound.exchange import AbortHandle
 
 ApprovalMode = Literal["self-drive", "manual"]
@@ -115,7 +116,7 @@ class Runtime:
 
     intern_id: UUID
     boot_id: UUID | None
-    facts: dict[str, Any]
+    facts: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class QuestionEvent:
 
     tool_call_id: str
     kind: QuestionKind
-    arguments: dict[str, Any]
+    arguments: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class EndEvent:
     reason: str = ""
     message: str = ""
     retryable: bool = False
-    usage: dict[str, Any] | None = None
+    usage: JsonObject | None = None
 
 
 RunEvent = ModelNameEvent | TextEvent | QuestionEvent | EndEvent

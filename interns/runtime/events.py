@@ -6,7 +6,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 from interns.runtime.driver import EndEvent, ModelNameEvent, QuestionEvent, RunEvent, TextEvent
 from interns.runtime.questions import InvalidQuestion, read_question
 from routing.formats.fields import REQUIRED, Amount, Tagged
@@ -90,7 +90,7 @@ def is_last(event: RunEvent) -> bool:
     return isinstance(event, QuestionEvent | EndEvent)
 
 
-def _build_event(kind: str, event: dict[str, Any]) -> RunEvent:
+def _build_event(kind: str, event: JsonObject) -> RunEvent:
     if kind in ("content", "reasoning"):
         return TextEvent(event["text"], reasoning=kind == "reasoning")
     if kind == "model":
@@ -105,7 +105,7 @@ def _build_event(kind: str, event: dict[str, Any]) -> RunEvent:
     return EndEvent(reason, message, retryable=event.get("retryable", False), usage=usage)
 
 
-def _build_question(event: dict[str, Any]) -> QuestionEvent:
+def _build_question(event: JsonObject) -> QuestionEvent:
     try:
         asked = read_question(event["id"], event["question"])
     except InvalidQuestion as error:
@@ -113,7 +113,7 @@ def _build_question(event: dict[str, Any]) -> QuestionEvent:
     return QuestionEvent(asked.tool_call_id, asked.question["kind"], asked.question)
 
 
-def _build_usage(said: dict[str, Any] | None) -> dict[str, Any] | None:
+def _build_usage(said: JsonObject | None) -> JsonObject | None:
     """Only what is described of it."""
     if said is None:
         return None

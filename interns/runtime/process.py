@@ -5,11 +5,12 @@ import os
 import sys
 from collections import deque
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 from uuid import UUID
 
 from django.conf import settings
 
+from gateway.http.jsonio import JsonObject
 from gateway.sandbox.isolation import Isolation
 from interns.runtime import disk
 from interns.runtime.client import AgentClient, ask_health
@@ -130,9 +131,7 @@ def _start(plan: BootPlan) -> SupervisorHandle:
     return start_supervisor(plan, _build_orders(plan, place, uid, isolation))
 
 
-def _build_orders(
-    plan: BootPlan, place: Path, uid: int | None, isolation: Isolation
-) -> dict[str, Any]:
+def _build_orders(plan: BootPlan, place: Path, uid: int | None, isolation: Isolation) -> JsonObject:
     limits = {
         "open_files": OPEN_FILES,
         # A single file fills no more than the disk, however fast it is written.

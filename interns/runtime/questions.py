@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import dumps, loads
+from gateway.http.jsonio import JsonObject, dumps, loads
 from routing.formats.fields import REQUIRED, Tagged
 
 TOOL: Final = "router.provide_input"
@@ -61,7 +61,7 @@ class AskedQuestion(NamedTuple):
     """A question with the id of the tool call that carries it."""
 
     tool_call_id: str
-    question: dict[str, Any]
+    question: JsonObject
 
 
 class InvalidQuestion(Exception):
@@ -91,7 +91,7 @@ def read_question(tool_call_id: Any, question: Any) -> AskedQuestion:
     return asked
 
 
-def _strip_question(question: dict[str, Any]) -> dict[str, Any]:
+def _strip_question(question: JsonObject) -> JsonObject:
     if question["kind"] == "permission":
         options = list(dict.fromkeys(question["options"]))
         return {"kind": "permission", "operation": question["operation"], "options": options}
@@ -105,7 +105,7 @@ def _strip_question(question: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "elicitation", "message": question["message"], "fields": fields}
 
 
-def check_answer(question: dict[str, Any], answer: str) -> None:
+def check_answer(question: JsonObject, answer: str) -> None:
     """Raises `AnswerRejected`; the question is still to be answered then."""
     if question["kind"] == "permission":
         _check_choice(question["options"], answer)
@@ -119,7 +119,7 @@ def _check_choice(options: list[str], answer: str) -> None:
         raise AnswerRejected(f"The answer must be one of {_format_options(offered)}")
 
 
-def _check_form(fields: list[dict[str, Any]], answer: str) -> None:
+def _check_form(fields: list[JsonObject], answer: str) -> None:
     given = _parse_object(answer)
     action = given.get("action")
     # A list or an object is no member of a set.
@@ -132,7 +132,7 @@ def _check_form(fields: list[dict[str, Any]], answer: str) -> None:
         raise AnswerRejected('action must be one of "accept", "decline", "cancel"')
 
 
-def _parse_object(answer: str) -> dict[str, Any]:
+def _parse_object(answer: str) -> JsonObject:
     try:
         given = loads(answer.encode("utf-8", "surrogatepass"))
     except MalformedJson:
@@ -142,13 +142,13 @@ def _parse_object(answer: str) -> dict[str, Any]:
     return given
 
 
-def _refuse_unknown(given: dict[str, Any], *known: str) -> None:
+def _refuse_unknown(given: JsonObject, *known: str) -> None:
     for name in given:
         if name not in known:
             raise AnswerRejected(f"{_quote(name)} is not expected here")
 
 
-def _check_content(fields: list[dict[str, Any]], content: Any) -> None:
+def _check_content(fields: list[JsonObject], content: Any) -> None:
     if not isinstance(content, dict):
         raise AnswerRejected("content must be an object")
     known = {field["name"]: field for field in fields}
@@ -162,7 +162,7 @@ def _check_content(fields: list[dict[str, Any]], content: Any) -> None:
             raise AnswerRejected(f"content.{name} is required")
 
 
-def _check_value(field: dict[str, Any], value: Any) -> None:
+def _check_value(field: JsonObject, value: Any) -> None:
     if not _IS[field["type"]](value):
         raise AnswerRejected(f"content.{field['name']} must be of type {field['type']}")
     options = field.get("options")

@@ -14,12 +14,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
 
+from gateway.http.jsonio import JsonObject
 from interns.runtime import disk
 from interns.runtime.driver import (
     AgentAccess,
@@ -132,7 +133,7 @@ def _read_lock_holder(intern_id: UUID) -> ProcessIdentity | None:
     return None
 
 
-def start_supervisor(plan: BootPlan, orders: dict[str, Any]) -> SupervisorHandle:
+def start_supervisor(plan: BootPlan, orders: JsonObject) -> SupervisorHandle:
     """Start a supervisor and wait until it reports. Raises `StartFailed`."""
     supervisor = subprocess.Popen(  # noqa: S603 - Our own program.
         [sys.executable, "-s", "-P", "-m", "interns.runtime.supervisor", str(plan.intern_id)],
@@ -160,7 +161,7 @@ def start_supervisor(plan: BootPlan, orders: dict[str, Any]) -> SupervisorHandle
     return found
 
 
-def build_orders(plan: BootPlan, agent: dict[str, Any]) -> dict[str, Any]:
+def build_orders(plan: BootPlan, agent: JsonObject) -> JsonObject:
     """The supervisor's orders. `agent` are the fields of the agent's config that a driver sets."""
     url = urlsplit(plan.gateway_url)
     return {
@@ -197,7 +198,7 @@ def _list_allowed_calls(intern_id: UUID, api_path: str) -> list[tuple[str, str]]
     ]
 
 
-def _identify_gateway() -> dict[str, Any] | None:
+def _identify_gateway() -> JsonObject | None:
     """The process that no runtime of this gateway may outlive, under `make run`."""
     pid = os.environ.get(SUPERVISOR, "")
     found = identify_process(int(pid)) if pid.isdigit() else None

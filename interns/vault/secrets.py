@@ -13,6 +13,7 @@ from django.db.models.functions import Collate
 
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import GatewayError, NotFound
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from interns.models import Vault, VaultSecret
 from interns.vault.sealing import open_data_key, open_value, seal_value
@@ -145,7 +146,7 @@ def copy_secrets(
     of_both = VaultSecret.objects.filter(Q(vault__in=source) | Q(vault=vault.pk), managed=False)
     rows: Any = of_both.annotate(held=_count_held(vault.pk)).select_related("vault")
     existing: dict[str, VaultSecret] = {}
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for row in rows.filter(name__in=names):
         (existing if row.vault_id == vault.pk else found)[row.name] = row
     if len(found) != len(names):

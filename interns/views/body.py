@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, list_issues
 from interns.creation import NewIntern
 from interns.errors import InvalidBody
@@ -101,7 +102,7 @@ def read_new_intern(body: Mapping[str, Any], workspace_id: UUID) -> NewIntern:
     )
 
 
-def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
+def read_changes(body: Mapping[str, Any]) -> JsonObject:
     """The columns to set: what the body names. Raises `InvalidBody`."""
     fields = _validate(_InternChanges, body)
     changes = {name: getattr(fields, name) for name in fields.model_fields_set}

@@ -7,7 +7,7 @@ any intern. It asks for a key, and shows with it what the runtime says and a cha
 
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from django.conf import settings
@@ -16,6 +16,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from accounts.caller import Caller
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import GatewayError, UnknownPath
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import error_response
 from gateway.outbound.errors import OutboundError
 from interns.access import BODY_BYTES_MAX, authorize_caller, read_raw_body
@@ -168,7 +169,7 @@ def _forward(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseB
 
 
 def _build_headers(request: HttpRequest) -> list[tuple[str, str]]:
-    meta: dict[str, Any] = request.META
+    meta: JsonObject = request.META
     return [(name, meta[key]) for key, name in _PASSED_ON if meta.get(key)]
 
 

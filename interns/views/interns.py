@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.caller import Caller
 from gateway.database.db import Lane, run_queries
-from gateway.http.jsonio import format_time
+from gateway.http.jsonio import JsonObject, format_time
 from gateway.http.responses import json_response
 from interns import creation, operations
 from interns.access import authorize_caller, get_visible_intern, read_json_object, require_editor
@@ -43,7 +43,7 @@ class InternsViewSet(InternViewSet):
         given = read_query(request.GET, workspace_id)
         page = run_queries(Lane.READ, lambda: read_interns_page(workspace_id, given))
         more = page.next_cursor is not None
-        body: dict[str, Any] = {"data": [serialize_intern(each) for each in page.interns]}
+        body: JsonObject = {"data": [serialize_intern(each) for each in page.interns]}
         body |= {"has_more": more} | ({"next_cursor": page.next_cursor} if more else {})
         return json_response(body)
 
@@ -94,7 +94,7 @@ class InternsViewSet(InternViewSet):
         return json_response({"deleting": True}, status=202)
 
     def _prepare_edit(
-        self, request: HttpRequest, intern_id: str, read: Callable[[dict[str, Any]], Any]
+        self, request: HttpRequest, intern_id: str, read: Callable[[JsonObject], Any]
     ) -> tuple[Caller, Intern, Any]:
         """Caller, intern and what `read` makes of the body, checked in the order of `access`."""
         caller = authorize_caller(request, writes=True)
@@ -111,7 +111,7 @@ def _require_workspace(caller: Caller) -> UUID:
     return caller.workspace_id
 
 
-def serialize_intern(intern: Intern) -> dict[str, Any]:
+def serialize_intern(intern: Intern) -> JsonObject:
     """Every field is present."""
     waits = is_pickup_overdue(intern, datetime.now(UTC))
     return {

@@ -1,10 +1,11 @@
 """How the outbound door of interns is described in the OpenAPI document."""
 
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import (
     FLAG,
     TEXT,
@@ -20,7 +21,7 @@ from interns.views.description import INTERN_ERROR, intern_errors
 from routing.fetching.targets import URL_CHARS_MAX
 
 _WHOLE_BODY: Final = "`{{secret:name}}` in it is replaced by the secret's value."
-_PROPERTIES: Final[dict[str, Any]] = {
+_PROPERTIES: Final[JsonObject] = {
     "url": {
         "type": "string",
         "minLength": 1,

@@ -14,7 +14,7 @@ from accounts.services.records import key_actor
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import DatabaseGone, GatewayError, NotFound
-from gateway.http.jsonio import format_time
+from gateway.http.jsonio import JsonObject, format_time
 from gateway.http.responses import build_error_response, json_response, log
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from interns.access import authorize_caller, get_visible_intern, require_editor
@@ -215,7 +215,7 @@ def _filter_private(intern: Intern) -> "QuerySet[Vault]":
     return Vault.objects.filter(intern=intern.pk)
 
 
-def _audit_fields(caller: Caller) -> dict[str, Any]:
+def _audit_fields(caller: Caller) -> JsonObject:
     return {"account_id": caller.account_id, "by": key_actor(caller)}
 
 
@@ -245,7 +245,7 @@ def _answer_nothing() -> HttpResponse:
     return response
 
 
-def _serialize(row: Any) -> dict[str, Any]:
+def _serialize(row: Any) -> JsonObject:
     """Every field is present; the value is in none of them."""
     return {
         "name": row.name,

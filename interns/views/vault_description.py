@@ -1,10 +1,11 @@
 """How /vault is described in the OpenAPI document."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import FLAG, TEXT, Component, array, described, nullable, obj, words
 from gateway.openapi.errors import error_responses
 from interns.vault.secrets import HOST_CHARS_MAX, NAME_CHARS_MAX, NAME_PATTERN
@@ -31,7 +32,7 @@ _HOSTS: Final = {
     "maxItems": LISTED_MAX,
     "items": {"type": "string", "maxLength": HOST_CHARS_MAX + 1},
 }
-_FIELDS: Final[dict[str, Any]] = {
+_FIELDS: Final[JsonObject] = {
     "name": _NAME,
     "hosts": nullable(
         described(array(TEXT), "The hosts that may receive it, exactly; null for old entries.")

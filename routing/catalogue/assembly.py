@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from gevent import sleep
 
 from gateway.database.db import under_gevent
+from gateway.http.jsonio import JsonObject
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider, open_credential
 from routing.catalogue.version import current_version
@@ -139,7 +140,7 @@ class _Assembly:
     def snapshot(self) -> Snapshot:
         for row in self.rows.providers:
             self._provider(dict(zip(PROVIDER_FIELDS, row, strict=True)))
-        endpoints: dict[int, list[dict[str, Any]]] = {}
+        endpoints: dict[int, list[JsonObject]] = {}
         for row in self.rows.endpoints:
             fields = dict(zip(ENDPOINT_FIELDS, row, strict=True))
             endpoints.setdefault(fields["model_id"], []).append(fields)
@@ -159,7 +160,7 @@ class _Assembly:
             problems=tuple(self.problems),
         )
 
-    def _provider(self, fields: dict[str, Any]) -> None:
+    def _provider(self, fields: JsonObject) -> None:
         self.flags[fields["pk"]] = {flag: fields.pop(flag) for flag in _FLAGS}
         sealed = fields.pop("credential_sealed")
         try:
@@ -171,9 +172,7 @@ class _Assembly:
         fields["datacenters"] = self._optional(fields["datacenters"])
         self.providers[fields["pk"]] = ProviderEntry(**fields)
 
-    def _model(
-        self, fields: dict[str, Any], endpoints: dict[int, list[dict[str, Any]]]
-    ) -> ModelEntry:
+    def _model(self, fields: JsonObject, endpoints: dict[int, list[JsonObject]]) -> ModelEntry:
         fields["id"] = fields.pop("slug")
         for key in ("input_modalities", "output_modalities", "categories"):
             fields[key] = self._tuple(fields[key])
@@ -184,7 +183,7 @@ class _Assembly:
             fields["context_length"] = max(known, default=None)
         return ModelEntry(**fields, endpoints=entries)
 
-    def _endpoint(self, own: dict[str, Any], model: dict[str, Any]) -> EndpointEntry:
+    def _endpoint(self, own: JsonObject, model: JsonObject) -> EndpointEntry:
         provider_pk = own.pop("provider_id")
         provider = self.providers[provider_pk]
         for flag, inherited in self.flags[provider_pk].items():
@@ -222,7 +221,7 @@ class _Assembly:
             return None
         return EffortRules(self._set(supported or ()), mandatory)
 
-    def _parse_prices(self, pricing: Any, endpoint: dict[str, Any]) -> _Priced:
+    def _parse_prices(self, pricing: Any, endpoint: JsonObject) -> _Priced:
         if pricing is None:
             return None, None
         key = orjson.dumps(pricing)

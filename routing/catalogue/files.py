@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from gateway.http.jsonio import JsonObject
+
 # The C loader is ten times as fast; where libyaml is missing the Python one reads the same.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -53,9 +55,9 @@ def dump(value: Any) -> str:
 _FILE = Path(__file__).with_name("demo.yaml")
 
 
-def demo_catalogue(simulator_url: str) -> dict[str, Any]:
+def demo_catalogue(simulator_url: str) -> JsonObject:
     """The data to give to `routing.catalogue.load.load`; `simulator_url` without trailing slash."""
-    document: dict[str, Any] = parse(_FILE.read_text(encoding="utf-8"))
+    document: JsonObject = parse(_FILE.read_text(encoding="utf-8"))
     for provider in document["providers"]:
         provider["base_url"] = provider["base_url"].format(simulator_url=simulator_url)
     return document

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from django.db import transaction
 
+from gateway.http.jsonio import JsonObject
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
 from routing.catalogue.pricebook import book_prices
@@ -155,7 +156,7 @@ class _Planning:
             self.out.disabled.append(name)
 
 
-def _set(row: Row, fields: dict[str, Any]) -> list[str]:
+def _set(row: Row, fields: JsonObject) -> list[str]:
     """Put the values on the row and name those that differ."""
     different = [name for name, value in fields.items() if getattr(row, name) != value]
     for name in different:
@@ -163,7 +164,7 @@ def _set(row: Row, fields: dict[str, Any]) -> list[str]:
     return different
 
 
-def _model_fields(spec: ModelSpec) -> dict[str, Any]:
+def _model_fields(spec: ModelSpec) -> JsonObject:
     fields = spec.model_dump(exclude={"id", "aliases", "endpoints"})
     fields["canonical_slug"] = spec.canonical_slug or spec.id
     if spec.decisions is None:
@@ -235,7 +236,7 @@ _LOOK_AGAIN_S: Final = 0.1
 WAIT_S: Final = STALE_S + 1
 
 
-def load_catalogue(document: object, *, prune: bool = False, check: bool = False) -> dict[str, Any]:
+def load_catalogue(document: object, *, prune: bool = False, check: bool = False) -> JsonObject:
     """Bring the database to what the data of a catalogue file says.
 
     Returns `version` and the lists `added`, `changed`, `disabled`, `unchanged`, `errors` and
@@ -253,7 +254,7 @@ def load_catalogue(document: object, *, prune: bool = False, check: bool = False
         return _report(difference)
 
 
-def rejection_report(*errors: str) -> dict[str, Any]:
+def rejection_report(*errors: str) -> JsonObject:
     """The report of a file that could not be parsed."""
     return _report(CatalogueChanges(errors=list(errors)))
 
@@ -268,7 +269,7 @@ def _apply(difference: CatalogueChanges) -> None:
             row.save(update_fields=fields)
 
 
-def _report(difference: CatalogueChanges) -> dict[str, Any]:
+def _report(difference: CatalogueChanges) -> JsonObject:
     names = ("added", "changed", "disabled", "unchanged", "errors", "warnings")
     lists = {name: getattr(difference, name) for name in names}
     return {"version": current_version(), **lists}

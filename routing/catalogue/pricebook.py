@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from django.db import transaction
 from django.db.models import QuerySet
 
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.models import Endpoint
 from routing.catalogue.version import CatalogueVersion, bump_version, current_version
 from routing.entities.prices import PriceError, Prices, plain
@@ -47,10 +48,10 @@ class BookEntry:
 
     name: str | None
     context_length: int | None
-    pricing: dict[str, Any] | None
+    pricing: JsonObject | None
 
 
-def book_prices(provider_slug: str, model: str) -> dict[str, Any] | None:
+def book_prices(provider_slug: str, model: str) -> JsonObject | None:
     """Today's pricing object of a provider's model, or None when the book has no usable one."""
     entry = book_entry(provider_slug, model)
     return entry.pricing if entry else None
@@ -67,7 +68,7 @@ def book_entry(provider_slug: str, model: str) -> BookEntry | None:
     return BookEntry(found.name, found.context_window, _pricing(found, datetime.now(UTC)))
 
 
-def _pricing(model: "ModelInfo", now: datetime) -> dict[str, Any] | None:
+def _pricing(model: "ModelInfo", now: datetime) -> JsonObject | None:
     """The pricing object, or None if one of the book's prices has no counterpart in `Prices`."""
     base, by_time = _in_force(model, now)
     try:
@@ -105,14 +106,14 @@ def _list_prices(prices: "ModelPrice") -> Iterator[tuple[str, Any, Decimal]]:
             yield key, price, units
 
 
-def _base(prices: "ModelPrice") -> dict[str, Any]:
+def _base(prices: "ModelPrice") -> JsonObject:
     return {
         key: plain(getattr(price, "base", price) / units)
         for key, price, units in _list_prices(prices)
     }
 
 
-def _tiers(prices: "ModelPrice") -> Iterator[dict[str, Any]]:
+def _tiers(prices: "ModelPrice") -> Iterator[JsonObject]:
     """One override for each threshold and key, lowest threshold first so that the highest wins."""
     steps = [
         (tier.start, key, plain(tier.price / units))
@@ -124,9 +125,7 @@ def _tiers(prices: "ModelPrice") -> Iterator[dict[str, Any]]:
         yield {"min_prompt_tokens": start, **replaced}
 
 
-def _by_time_of_day(
-    conditional: "ConditionalPrice", base: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
+def _by_time_of_day(conditional: "ConditionalPrice", base: JsonObject) -> Iterator[JsonObject]:
     window = _window(conditional.constraint)
     listed = _base(conditional.prices)
     # The book replaces its whole list. A cache price it leaves out there is the prompt price again.
@@ -150,7 +149,7 @@ def _utc(time: Any) -> str:
 
 # What the book knows a price by: the provider's slug and its own name of the model.
 _Entry = tuple[str, str]
-_Pricing = dict[str, Any] | None
+_Pricing = JsonObject | None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.listing import NOTHING, LearnedStats, list_published, top_endpoint
 from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.entities.vocabulary import PARAMETERS, STATUS_REMOVED
@@ -15,18 +16,18 @@ def parameters(endpoints: Iterable[EndpointEntry]) -> list[str]:
     return [parameter for parameter in PARAMETERS if parameter in supported]
 
 
-def serialize_models(snapshot: Snapshot, models: Sequence[ModelEntry]) -> list[dict[str, Any]]:
+def serialize_models(snapshot: Snapshot, models: Sequence[ModelEntry]) -> list[JsonObject]:
     """The Model objects of models. Those of the listing are made once for a snapshot; a model that
     was narrowed for one account is not among them."""
     known = snapshot.derive(_listed_objects)
     return [known.get(model) or serialize_model(model) for model in models]
 
 
-def _listed_objects(snapshot: Snapshot) -> Mapping[ModelEntry, dict[str, Any]]:
+def _listed_objects(snapshot: Snapshot) -> Mapping[ModelEntry, JsonObject]:
     return {model: serialize_model(model) for model in snapshot.listing}
 
 
-def serialize_model(model: ModelEntry) -> dict[str, Any]:
+def serialize_model(model: ModelEntry) -> JsonObject:
     """The Model object, of a model with a published endpoint."""
     best = top_endpoint(model)
     assert best is not None
@@ -56,12 +57,12 @@ def serialize_model(model: ModelEntry) -> dict[str, Any]:
     return shown if model.reasoning is None else {**shown, "reasoning": _reasoning(model.reasoning)}
 
 
-def _reasoning(reasoning: Mapping[str, Any]) -> dict[str, Any]:
+def _reasoning(reasoning: Mapping[str, Any]) -> JsonObject:
     """The optional keys appear where they are known; null efforts mean all of them."""
     return {"supported_efforts": None, **reasoning}
 
 
-def architecture(model: ModelEntry) -> dict[str, Any]:
+def architecture(model: ModelEntry) -> JsonObject:
     ways_in, ways_out = model.input_modalities, model.output_modalities
     return {
         "modality": f"{'+'.join(ways_in)}->{'+'.join(ways_out)}" if ways_in and ways_out else None,
@@ -72,7 +73,7 @@ def architecture(model: ModelEntry) -> dict[str, Any]:
     }
 
 
-def serialize_endpoint(endpoint: EndpointEntry, learned: LearnedStats = NOTHING) -> dict[str, Any]:
+def serialize_endpoint(endpoint: EndpointEntry, learned: LearnedStats = NOTHING) -> JsonObject:
     """The Endpoint object; statistics are null where nothing, or too little, was learned."""
     figures = learned.of(endpoint)
     return {
@@ -119,7 +120,7 @@ def _percentiles(value: Percentiles | None, factor: float) -> dict[str, float] |
     return {name: round(each * factor, 3) for name, each in value._asdict().items()}
 
 
-def serialize_model_endpoints(model: ModelEntry, learned: LearnedStats = NOTHING) -> dict[str, Any]:
+def serialize_model_endpoints(model: ModelEntry, learned: LearnedStats = NOTHING) -> JsonObject:
     """The model with its endpoints, as `/models/{author}/{slug}/endpoints` shows it."""
     return {
         "id": model.id,
@@ -133,7 +134,7 @@ def serialize_model_endpoints(model: ModelEntry, learned: LearnedStats = NOTHING
 
 def serialize_zdr_endpoints(
     snapshot: Snapshot, learned: LearnedStats = NOTHING
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Every published zero-data-retention endpoint of the listed models."""
     return [
         serialize_endpoint(endpoint, learned)
@@ -143,7 +144,7 @@ def serialize_zdr_endpoints(
     ]
 
 
-def serialize_provider(provider: ProviderEntry) -> dict[str, Any]:
+def serialize_provider(provider: ProviderEntry) -> JsonObject:
     return {
         "name": provider.name,
         "slug": provider.slug,
@@ -155,7 +156,7 @@ def serialize_provider(provider: ProviderEntry) -> dict[str, Any]:
     }
 
 
-def serialize_providers(snapshot: Snapshot) -> list[dict[str, Any]]:
+def serialize_providers(snapshot: Snapshot) -> list[JsonObject]:
     """The providers that have not been removed, by name."""
     shown = (entry for entry in snapshot.providers.values() if entry.status > STATUS_REMOVED)
     return [

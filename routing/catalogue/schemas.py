@@ -1,7 +1,8 @@
 """The catalogue's objects as the OpenAPI document tells them."""
 
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import FLAG, TEXT, WHOLE, Component, array, nullable, obj, words
 from routing.entities.prices import PRICE_KEYS
 from routing.entities.vocabulary import (
@@ -16,7 +17,7 @@ from routing.entities.vocabulary import (
 
 _PRICE: Final = {"type": "string", "description": "USD per token or unit, a plain decimal."}
 _NUMBER: Final = {"type": "number"}
-_PRICES: Final[dict[str, Any]] = dict.fromkeys(PRICE_KEYS, _PRICE)
+_PRICES: Final[JsonObject] = dict.fromkeys(PRICE_KEYS, _PRICE)
 _OVERRIDE: Final = Component(
     "PricingOverride",
     {
@@ -116,7 +117,7 @@ _UPTIME: Final = {
 }
 
 
-def _statistics(description: str) -> dict[str, Any]:
+def _statistics(description: str) -> JsonObject:
     return {
         "type": ["object", "null"],
         "description": description,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
@@ -20,6 +20,7 @@ from django.utils import timezone
 from gateway.database.db import Lane, run_queries
 from gateway.eventloop import run_in_thread
 from gateway.http.errors import Unavailable
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.assembly import assemble, read_rows
 from routing.catalogue.version import CatalogueServing, current_version
 from routing.entities.entries import EMPTY, EndpointEntry, ModelEntry, ProviderEntry, Snapshot
@@ -184,7 +185,7 @@ class Catalogue:
         now = time.monotonic()
         if self._reported and self._reported[0] == version and now - self._reported[1] < REPORT_S:
             return
-        row: dict[str, Any] = {"version": version, "seen_at": timezone.now()}
+        row: JsonObject = {"version": version, "seen_at": timezone.now()}
         reports = CatalogueServing.objects
         run_queries(
             Lane.OPERATOR, lambda: reports.update_or_create(process=self._process, defaults=row)

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.http.jsonio import JsonObject
 from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
 from routing.entities.prices import PriceError, Prices
 from routing.entities.vocabulary import (
@@ -145,7 +146,7 @@ class EndpointSpec(_Spec):
     tag: Tag = ""
     upstream_model: _Line
     status: Status = 0
-    pricing: Annotated[dict[str, Any] | Literal["auto"] | None, BeforeValidator(_pricing)] = None
+    pricing: Annotated[JsonObject | Literal["auto"] | None, BeforeValidator(_pricing)] = None
     price_source: Annotated[str, _one_of(PRICE_SOURCES)] = "hand"
     quantization: Annotated[str, _one_of(QUANTIZATIONS)] | None = None
     context_length: Count | None = None

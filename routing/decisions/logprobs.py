@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
 from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
 from routing.decisions.wording import LETTERS, ask_for_mark, list_marks
 
@@ -25,7 +26,7 @@ class _Alternative(NamedTuple):
     logprob: float
 
 
-def build_request(state: str, question: TypedQuestion) -> dict[str, Any]:
+def build_request(state: str, question: TypedQuestion) -> JsonObject:
     """A chat request for the mark of one label, but for `model`."""
     return {
         "messages": ask_for_mark(state, question),

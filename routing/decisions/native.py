@@ -5,6 +5,7 @@ from decimal import Decimal
 from math import floor, fsum, isfinite
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
 
 # A model's own arithmetic: probabilities in half precision are right to eight binary digits, and so
@@ -17,9 +18,9 @@ _ERROR_MAX: Final = 0.5
 _ROUNDING: Final = 1e-6
 
 
-def serialize_question(question: TypedQuestion) -> dict[str, Any]:
+def serialize_question(question: TypedQuestion) -> JsonObject:
     """The question's JSON."""
-    said: dict[str, Any] = {"type": question.kind, "instructions": question.instructions}
+    said: JsonObject = {"type": question.kind, "instructions": question.instructions}
     if question.kind == "choice":
         said["criteria"] = dict(zip(question.labels, question.criteria, strict=True))
     elif question.kind == "score":

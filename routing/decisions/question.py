@@ -3,7 +3,7 @@
 from math import fsum
 from typing import Any, Final, Literal, NamedTuple
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 
 QuestionKind = Literal["noul", "choice", "score"]
 # What a noul's answer is one of; the first is what its number speaks of.
@@ -42,14 +42,14 @@ def render_text(value: Any) -> str:
     return value if type(value) is str else dumps(value).decode()
 
 
-def build_answer(question: TypedQuestion, judged: Judgement) -> dict[str, Any]:
+def build_answer(question: TypedQuestion, judged: Judgement) -> JsonObject:
     """The answer's JSON; its numbers are worked out from the probabilities alone."""
     shares = judged.probabilities
     if question.kind == "noul":
         return {"type": "noul", "noul": shares[0]}
     confidence = judged.confidence
     told = compute_confidence(shares) if confidence is None else confidence
-    answer: dict[str, Any] = {"type": question.kind}
+    answer: JsonObject = {"type": question.kind}
     if question.kind == "choice":
         # Of equals the first.
         answer["choice"] = question.labels[shares.index(max(shares))]

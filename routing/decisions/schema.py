@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
 from routing.decisions.wording import LETTERS, ask_for_numbers, list_marks
 
@@ -17,7 +17,7 @@ _TOKENS_BESIDE: Final = 64
 _REASONING_TOKENS: Final = 8192
 
 
-def build_request(state: str, question: TypedQuestion, *, reasons: bool = False) -> dict[str, Any]:
+def build_request(state: str, question: TypedQuestion, *, reasons: bool = False) -> JsonObject:
     """A chat request for one number for each label (a noul's yes), but for `model`.
 
     `reasons` is for a model whose reasoning is mandatory: its answer gets room for it.
@@ -67,7 +67,7 @@ def _list_names(question: TypedQuestion) -> tuple[str, ...]:
     return marks[:1] if question.kind == "noul" else marks
 
 
-def _build_schema(names: Sequence[str]) -> dict[str, Any]:
+def _build_schema(names: Sequence[str]) -> JsonObject:
     return {
         "type": "object",
         "properties": {name: {"type": "number"} for name in names},

@@ -3,6 +3,7 @@
 from string import ascii_uppercase
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.decisions.question import YES_NO, TypedQuestion, render_text
 
 # Marks of one token each, in practice, for as many options as there are letters.
@@ -35,17 +36,17 @@ def list_marks(question: TypedQuestion) -> tuple[str, ...]:
     return LETTERS[: len(question.labels)]
 
 
-def ask_for_mark(state: str, question: TypedQuestion) -> list[dict[str, Any]]:
+def ask_for_mark(state: str, question: TypedQuestion) -> list[JsonObject]:
     """Messages that want one mark and nothing else. Questions about one state begin alike."""
     return _build_messages(state, question, f"{_ANSWERS[question.kind]}, and with nothing else.")
 
 
-def ask_for_numbers(state: str, question: TypedQuestion) -> list[dict[str, Any]]:
+def ask_for_numbers(state: str, question: TypedQuestion) -> list[JsonObject]:
     """Messages that want a probability for each mark, for a noul only for yes."""
     return _build_messages(state, question, _NUMBERS[question.kind])
 
 
-def _build_messages(state: str, question: TypedQuestion, wanted: str) -> list[dict[str, Any]]:
+def _build_messages(state: str, question: TypedQuestion, wanted: str) -> list[JsonObject]:
     """One message: not every model's template takes a system's or two of a user's in a row."""
     asked = [f"Question: {render_text(question.instructions)}", *_list_options(question)]
     text = "\n".join([_OPENING, "", "<state>", state, "</state>", "", *asked, "", wanted])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.efforts import Effort
 
 
@@ -19,15 +20,15 @@ class Native(NamedTuple):
     kind: str
     name: str
     raw: bytes
-    value: dict[str, Any]
+    value: JsonObject
 
 
 class ProviderExtras(NamedTuple):
     """What a provider says in chat that the format does not know: beside its choices, and in the
     choice beside the message."""
 
-    answer: dict[str, Any]
-    choice: dict[str, Any]
+    answer: JsonObject
+    choice: JsonObject
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class Event:
     `beside` is there where the upstream speaks chat.
     """
 
-    delta: dict[str, Any] = field(default_factory=dict)
+    delta: JsonObject = field(default_factory=dict)
     native_finish: str | None = None
     logprobs: Any = None
     usage: Any = None
@@ -58,7 +59,7 @@ class Event:
 class Answer:
     """One whole upstream answer; `message` is chat-shaped. The other fields as in `Event`."""
 
-    message: dict[str, Any]
+    message: JsonObject
     native_finish: str | None
     logprobs: Any
     usage: Any
@@ -81,8 +82,8 @@ class Prompt(NamedTuple):
     `max_output_tokens` is the caller's cap, None where there is none.
     """
 
-    body: dict[str, Any]
-    original: dict[str, Any] | None
+    body: JsonObject
+    original: JsonObject | None
     stream: bool
     max_output_tokens: int | None
     effort: Effort | None
@@ -172,7 +173,7 @@ class Wire(Protocol):
     def listing(self, credential: str | None) -> WireRequest:
         """The GET for all models of a provider."""
 
-    def read_listed(self, entry: dict[str, Any]) -> ListedModel:
+    def read_listed(self, entry: JsonObject) -> ListedModel:
         """What an entry of that list says."""
 
     def answer(self, body: bytes, content_type: str) -> Answer:

@@ -7,6 +7,8 @@ from decimal import Context, Decimal, InvalidOperation, localcontext
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
+
 PRICE_MAX: Final = Decimal(10_000)
 _NANO_PER_USD: Final = Decimal(1_000_000_000)
 # Wide enough for every digit that prices, discounts and their product may have.
@@ -46,8 +48,8 @@ class PriceOverride:
             return self.utc_start <= minute < self.utc_end
         return minute >= self.utc_start or minute < self.utc_end
 
-    def published(self) -> dict[str, Any]:
-        conditions: dict[str, Any] = {}
+    def published(self) -> JsonObject:
+        conditions: JsonObject = {}
         if self.min_prompt_tokens is not None:
             conditions["min_prompt_tokens"] = self.min_prompt_tokens
         if (self.utc_start, self.utc_end) != (0, _MINUTES_PER_DAY):
@@ -154,16 +156,16 @@ class Prices:
             return self
         moment = at.astimezone(UTC)
         minute = moment.hour * 60 + moment.minute
-        changes: dict[str, Any] = {}
+        changes: JsonObject = {}
         for entry in self.overrides:
             if entry.holds(prompt_tokens, minute):
                 changes.update(entry.prices)
         return replace(self, **changes, overrides=())
 
-    def published(self) -> dict[str, Any]:
+    def published(self) -> JsonObject:
         """The pricing object: plain decimal strings, absent where there is no price."""
         given = ((key, getattr(self, key)) for key in PRICE_KEYS)
-        pricing: dict[str, Any] = {key: plain(price) for key, price in given if price is not None}
+        pricing: JsonObject = {key: plain(price) for key, price in given if price is not None}
         if self.discount:
             pricing["discount"] = float(self.discount)
         if self.overrides:
@@ -223,7 +225,7 @@ def _refuse_unknown(given: Mapping[Any, Any], prefix: str, known: set[str]) -> N
             raise PriceError(f"{prefix}{key}", "unknown price")
 
 
-def _prices(given: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _prices(given: Mapping[str, Any], prefix: str) -> JsonObject:
     """The price keys of `given`, read; a null is as good as absent."""
     return {
         key: _price(given[key], f"{prefix}{key}")

@@ -5,11 +5,11 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pydantic_core
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
@@ -104,7 +104,7 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
         reader.send(dumps(facts), until)
         reader.send_pieces(content.pieces, content.sent, until)
         facts_told = reader.receive(_FACTS_BYTES_MAX, until + _GRACE_S)
-        told: dict[str, Any] = pydantic_core.from_json(facts_told)
+        told: JsonObject = pydantic_core.from_json(facts_told)
         text = reader.receive(chars_max * _CHAR_BYTES_MAX, until + _GRACE_S)
     except WorkerTimeout:
         raise FileUnreadable(TOO_SLOW) from None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Native, ProviderExtras
 from routing.formats.chat.request import ChatRequest
 
@@ -33,7 +34,7 @@ class ToolActivity:
     arguments: str
     status: str = "in_progress"
     result: str = ""
-    item: dict[str, Any] = field(default_factory=dict)
+    item: JsonObject = field(default_factory=dict)
     block_type: str | None = None
     block: Any = None
     # Its place among the reasoning details of a chat answer.
@@ -42,7 +43,7 @@ class ToolActivity:
 
 # A whole answer in the order in which it came: chat-shaped messages (with their `logprobs`), and
 # what tools did between.
-AnswerPieces = Sequence[dict[str, Any] | ToolActivity]
+AnswerPieces = Sequence[JsonObject | ToolActivity]
 
 
 class Ending(NamedTuple):
@@ -55,12 +56,12 @@ class Ending(NamedTuple):
 
     finish_reason: str
     native_finish: str | None
-    usage: dict[str, Any]
+    usage: JsonObject
     service_tier: str | None
     stop_sequence: str | None
     native: Native | None
-    failure: dict[str, Any] | None
-    router_metadata: dict[str, Any] | None
+    failure: JsonObject | None
+    router_metadata: JsonObject | None
     beside: ProviderExtras | None = None
 
 
@@ -70,7 +71,7 @@ class CompleteAnswer(NamedTuple):
 
     served: AnswerIdentity
     request: ChatRequest
-    message: dict[str, Any]
+    message: JsonObject
     logprobs: Any
     system_fingerprint: str | None
     ending: Ending
@@ -92,14 +93,14 @@ class StreamWriter(Protocol):
     def set_fingerprint(self, value: str) -> None:
         """Say the backend's fingerprint from now on, where the format has a place for it."""
 
-    def debug(self, upstream_body: dict[str, Any]) -> bytes:
+    def debug(self, upstream_body: JsonObject) -> bytes:
         """The body an endpoint is sent, where the format shows it."""
 
     def write_opening(self) -> bytes:
         """What opens the stream. Events for `write_native` bring their own opening, so that this is
         not called before them."""
 
-    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
         """One chat-shaped delta."""
 
     def write_native(self, native: Native) -> bytes:
@@ -116,7 +117,7 @@ class StreamWriter(Protocol):
     def write_ending(self, ending: Ending) -> bytes:
         """The clean end."""
 
-    def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
+    def error(self, error: JsonObject, *, router_metadata: JsonObject | None) -> bytes:
         """The end after a failure; `error` has code, message and metadata (`error_type`)."""
 
 
@@ -137,11 +138,11 @@ class CallerFormat(Protocol):
 
     def parse(
         self,
-        body: dict[str, Any],
+        body: JsonObject,
         *,
         session_header: str | None,
         models_max: int,
-        beside: dict[str, Any] | None = None,
+        beside: JsonObject | None = None,
     ) -> ChatRequest:
         """Check a body and translate it. Raises `ChatInvalid`. `beside` are checked fields in the
         words of chat that this format has none for; chat itself has."""
@@ -149,7 +150,7 @@ class CallerFormat(Protocol):
     def new_call_id(self) -> str:
         """For a tool call whose upstream gave none."""
 
-    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> JsonObject:
         """The body of a whole answer. Raises `GatewayError` where the format has no place for it
         (a break after partial output, in messages)."""
 
@@ -157,6 +158,6 @@ class CallerFormat(Protocol):
         """For one stream."""
 
     def error_body(
-        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, error: GatewayError, *, generation_id: str | None, beside: JsonObject
+    ) -> JsonObject:
         """What an HTTP error says; `beside` has `user_id` and `router_metadata` where told."""

@@ -30,6 +30,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from typing_extensions import is_typeddict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import HIDDEN, UNDEFINED, describe_options
 from routing.formats.nulls import NullRemover
 
@@ -261,7 +262,7 @@ class RequestJsonSchema(GenerateJsonSchema):
             field, total
         )
 
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonObject:
         if schema.get("default") is UNDEFINED:
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from gateway.eventloop import yield_control
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import UNDEFINED
 
 Remove: TypeAlias = Callable[[Any], Any]
@@ -21,7 +22,7 @@ class NullRemover:
     """Removes the nulls of values that a pydantic core schema describes."""
 
     def __init__(self, schema: Any) -> None:
-        self._definitions: dict[str, Any] = {}
+        self._definitions: JsonObject = {}
         self._named: Callable[[str], Remove | None] = cache(
             lambda name: self._remover(self._definitions[name])
         )

@@ -7,9 +7,10 @@ setting beside `type`. A field that the tool does not name stays where it is.
 from collections.abc import Collection
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.server_tools import IMAGE_GENERATION, INHERITING, SUBAGENT, TOOLS
 
-Tool = dict[str, Any]
+Tool = JsonObject
 
 _SETTINGS: Final[dict[str, Collection[str]]] = {
     name: spec.setting_names | (frozenset(INHERITING) if name == SUBAGENT else frozenset())
@@ -30,7 +31,7 @@ _COMMON_KEYS: Final = _FRAME_KEYS | {
 }
 
 
-def move_tool_settings(body: dict[str, Any]) -> dict[str, Any]:
+def move_tool_settings(body: JsonObject) -> JsonObject:
     """A caller's body, unchecked, with every setting of a server tool in its `parameters`; the same
     object where there is nothing to move."""
     if "tools" not in body and "plugins" not in body:
@@ -71,7 +72,7 @@ def _move_one(tool: Tool) -> Tool:
     return left | {"parameters": settings}
 
 
-def _outer_settings(kind: str, tool: Tool) -> dict[str, Any]:
+def _outer_settings(kind: str, tool: Tool) -> JsonObject:
     if kind == IMAGE_GENERATION:
         # Any setting of pictures is one.
         given = {name: each for name, each in tool.items() if name not in _COMMON_KEYS}
@@ -83,11 +84,11 @@ def _outer_settings(kind: str, tool: Tool) -> dict[str, Any]:
     return _drop_nulls(given)
 
 
-def _drop_nulls(settings: dict[str, Any]) -> dict[str, Any]:
+def _drop_nulls(settings: JsonObject) -> JsonObject:
     return {name: each for name, each in settings.items() if each is not None}
 
 
-def _move_nested(holder: dict[str, Any]) -> dict[str, Any]:
+def _move_nested(holder: JsonObject) -> JsonObject:
     """The same for tools that something else holds in its `tools`."""
     tools = holder.get("tools")
     if not tools or type(tools) is not list or (moved := _move_all(tools)) is tools:

@@ -1,11 +1,12 @@
 """Plugins: what each takes, and which are in force."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.fields import REQUIRED, WHOLE, Amount, Count, Tagged
 from routing.formats.server_tools import (
     AnalysisModels,
@@ -143,13 +144,13 @@ Plugin = Annotated[
 
 
 def list_effective_plugins(
-    plugins: Iterable[dict[str, Any]] | None, transforms: list[str] | None
-) -> list[dict[str, Any]]:
+    plugins: Iterable[JsonObject] | None, transforms: list[str] | None
+) -> list[JsonObject]:
     """The plugins in force: the last entry of each id, `transforms` read as context compression.
 
     Switched-off entries stay, because they turn an account default off.
     """
-    chosen: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, JsonObject] = {}
     if transforms is not None:
         enabled = "middle-out" in transforms
         chosen["context-compression"] = {"id": "context-compression", "enabled": enabled}

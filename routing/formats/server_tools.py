@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import TypedDict, is_typeddict
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.fields import (
     ONE_KIND,
     REQUIRED,
@@ -219,7 +220,7 @@ _LEAVES: Final = (
     ),
     ToolSpec(
         FILES,
-        dict[str, Any],
+        JsonObject,
         frozenset({"chat", "responses"}),
         "routing.tools.files.Files",
         can_disable=False,
@@ -287,7 +288,7 @@ class FusionParameters(_AgentParameters, total=False):
     analysis_models: AnalysisModels
     max_tool_calls: Annotated[int, Field(ge=1, le=16), WHOLE]
     tools: LeafTools
-    cache_control: dict[str, Any]
+    cache_control: JsonObject
 
 
 _AGENTS: Final = (
@@ -341,13 +342,9 @@ TOOLS: Final = {
                 "routing.tools.subagent.Subagent",
                 model_settings=("model",),
             ),
-            ToolSpec(
-                APPLY_PATCH, dict[str, Any], _RESPONSES, "routing.tools.apply_patch.ApplyPatch"
-            ),
-            ToolSpec(SHELL, dict[str, Any], _NOT_CHAT, "routing.tools.shell.Shell"),
-            ToolSpec(
-                TOOL_SEARCH, dict[str, Any], _NOT_CHAT, "routing.tools.tool_search.ToolSearch"
-            ),
+            ToolSpec(APPLY_PATCH, JsonObject, _RESPONSES, "routing.tools.apply_patch.ApplyPatch"),
+            ToolSpec(SHELL, JsonObject, _NOT_CHAT, "routing.tools.shell.Shell"),
+            ToolSpec(TOOL_SEARCH, JsonObject, _NOT_CHAT, "routing.tools.tool_search.ToolSearch"),
         )
     )
 }

@@ -16,7 +16,7 @@ from gevent.threadpool import ThreadPool
 from accounts.guard_rules import GuardrailFilter
 from gateway.eventloop import run_in_thread
 from gateway.http.errors import PayloadTooLarge, PermissionDenied, Unavailable
-from gateway.http.jsonio import Raw
+from gateway.http.jsonio import JsonObject, Raw
 from gateway.http.large import pause_collector
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.builtins import INJECTION
@@ -44,7 +44,7 @@ class Blocked(PermissionDenied):
     """A guardrail lets nobody say this; `found` are the matches, cut."""
 
     def __init__(self, rule: Rule, found: list[str]) -> None:
-        told: dict[str, Any] = {"detected": [rule.name]}
+        told: JsonObject = {"detected": [rule.name]}
         if rule.placed.filter.builtin == INJECTION:
             told["patterns"] = found
         super().__init__(rule.refusal, metadata=told)
@@ -54,7 +54,7 @@ class Filtered(NamedTuple):
     """The request as it goes on, what was done to it, and the making of why it does not go on."""
 
     chat: ChatRequest
-    stages: list[dict[str, Any]]
+    stages: list[JsonObject]
     refusal: Callable[[], Blocked] | None = None
 
 
@@ -269,7 +269,7 @@ def _redacted(data: Raw, marked: Iterable[tuple[Span, bytes]]) -> str | None:
 # --- What is told ---------------------------------------------------------------------------------
 
 
-def _stages(counts: Mapping[Rule, int]) -> list[dict[str, Any]]:
+def _stages(counts: Mapping[Rule, int]) -> list[JsonObject]:
     """One stage for each guardrail and action."""
     grouped: dict[tuple[Any, ...], list[Rule]] = {}
     for rule in counts:
@@ -281,7 +281,7 @@ def _stages(counts: Mapping[Rule, int]) -> list[dict[str, Any]]:
     ]
 
 
-def _stage(rule: Rule, names: list[str], number: int) -> dict[str, Any]:
+def _stage(rule: Rule, names: list[str], number: int) -> JsonObject:
     """A stage of `router_metadata.pipeline`."""
     detected, done = list(dict.fromkeys(names)), _DONE[rule.action]
     placed = rule.placed

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.formats.decisions.request import build_messages
@@ -69,9 +69,7 @@ def plain_texts(chat: ChatRequest) -> list[str] | None:
     return texts
 
 
-def _remeasured(
-    chat: ChatRequest, body: dict[str, Any], original: dict[str, Any] | None
-) -> ChatRequest:
+def _remeasured(chat: ChatRequest, body: JsonObject, original: JsonObject | None) -> ChatRequest:
     before, after = read_prompt(chat.body["messages"]), read_prompt(body["messages"])
     return replace(
         chat,
@@ -82,8 +80,8 @@ def _remeasured(
     )
 
 
-def _body(body: dict[str, Any], change: Change) -> dict[str, Any]:
-    new: dict[str, Any] = {
+def _body(body: JsonObject, change: Change) -> JsonObject:
+    new: JsonObject = {
         name: value
         for name in _PROMPT_FIELDS & body.keys()
         if (value := _field(name, body[name], change)) is not body[name]
@@ -121,7 +119,7 @@ def _value(value: Any, change: Change, by_user: bool) -> Any:
         return value
     if value.get("type") in _RESULTS:
         by_user = False
-    new: dict[str, Any] = {}
+    new: JsonObject = {}
     for key, old in value.items():
         # Nearly every key is one of these or has a text.
         if key in _NO_TEXT and key != "name":
@@ -169,7 +167,7 @@ def _judged(chat: ChatRequest, change: Change) -> ChatRequest:
     return _remeasured(chat, {**chat.body, "messages": build_messages(new)}, new)
 
 
-def _question(question: dict[str, Any], change: Change) -> dict[str, Any]:
+def _question(question: JsonObject, change: Change) -> JsonObject:
     new = {"instructions": _free(question["instructions"], change, True)}
     if (criteria := question.get("criteria")) is not None:
         choice = question["type"] == "choice"
@@ -185,9 +183,9 @@ def _values(criteria: Any, change: Change) -> Any:
     return criteria if all(new[case] is criteria[case] for case in new) else new
 
 
-def _labelled(criteria: dict[str, Any], change: Change) -> dict[str, Any]:
+def _labelled(criteria: JsonObject, change: Change) -> JsonObject:
     """Labels that a change makes alike are told apart by their number: each has an answer."""
-    new: dict[str, Any] = {}
+    new: JsonObject = {}
     for number, (label, told) in enumerate(criteria.items(), 1):
         made = change(label, True)
         while made in new:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 
 from accounts.models import ApiKey, Membership, Workspace
 from gateway.http.errors import NotFound, SchemaInvalid
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import JsonObject, usd
 from gateway.http.validation import Issue, describe_options
 from routing.history.analytics import fetch_rows
 from routing.history.deadline import deadline
@@ -67,7 +67,7 @@ def read_activity_query(query: Mapping[str, str], now: datetime) -> ActivityQuer
     )
 
 
-def read_activity(account_id: UUID, query: ActivityQuery, now: datetime) -> list[dict[str, Any]]:
+def read_activity(account_id: UUID, query: ActivityQuery, now: datetime) -> list[JsonObject]:
     """The rows, newest day first, then most expensive first.
 
     Raises `NotFound` for a user or workspace of another account, and `TimedOut`.
@@ -151,7 +151,7 @@ def _find_user(account_id: UUID, public_id: str) -> int:
     raise NotFound
 
 
-def _serialize_row(row: dict[str, Any], *, by_workspace: bool) -> dict[str, Any]:
+def _serialize_row(row: JsonObject, *, by_workspace: bool) -> JsonObject:
     fields = {
         "date": dialect().parse_moment(row["period"]).date().isoformat(),
         "model": row["by_0"],

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from accounts.models import ApiKey, User, Workspace
-from gateway.http.jsonio import format_time, usd
+from gateway.http.jsonio import JsonObject, format_time, usd
 from routing.history.body import AnalyticsBody
 from routing.history.conditions import build_conditions
 from routing.history.deadline import deadline
@@ -19,7 +19,7 @@ from routing.history.metrics import ARRAY, DIMENSIONS, METRICS, SCALAR, Kind
 from routing.history.rollup import read_rollup_state
 from routing.history.statement import Statement, UsageQuery
 
-_Row = dict[str, Any]
+_Row = JsonObject
 
 
 class AnalyticsAnswer(NamedTuple):

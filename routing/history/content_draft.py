@@ -9,6 +9,7 @@ from uuid import UUID
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.formats.chat.request import ChatRequest
 from routing.ledger.tickets import new_event
 from routing.selection.types import Policy
@@ -27,14 +28,14 @@ class ContentDraft:
     generation_id: str
     account_id: UUID
     created_at: datetime
-    messages: list[dict[str, Any]]
+    messages: list[JsonObject]
     media_parts: int
     chars_left: int
     hides_reasoning: bool = False
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     tool_calls: list[Any] = field(default_factory=list)
-    error: dict[str, Any] | None = None
+    error: JsonObject | None = None
     truncated: bool = False
     stored: Any = None
 

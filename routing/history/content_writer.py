@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from gateway.database.db import DATABASE_GONE, Lane, run_queries, under_gevent
+from gateway.http.jsonio import JsonObject
 from routing.history.content_draft import ContentDraft
 from routing.history.contents import build_sealed_row, store
 from routing.history.models import GenerationContent
@@ -149,7 +150,7 @@ def _count_chars(draft: ContentDraft) -> int:
     return total
 
 
-def _count_part_chars(part: dict[str, Any]) -> int:
+def _count_part_chars(part: JsonObject) -> int:
     """Count the texts of a part, one level deep: `{"image_url": {"url": …}}`."""
     total = 0
     for value in part.values():

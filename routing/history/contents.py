@@ -13,7 +13,7 @@ from django.db.models import Count, Q
 from accounts.caller import Caller
 from accounts.models import Membership
 from gateway.http.errors import NotFound, PermissionDenied
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.sealing import seal_bytes, unseal_bytes
 from routing.history.content_draft import ContentDraft
 from routing.history.models import GenerationContent
@@ -49,9 +49,9 @@ def store(rows: Sequence[GenerationContent]) -> None:
     GenerationContent.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def build_content(draft: ContentDraft, *, chars_max: int) -> dict[str, Any]:
+def build_content(draft: ContentDraft, *, chars_max: int) -> JsonObject:
     """Build the object of GET /generation/content. The prompt gets the room the answer leaves."""
-    output: dict[str, Any] = {
+    output: JsonObject = {
         "completion": "".join(draft.text) or None,
         "reasoning": "".join(draft.reasoning) or None,
     }
@@ -59,7 +59,7 @@ def build_content(draft: ContentDraft, *, chars_max: int) -> dict[str, Any]:
         output["tool_calls"] = [_serialize_tool_call(call) for call in draft.tool_calls]
     used = sum(map(len, draft.text)) + sum(map(len, draft.reasoning))
     messages, is_complete = trim_value(draft.messages, chars_max - used)
-    content: dict[str, Any] = {
+    content: JsonObject = {
         "input": {"messages": messages},
         "output": output,
         "error": draft.error,
@@ -69,7 +69,7 @@ def build_content(draft: ContentDraft, *, chars_max: int) -> dict[str, Any]:
     return content
 
 
-def _serialize_tool_call(call: dict[str, Any]) -> dict[str, Any]:
+def _serialize_tool_call(call: JsonObject) -> JsonObject:
     return {name: value for name, value in call.items() if name != "index"}
 
 
@@ -102,8 +102,8 @@ class _Trimmer:
         self.is_complete = False
         return text[:left] + TRUNCATED
 
-    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
-        trimmed: dict[str, Any] = {}
+    def _object(self, value: JsonObject) -> JsonObject:
+        trimmed: JsonObject = {}
         for name, item in value.items():
             if self._left <= 0:
                 self.is_complete = False

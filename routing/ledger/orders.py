@@ -4,9 +4,10 @@ import uuid
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from accounts.spending import SpendScope
+from gateway.http.jsonio import JsonObject
 
 
 class Payer(NamedTuple):
@@ -75,7 +76,7 @@ class SettleOrder(NamedTuple):
     payer: Payer
     charge_nano: int
     settled_at: datetime
-    record: dict[str, Any]
+    record: JsonObject
     held_nano: int | None = None
     byok_nano: int = 0
     held_byok_nano: int = 0

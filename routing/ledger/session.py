@@ -19,6 +19,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from gateway.database.db import under_gevent
+from gateway.http.jsonio import JsonObject
 from routing.ledger.pipeline import Pipeline, insert_sql, split_rows
 
 # Longer than any transaction of a writer that is alive.
@@ -248,13 +249,13 @@ class CooperativeConnection(psycopg.Connection[Any]):
         super().close()
 
 
-def _open_sqlite(wrapper: BaseDatabaseWrapper, parameters: dict[str, Any]) -> Any:
+def _open_sqlite(wrapper: BaseDatabaseWrapper, parameters: JsonObject) -> Any:
     raw = wrapper.get_new_connection(parameters)
     raw.isolation_level = None
     return raw
 
 
-def _open_postgresql(parameters: dict[str, Any]) -> Any:
+def _open_postgresql(parameters: JsonObject) -> Any:
     foreign = ("cursor_factory", "prepare_threshold")
     kept = _KEEPALIVE | {k: v for k, v in parameters.items() if k not in foreign}
     if under_gevent():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.ids import DECISIONS_PREFIX
 from routing.ledger.counters import parse_counter_ids
 from routing.ledger.session import LedgerSession
@@ -69,7 +70,7 @@ def sweep_all_expired(session: LedgerSession, now: datetime) -> int:
 
 
 def _build_lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
-    values: dict[str, Any] = dict.fromkeys(RECORD_COLUMNS)
+    values: JsonObject = dict.fromkeys(RECORD_COLUMNS)
     values |= dict.fromkeys(_ZEROS, 0) | dict.fromkeys(_NOES, False)
     values |= {"created_at": row[8], "api_type": _api_type(row[0]), "model": row[7]}
     values |= {"requested_model": row[7], "status": 500, "lost": True, "hold_nano": row[4]}

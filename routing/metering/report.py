@@ -1,8 +1,8 @@
 """Usage as the caller reads it. Money is exact in text."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import JsonObject, usd
 from routing.metering.cost import Cost
 from routing.metering.usage import Usage
 
@@ -21,7 +21,7 @@ def build_usage_report(
     cost: Cost,
     is_byok: bool = False,
     tools: ServerToolUse | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The `usage` object; `cost` in it is what the account was charged, no more and no less. With a
     team's own credential its list price stands beside. `tools` are those that the gateway ran."""
     report = {

@@ -9,6 +9,7 @@ from django.conf import settings
 from accounts.caller import Caller
 from gateway.eventloop import yield_control
 from gateway.http.errors import InvalidRequest, NotFound
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import shorten
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import DECIDING, EndpointEntry, ModelEntry, Snapshot
@@ -194,7 +195,7 @@ def _has_suffix(preset: PresetReference) -> bool:
     return ":" in preset.slug
 
 
-def _refuse_what_nothing_runs(names: Iterable[str], plugins: Iterable[dict[str, Any]]) -> None:
+def _refuse_what_nothing_runs(names: Iterable[str], plugins: Iterable[JsonObject]) -> None:
     """The refusal that the plugin itself would get. An entry of its own has the last word."""
     said = {plugin["id"]: plugin for plugin in plugins}
     lacking = missing_plugins([said.get(name, {"id": name}) for name in names])
@@ -233,11 +234,11 @@ def _tiers(suffixes: Iterable[str]) -> list[str]:
     return [tier for suffix in suffixes if (tier := EFFECTS[suffix].tier)]
 
 
-def _router_plugins(chat: ChatRequest) -> list[dict[str, Any]]:
+def _router_plugins(chat: ChatRequest) -> list[JsonObject]:
     return [each for each in chat.plugins if each["id"] in _ROUTER_OF and each.get("enabled", True)]
 
 
-def _wishes(chat: ChatRequest, plugin: dict[str, Any]) -> AutoOptions:
+def _wishes(chat: ChatRequest, plugin: JsonObject) -> AutoOptions:
     return AutoOptions(
         allowed=tuple(plugin.get("allowed_models", ())),
         excluded=tuple(plugin.get("excluded_models", ())),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.entries import ModelEntry
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatRequest
@@ -73,12 +74,12 @@ def _is_search(kind: Any) -> bool:
     return isinstance(kind, str) and is_search(kind)
 
 
-def _tools(chat: ChatRequest) -> list[dict[str, Any]]:
-    tools: list[dict[str, Any]] = (chat.original or {}).get("tools") or []
+def _tools(chat: ChatRequest) -> list[JsonObject]:
+    tools: list[JsonObject] = (chat.original or {}).get("tools") or []
     return tools
 
 
-def _parameters(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _parameters(tool: Mapping[str, Any]) -> JsonObject:
     """The settings in the gateway's words; `filters` is where OpenAI keeps the domains."""
     given = {**tool, **parameters_of(tool)}
     filters = given.get("filters")
@@ -104,10 +105,10 @@ def _allowed(chat: ChatRequest) -> bool:
     return any(_is_search(tool.get("type")) for tool in choice["tools"])
 
 
-def _chosen(chat: ChatRequest) -> dict[str, Any]:
+def _chosen(chat: ChatRequest) -> JsonObject:
     """What the caller said of calls, where the translation lost it with the provider's tool."""
     choice = _choice(chat)
-    said: dict[str, Any] = {}
+    said: JsonObject = {}
     if choice is not None and "tool_choice" not in chat.body:
         chosen = _chosen_search(choice) if isinstance(choice, dict) else choice
         said |= {"tool_choice": chosen} if chosen else {}
@@ -124,7 +125,7 @@ def _chosen_search(choice: Mapping[str, Any]) -> Any:
     return choice["mode"] if kind == "allowed_tools" else _IN_A_WORD.get(kind)
 
 
-def _without_searches(chat: ChatRequest) -> dict[str, Any] | None:
+def _without_searches(chat: ChatRequest) -> JsonObject | None:
     """What `equipping` looks for tools of a provider in; responses repeat it to the caller."""
     if chat.original is None or chat.format != MESSAGES.name:
         return chat.original

@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from django.http import HttpRequest
 
@@ -17,6 +17,7 @@ from gateway.http.errors import (
     InvalidRequest,
     SchemaInvalid,
 )
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from gateway.regions import region_of
@@ -67,7 +68,7 @@ class Planning:
     asked: ResolvedRequest = field(init=False)
     plugins: tuple[Plugin, ...] = ()
     plugin_context: PluginContext | None = None
-    stages: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[JsonObject] = field(default_factory=list)
     blocked: Callable[[], GatewayError] | None = None
     loop: Loop | None = None
     plan: Plan = NO_PLAN
@@ -92,7 +93,7 @@ class Planning:
 def admit(
     request: HttpRequest,
     caller: Caller,
-    body: dict[str, Any],
+    body: JsonObject,
     *,
     format: CallerFormat,
     chosen_id: str | None = None,
@@ -350,7 +351,7 @@ def payer_of(caller: Caller, at: datetime) -> Payer:
 
 
 def _parsed(
-    request: HttpRequest, caller: Caller, body: dict[str, Any], format: CallerFormat
+    request: HttpRequest, caller: Caller, body: JsonObject, format: CallerFormat
 ) -> PresetRequest:
     """The request, with the preset that it names under it."""
     read = partial(

@@ -1,9 +1,9 @@
 """The plugins of a request: which are in force, and what they make of it before it is planned."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import Plugin, PluginContext
 from routing.plugins.registry import build_plugins, list_missing
@@ -39,7 +39,7 @@ def refusal_by(
     return next((each for each in refusals if each is not None), None)
 
 
-def _in_force(chat: ChatRequest, references: Sequence[str]) -> list[dict[str, Any]]:
+def _in_force(chat: ChatRequest, references: Sequence[str]) -> list[JsonObject]:
     """The entries of `plugins`, and those that a suffix of a model stands for. An entry of its own
     has the last word."""
     if not any(":" in reference for reference in references):

@@ -5,9 +5,10 @@ whose hold is raised for it; there is no record of it beside.
 """
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.formats.chat.answer import merge_pieces
 from routing.formats.chat.format import CHAT
@@ -25,7 +26,7 @@ DEPTH_MAX: Final = 3
 _DATA_RULES: Final = ("data_collection", "zdr")
 
 
-def ask_model(asker: RequestProgress, body: dict[str, Any]) -> ModelAnswer:
+def ask_model(asker: RequestProgress, body: JsonObject) -> ModelAnswer:
     """The answer to a chat body, for a tool of `asker`. Raises `ToolFailed`."""
     if _depth(asker) >= DEPTH_MAX:
         raise ToolFailed("Tools cannot ask models this deep")
@@ -42,7 +43,7 @@ def ask_model(asker: RequestProgress, body: dict[str, Any]) -> ModelAnswer:
         raise ToolFailed(error.text) from None
 
 
-def _call(asker: RequestProgress, body: dict[str, Any]) -> RequestProgress:
+def _call(asker: RequestProgress, body: JsonObject) -> RequestProgress:
     assert asker.last_attempt is not None
     named = {"model": asker.last_attempt.endpoint.model_id, **body}
     if rules := _data_rules(asker):
@@ -52,7 +53,7 @@ def _call(asker: RequestProgress, body: dict[str, Any]) -> RequestProgress:
     return plan_submodel_call(asker, chat)
 
 
-def _data_rules(asker: RequestProgress) -> dict[str, Any]:
+def _data_rules(asker: RequestProgress) -> JsonObject:
     """What the caller wants of whoever gets to read the conversation."""
     wishes = asker.root.context.chat.body.get("provider") or {}
     return {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gevent.threadpool import ThreadPool
 
 from gateway.eventloop import run_in_thread
+from gateway.http.jsonio import JsonObject
 from gateway.http.large import pause_collector
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.facts import read_prompt
@@ -31,7 +32,7 @@ class CompressedRequest(NamedTuple):
     """The compressed request, and its stage for `router_metadata.pipeline`."""
 
     chat: ChatRequest
-    stage: dict[str, Any]
+    stage: JsonObject
 
 
 def compress_request(
@@ -58,7 +59,7 @@ def _threads() -> ThreadPool:
 
 def _compress(chat: ChatRequest, tokens: float) -> CompressedRequest | None:
     """The request within so many tokens, in time linear in its messages."""
-    messages: list[dict[str, Any]] = chat.body["messages"]
+    messages: list[JsonObject] = chat.body["messages"]
     with pause_collector():
         sizes = message_sizes(messages)
         beside = chat.prompt_text_chars - sum(sizes)
@@ -90,7 +91,7 @@ def _prompt_room(endpoint: EndpointEntry, output_tokens: int | None) -> float:
     return min(most, endpoint.context_length - wanted)
 
 
-def _stage(before: int, after: int) -> dict[str, Any]:
+def _stage(before: int, after: int) -> JsonObject:
     return {
         "type": "context_compression",
         "name": ID,
@@ -110,25 +111,23 @@ _CUT: Final = "\n…\n"
 _CUT_CHARS_MIN: Final = 64
 
 
-def message_sizes(messages: list[dict[str, Any]]) -> list[int]:
+def message_sizes(messages: list[JsonObject]) -> list[int]:
     """The characters of each message."""
     return [read_prompt([each]).text_chars for each in messages]
 
 
-def fixed_chars(messages: list[dict[str, Any]], sizes: list[int]) -> int:
+def fixed_chars(messages: list[JsonObject], sizes: list[int]) -> int:
     """The size of what is never taken out; `sizes` are those of the messages."""
     newest = _newest_turn(messages)
     return sum(sizes[at] for at, each in enumerate(messages) if at >= newest or _is_fixed(each))
 
 
-def remove_middle(
-    messages: list[dict[str, Any]], sizes: list[int], chars_max: int
-) -> list[dict[str, Any]]:
+def remove_middle(messages: list[JsonObject], sizes: list[int], chars_max: int) -> list[JsonObject]:
     """The messages with as much of the middle taken out as brings them down to that size, or as
     near as what stays lets them. `sizes` are those of the messages."""
     excess = sum(sizes) - chars_max
     gone: set[int] = set()
-    cut: dict[int, dict[str, Any]] = {}
+    cut: dict[int, JsonObject] = {}
     for unit in _middle_first(_removable_units(messages)):
         if excess <= 0:
             break
@@ -141,7 +140,7 @@ def remove_middle(
     return [cut.get(at, each) for at, each in enumerate(messages) if at not in gone]
 
 
-def _removable_units(messages: list[dict[str, Any]]) -> list[list[int]]:
+def _removable_units(messages: list[JsonObject]) -> list[list[int]]:
     """Groups of indexes that are removed together: a message, or calls with their results."""
     units: list[list[int]] = []
     # The latest unit that makes a call of that id.
@@ -159,7 +158,7 @@ def _removable_units(messages: list[dict[str, Any]]) -> list[list[int]]:
     return units
 
 
-def _newest_turn(messages: list[dict[str, Any]]) -> int:
+def _newest_turn(messages: list[JsonObject]) -> int:
     """The index of the latest user message; if there is none, of the last message, or of the call
     that a trailing tool result answers."""
     last = len(messages) - 1
@@ -177,9 +176,7 @@ def _middle_first(units: list[list[int]]) -> list[list[int]]:
     return [units[place] for place in order]
 
 
-def _shorten_message(
-    messages: list[dict[str, Any]], unit: list[int], excess: int
-) -> dict[str, Any] | None:
+def _shorten_message(messages: list[JsonObject], unit: list[int], excess: int) -> JsonObject | None:
     """The message with `excess` characters cut from the middle; None if it is not plain text or
     hardly anything would be left."""
     message = messages[unit[0]]
@@ -193,5 +190,5 @@ def _shorten_message(
     return {**message, "content": f"{text[:head]}{_CUT}{text[len(text) - left + head :]}"}
 
 
-def _is_fixed(message: dict[str, Any]) -> bool:
+def _is_fixed(message: JsonObject) -> bool:
     return message["role"] in _KEPT_ROLES

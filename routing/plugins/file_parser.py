@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.errors import GatewayError, InvalidRequest, PayloadTooLarge, Unavailable
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from gateway.outbound.errors import BodyTooLarge, NotAllowed, OutboundError
 from gateway.outbound.http_client import Limits, Reply
@@ -39,13 +40,13 @@ _NAME_CHARS_MAX: Final = 200
 class FileParser(Plugin):
     """Where the caller names no engine, files go as they are to models that read files."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: JsonObject) -> None:
         super().__init__(settings)
         self._engine: str | None = (settings.get("pdf") or {}).get("engine")
         self._read: dict[int | str, tuple[str, FileText]] = {}
         self._chars_left = TEXT_CHARS_MAX
         self._until: float | None = None
-        self._annotations: list[dict[str, Any]] = []
+        self._annotations: list[JsonObject] = []
 
     def asked(self, chat: ChatRequest, context: PluginContext) -> ChatRequest:
         """Raises `GatewayError` for a file that cannot be read."""
@@ -63,7 +64,7 @@ class FileParser(Plugin):
         self.stages.append(self._stage())
         return with_messages(chat, messages)
 
-    def annotations(self) -> list[dict[str, Any]]:
+    def annotations(self) -> list[JsonObject]:
         return self._annotations
 
     def _is_native(self, context: PluginContext) -> bool:
@@ -72,9 +73,7 @@ class FileParser(Plugin):
         endpoints = (each for model in context.models for each in model.endpoints)
         return any("file" in each.input_modalities for each in endpoints)
 
-    def _message(
-        self, message: dict[str, Any], place: int, context: PluginContext
-    ) -> dict[str, Any]:
+    def _message(self, message: JsonObject, place: int, context: PluginContext) -> JsonObject:
         content = message.get("content")
         if not isinstance(content, list):
             return message
@@ -85,7 +84,7 @@ class FileParser(Plugin):
         changed = any(new is not old for new, old in zip(parts, content, strict=True))
         return {**message, "content": parts} if changed else message
 
-    def _part(self, part: dict[str, Any], path: str, context: PluginContext) -> dict[str, Any]:
+    def _part(self, part: JsonObject, path: str, context: PluginContext) -> JsonObject:
         """The text of a file; what has none stays as it is."""
         file = part.get("file") if part["type"] == "file" else None
         if file is None or not file.get("file_data"):
@@ -125,8 +124,8 @@ class FileParser(Plugin):
             raise _too_much_text(path)
         self._chars_left -= chars
 
-    def _cite(self, found: FileText, name: str, said: dict[str, Any]) -> None:
-        file: dict[str, Any] = {"hash": found.hash} | ({"name": name} if name else {})
+    def _cite(self, found: FileText, name: str, said: JsonObject) -> None:
+        file: JsonObject = {"hash": found.hash} | ({"name": name} if name else {})
         if all(each["file"]["hash"] != found.hash for each in self._annotations):
             self._annotations.append({"type": "file", "file": {**file, "content": [said]}})
 
@@ -136,7 +135,7 @@ class FileParser(Plugin):
         if lost:
             raise InvalidRequest(f"server tool not available: {', '.join(lost)} beside {ID}")
 
-    def _stage(self) -> dict[str, Any]:
+    def _stage(self) -> JsonObject:
         read = [found for _, found in self._read.values() if found.text is not None]
         data = {
             "engine": self._engine or "pdf-text",

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.entities.entries import ModelEntry
 from routing.formats.caller import AnswerPieces
 from routing.formats.chat.request import ChatRequest
@@ -34,12 +34,12 @@ class Plugin:
     `facts` what the record's details keep.
     """
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: JsonObject) -> None:
         self.settings = settings
-        self.stages: list[dict[str, Any]] = []
-        self.facts: dict[str, Any] = {}
+        self.stages: list[JsonObject] = []
+        self.facts: JsonObject = {}
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self) -> list[JsonObject]:
         """Server tools that it adds to the request, checked ones of the chat format. One whose tool
         nothing here runs is not available either. Asked before a model is chosen."""
         return []
@@ -60,25 +60,25 @@ class Plugin:
         """Whether `answered` may change the answer to this request."""
         return False
 
-    def answered(self, chat: ChatRequest, message: dict[str, Any]) -> dict[str, Any]:
+    def answered(self, chat: ChatRequest, message: JsonObject) -> JsonObject:
         """The chat-shaped message of a whole answer; streams are not changed."""
         return message
 
-    def annotations(self) -> list[dict[str, Any]]:
+    def annotations(self) -> list[JsonObject]:
         """What an answer cites on its account, told with its end."""
         return []
 
 
 # From the checked settings of the entry in `plugins`, its `id` and `enabled` included.
-Maker = Callable[[dict[str, Any]], Plugin]
+Maker = Callable[[JsonObject], Plugin]
 
 
 def rewrite_message(
     plugins: Sequence[Plugin],
     chat: ChatRequest,
-    message: dict[str, Any],
-    stages: list[dict[str, Any]],
-) -> dict[str, Any]:
+    message: JsonObject,
+    stages: list[JsonObject],
+) -> JsonObject:
     """The message of a whole answer after the plugins; what they did is added to the stages."""
     for plugin in plugins:
         before = len(plugin.stages)
@@ -96,6 +96,6 @@ def replace_text(pieces: AnswerPieces, text: str) -> AnswerPieces:
     return [*silent, {"role": "assistant", "content": text}]
 
 
-def list_citations(plugins: Sequence[Plugin]) -> list[dict[str, Any]]:
+def list_citations(plugins: Sequence[Plugin]) -> list[JsonObject]:
     """What the answer cites on account of its plugins."""
     return [each for plugin in plugins for each in plugin.annotations()]

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gateway.http.jsonio import JsonObject
+
 LENGTH = struct.Struct(">I")
 NICE = 10
 
@@ -57,7 +59,7 @@ def write_json(value: Any) -> str | None:
     return made
 
 
-def bind(limits: dict[str, Any]) -> None:
+def bind(limits: JsonObject) -> None:
     """Set the limits, so that the process ends even if its parent is gone."""
     os.nice(NICE)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

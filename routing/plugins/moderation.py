@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final
+from typing import Final
 
 from django.utils.module_loading import import_string
 from gevent import Timeout
 
 from gateway.database.db import under_gevent
 from gateway.http.errors import PermissionDenied, Unavailable
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.texts import changed
@@ -98,7 +99,7 @@ def _run_with_timeout(path: str, texts: list[str], limit_s: float) -> Sequence[S
         return hook(texts)
 
 
-def _stage(reasons: Sequence[str]) -> dict[str, Any]:
+def _stage(reasons: Sequence[str]) -> JsonObject:
     return {
         "type": "plugin",
         "name": "moderation",

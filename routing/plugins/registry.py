@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from django.utils.module_loading import import_string
 
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.plugins.context_compression import ContextCompression
 from routing.plugins.file_parser import FileParser
@@ -40,7 +41,7 @@ def maker_of(plugin_id: str) -> Maker | None:
     return _load_maker(path) if path else BUILT_IN.get(plugin_id)
 
 
-def list_missing(entries: Iterable[dict[str, Any]]) -> list[str]:
+def list_missing(entries: Iterable[JsonObject]) -> list[str]:
     """Ids of the switched-on plugins that are not available here."""
     return [
         entry["id"]
@@ -49,7 +50,7 @@ def list_missing(entries: Iterable[dict[str, Any]]) -> list[str]:
     ]
 
 
-def build_plugins(entries: Iterable[dict[str, Any]]) -> tuple[Plugin, ...]:
+def build_plugins(entries: Iterable[JsonObject]) -> tuple[Plugin, ...]:
     """The plugins of a request that are switched on and available."""
     return tuple(
         maker(entry)
@@ -62,7 +63,7 @@ def _is_on(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get("enabled", True)) or entry["id"] in _WITHOUT_SWITCH
 
 
-def _is_available(entry: dict[str, Any]) -> bool:
+def _is_available(entry: JsonObject) -> bool:
     maker = maker_of(entry["id"])
     return maker is not None and not missing_tools(maker(entry).tools())
 

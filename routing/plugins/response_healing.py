@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from orjson import loads
 
+from gateway.http.jsonio import JsonObject
 from gateway.sandbox import host_users
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from routing.formats.chat.request import ChatRequest
@@ -32,7 +33,7 @@ class ResponseHealing(Plugin):
     def rewrites(self, chat: ChatRequest) -> bool:
         return not chat.stream and chat.response_format_type in _OF_JSON
 
-    def answered(self, chat: ChatRequest, message: dict[str, Any]) -> dict[str, Any]:
+    def answered(self, chat: ChatRequest, message: JsonObject) -> JsonObject:
         text = message.get("content")
         if not self.rewrites(chat) or type(text) is not str or not text.strip():
             return message

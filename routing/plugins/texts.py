@@ -1,15 +1,14 @@
 """Replacing a request's messages or adding tools, with its sizes adjusted."""
 
 from dataclasses import replace
-from typing import Any
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import canonical_tool
 
 
-def with_messages(chat: ChatRequest, messages: list[dict[str, Any]]) -> ChatRequest:
+def with_messages(chat: ChatRequest, messages: list[JsonObject]) -> ChatRequest:
     """The request with these messages instead of its own. What an upstream of the caller's format
     is sent is translated from them, too."""
     before, after = read_prompt(chat.body["messages"]), read_prompt(messages)
@@ -26,9 +25,9 @@ def with_messages(chat: ChatRequest, messages: list[dict[str, Any]]) -> ChatRequ
     )
 
 
-def with_more_tools(chat: ChatRequest, tools: list[dict[str, Any]]) -> ChatRequest:
+def with_more_tools(chat: ChatRequest, tools: list[JsonObject]) -> ChatRequest:
     """The request with these server tools behind its own, those that it has already left out."""
-    own: list[dict[str, Any]] = chat.body.get("tools") or []
+    own: list[JsonObject] = chat.body.get("tools") or []
     named = {canonical_tool(tool["type"]) for tool in own}
     new = [tool for tool in tools if canonical_tool(tool["type"]) not in named]
     if not new:

@@ -1,8 +1,9 @@
 """Plugins that add a server tool to the request: `web`, `web-fetch` and `fusion`."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import TEXT_ONLY
@@ -29,7 +30,7 @@ _OF_FETCHING: Final = ("max_uses", "max_content_tokens", "allowed_domains", "blo
 class WebSearchOffer(Plugin):
     """`web`, and `:online` behind a model: `router:web_search`."""
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self) -> list[JsonObject]:
         given = {
             called: self.settings[name]
             for name, called in _OF_SEARCH.items()
@@ -41,7 +42,7 @@ class WebSearchOffer(Plugin):
 class WebFetchOffer(Plugin):
     """`web-fetch`: `router:web_fetch`."""
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self) -> list[JsonObject]:
         given = {name: self.settings[name] for name in _OF_FETCHING if name in self.settings}
         return [{"type": WEB_FETCH, "parameters": given}]
 
@@ -58,8 +59,8 @@ _OF_THE_TOOL: Final = ("analysis_models", "model", "max_tool_calls", "tools")
 class FusionOffer(Plugin):
     """Models that the caller names come before those of a preset."""
 
-    def tools(self) -> list[dict[str, Any]]:
-        given: dict[str, Any] = {
+    def tools(self) -> list[JsonObject]:
+        given: JsonObject = {
             name: self.settings[name] for name in _OF_THE_TOOL if name in self.settings
         }
         if "preset" in self.settings and (panel := choose_panel(self.settings["preset"])):

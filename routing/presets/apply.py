@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from accounts.caller import Caller
 from gateway.http.errors import InvalidRequest, NotFound
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, list_issues, shorten
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.formats.chat.schema import check_chat
@@ -25,7 +26,7 @@ class NamedPreset(NamedTuple):
     that is empty. `requested` is the model as the caller wrote it."""
 
     slug: str
-    body: dict[str, Any]
+    body: JsonObject
     requested: str | None
 
 
@@ -94,7 +95,7 @@ def _references(body: Mapping[str, Any]) -> Iterator[str]:
             yield model
 
 
-def _without_preset(body: Mapping[str, Any]) -> dict[str, Any]:
+def _without_preset(body: Mapping[str, Any]) -> JsonObject:
     rest = {name: value for name, value in body.items() if name != "preset"}
     model = rest.get("model")
     if type(model) is str and (preset := preset_of(model)) is not None:
@@ -105,7 +106,7 @@ def _without_preset(body: Mapping[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def insert_models(body: dict[str, Any], models: Sequence[str]) -> dict[str, Any]:
+def insert_models(body: JsonObject, models: Sequence[str]) -> JsonObject:
     """The body in which the preset's models replace list entries that name the preset alone."""
     if "models" not in body and "fallbacks" not in body:
         return body
@@ -137,9 +138,7 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 class ParseBody(Protocol):
     """The `parse` of a caller format with its other arguments bound."""
 
-    def __call__(
-        self, body: dict[str, Any], *, beside: dict[str, Any] | None = None
-    ) -> ChatRequest: ...
+    def __call__(self, body: JsonObject, *, beside: JsonObject | None = None) -> ChatRequest: ...
 
 
 class PresetRequest(NamedTuple):
@@ -153,7 +152,7 @@ class PresetRequest(NamedTuple):
 
 
 def read_with_preset(
-    format: str, body: dict[str, Any], caller: Caller, read: ParseBody
+    format: str, body: JsonObject, caller: Caller, read: ParseBody
 ) -> PresetRequest:
     """Parse a body that may name a preset.
 
@@ -187,7 +186,7 @@ def read_with_preset(
     return PresetRequest(chat, preset.id, requested, preset.caching)
 
 
-def _read_defaults(body: dict[str, Any], defaults: dict[str, Any], read: ParseBody) -> ChatRequest:
+def _read_defaults(body: JsonObject, defaults: JsonObject, read: ParseBody) -> ChatRequest:
     try:
         return read(defaults)
     except ChatInvalid:
@@ -196,9 +195,7 @@ def _read_defaults(body: dict[str, Any], defaults: dict[str, Any], read: ParseBo
         raise
 
 
-def _put_default_model(
-    format: str, given_body: dict[str, Any], body: dict[str, Any], default: str
-) -> None:
+def _put_default_model(format: str, given_body: JsonObject, body: JsonObject, default: str) -> None:
     """Write `model`: the first of `models`, as chat reads it, else the workspace's default."""
     models = body.get("models")
     if type(models) is list and models:
@@ -210,9 +207,7 @@ def _put_default_model(
         raise InvalidRequest("No model specified")
 
 
-def _read_merged(
-    format: str, body: dict[str, Any], merged: MergedBody, read: ParseBody
-) -> ChatRequest:
+def _read_merged(format: str, body: JsonObject, merged: MergedBody, read: ParseBody) -> ChatRequest:
     try:
         return read(merged.body, beside=merged.beside)
     except ChatInvalid as error:
@@ -222,7 +217,7 @@ def _read_merged(
         raise ChatInvalid(issues, error.error_type) from None
 
 
-def _check(format: str, body: dict[str, Any]) -> None:
+def _check(format: str, body: JsonObject) -> None:
     try:
         _CHECKS[format](body)
     except ValidationError as error:

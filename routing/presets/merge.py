@@ -8,6 +8,7 @@ the words of chat.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
 from routing.presets.schema import CACHE_KEYS, CAPS, SAME_NAME, is_instruction
 from routing.presets.tools import (
     chat_response_format,
@@ -63,13 +64,13 @@ class MergedBody(NamedTuple):
     number of messages inserted before the caller's, `missing` the types of the preset's tools that
     this caller's format does not offer."""
 
-    body: dict[str, Any]
-    beside: dict[str, Any]
+    body: JsonObject
+    beside: JsonObject
     before: int = 0
     missing: tuple[str, ...] = ()
 
 
-def chat_defaults(config: Mapping[str, Any], system_prompt: str) -> dict[str, Any] | None:
+def chat_defaults(config: Mapping[str, Any], system_prompt: str) -> JsonObject | None:
     """The preset's fields, if `{**fields, **body}` is all there is to merging it into a chat body;
     None for any other preset."""
     return dict(config) if not system_prompt and _UNCHANGED.issuperset(config) else None
@@ -89,7 +90,7 @@ def merge_preset(
         for name in config
         if name not in given_keys and name not in _MERGED_SEPARATELY
     }
-    result, beside = dict(body), dict[str, Any]()
+    result, beside = dict(body), JsonObject()
     _MERGES[format](result, beside, defaults)
     missing = _put_tools(format, result, config.get("tools", ()))
     _put_choice(format, result, config, given_keys)
@@ -125,7 +126,7 @@ def _given_keys_inside(body: Mapping[str, Any], field: str, says: Mapping[str, s
     return {key for name, key in says.items() if name in inner} if type(inner) is dict else set()
 
 
-def _merge_chat(body: dict[str, Any], beside: dict[str, Any], defaults: dict[str, Any]) -> None:
+def _merge_chat(body: JsonObject, beside: JsonObject, defaults: JsonObject) -> None:
     """Chat can express every setting."""
     _put_tier(body, defaults)
     _put_truncation(body, defaults)
@@ -134,9 +135,7 @@ def _merge_chat(body: dict[str, Any], beside: dict[str, Any], defaults: dict[str
     body |= defaults
 
 
-def _merge_responses(
-    body: dict[str, Any], beside: dict[str, Any], defaults: dict[str, Any]
-) -> None:
+def _merge_responses(body: JsonObject, beside: JsonObject, defaults: JsonObject) -> None:
     _put_tier(body, defaults)
     _put_cap(body, defaults, "max_output_tokens")
     text = {}
@@ -159,7 +158,7 @@ def _merge_responses(
     _put_rest(body, beside, defaults, _RESPONSES_SAYS)
 
 
-def _merge_messages(body: dict[str, Any], beside: dict[str, Any], defaults: dict[str, Any]) -> None:
+def _merge_messages(body: JsonObject, beside: JsonObject, defaults: JsonObject) -> None:
     _put_cap(body, defaults, "max_tokens")
     _put_truncation(beside, defaults)
     if "stop" in defaults:
@@ -182,8 +181,8 @@ def _merge_decisions(body: Mapping[str, Any], config: Mapping[str, Any]) -> Merg
 
 
 def _put_rest(
-    body: dict[str, Any],
-    beside: dict[str, Any],
+    body: JsonObject,
+    beside: JsonObject,
     defaults: Mapping[str, Any],
     says: Mapping[str, tuple[str, ...]],
 ) -> None:
@@ -191,13 +190,13 @@ def _put_rest(
         (body if says.get(name) == (name,) else beside)[name] = value
 
 
-def _put_cap(body: dict[str, Any], defaults: dict[str, Any], name: str) -> None:
+def _put_cap(body: JsonObject, defaults: JsonObject, name: str) -> None:
     older, newer = (defaults.pop(cap, None) for cap in CAPS)
     if newer or older:
         body[name] = newer or older
 
 
-def _put_tier(body: dict[str, Any], defaults: dict[str, Any]) -> None:
+def _put_tier(body: JsonObject, defaults: JsonObject) -> None:
     """Write the service tier. `speed: fast` of messages means priority, but a named tier wins."""
     if "service_tier" not in defaults and "speed" not in defaults:
         return
@@ -208,17 +207,17 @@ def _put_tier(body: dict[str, Any], defaults: dict[str, Any]) -> None:
         body["service_tier"] = _TIERS.get(tier, tier)
 
 
-def _put_truncation(body: dict[str, Any], defaults: dict[str, Any]) -> None:
+def _put_truncation(body: JsonObject, defaults: JsonObject) -> None:
     how = defaults.pop("truncation", None)
     if how is not None and "transforms" not in body:
         body["transforms"] = ["middle-out"] if how == "auto" else []
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def _put_tools(format: str, body: dict[str, Any], kept: Sequence[Any]) -> tuple[str, ...]:
+def _put_tools(format: str, body: JsonObject, kept: Sequence[Any]) -> tuple[str, ...]:
     """Merge the tools; returns the types of the preset's tools that the format does not offer."""
     given = body.get("tools", [])
     if not kept or type(given) is not list:
@@ -229,7 +228,7 @@ def _put_tools(format: str, body: dict[str, Any], kept: Sequence[Any]) -> tuple[
 
 
 def _put_choice(
-    format: str, body: dict[str, Any], config: Mapping[str, Any], given_keys: set[str]
+    format: str, body: JsonObject, config: Mapping[str, Any], given_keys: set[str]
 ) -> None:
     """Write `tool_choice` and `parallel_tool_calls` unless the request has them."""
     kept, parallel = config.get("tool_choice"), config.get("parallel_tool_calls")
@@ -248,14 +247,14 @@ def _put_choice(
         _choose_one_at_a_time(body)
 
 
-def _choose_one_at_a_time(body: dict[str, Any]) -> None:
+def _choose_one_at_a_time(body: JsonObject) -> None:
     """In messages `disable_parallel_tool_use` is part of the choice."""
     choice = body.get("tool_choice", {"type": "auto"})
     if isinstance(choice, dict) and choice.get("type") != "none":
         body["tool_choice"] = {"disable_parallel_tool_use": True, **choice}
 
 
-def _put_prompt(format: str, body: dict[str, Any], prompt: str) -> int:
+def _put_prompt(format: str, body: JsonObject, prompt: str) -> int:
     """Write the preset's system prompt unless the request has one; returns the number of messages
     inserted before the caller's."""
     field, conversation = _PROMPTS[format]
@@ -284,7 +283,7 @@ _GIVEN_KEYS: Final[Mapping[str, Callable[[Mapping[str, Any]], set[str]]]] = {
     "responses": _responses_keys,
     "messages": _messages_keys,
 }
-_Lay = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], None]
+_Lay = Callable[[JsonObject, JsonObject, JsonObject], None]
 _MERGES: Final[Mapping[str, _Lay]] = {
     "chat": _merge_chat,
     "responses": _merge_responses,

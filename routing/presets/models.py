@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from accounts.models import Account, User, Workspace
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 
 SLUG_CHARS_MAX: Final = 100
 
@@ -124,7 +124,7 @@ class PresetVersion(models.Model):
         super().save(*args, **options)
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> JsonObject:
         """`config`, read."""
-        kept: dict[str, Any] = loads(self.config.encode())
+        kept: JsonObject = loads(self.config.encode())
         return kept

@@ -13,7 +13,7 @@ from accounts.caller import Caller
 from accounts.models import Workspace
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import DatabaseGone, NotFound, SchemaInvalid
-from gateway.http.jsonio import format_optional_time, format_time, loads
+from gateway.http.jsonio import JsonObject, format_optional_time, format_time, loads
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 from gateway.ttl_cache import TtlCache
@@ -110,7 +110,7 @@ def _versions() -> QuerySet[PresetVersion]:
     return PresetVersion.objects.select_related("creator")
 
 
-def serialize_preset(row: Preset) -> dict[str, Any]:
+def serialize_preset(row: Preset) -> JsonObject:
     """A preset as in lists; `creator` must have been selected."""
     return {
         "id": str(row.pk),
@@ -127,7 +127,7 @@ def serialize_preset(row: Preset) -> dict[str, Any]:
     }
 
 
-def serialize_preset_with_version(row: Preset) -> dict[str, Any]:
+def serialize_preset_with_version(row: Preset) -> JsonObject:
     """A preset with its designated version."""
     return {
         **serialize_preset(row),
@@ -135,7 +135,7 @@ def serialize_preset_with_version(row: Preset) -> dict[str, Any]:
     }
 
 
-def serialize_version(row: PresetVersion) -> dict[str, Any]:
+def serialize_version(row: PresetVersion) -> JsonObject:
     """A version. It never changes, so its two times are one."""
     return {
         "id": str(row.pk),
@@ -159,11 +159,11 @@ class ActivePreset(NamedTuple):
     settings; `chat_defaults`: see the function of that name."""
 
     id: str
-    config: dict[str, Any]
+    config: JsonObject
     system_prompt: str
     size_bytes: int
-    chat_defaults: dict[str, Any] | None = None
-    caching: dict[str, Any] = {}
+    chat_defaults: JsonObject | None = None
+    caching: JsonObject = {}
 
     @property
     def models(self) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field, ValidationError
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, list_issues
 from routing.formats.chat.request import ChatInvalid, convert_offer, find_models_issues
 from routing.formats.chat.schema import ChatBody, find_chat_issues
@@ -93,12 +94,12 @@ _FIELDS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-def check_body(format: str, body: Mapping[str, Any], *, models_max: int) -> dict[str, Any]:
+def check_body(format: str, body: Mapping[str, Any], *, models_max: int) -> JsonObject:
     """The fields that a preset keeps of a body in that format, with the caller's own values.
 
     Raises `ChatInvalid`.
     """
-    kept: dict[str, Any] = {name: body[name] for name in body if name in _FIELDS[format]}
+    kept: JsonObject = {name: body[name] for name in body if name in _FIELDS[format]}
     kept = move_tool_settings(kept)
     try:
         kept, checked = _CHECKS[format](kept)
@@ -123,21 +124,21 @@ def _nested_preset_issues(kept: Mapping[str, Any]) -> Iterator[Issue]:
             yield Issue(path, "Invalid input: a preset cannot name a preset")
 
 
-def _chat_issues(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
+def _chat_issues(kept: JsonObject, checked: Any, models_max: int) -> list[Issue]:
     return find_models_issues(kept, models_max) + find_chat_issues(kept)
 
 
-def _responses_issues(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
+def _responses_issues(kept: JsonObject, checked: Any, models_max: int) -> list[Issue]:
     # The rules read the conversation too, of which a preset keeps nothing.
     body = {**kept, "input": ""}
     return find_models_issues(kept, models_max) + find_responses_issues(body)
 
 
-def _messages_issues(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
+def _messages_issues(kept: JsonObject, checked: Any, models_max: int) -> list[Issue]:
     return find_messages_issues(checked, models_max)
 
 
-_RULES: Final[Mapping[str, Callable[[dict[str, Any], Any, int], list[Issue]]]] = {
+_RULES: Final[Mapping[str, Callable[[JsonObject, Any, int], list[Issue]]]] = {
     "chat": _chat_issues,
     "responses": _responses_issues,
     "messages": _messages_issues,
@@ -151,7 +152,7 @@ _BETWEEN: Final = "\n\n"
 class PresetContent(NamedTuple):
     """What a version is made of."""
 
-    config: dict[str, Any]
+    config: JsonObject
     system_prompt: str
 
 
@@ -169,14 +170,14 @@ def build_content(format: str, body: Mapping[str, Any], *, models_max: int) -> P
     return PresetContent(config, _SYSTEM_PROMPTS[format](body))
 
 
-def _chat_config(kept: dict[str, Any]) -> dict[str, Any]:
+def _chat_config(kept: JsonObject) -> JsonObject:
     effort, renamed = kept.get("reasoning_effort"), convert_offer(kept)
     if effort and "reasoning" not in kept:
         renamed["reasoning"] = {"effort": effort}
     return renamed
 
 
-def _responses_config(kept: dict[str, Any]) -> dict[str, Any]:
+def _responses_config(kept: JsonObject) -> JsonObject:
     text = kept.get("text", {})
     renamed = {
         "max_tokens": kept.get("max_output_tokens"),
@@ -186,10 +187,10 @@ def _responses_config(kept: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in renamed.items() if value is not None}
 
 
-def _messages_config(kept: dict[str, Any]) -> dict[str, Any]:
+def _messages_config(kept: JsonObject) -> JsonObject:
     output = kept.get("output_config", {})
     models = [entry["model"] for entry in kept.get("fallbacks") or ()]
-    renamed: dict[str, Any] = {
+    renamed: JsonObject = {
         "stop": kept.get("stop_sequences"),
         "response_format": output.get("format"),
         "reasoning": read_reasoning(kept.get("thinking"), output.get("effort")) or None,
@@ -198,7 +199,7 @@ def _messages_config(kept: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in renamed.items() if value is not None}
 
 
-_CONFIGS: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+_CONFIGS: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {
     "chat": _chat_config,
     "responses": _responses_config,
     "messages": _messages_config,

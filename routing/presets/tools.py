@@ -5,6 +5,7 @@ A preset keeps tools as they were given, so these functions read the forms of al
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.messages.tools import CUSTOM, SEARCH_PREFIX
 from routing.formats.server_tools import (
     ADVISOR,
@@ -17,7 +18,7 @@ from routing.formats.server_tools import (
     tool_names,
 )
 
-Tool = dict[str, Any]
+Tool = JsonObject
 
 _FUNCTION: Final = "function"
 _FUNCTION_KEYS: Final = ("name", "description", "parameters", "strict")
@@ -181,7 +182,7 @@ def forbids_parallel_calls(given: Any) -> bool:
     return isinstance(given, dict) and given.get("disable_parallel_tool_use") is True
 
 
-def convert_choice(format: str, given: Any, tools: Sequence[dict[str, Any]]) -> Any:
+def convert_choice(format: str, given: Any, tools: Sequence[JsonObject]) -> Any:
     """The choice in that format; None if the format cannot express it or the tool is missing."""
     choice = _read_choice(given)
     if choice is None:
@@ -256,7 +257,7 @@ _CHOICES: Final[Mapping[str, Callable[[PresetToolChoice, set[object]], Any]]] = 
 }
 
 
-def chat_response_format(kept: dict[str, Any]) -> dict[str, Any]:
+def chat_response_format(kept: JsonObject) -> JsonObject:
     """A preset's `response_format` in the form of chat."""
     if kept["type"] != "json_schema" or "json_schema" in kept:
         return kept
@@ -266,7 +267,7 @@ def chat_response_format(kept: dict[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {**unnamed, **named}}
 
 
-def text_format(kept: dict[str, Any]) -> dict[str, Any] | None:
+def text_format(kept: JsonObject) -> JsonObject | None:
     """A preset's `response_format` as `text.format` of responses; None if it has no such format."""
     kept = chat_response_format(kept)
     if kept["type"] != "json_schema":

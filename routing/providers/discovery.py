@@ -12,7 +12,7 @@ import requests
 from django.conf import settings
 
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 from routing.entities.exchange import ListedModel
 from routing.entities.vocabulary import INPUT_MODALITIES, PARAMETERS
 from routing.upstreams.bearer import USUAL_PARAMETERS
@@ -138,7 +138,7 @@ def discover(
     return list(found.values())
 
 
-def _entries(provider: KnownProvider, key: str | None) -> list[dict[str, Any]]:
+def _entries(provider: KnownProvider, key: str | None) -> list[JsonObject]:
     """The listed entries that have an id. Raises `DiscoveryError`."""
     answer = _answer(provider, key)
     entries = answer.get("data") if isinstance(answer, dict) else answer
@@ -216,7 +216,7 @@ def _body(provider: KnownProvider, response: requests.Response) -> bytes:
     return bytes(body)
 
 
-def _model(provider: KnownProvider, entry: dict[str, Any]) -> FoundModel:
+def _model(provider: KnownProvider, entry: JsonObject) -> FoundModel:
     name = entry.get("name") or entry.get("display_name")
     created = entry.get("created") or _unix_s(entry.get("created_at"))
     listed = wire_of(provider.kind).read_listed(entry)
@@ -242,7 +242,7 @@ def _our_id(provider_slug: str, upstream: str) -> str:
     return f"{author.replace(':', '-')}/{parts[-1]}"[:_ID_CHARS_MAX]
 
 
-def _first_count(entry: dict[str, Any], keys: Sequence[str]) -> int | None:
+def _first_count(entry: JsonObject, keys: Sequence[str]) -> int | None:
     for key in keys:
         value = entry.get(key)
         if type(value) is int and 0 < value < 2**53:
@@ -250,7 +250,7 @@ def _first_count(entry: dict[str, Any], keys: Sequence[str]) -> int | None:
     return None
 
 
-def _mapping(entry: dict[str, Any], key: str) -> Mapping[str, Any]:
+def _mapping(entry: JsonObject, key: str) -> Mapping[str, Any]:
     value = entry.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -262,9 +262,7 @@ def _unix_s(date: Any) -> int | None:
         return None
 
 
-def _input_modalities(
-    provider: KnownProvider, entry: dict[str, Any], listed: ListedModel
-) -> list[str]:
+def _input_modalities(provider: KnownProvider, entry: JsonObject, listed: ListedModel) -> list[str]:
     named = _mapping(entry, "architecture").get("input_modalities")
     if isinstance(named, list) and "text" in named:
         return [modality for modality in INPUT_MODALITIES if modality in named]
@@ -275,7 +273,7 @@ def _input_modalities(
     return ["text", "image"] if sees or provider.slug == "openai" else ["text"]
 
 
-def _parameters(provider: KnownProvider, entry: dict[str, Any], listed: ListedModel) -> list[str]:
+def _parameters(provider: KnownProvider, entry: JsonObject, listed: ListedModel) -> list[str]:
     named = entry.get("supported_parameters")
     if isinstance(named, list) and named:
         return [parameter for parameter in PARAMETERS if parameter in named]
@@ -287,12 +285,12 @@ def _parameters(provider: KnownProvider, entry: dict[str, Any], listed: ListedMo
     return list(_REASONING if reasons else USUAL_PARAMETERS + _OPENAI_EXTRA)
 
 
-def _is_assumed(provider: KnownProvider, entry: dict[str, Any], listed: ListedModel) -> bool:
+def _is_assumed(provider: KnownProvider, entry: JsonObject, listed: ListedModel) -> bool:
     named = isinstance(entry.get("supported_parameters"), list) and entry["supported_parameters"]
     return not named and listed.parameters is None and provider.slug != "openai"
 
 
-def _chats(entry: dict[str, Any]) -> bool:
+def _chats(entry: JsonObject) -> bool:
     """False where the provider says that the model does something else, or says nothing of it and
     its name does."""
     outputs = _mapping(entry, "architecture").get("output_modalities")

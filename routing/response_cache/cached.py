@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from orjson import loads
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 
 _DATA: Final = b"data: "
 _DONE: Final = b"[DONE]"
@@ -37,7 +37,7 @@ def _line(line: bytes, ids: dict[str, str], now: int) -> bytes:
     return _DATA + dumps(_renewed(loads(line.removeprefix(_DATA)), ids, now))
 
 
-def _renewed(said: dict[str, Any], ids: dict[str, str], now: int) -> dict[str, Any]:
+def _renewed(said: JsonObject, ids: dict[str, str], now: int) -> JsonObject:
     """An answer or an event, and the answer that stands inside of it."""
     inner = [said[name] for name in _INNER if isinstance(said.get(name), dict)]
     for each in (said, *inner):
@@ -45,7 +45,7 @@ def _renewed(said: dict[str, Any], ids: dict[str, str], now: int) -> dict[str, A
     return said
 
 
-def _renew(said: dict[str, Any], ids: dict[str, str], now: int) -> None:
+def _renew(said: JsonObject, ids: dict[str, str], now: int) -> None:
     kind = _kind(said)
     if kind is not None and "id" in said:
         said["id"] = ids[kind]
@@ -57,7 +57,7 @@ def _renew(said: dict[str, Any], ids: dict[str, str], now: int) -> None:
         said["usage"] = zeroed(said["usage"])
 
 
-def _kind(said: dict[str, Any]) -> str | None:
+def _kind(said: JsonObject) -> str | None:
     if str(said.get("object", "")).startswith("chat.completion"):
         return "chat"
     if said.get("object") == "response":

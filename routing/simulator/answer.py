@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from routing.simulator import prompt as requests
+from routing.simulator.encoding import JsonObject
 from routing.simulator.judging import invent_logprobs
 from routing.simulator.prompt import NO_CACHE, CacheUse, SimulatedPrompt
 
@@ -51,8 +52,8 @@ class SimulatedAnswer:
     logprobs: Any = None
     stop_sequence: str | None = None
     redacted: str | None = None
-    answers: dict[str, Any] | None = None
-    verdicts: dict[str, Any] | None = None
+    answers: JsonObject | None = None
+    verdicts: JsonObject | None = None
 
     def text(self, kind: Kind, call: int = 0) -> str:
         return "".join(p.text for p in self.pieces if p.kind == kind and p.call == call)
@@ -71,9 +72,9 @@ def split_words(text: str) -> list[str]:
 
 
 def compose_answer(
-    body: dict[str, Any],
+    body: JsonObject,
     identity: AnswerSeed,
-    override: dict[str, Any],
+    override: JsonObject,
     cache: CacheUse = NO_CACHE,
 ) -> SimulatedAnswer:
     """Answer a request in the chat shape. `override` replaces parts of what would have been said.
@@ -107,7 +108,7 @@ def compose_answer(
 
 def build_usage(
     prompt: SimulatedPrompt, pieces: list[SimulatedPiece], cache: CacheUse = NO_CACHE
-) -> dict[str, Any]:
+) -> JsonObject:
     """Usage as the chat-completions format reports it; reasoning is part of the completion."""
     reasoning = sum(1 for piece in pieces if piece.kind == "reasoning")
     details = {"cached_tokens": cache.read}
@@ -122,7 +123,7 @@ def build_usage(
     }
 
 
-def compose_text(body: dict[str, Any], prompt: SimulatedPrompt) -> str:
+def compose_text(body: JsonObject, prompt: SimulatedPrompt) -> str:
     """What the model says when nothing was scripted and no tool is called."""
     shape = body.get("response_format")
     kind = shape.get("type") if isinstance(shape, dict) else None
@@ -141,7 +142,7 @@ def compose_text(body: dict[str, Any], prompt: SimulatedPrompt) -> str:
 
 
 def _compose_calls(
-    body: dict[str, Any], prompt: SimulatedPrompt, identity: AnswerSeed, override: dict[str, Any]
+    body: JsonObject, prompt: SimulatedPrompt, identity: AnswerSeed, override: JsonObject
 ) -> list[SimulatedToolCall]:
     if "tool_calls" in override:
         wanted = [
@@ -165,10 +166,10 @@ def _as_text(arguments: Any) -> str:
 
 
 def _choose_text(
-    body: dict[str, Any],
+    body: JsonObject,
     prompt: SimulatedPrompt,
     calls: list[SimulatedToolCall],
-    override: dict[str, Any],
+    override: JsonObject,
 ) -> tuple[str, str | None]:
     """What is said beside everything else, and the stop sequence that ended it."""
     given = override.get("text")
@@ -178,11 +179,11 @@ def _choose_text(
 
 
 def _cut_pieces(
-    body: dict[str, Any],
+    body: JsonObject,
     prompt: SimulatedPrompt,
     calls: list[SimulatedToolCall],
     text: str,
-    override: dict[str, Any],
+    override: JsonObject,
 ) -> list[SimulatedPiece]:
     thought = override.get("reasoning")
     if thought is None and requests.needs_reasoning(body):
@@ -209,10 +210,10 @@ def _cut_at_stop(text: str, sequences: list[str]) -> tuple[str, str | None]:
 
 
 def _apply_limit(
-    body: dict[str, Any],
+    body: JsonObject,
     pieces: list[SimulatedPiece],
     calls: list[SimulatedToolCall],
-    override: dict[str, Any],
+    override: JsonObject,
 ) -> tuple[list[SimulatedPiece], str]:
     limit = requests.read_token_limit(body)
     scripted = "text" in override or "tool_calls" in override
@@ -222,10 +223,10 @@ def _apply_limit(
 
 
 def _compose_logprobs(
-    body: dict[str, Any],
+    body: JsonObject,
     prompt: SimulatedPrompt,
     pieces: list[SimulatedPiece],
-    override: dict[str, Any],
+    override: JsonObject,
 ) -> Any:
     if "logprobs" in override:
         return override["logprobs"]
@@ -272,7 +273,7 @@ class _ExampleBuilder:
                 return self.build(schema[choice][0], depth + 1)
         return self._of_kind(self._kind(schema), schema, depth)
 
-    def _of_kind(self, kind: str, schema: dict[str, Any], depth: int) -> Any:
+    def _of_kind(self, kind: str, schema: JsonObject, depth: int) -> Any:
         if kind == "object":
             return self._object(schema, depth)
         if kind == "array":
@@ -284,14 +285,14 @@ class _ExampleBuilder:
             return _build_number(schema)
         return True if kind == "boolean" else None
 
-    def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
+    def _object(self, schema: JsonObject, depth: int) -> JsonObject:
         properties = schema.get("properties") or {}
         names = list(schema.get("required") or [])
         if self._optional and depth < OPTIONAL_DEPTH_MAX:
             names += [name for name in properties if name not in names]
         return {name: self.build(properties.get(name, {}), depth + 1) for name in names}
 
-    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _resolved(self, schema: JsonObject) -> JsonObject:
         """Follow one local `$ref` and lay the parts of `allOf` over each other."""
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith("#"):
@@ -307,7 +308,7 @@ class _ExampleBuilder:
             merged = {**merged, **part, "properties": properties, "required": required}
         return merged
 
-    def _kind(self, schema: dict[str, Any]) -> str:
+    def _kind(self, schema: JsonObject) -> str:
         kind = schema.get("type")
         if isinstance(kind, list):
             kind = kind[0] if kind else None
@@ -316,13 +317,13 @@ class _ExampleBuilder:
         return "object" if "properties" in schema or "required" in schema else "string"
 
 
-def _build_string(schema: dict[str, Any]) -> str:
+def _build_string(schema: JsonObject) -> str:
     text = FORMATS.get(schema.get("format", ""), "simulated")
     text = text.ljust(schema.get("minLength", 0), "x")
     return text[: schema["maxLength"]] if "maxLength" in schema else text
 
 
-def _build_number(schema: dict[str, Any]) -> float:
+def _build_number(schema: JsonObject) -> float:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is None and "exclusiveMinimum" in schema:
         low = schema["exclusiveMinimum"] + 1

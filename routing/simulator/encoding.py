@@ -2,8 +2,10 @@
 
 import json
 from base64 import b64decode, b64encode
-from typing import Any
+from typing import Any, TypeAlias
 from zlib import crc32
+
+JsonObject: TypeAlias = dict[str, Any]
 
 
 def dumps(value: Any) -> str:

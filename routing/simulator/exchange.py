@@ -9,7 +9,7 @@ from typing import Any
 
 from routing.simulator.answer import AnswerSeed, SimulatedAnswer, compose_answer
 from routing.simulator.connection import SimulatedConnection, SimulatedRequest
-from routing.simulator.encoding import dumps, encode_text
+from routing.simulator.encoding import JsonObject, dumps, encode_text
 from routing.simulator.formats import (
     CHAT,
     Complaint,
@@ -167,12 +167,12 @@ class SimulatedCall:
     exchange: SimulatedExchange
     persona: str
     format: SimulatedFormat
-    body: dict[str, Any]
-    asked: dict[str, Any]
+    body: JsonObject
+    asked: JsonObject
     identity: AnswerSeed
     options: FaultOptions
-    judged: dict[str, Any] = field(default_factory=dict)
-    override: dict[str, Any] = field(default_factory=dict)
+    judged: JsonObject = field(default_factory=dict)
+    override: JsonObject = field(default_factory=dict)
     cache: CacheUse = NO_CACHE
 
     @property
@@ -183,7 +183,7 @@ class SimulatedCall:
         said = {**self.judged, **override, **self.override}
         return compose_answer(self.asked, self.identity, said, self.cache)
 
-    def document(self, **override: Any) -> dict[str, Any]:
+    def document(self, **override: Any) -> JsonObject:
         """The answer as one document of its format."""
         return self.format.document(self.body, self.answer(**override))
 

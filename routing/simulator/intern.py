@@ -8,6 +8,7 @@ import json
 import re
 from typing import Any
 
+from routing.simulator.encoding import JsonObject
 from routing.simulator.prompt import list_functions, read_text
 
 WRITE, READ, LIST, ASK = "write_file", "read_file", "list_files", "ask_person"
@@ -17,12 +18,12 @@ ASKS_TO_READ = re.compile(r"\bread (\S+)", re.IGNORECASE)
 QUESTION = "Simulated question: which title shall the notes have?"
 
 
-def is_intern(body: dict[str, Any]) -> bool:
+def is_intern(body: JsonObject) -> bool:
     names = {function.get("name") for function in list_functions(body)}
     return "intern" in str(body.get("model")) and {WRITE, ASK} <= names
 
 
-def play_intern(body: dict[str, Any]) -> dict[str, Any]:
+def play_intern(body: JsonObject) -> JsonObject:
     """What is said or called next, as an override of the answer."""
     user_text, results = _read_since_user(body["messages"])
     if found := ASKS_TO_READ.search(user_text):
@@ -32,7 +33,7 @@ def play_intern(body: dict[str, Any]) -> dict[str, Any]:
     return _take_notes(user_text, results)
 
 
-def _take_notes(user_text: str, results: list[str]) -> dict[str, Any]:
+def _take_notes(user_text: str, results: list[str]) -> JsonObject:
     if not results:
         return _call_tool(WRITE, {"path": FILE, "content": f"# Notes\n\n{user_text}\n"})
     if len(results) == 1:
@@ -41,15 +42,13 @@ def _take_notes(user_text: str, results: list[str]) -> dict[str, Any]:
     return {"text": f"Simulated intern: {FILE} is written. You answered: {results[1]}"}
 
 
-def _use_tool(
-    tool: str, arguments: dict[str, Any], results: list[str], said: str
-) -> dict[str, Any]:
+def _use_tool(tool: str, arguments: JsonObject, results: list[str], said: str) -> JsonObject:
     if results:
         return {"text": f"Simulated intern: {said} {results[0]}"}
     return _call_tool(tool, arguments)
 
 
-def _call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _call_tool(name: str, arguments: JsonObject) -> JsonObject:
     return {"tool_calls": [{"name": name, "arguments": json.dumps(arguments)}]}
 
 

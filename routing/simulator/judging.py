@@ -7,13 +7,15 @@ from math import log
 from typing import Any
 from zlib import crc32
 
+from routing.simulator.encoding import JsonObject
+
 # A label at the start of a line ("A) Paris"), as multiple-choice prompts list their options.
 LABEL = re.compile(r"^\s*([A-Za-z0-9]{1,3})[).:]", re.MULTILINE)
 COMMON = ["yes", "no", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ", *"0123456789"]
 TOP_MAX = 20
 
 
-def invent_logprobs(token: str, top: int, prompt_text: str) -> dict[str, Any]:
+def invent_logprobs(token: str, top: int, prompt_text: str) -> JsonObject:
     """One element of `logprobs.content`.
 
     The token itself has probability 0.5 to 0.75; each alternative has half of what the one before
@@ -32,7 +34,7 @@ def invent_logprobs(token: str, top: int, prompt_text: str) -> dict[str, Any]:
     return {**first, "top_logprobs": ranked[:top]}
 
 
-def _build_share(token: str, share: float) -> dict[str, Any]:
+def _build_share(token: str, share: float) -> JsonObject:
     data = token.encode("utf-8", "replace")
     return {"token": token, "logprob": round(log(share), 6), "bytes": list(data)}
 
@@ -101,7 +103,7 @@ def _find_key(text: str, weights: dict[str, float]) -> str:
     return max(fitting, key=len, default="")
 
 
-def build_scored_token(tokens: list[tuple[str, float]], top: int) -> dict[str, Any]:
+def build_scored_token(tokens: list[tuple[str, float]], top: int) -> JsonObject:
     """The log-probabilities of a one-token answer: the first token given is what is said."""
     said = [_build_token(*each) for each in tokens]
     element = {**said[0], "top_logprobs": said[: min(top, TOP_MAX)]}
@@ -114,7 +116,7 @@ def rank_tokens(shares: dict[str, float]) -> list[tuple[str, float]]:
     return [(label, log(share)) for label, share in ranked if share > 0]
 
 
-def _build_token(token: str, logprob: float) -> dict[str, Any]:
+def _build_token(token: str, logprob: float) -> JsonObject:
     return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "replace"))}
 
 

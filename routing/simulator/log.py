@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from routing.simulator.connection import Lifeline, SimulatedRequest
+from routing.simulator.encoding import JsonObject
 
 ENTRIES_MAX = 10_000
 BODY_BYTES_KEPT_MAX = 64 * 1024 * 1024
@@ -45,7 +46,7 @@ class LoggedRequest:
         self.outcome = "pending"
         self.body_raw_bytes = len(request.body)
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self) -> JsonObject:
         """The entry as JSON. `body` is null when it was no JSON, or was too much to keep."""
         request = self.request
         return {

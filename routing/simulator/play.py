@@ -3,9 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
-from routing.simulator.encoding import dumps, encode_text
+from routing.simulator.encoding import JsonObject, dumps, encode_text
 from routing.simulator.exchange import JSON, SSE, Headers, SimulatedCall, write_error
 from routing.simulator.faults import FAULTS
 from routing.simulator.formats import Complaint, StreamSpeaker
@@ -132,7 +131,7 @@ async def send_events(call: SimulatedCall, step: ScriptStep, gates: Gates) -> No
 
 
 def write_scripted_event(
-    call: SimulatedCall, speaker: StreamSpeaker, item: str | dict[str, Any]
+    call: SimulatedCall, speaker: StreamSpeaker, item: str | JsonObject
 ) -> list[bytes]:
     """The bytes of one scripted event."""
     if isinstance(item, str):

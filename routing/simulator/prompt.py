@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from routing.simulator.encoding import JsonObject
+
 SAY_WORDS = re.compile(r"\bsay (\d{1,6}) words?\b", re.IGNORECASE)
 # What an image counts for, whatever its size.
 IMAGE_TOKENS = 85
@@ -73,7 +75,7 @@ def read_word_count(user_text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def list_called_tools(body: dict[str, Any], prompt: SimulatedPrompt) -> list[dict[str, Any]]:
+def list_called_tools(body: JsonObject, prompt: SimulatedPrompt) -> list[JsonObject]:
     """The functions this request makes the model call, in order."""
     tools = list_functions(body)
     choice = body.get("tool_choice")
@@ -91,12 +93,12 @@ def list_called_tools(body: dict[str, Any], prompt: SimulatedPrompt) -> list[dic
     return called[:1] if body.get("parallel_tool_calls") is False else called
 
 
-def is_clock(body: dict[str, Any]) -> bool:
+def is_clock(body: JsonObject) -> bool:
     """Whether the model is one that tells the time, by its name."""
     return CLOCK in str(body.get("model"))
 
 
-def list_functions(body: dict[str, Any]) -> list[dict[str, Any]]:
+def list_functions(body: JsonObject) -> list[JsonObject]:
     tools = body.get("tools")
     if not isinstance(tools, list):
         return []
@@ -104,7 +106,7 @@ def list_functions(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [function for function in found if isinstance(function, dict)]
 
 
-def needs_reasoning(body: dict[str, Any]) -> bool:
+def needs_reasoning(body: JsonObject) -> bool:
     """Models whose name contains "reason" think first, unless told not to.
 
     Formats with a rule of their own have said it in `thinks`.
@@ -122,12 +124,12 @@ def needs_reasoning(body: dict[str, Any]) -> bool:
     )
 
 
-def read_token_limit(body: dict[str, Any]) -> int | None:
+def read_token_limit(body: JsonObject) -> int | None:
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     return limit if isinstance(limit, int) else None
 
 
-def list_stop_sequences(body: dict[str, Any]) -> list[str]:
+def list_stop_sequences(body: JsonObject) -> list[str]:
     stop = body.get("stop")
     listed = stop if isinstance(stop, list) else [stop]
     return [sequence for sequence in listed if isinstance(sequence, str) and sequence]

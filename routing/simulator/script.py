@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from routing.simulator.encoding import JsonObject
 from routing.simulator.faults import FAULTS
 from routing.simulator.judging import (
     Choices,
@@ -48,14 +49,14 @@ class ScriptStep:
     delay_s: float = 0.0
     gate: str | None = None
     fault: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     json: Any = None
     body: str | None = None
     content_type: str | None = None
-    events: list[str | dict[str, Any]] | None = None
-    override: dict[str, Any] = field(default_factory=dict)
+    events: list[str | JsonObject] | None = None
+    override: JsonObject = field(default_factory=dict)
 
     @property
     def is_fixed(self) -> bool:
@@ -122,7 +123,7 @@ def _check_event(item: Any) -> None:
         raise ScriptError("cut is close or reset")
 
 
-def _check_types(given: dict[str, Any], types: dict[str, type | tuple[type, ...]]) -> None:
+def _check_types(given: JsonObject, types: dict[str, type | tuple[type, ...]]) -> None:
     for key, wanted in types.items():
         if key in given and not isinstance(given[key], wanted):
             raise ScriptError(f"{key} has the wrong type")
@@ -203,7 +204,7 @@ class Gates:
         self._open.clear()
         self._reached.clear()
 
-    def serialize(self, name: str) -> dict[str, Any]:
+    def serialize(self, name: str) -> JsonObject:
         return {
             "name": name,
             "open": name in self._open and self._open[name].is_set(),
@@ -267,7 +268,7 @@ class Verdicts:
         of_persona = self._by_persona.get(persona, ())
         return next((each for each in of_persona if each.when in question), None)
 
-    def of_chat(self, persona: str, body: dict[str, Any]) -> tuple[ScriptStep, dict[str, Any]]:
+    def of_chat(self, persona: str, body: JsonObject) -> tuple[ScriptStep, JsonObject]:
         """What a chat that asks for one label, or for numbers by label, is answered with: the step
         to play and parts of the answer. Any other chat has neither."""
         if not _needs_judgement(body):
@@ -279,7 +280,7 @@ class Verdicts:
         step = verdict.step if verdict else None
         return step or EMPTY_STEP, _build_judgement(body, choices, verdict)
 
-    def of_questions(self, persona: str, questions: Any) -> tuple[ScriptStep, dict[str, Any]]:
+    def of_questions(self, persona: str, questions: Any) -> tuple[ScriptStep, JsonObject]:
         """The same for decisions: the first step of any question's, a token for each question."""
         asked = questions if isinstance(questions, dict) else {}
         found = {
@@ -291,13 +292,13 @@ class Verdicts:
         return next(steps, EMPTY_STEP), {"verdicts": found, "text": " ".join("1" for _ in asked)}
 
 
-def _needs_judgement(body: dict[str, Any]) -> bool:
+def _needs_judgement(body: JsonObject) -> bool:
     return (
         body.get("logprobs") is True and read_token_limit(body) == 1
     ) or _read_number_properties(body) != {}
 
 
-def _read_number_properties(body: dict[str, Any]) -> dict[str, Any]:
+def _read_number_properties(body: JsonObject) -> JsonObject:
     """The properties of a schema that asks for numbers only."""
     shape = body.get("response_format")
     if not isinstance(shape, dict) or shape.get("type") != "json_schema":
@@ -311,8 +312,8 @@ def _read_number_properties(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_judgement(
-    body: dict[str, Any], choices: Choices, verdict: ScriptedVerdict | None
-) -> dict[str, Any]:
+    body: JsonObject, choices: Choices, verdict: ScriptedVerdict | None
+) -> JsonObject:
     weights = find_weights(verdict, choices.question, choices)
     if properties := _read_number_properties(body):
         if not properties.keys() <= weights.keys():

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from routing.simulator import play
 from routing.simulator.answer import AnswerSeed
 from routing.simulator.connection import BadRequest, SimulatedConnection, SimulatedRequest
-from routing.simulator.encoding import dumps, encode_text
+from routing.simulator.encoding import JsonObject, dumps, encode_text
 from routing.simulator.exchange import FaultOptions, SimulatedCall, SimulatedExchange, write_error
 from routing.simulator.faults import FAULTS
 from routing.simulator.formats import CHAT, DECISIONS, FORMATS, Complaint, SimulatedFormat
@@ -247,7 +247,7 @@ class Simulator:
         request: SimulatedRequest,
         persona: str,
         format: SimulatedFormat,
-        body: dict[str, Any] | None,
+        body: JsonObject | None,
     ) -> Complaint | None:
         """Why the request is refused before anything else. A lenient persona reads anything."""
         if body is None:
@@ -266,8 +266,8 @@ class Simulator:
         )
 
     def _judged(
-        self, persona: str, format: SimulatedFormat, body: dict[str, Any], asked: dict[str, Any]
-    ) -> tuple[ScriptStep, dict[str, Any]]:
+        self, persona: str, format: SimulatedFormat, body: JsonObject, asked: JsonObject
+    ) -> tuple[ScriptStep, JsonObject]:
         """The step that a verdict wants played, and the parts of the answer that verdicts say."""
         if format is DECISIONS:
             return self.verdicts.of_questions(persona, body.get("questions"))
@@ -314,7 +314,7 @@ def split_path(path: str) -> tuple[str, str]:
     return persona, resource
 
 
-def read_object(data: bytes) -> dict[str, Any] | None:
+def read_object(data: bytes) -> JsonObject | None:
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):

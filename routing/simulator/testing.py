@@ -12,13 +12,15 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from routing.simulator.encoding import JsonObject
+
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "routing.simulator"]
 STOP_S = 10.0
 CONTROL_S = 30.0
 READ_BYTES = 65_536
 HELLO = [{"role": "user", "content": "Hello there"}]
-BODIES: dict[str, dict[str, Any]] = {
+BODIES: dict[str, JsonObject] = {
     "chat/completions": {"messages": HELLO},
     "messages": {"messages": HELLO, "max_tokens": 1024},
     "messages/count_tokens": {"messages": HELLO},
@@ -81,10 +83,10 @@ class SimulatedUpstream:
             raise ValueError(answer["error"])
         return answer
 
-    def script(self, persona: str, *steps: dict[str, Any], repeat: bool = False) -> None:
+    def script(self, persona: str, *steps: JsonObject, repeat: bool = False) -> None:
         self.control("PUT", f"/_script/{persona}", {"steps": list(steps), "repeat": repeat})
 
-    def verdicts(self, persona: str, *verdicts: dict[str, Any]) -> None:
+    def verdicts(self, persona: str, *verdicts: JsonObject) -> None:
         """What it thinks of questions, until `clear`."""
         self.control("PUT", f"/_verdicts/{persona}", {"verdicts": list(verdicts)})
 
@@ -95,12 +97,10 @@ class SimulatedUpstream:
         """Wait until an answer is held at the gate."""
         assert self.control("GET", f"/_gate/{name}?wait=reached")["reached"]
 
-    def requests(self, persona: str | None = None, since: int = 0) -> list[dict[str, Any]]:
+    def requests(self, persona: str | None = None, since: int = 0) -> list[JsonObject]:
         """What it saw, newest last."""
         wanted = f"&persona={persona}" if persona else ""
-        found: list[dict[str, Any]] = self.control("GET", f"/_log?since={since}{wanted}")[
-            "requests"
-        ]
+        found: list[JsonObject] = self.control("GET", f"/_log?since={since}{wanted}")["requests"]
         return found
 
     def clear(self) -> None:
@@ -108,12 +108,12 @@ class SimulatedUpstream:
         self.control("DELETE", "/_script")
         self._cleared_n = self.control("DELETE", "/_log")["last_n"]
 
-    def wait(self, nth: int = 1, state: str = "ended", timeout_s: float = 5.0) -> dict[str, Any]:
+    def wait(self, nth: int = 1, state: str = "ended", timeout_s: float = 5.0) -> JsonObject:
         """The nth request since `clear`, once it is `received`, `ended` or `disconnected`."""
         wanted = f"wait={state}&n={self._cleared_n + nth}&timeout={timeout_s}"
         answer = self.control("GET", f"/_log?{wanted}")
         assert not answer["timed_out"], f"request {nth} was not {state} within {timeout_s} s"
-        entry: dict[str, Any] = answer["requests"][0]
+        entry: JsonObject = answer["requests"][0]
         return entry
 
     def chat_bytes(self, model: str, persona: str = "default", **body: Any) -> bytes:

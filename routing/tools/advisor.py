@@ -1,7 +1,8 @@
 """`router:advisor`: another model's advice."""
 
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext
 from routing.tools.model_calls import (
     agent_name,
@@ -35,13 +36,13 @@ class Advisor:
     # As long as the request may take.
     time_s: float | None = float("inf")
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self._settings = parameters
         about = parameters.get("instructions") or ""
         told = f"{_ABOUT} {about[:200]}".strip()
         self.definition = Definition(agent_name("advisor", parameters), told, _PARAMETERS)
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         question = required_text(arguments, "question")
         said = [user_message(question)]
         if self._settings.get("forward_transcript"):

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.files import TEXT_BYTES_MAX, check_length
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.sandbox.diffs import DiffFailed, create_text
@@ -34,7 +35,7 @@ class ApplyPatch(WorkspaceTool):
     time_s: float | None = None
     definition = _DEFINITION
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         # Models that know the tool from elsewhere put it all into an operation.
         asked = arguments.get("operation")
         asked = asked if isinstance(asked, dict) else arguments

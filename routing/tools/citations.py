@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
+
+from gateway.http.jsonio import JsonObject
 
 # What goes on with a URL rather than ending it.
 _GOES_ON: Final = r"(?![\w/?#=&%~+-])"
 
 
-def place_citations(
-    found: Iterable[dict[str, Any]], text: str, *, before: int = 0
-) -> list[dict[str, Any]]:
+def place_citations(found: Iterable[JsonObject], text: str, *, before: int = 0) -> list[JsonObject]:
     """Of the `url_citation` annotations, each page once: those whose URL the text names, in its
     order and with their places, counted from `before`; all of them, with none, where it names no
     one's."""
@@ -35,6 +35,6 @@ def _place(url: str, text: str) -> tuple[int, int] | None:
     return match.span() if match else None
 
 
-def _at(annotation: dict[str, Any], start: int, end: int) -> dict[str, Any]:
+def _at(annotation: JsonObject, start: int, end: int) -> JsonObject:
     place = {"start_index": start, "end_index": end}
     return {**annotation, "url_citation": {**annotation["url_citation"], **place}}

@@ -4,6 +4,7 @@ from datetime import UTC
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.texts import json_text
 
@@ -24,12 +25,12 @@ class Datetime:
 
     time_s: float | None = None
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self._zone: str = parameters.get("timezone", "UTC")
         told = f"The current date and time. Without a time zone: {self._zone}."
         self.definition = Definition("datetime", told, _PARAMETERS)
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         name = arguments.get("timezone") or self._zone
         now = context.now().astimezone(_zone(name)).isoformat(timespec="seconds")
         said = {"datetime": now, "timezone": name}

@@ -1,8 +1,9 @@
 """`router:files`: texts in the workspace of the request, which shells and patches work on too."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.sandbox.workspace import WorkspaceTool, required_path
 from routing.tools.texts import json_text
@@ -31,7 +32,7 @@ class Files(WorkspaceTool):
     time_s: float | None = None
     definition = _DEFINITION
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         action = arguments.get("action")
         if not isinstance(action, str) or action not in _ACTIONS:
             raise ToolFailed(f"action must be one of {', '.join(_ACTIONS)}")
@@ -43,7 +44,7 @@ class Files(WorkspaceTool):
         return Result(json_text({**said, **told} or {"status": "done"}), item=item)
 
 
-def _content(arguments: dict[str, Any]) -> str:
+def _content(arguments: JsonObject) -> str:
     content = arguments.get("content")
     if not isinstance(content, str):
         raise ToolFailed("content must be a text")
@@ -57,7 +58,7 @@ def check_length(text: str) -> str:
     return text
 
 
-_ACTIONS: Final[Mapping[str, dict[str, Any]]] = {
+_ACTIONS: Final[Mapping[str, JsonObject]] = {
     "list": {"do": "list"},
     "read": {"do": "read", "bytes": TEXT_BYTES_MAX},
     "write": {"do": "write"},

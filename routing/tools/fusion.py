@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from gateway.database.db import under_gevent
+from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.model_calls import build_body, required_text, user_message, with_instructions
 from routing.tools.texts import json_text
@@ -37,17 +38,17 @@ class Fusion:
     time_s: float | None = float("inf")
     definition = Definition("fusion", _ABOUT, _PARAMETERS)
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self._settings = {
             "max_completion_tokens": OUTPUT_TOKENS_DEFAULT,
             "max_tool_calls": STEPS_DEFAULT,
             **parameters,
         }
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         question = required_text(arguments, "question")
         panel: list[str] = self._settings.get("analysis_models") or [context.model]
-        work: list[Callable[[], dict[str, Any]]] = [
+        work: list[Callable[[], JsonObject]] = [
             partial(self._answer, context, model, question) for model in panel
         ]
         answers = side_by_side(work)
@@ -58,8 +59,8 @@ class Fusion:
         said = {"answers": answers, "analysis": analysis}
         return Result(json_text(said), item={"question": question, **said})
 
-    def _answer(self, context: ToolContext, model: str, question: str) -> dict[str, Any]:
-        fields: dict[str, Any] = {"model": model}
+    def _answer(self, context: ToolContext, model: str, question: str) -> JsonObject:
+        fields: JsonObject = {"model": model}
         if tools := self._settings.get("tools"):
             fields["tools"] = tools
         body = build_body(self._settings, [user_message(question)], **fields)
@@ -71,7 +72,7 @@ class Fusion:
             return {"model": model, "error": str(error)}
 
     def _analysis(
-        self, context: ToolContext, question: str, answers: list[dict[str, Any]]
+        self, context: ToolContext, question: str, answers: list[JsonObject]
     ) -> str | None:
         """None for an answer that there is nothing to compare with."""
         if len(answers) == 1:

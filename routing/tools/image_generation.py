@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import ModelEntry
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
@@ -26,12 +27,12 @@ class ImageGeneration:
     time_s: float | None = float("inf")
     definition = Definition("image_generation", _ABOUT, _PARAMETERS)
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self._model = parameters.get("model")
         self._config = {name: each for name, each in parameters.items() if name != "model"}
 
     @staticmethod
-    def is_available(parameters: dict[str, Any]) -> bool:
+    def is_available(parameters: JsonObject) -> bool:
         """Whether there is one to ask: the caller's, or any of the catalogue's."""
         named = parameters.get("model")
         if isinstance(named, str):
@@ -39,7 +40,7 @@ class ImageGeneration:
             return model is None or _makes_images(model)
         return _image_model() is not None
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         prompt = required_text(arguments, "prompt")
         answer = context.ask(self._body(prompt))
         images = answer.message.get("images") or []
@@ -52,7 +53,7 @@ class ImageGeneration:
             images=images,
         )
 
-    def _body(self, prompt: str) -> dict[str, Any]:
+    def _body(self, prompt: str) -> JsonObject:
         model = self._model or _image_model()
         if model is None:
             raise ToolFailed("No model makes pictures")

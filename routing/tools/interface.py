@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 from accounts.caller import Caller
+from gateway.http.jsonio import JsonObject
 
 NO_COST = Fraction(0)
 
@@ -21,7 +22,7 @@ class Definition(NamedTuple):
 
     name: str
     description: str
-    parameters: dict[str, Any]
+    parameters: JsonObject
 
 
 @dataclass(slots=True)
@@ -37,27 +38,27 @@ class Result:
     """
 
     text: str
-    item: dict[str, Any] = field(default_factory=dict)
+    item: JsonObject = field(default_factory=dict)
     block_type: str | None = None
     block: Any = None
-    annotations: list[dict[str, Any]] = field(default_factory=list)
-    images: list[dict[str, Any]] = field(default_factory=list)
+    annotations: list[JsonObject] = field(default_factory=list)
+    images: list[JsonObject] = field(default_factory=list)
     web_searches: int = 0
     search_results: int = 0
     search_engine: str | None = None
     fetches: int = 0
     cost_nano: Fraction = NO_COST
     failed: bool = False
-    calls: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[JsonObject] = field(default_factory=list)
 
 
 class ModelAnswer(NamedTuple):
     """Another model's answer: a chat message, and the model's id. If it called functions,
     `messages` is its conversation up to their results."""
 
-    message: dict[str, Any]
+    message: JsonObject
     model: str
-    messages: list[dict[str, Any]] | None = None
+    messages: list[JsonObject] | None = None
 
     @property
     def text(self) -> str:
@@ -76,11 +77,11 @@ class ToolContext:
     """
 
     caller: Caller
-    messages: list[dict[str, Any]]
+    messages: list[JsonObject]
     model: str
     deadline: float
     now: Callable[[], datetime]
-    ask: Callable[[dict[str, Any]], ModelAnswer]
+    ask: Callable[[JsonObject], ModelAnswer]
     had_to_call: bool = False
 
 
@@ -94,9 +95,9 @@ class Tool(Protocol):
     definition: Definition
     time_s: float | None
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         """Carry out one call. Calls of one turn run side by side. Raises `ToolFailed`."""
 
 
 # From the caller's checked `parameters`.
-Maker = Callable[[dict[str, Any]], Tool]
+Maker = Callable[[JsonObject], Tool]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.interface import ToolFailed
 
 # Settings that go to the other model as they are.
@@ -19,23 +20,23 @@ def required_text(arguments: Mapping[str, Any], name: str) -> str:
 
 
 def build_body(
-    settings: Mapping[str, Any], messages: list[dict[str, Any]], **fields: Any
-) -> dict[str, Any]:
+    settings: Mapping[str, Any], messages: list[JsonObject], **fields: Any
+) -> JsonObject:
     """The chat body of a question, with the caller's settings for the tool."""
-    body: dict[str, Any] = {name: settings[name] for name in _PASSED if settings.get(name)}
+    body: JsonObject = {name: settings[name] for name in _PASSED if settings.get(name)}
     reasoning = {k: v for k, v in (settings.get("reasoning") or {}).items() if v is not None}
     if reasoning:
         body["reasoning"] = reasoning
     return body | fields | {"messages": messages}
 
 
-def with_instructions(instructions: str | None, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+def with_instructions(instructions: str | None, *messages: JsonObject) -> list[JsonObject]:
     """The messages, behind instructions where there are any."""
     head = [{"role": "system", "content": instructions}] if instructions else []
     return [*head, *messages]
 
 
-def user_message(text: str) -> dict[str, Any]:
+def user_message(text: str) -> JsonObject:
     return {"role": "user", "content": text}
 
 
@@ -45,7 +46,7 @@ def agent_name(kind: str, settings: Mapping[str, Any]) -> str:
     return f"{kind}_{name}" if name else kind
 
 
-def format_transcript(messages: list[dict[str, Any]]) -> str:
+def format_transcript(messages: list[JsonObject]) -> str:
     """A conversation as a text to be read by another model."""
     lines = []
     for message in messages:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from django.utils.module_loading import import_string
 
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.formats.server_tools import TOOLS, WEB_SEARCH, canonical_tool, list_named_models
 from routing.tools.interface import Maker
@@ -22,7 +23,7 @@ def maker_of(kind: str) -> Maker | None:
     return _load_maker(path) if path else BUILT_IN.get(kind)
 
 
-def list_missing(tools: Iterable[dict[str, Any]]) -> list[str]:
+def list_missing(tools: Iterable[JsonObject]) -> list[str]:
     """The types of server tools that are not available here, among checked tools and the tools in
     their settings."""
     return list(
@@ -32,7 +33,7 @@ def list_missing(tools: Iterable[dict[str, Any]]) -> list[str]:
     )
 
 
-def list_asked_models(tools: Iterable[dict[str, Any]]) -> list[str]:
+def list_asked_models(tools: Iterable[JsonObject]) -> list[str]:
     """The models that the settings of checked server tools name."""
     return [
         model
@@ -41,9 +42,9 @@ def list_asked_models(tools: Iterable[dict[str, Any]]) -> list[str]:
     ]
 
 
-def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
+def parameters_of(tool: Mapping[str, Any]) -> JsonObject:
     """The settings of a checked server tool; those of a shorthand may stand beside its type."""
-    inner: dict[str, Any] = tool.get("parameters") or {}
+    inner: JsonObject = tool.get("parameters") or {}
     if canonical_tool(tool["type"]) != WEB_SEARCH:
         return inner
     return {name: each for name, each in tool.items() if name not in _FRAME} | inner
@@ -52,7 +53,7 @@ def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
 _FRAME: Final = frozenset({"type", "parameters", "name", "cache_control"})
 
 
-def _walk_tools(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _walk_tools(tools: Iterable[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
     for tool in tools:
         if tool["type"] != "function":
             settings = parameters_of(tool)
@@ -60,7 +61,7 @@ def _walk_tools(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str
             yield from _walk_tools(settings.get("tools") or ())
 
 
-def _is_available(kind: str, given: dict[str, Any]) -> bool:
+def _is_available(kind: str, given: JsonObject) -> bool:
     if kind in settings.ROUTER_TOOL_BACKENDS:
         # A backend that the operator configured is taken to be available.
         return True
@@ -68,7 +69,7 @@ def _is_available(kind: str, given: dict[str, Any]) -> bool:
     return tool is not None and getattr(tool, "is_available", _needs_nothing)(given)
 
 
-def _needs_nothing(parameters: dict[str, Any]) -> bool:
+def _needs_nothing(parameters: JsonObject) -> bool:
     """For tools that are available whatever their settings."""
     return True
 

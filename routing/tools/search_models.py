@@ -1,9 +1,10 @@
 """`router:experimental__search_models`: models of the catalogue, by what is written of them."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from accounts.caller import Caller
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.listing import ListingRules, list_permitted, top_endpoint
 from routing.catalogue.snapshot import catalogue, run_in_thread
 from routing.entities.entries import ModelEntry
@@ -33,10 +34,10 @@ class SearchModels:
     time_s: float | None = None
     definition = _DEFINITION
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self._most = int(parameters.get("max_results", RESULTS_DEFAULT))
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         query = arguments.get("query")
         if not isinstance(query, str) or not query.strip():
             raise ToolFailed("query must be a text")
@@ -74,7 +75,7 @@ def _score(model: ModelEntry, words: list[str]) -> int:
     return sum(10 if word in name else word in text for word in words)
 
 
-def _serialize_model(model: ModelEntry) -> dict[str, Any]:
+def _serialize_model(model: ModelEntry) -> JsonObject:
     endpoint = top_endpoint(model)
     pricing = dict(endpoint.pricing or {}) if endpoint else {}
     return {

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.sandbox.workspace import ToolWorkspace, WorkspaceTool, command_time_s
 from routing.tools.texts import json_text
@@ -55,7 +56,7 @@ class Bash(WorkspaceTool):
     time_s: float | None = None
     definition = _BASH
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         command = _command(arguments.get("command"))
         ran = _run_command(
             self.workspace, command, command_time_s(arguments.get("timeout_s"), context.deadline)
@@ -76,13 +77,13 @@ class Shell(WorkspaceTool):
     time_s: float | None = None
     definition = _SHELL
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         commands = arguments.get("commands")
         if not isinstance(commands, list) or not 0 < len(commands) <= COMMANDS_MAX:
             raise ToolFailed(f"commands must be a list of 1 to {COMMANDS_MAX} texts")
         asked = arguments.get("timeout_ms")
         each_s = asked / 1000 if isinstance(asked, int | float) else None
-        left_s, output = command_time_s(None, context.deadline), list[dict[str, Any]]()
+        left_s, output = command_time_s(None, context.deadline), list[JsonObject]()
         for command in map(_command, commands):
             ran = _run_command(
                 self.workspace,
@@ -108,7 +109,7 @@ def _command(command: Any) -> str:
     return command
 
 
-def _run_command(workspace: ToolWorkspace, command: str, time_s: float) -> dict[str, Any]:
+def _run_command(workspace: ToolWorkspace, command: str, time_s: float) -> JsonObject:
     order = {"do": "run", "command": command, "time_s": time_s, "bytes": OUTPUT_BYTES}
     said = workspace.ask(order, time_s)
     status, took_s = said.get("status"), said.get("took_s")
@@ -128,15 +129,15 @@ def _text(said: Any) -> str:
     return said[:OUTPUT_BYTES] if isinstance(said, str) else ""
 
 
-def _serialize_run(ran: dict[str, Any]) -> dict[str, Any]:
+def _serialize_run(ran: JsonObject) -> JsonObject:
     told = {"stdout": ran["stdout"], "stderr": ran["stderr"], "return_code": ran["status"]}
     if ran["stopped"]:
         told["stopped"] = ran["stopped"]
     return told | ({"truncated": True} if ran["cut"] else {})
 
 
-def _serialize_outcome(ran: dict[str, Any]) -> dict[str, Any]:
-    outcome: dict[str, Any] = {"type": "exit", "exit_code": ran["status"]}
+def _serialize_outcome(ran: JsonObject) -> JsonObject:
+    outcome: JsonObject = {"type": "exit", "exit_code": ran["status"]}
     if ran["by_time"]:
         outcome = {"type": "timeout"}
     elif ran["stopped"]:

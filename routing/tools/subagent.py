@@ -1,7 +1,8 @@
 """`router:subagent`: a task for another model, which may use server tools of its own."""
 
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.ids import tool_call_id
 from routing.formats.server_tools import FUNCTIONS, WAITING
 from routing.tools.interface import Definition, ModelAnswer, Result, ToolContext
@@ -18,7 +19,7 @@ _ABOUT: Final = (
     "Gives a self-contained task to another agent and returns what it found. It knows nothing of "
     "this conversation: the task must say all that it needs."
 )
-_PARAMETERS: Final[dict[str, Any]] = {
+_PARAMETERS: Final[JsonObject] = {
     "type": "object",
     "properties": {"task": {"type": "string", "description": "The task, with all context."}},
     "required": ["task"],
@@ -38,11 +39,11 @@ class Subagent:
     # As long as the request may take.
     time_s: float | None = float("inf")
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self._settings = parameters
-        self._functions: list[dict[str, Any]] = parameters.get(FUNCTIONS) or []
+        self._functions: list[JsonObject] = parameters.get(FUNCTIONS) or []
         waiting = parameters.get(WAITING) or ()
-        self._waiting: dict[str, list[dict[str, Any]]] = {
+        self._waiting: dict[str, list[JsonObject]] = {
             each["id"]: each["messages"] for each in waiting
         }
         about = parameters.get("instructions") or ""
@@ -50,7 +51,7 @@ class Subagent:
         shown = _with_resume(list(self._waiting)) if self._waiting else _PARAMETERS
         self.definition = Definition(agent_name("subagent", parameters), told, shown)
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         past = self._past(arguments, context)
         task = str(arguments.get("task") or "") if past else required_text(arguments, "task")
         messages = past or with_instructions(self._settings.get("instructions"), user_message(task))
@@ -63,7 +64,7 @@ class Subagent:
             return Result(json_text({"status": "waiting"}), item=item, calls=calls)
         return Result(json_text({"output": answer.text}), item=item | {"output": answer.text})
 
-    def _past(self, arguments: dict[str, Any], context: ToolContext) -> list[dict[str, Any]] | None:
+    def _past(self, arguments: JsonObject, context: ToolContext) -> list[JsonObject] | None:
         """The conversation of the waiting agent to resume: the named one, else the next one if the
         model had to call the tool or gives no new task; None for a new agent."""
         asked = arguments.get("resume")
@@ -74,9 +75,9 @@ class Subagent:
         agent = None if is_new else next(iter(self._waiting), None)
         return None if agent is None else self._waiting.pop(agent)
 
-    def _calls(self, answer: ModelAnswer) -> list[dict[str, Any]]:
+    def _calls(self, answer: ModelAnswer) -> list[JsonObject]:
         """The calls of the caller's functions; the first carries the agent's state."""
-        calls: list[dict[str, Any]] = answer.message.get("tool_calls") or []
+        calls: list[JsonObject] = answer.message.get("tool_calls") or []
         names = {each["function"]["name"] for each in self._functions}
         are_ours = all(call["function"]["name"] in names for call in calls)
         if not calls or not are_ours or answer.messages is None:
@@ -88,14 +89,12 @@ class Subagent:
         return [made[0] | {"subagent_items": [state]}, *made[1:]]
 
 
-def _with_resume(ids: list[str]) -> dict[str, Any]:
+def _with_resume(ids: list[str]) -> JsonObject:
     resume = {"type": "string", "enum": ids, "description": _RESUME}
     return {**_PARAMETERS, "properties": {**_PARAMETERS["properties"], "resume": resume}}
 
 
-def _replace_calls(
-    messages: list[dict[str, Any]], made: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _replace_calls(messages: list[JsonObject], made: list[JsonObject]) -> list[JsonObject]:
     """The conversation with the function calls of its last turn replaced by `made`."""
     last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
     said = messages[last]

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 
 _SHOWN_CHARS: Final = 500
 
@@ -25,7 +25,7 @@ def cut_text(text: str, chars_max: int) -> str:
     return f"{text[:chars_max]}\n[cut: the first {chars_max} of {len(text)} characters]"
 
 
-def parse_arguments(text: str) -> dict[str, Any] | None:
+def parse_arguments(text: str) -> JsonObject | None:
     """The arguments of a call; None where they are no JSON object. Many models give an empty text
     to a function without parameters."""
     if not text.strip():

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext
 from routing.tools.model_calls import required_text
 from routing.tools.texts import json_text
@@ -30,7 +31,7 @@ _DEFINITION: Final = Definition(
 class DeferredFunctions:
     """The deferred functions of a request by name; `show` makes one visible."""
 
-    def __init__(self, functions: Mapping[str, dict[str, Any]]) -> None:
+    def __init__(self, functions: Mapping[str, JsonObject]) -> None:
         self._functions = dict(functions)
         self._texts = {name: _text(each) for name, each in functions.items()}
         self._shown: set[str] = set()
@@ -46,7 +47,7 @@ class DeferredFunctions:
         """How many of them are visible now."""
         return len(self._shown)
 
-    def find(self, query: str) -> list[dict[str, Any]]:
+    def find(self, query: str) -> list[JsonObject]:
         """The functions that contain most words of the query, best first."""
         words = list(dict.fromkeys(_WORD.findall(query.lower())))[:_WORDS_MAX]
         scored = [(self._score(name, words), name) for name in self._functions]
@@ -64,10 +65,10 @@ class ToolSearch:
     time_s: float | None = None
     definition = _DEFINITION
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self.deferred = DeferredFunctions({})
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         query = required_text(arguments, "query")
         found = self.deferred.find(query)
         names = [str(function["name"]) for function in found]
@@ -85,7 +86,7 @@ class ToolSearch:
         )
 
 
-def _text(function: dict[str, Any]) -> str:
+def _text(function: JsonObject) -> str:
     """The description, and the names and descriptions of the parameters."""
     parameters = function.get("parameters")
     properties = parameters.get("properties") if isinstance(parameters, dict) else None

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.tools.interface import Definition, Maker, Tool
 from routing.tools.registry import maker_of, parameters_of
@@ -31,7 +32,7 @@ class Toolbox:
     functions that the conversation calls or `tool_choice` requires: these are never deferred.
     """
 
-    def __init__(self, tools: Sequence[dict[str, Any]], called: Iterable[str] = ()) -> None:
+    def __init__(self, tools: Sequence[JsonObject], called: Iterable[str] = ()) -> None:
         self._fitted: dict[str, RequestTool] = {}
         self._taken = {_function(tool)["name"] for tool in tools if tool["type"] == "function"}
         # The last number appended to each name that several tools want.
@@ -43,7 +44,7 @@ class Toolbox:
         self._tools = [tool if tool["type"] == "function" else self._fit(tool) for tool in tools]
 
     @property
-    def visible_tools(self) -> list[dict[str, Any]]:
+    def visible_tools(self) -> list[JsonObject]:
         """The functions that the model sees now, in the caller's order."""
         return [tool for tool in self._tools if not self._deferred.hides(_function(tool)["name"])]
 
@@ -68,7 +69,7 @@ class Toolbox:
         """End the workspace and delete its files."""
         self._workspace.close()
 
-    def _fit(self, tool: dict[str, Any]) -> dict[str, Any]:
+    def _fit(self, tool: JsonObject) -> JsonObject:
         kind = canonical_tool(tool["type"])
         maker = maker_of(kind)
         assert maker is not None  # Refused before.
@@ -98,7 +99,7 @@ class Toolbox:
         return name
 
 
-def _deferred_functions(tools: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _deferred_functions(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:
     """The functions marked `defer_loading`, if the request has a tool to find them."""
     if not any(tool["type"] == TOOL_SEARCH for tool in tools):
         return {}
@@ -106,10 +107,10 @@ def _deferred_functions(tools: Sequence[dict[str, Any]]) -> dict[str, dict[str, 
     return {_function(tool)["name"]: _function(tool) for tool in marked}
 
 
-def _build_tool(maker: Maker, tool: dict[str, Any]) -> Tool:
+def _build_tool(maker: Maker, tool: JsonObject) -> Tool:
     return maker(parameters_of(tool))
 
 
-def _function(tool: dict[str, Any]) -> dict[str, Any]:
-    function: dict[str, Any] = tool["function"]
+def _function(tool: JsonObject) -> JsonObject:
+    function: JsonObject = tool["function"]
     return function

@@ -1,7 +1,8 @@
 """What wire kinds have in common whose credential is a bearer token."""
 
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import ListedModel, WireRequest
 
 MODELS_PATH: Final = "/models"
@@ -40,5 +41,5 @@ class BearerWire:
         own = (("Authorization", f"Bearer {credential}"),) if credential else ()
         return WireRequest(MODELS_PATH, (("Accept", "application/json"), *own), b"")
 
-    def read_listed(self, entry: dict[str, Any]) -> ListedModel:
+    def read_listed(self, entry: JsonObject) -> ListedModel:
         return ListedModel()

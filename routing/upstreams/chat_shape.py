@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.http.jsonio import JsonObject
+
 _NO_ARGUMENTS: Final = "{}"
 
 
-def needs_shape(delta: dict[str, Any]) -> bool:
+def needs_shape(delta: JsonObject) -> bool:
     """Whether a message or delta has what providers spell in their own way."""
     return (
         "tool_calls" in delta
@@ -20,7 +22,7 @@ def needs_shape(delta: dict[str, Any]) -> bool:
     )
 
 
-def whole_message(message: dict[str, Any]) -> dict[str, Any]:
+def whole_message(message: JsonObject) -> JsonObject:
     """A message whose calls have a type and arguments as text, and whose content is text."""
     shaped = _with_calls(_with_text(message))
     calls = shaped.get("tool_calls")
@@ -29,7 +31,7 @@ def whole_message(message: dict[str, Any]) -> dict[str, Any]:
     return shaped
 
 
-def _whole_call(call: dict[str, Any]) -> dict[str, Any]:
+def _whole_call(call: JsonObject) -> JsonObject:
     shaped = {**call, "type": call.get("type") or "function"}
     function = call.get("function")
     if isinstance(function, dict):
@@ -43,7 +45,7 @@ def _arguments(given: Any) -> str | None:
     return given if given is None or isinstance(given, str) else orjson.dumps(given).decode()
 
 
-def _with_text(message: dict[str, Any]) -> dict[str, Any]:
+def _with_text(message: JsonObject) -> JsonObject:
     """Content in parts as text, its thinking as reasoning (Mistral)."""
     content = message.get("content")
     shaped = dict(message)
@@ -57,7 +59,7 @@ def _with_text(message: dict[str, Any]) -> dict[str, Any]:
     return shaped
 
 
-def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
+def _with_calls(message: JsonObject) -> JsonObject:
     """The call of a function, as providers said it before there were tools, as that of a tool.
     Some fill it in with a call of nothing."""
     function = message.get("function_call")
@@ -67,12 +69,12 @@ def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "function_call": None, "tool_calls": [{"function": function}]}
 
 
-def _text(part: dict[str, Any]) -> str:
+def _text(part: JsonObject) -> str:
     text = part.get("text")
     return text if isinstance(text, str) else ""
 
 
-def _thought(part: dict[str, Any]) -> str:
+def _thought(part: JsonObject) -> str:
     given = part.get("thinking")
     if isinstance(given, list):
         return "".join(_text(each) for each in given if isinstance(each, dict))
@@ -94,14 +96,14 @@ class StreamedCalls:
         self._silent: set[int] = set()
         self._nameless: set[int] = set()
 
-    def whole_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+    def whole_delta(self, delta: JsonObject) -> JsonObject:
         shaped = _with_calls(_with_text(delta))
         calls = shaped.get("tool_calls")
         if isinstance(calls, list):
             shaped["tool_calls"] = [self._shape(call) for call in calls if isinstance(call, dict)]
         return shaped
 
-    def last_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+    def last_delta(self, delta: JsonObject) -> JsonObject:
         """With the finish: calls that had no arguments get empty ones."""
         if not self._silent:
             return delta
@@ -110,7 +112,7 @@ class StreamedCalls:
         self._silent.clear()
         return {**delta, "tool_calls": [*(delta.get("tool_calls") or ()), *more]}
 
-    def _shape(self, call: dict[str, Any]) -> dict[str, Any]:
+    def _shape(self, call: JsonObject) -> JsonObject:
         function = call.get("function")
         named = isinstance(function, dict) and bool(function.get("name"))
         number = self._number(call, named)
@@ -131,7 +133,7 @@ class StreamedCalls:
             shaped["function"] = self._function(function, number, is_named_now)
         return shaped
 
-    def _number(self, call: dict[str, Any], named: bool) -> int | None:
+    def _number(self, call: JsonObject, named: bool) -> int | None:
         """Which call a delta goes on with; None for a new one."""
         index, given = call.get("index"), call.get("id") or None
         if type(index) is int:
@@ -143,7 +145,7 @@ class StreamedCalls:
             return self._ids.index(str(given))
         return None if given or named or not self._ids else len(self._ids) - 1
 
-    def _begin(self, call: dict[str, Any]) -> int:
+    def _begin(self, call: JsonObject) -> int:
         number = len(self._ids)
         self._ids.append(str(call.get("id") or ""))
         self._nameless.add(number)
@@ -153,9 +155,7 @@ class StreamedCalls:
             self._silent.add(number)
         return number
 
-    def _function(
-        self, function: dict[str, Any], number: int, is_named_now: bool
-    ) -> dict[str, Any]:
+    def _function(self, function: JsonObject, number: int, is_named_now: bool) -> JsonObject:
         text = _arguments(function.get("arguments"))
         if text:
             self._silent.discard(number)

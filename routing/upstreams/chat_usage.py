@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
+
 _PROMPT_DETAILS: Final = "prompt_tokens_details"
 _COMPLETION_DETAILS: Final = "completion_tokens_details"
 # Other words for tokens read from the prompt cache, beside the counts (DeepSeek, Moonshot,
@@ -20,7 +22,7 @@ def usual_usage(reported: Any) -> Any:
     return _with_reasoning(usage)
 
 
-def _with_cached(usage: dict[str, Any]) -> dict[str, Any]:
+def _with_cached(usage: JsonObject) -> JsonObject:
     details = usage.get(_PROMPT_DETAILS)
     details = details if isinstance(details, dict) else {}
     if _CACHED_ELSEWHERE.isdisjoint(usage) and _WRITTEN_ELSEWHERE.isdisjoint(details):
@@ -33,7 +35,7 @@ def _with_cached(usage: dict[str, Any]) -> dict[str, Any]:
     return {**usage, _PROMPT_DETAILS: {**details, **more}} if more else usage
 
 
-def _with_reasoning(usage: dict[str, Any]) -> dict[str, Any]:
+def _with_reasoning(usage: JsonObject) -> JsonObject:
     """Some leave reasoning out of the completion and count it into the total alone: xAI, which
     tells how much it was, and Gemini, which does not."""
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
@@ -52,12 +54,12 @@ def _with_reasoning(usage: dict[str, Any]) -> dict[str, Any]:
     return {**usage, **more, _COMPLETION_DETAILS: {**details, "reasoning_tokens": beside}}
 
 
-def _leaves_out_cached(usage: dict[str, Any], prompt: int) -> bool:
+def _leaves_out_cached(usage: JsonObject, prompt: int) -> bool:
     """Whether more was read from the cache than the prompt has: the total holds that as well."""
     details = usage.get(_PROMPT_DETAILS)
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     return type(cached) is int and cached > prompt
 
 
-def _first(owner: dict[str, Any], names: tuple[str, ...]) -> Any:
+def _first(owner: JsonObject, names: tuple[str, ...]) -> Any:
     return next((owner[name] for name in names if owner.get(name)), None)

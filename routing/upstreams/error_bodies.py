@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 
 # As many as our own messages list.
 _ISSUES_MAX: Final = 5
@@ -30,7 +30,7 @@ def error_words(body: bytes) -> tuple[str, str | None, str | None]:
     )
 
 
-def failed_generation_in(error: dict[str, Any]) -> str | None:
+def failed_generation_in(error: JsonObject) -> str | None:
     """What the model wrote where that is what the upstream refuses (Groq). Clients send it back
     to the model."""
     written = error.get("failed_generation")

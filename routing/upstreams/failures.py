@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.outbound.errors import (
     BodyTooLarge,
     ConnectTimeout,
@@ -235,7 +235,7 @@ def from_error_object(error: Any) -> UpstreamFailure:
     return failure
 
 
-def _status_in(error: dict[str, Any]) -> int:
+def _status_in(error: JsonObject) -> int:
     """The status that an error object names by its code, or, as Groq does, beside a word for it."""
     for name in ("code", "status_code"):
         digits = str(error.get(name))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import (
     Answer,
     Event,
@@ -95,7 +95,7 @@ def event(data: bytes, *, is_first: bool = False) -> Event:
     return read
 
 
-def _beside(value: dict[str, Any], choice: dict[str, Any]) -> ProviderExtras | None:
+def _beside(value: JsonObject, choice: JsonObject) -> ProviderExtras | None:
     answer = {name: each for name, each in value.items() if name not in _KNOWN}
     own = {name: each for name, each in choice.items() if name not in _KNOWN_OF_CHOICE}
     return ProviderExtras(answer, own) if answer or own else None
@@ -106,7 +106,7 @@ def _tier(value: Any) -> str | None:
     return None if tier is None else _TIERS.get(tier, tier)
 
 
-def _first_choice(choices: Any) -> dict[str, Any] | None:
+def _first_choice(choices: Any) -> JsonObject | None:
     """The choice of index 0: callers can ask for no other, so another is nobody's."""
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and not choice.get("index"):
@@ -114,7 +114,7 @@ def _first_choice(choices: Any) -> dict[str, Any] | None:
     return None
 
 
-def _usage_in(value: dict[str, Any]) -> Any:
+def _usage_in(value: JsonObject) -> Any:
     """Groq's streams have it among words of its own."""
     usage = value.get("usage")
     if usage is None and isinstance(own := value.get("x_groq"), dict):
@@ -122,7 +122,7 @@ def _usage_in(value: dict[str, Any]) -> Any:
     return usage
 
 
-def _no_answer(value: dict[str, Any], body: bytes) -> UpstreamFailure:
+def _no_answer(value: JsonObject, body: bytes) -> UpstreamFailure:
     error = value.get("error")
     return from_error_object(error) if error else malformed("no choices", raw=body)
 

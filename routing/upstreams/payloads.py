@@ -5,25 +5,25 @@ from typing import Any, Final
 import orjson
 import pydantic_core
 
-from gateway.http.jsonio import DEPTH_MAX, has_digits_in_a_row, is_deeper_than
+from gateway.http.jsonio import DEPTH_MAX, JsonObject, has_digits_in_a_row, is_deeper_than
 from routing.upstreams.failures import malformed
 
 DONE: Final = b"[DONE]"
 
 
-def parse_answer(body: bytes, content_type: str) -> dict[str, Any]:
+def parse_answer(body: bytes, content_type: str) -> JsonObject:
     """Raises `UpstreamFailure` for what is of another type, or no object."""
     if content_type and "json" not in content_type.lower():
         raise malformed(f"an answer of type {content_type[:80]!r}", raw=body)
     return _parse_object(body, "the answer")
 
 
-def parse_event(payload: bytes) -> dict[str, Any]:
+def parse_event(payload: bytes) -> JsonObject:
     """Raises `UpstreamFailure` for what is no object."""
     return _parse_object(payload, "a stream event")
 
 
-def _parse_object(raw: bytes, what: str) -> dict[str, Any]:
+def _parse_object(raw: bytes, what: str) -> JsonObject:
     try:
         value = orjson.loads(raw)
     except ValueError:

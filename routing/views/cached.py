@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from django.http import HttpResponseBase
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import EventStream, raw_json_response
 from gateway.live_settings import settings
 from routing.entities.ids import message_id
@@ -25,7 +25,7 @@ _WRITE_BYTES = 65_536
 class Caching:
     """A request for which the cache is on."""
 
-    def __init__(self, progress: RequestProgress, wish: Wish, body: dict[str, Any]) -> None:
+    def __init__(self, progress: RequestProgress, wish: Wish, body: JsonObject) -> None:
         self._progress = progress
         self._wish = wish
         self._heard: list[bytes] = []
@@ -87,7 +87,7 @@ class Caching:
         put(self._name, packed(entry, self._name), ttl_s=self._wish.ttl_s)
 
 
-def caching_of(progress: RequestProgress, wish: Wish, body: dict[str, Any]) -> Caching | None:
+def caching_of(progress: RequestProgress, wish: Wish, body: JsonObject) -> Caching | None:
     """None where nothing of the request may be kept, or it is large. Nor is
     what was sent upstream kept, for those who want to see it."""
     if progress.context.choice.retains_nothing or progress.context.chat.echo_upstream_body:

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponseBase
 from accounts.authentication import authenticate_counted
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import NotFound, SchemaInvalid
-from gateway.http.jsonio import format_time, usd
+from gateway.http.jsonio import JsonObject, format_time, usd
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
@@ -40,7 +40,7 @@ def _find(wanted: str, account_id: Any) -> Generation | None:
     return rows.defer("trace").first()
 
 
-def generation_object(row: Generation) -> dict[str, Any]:
+def generation_object(row: Generation) -> JsonObject:
     """The JSON of a `Generation`: every field is there, null where there is no value."""
     detail = row.detail
     user = row.external_user
@@ -100,7 +100,7 @@ def _own_cost_nano(row: Generation) -> int:
     return own_nano
 
 
-def _search_engine(detail: dict[str, Any]) -> str | None:
+def _search_engine(detail: JsonObject) -> str | None:
     """The one the gateway searched with; providers keep theirs to themselves."""
     own: str | None = detail.get("search_engine")
     return own or ("native" if detail.get("web_searches") else None)
@@ -110,5 +110,5 @@ def _usd_or_none(amount_nano: int | None) -> Any:
     return None if amount_nano is None else usd(amount_nano)
 
 
-def _response(attempt: dict[str, Any]) -> dict[str, Any]:
+def _response(attempt: JsonObject) -> JsonObject:
     return {name: value for name, value in attempt.items() if name != "error_type"}

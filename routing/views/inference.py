@@ -11,6 +11,7 @@ from accounts.regions import check_region
 from accounts.views.once import HEADER
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, RateLimited
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import (
     EventStream,
     build_error_response,
@@ -58,7 +59,7 @@ class InferenceViewSet(LeanViewSet):
     # Once it is admitted.
     progress: RequestProgress | None = None
     # As it was sent.
-    body: dict[str, Any]
+    body: JsonObject
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.caller_of(request)
@@ -73,7 +74,7 @@ class InferenceViewSet(LeanViewSet):
         self,
         request: HttpRequest,
         caller: Caller,
-        body: dict[str, Any],
+        body: JsonObject,
         *,
         generation_id: str | None = None,
     ) -> HttpResponseBase:

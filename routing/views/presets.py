@@ -2,7 +2,7 @@
 own may only read them."""
 
 import re
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
@@ -14,6 +14,7 @@ from accounts.services.records import key_actor
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, PermissionDenied, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue
@@ -116,7 +117,7 @@ class _Making(_WithoutUnavailable):
         )
         return json_response({"data": serialize_preset_with_version(row)})
 
-    def _content(self, body: dict[str, Any]) -> PresetContent:
+    def _content(self, body: JsonObject) -> PresetContent:
         try:
             return build_content(self.body_format, body, models_max=settings.ROUTER_MAX_MODELS)
         except ChatInvalid as error:

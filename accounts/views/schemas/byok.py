@@ -16,6 +16,7 @@ from accounts.services import byok
 from accounts.views.managed import read_workspace_id
 from accounts.views.schemas.fields import Id, each_once
 from gateway.http.errors import SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page, parse_page
 from gateway.http.resources import ResourceObject
 from gateway.http.validation import Issue, shorten
@@ -157,7 +158,7 @@ class CredentialQuery(NamedTuple):
     provider: str | None
 
 
-def read_new_credential(body: Mapping[str, Any]) -> dict[str, Any]:
+def read_new_credential(body: Mapping[str, Any]) -> JsonObject:
     """The fields of a new credential by name; its key is cleaned. Raises `SchemaInvalid`."""
     fields = NewByokCredential.read(body).model_dump()
     if not higher_apps().is_known_provider(fields["provider"]):
@@ -175,7 +176,7 @@ def read_query(query: Mapping[str, str]) -> CredentialQuery:
     return CredentialQuery(page, workspace_id, None if provider in {"", "null"} else provider)
 
 
-def serialize_credential(details: byok.CredentialDetails) -> dict[str, Any]:
+def serialize_credential(details: byok.CredentialDetails) -> JsonObject:
     """The JSON of a `ByokCredentialObject`."""
     return ByokCredentialObject.from_row(
         details.row,

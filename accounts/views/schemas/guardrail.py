@@ -23,7 +23,7 @@ from accounts.views.schemas.fields import (
 )
 from gateway.eventloop import run_in_thread
 from gateway.http.errors import SchemaInvalid
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import JsonObject, usd
 from gateway.http.resources import ResourceObject
 from gateway.http.validation import Issue, shorten
 
@@ -206,18 +206,18 @@ class GuardrailMemberIds(ManagedBody):
     member_user_ids: Annotated[list[str], Field(min_length=1), AfterValidator(each_once)]
 
 
-def read_new_guardrail(body: Mapping[str, Any]) -> tuple[UUID | None, dict[str, Any]]:
+def read_new_guardrail(body: Mapping[str, Any]) -> tuple[UUID | None, JsonObject]:
     """The workspace named and the columns of a new guardrail. Raises `SchemaInvalid`."""
     fields = NewGuardrail.read(body).given_fields()
     return fields.pop("workspace_id", None), _columns(fields)
 
 
-def read_guardrail_changes(body: Mapping[str, Any]) -> dict[str, Any]:
+def read_guardrail_changes(body: Mapping[str, Any]) -> JsonObject:
     """The columns to change and their values. Raises `SchemaInvalid`, and where there are none."""
     return _columns(GuardrailChanges.read_changes(body))
 
 
-def serialize_guardrail(row: Guardrail) -> dict[str, Any]:
+def serialize_guardrail(row: Guardrail) -> JsonObject:
     """The JSON of a `GuardrailObject`."""
     builtins = row.content_filter_builtins
     return GuardrailObject.from_row(
@@ -235,7 +235,7 @@ def _common_zdr(row: Guardrail) -> bool | None:
     return values.pop() if len(values) == 1 else None
 
 
-def serialize_key_assignment(row: GuardrailKey) -> dict[str, Any]:
+def serialize_key_assignment(row: GuardrailKey) -> JsonObject:
     """The JSON of a `GuardrailKeyAssignment`."""
     key = row.api_key
     return GuardrailKeyAssignment.from_row(
@@ -247,7 +247,7 @@ def serialize_key_assignment(row: GuardrailKey) -> dict[str, Any]:
     )
 
 
-def serialize_member_assignment(row: GuardrailMember) -> dict[str, Any]:
+def serialize_member_assignment(row: GuardrailMember) -> JsonObject:
     """The JSON of a `GuardrailMemberAssignment`."""
     return GuardrailMemberAssignment.from_row(
         row,
@@ -270,7 +270,7 @@ def read_filters(field: str, filters: Any) -> Any:
     return GuardrailChanges.read({field: filters}).given_fields()[field]
 
 
-def check_patterns(filters: list[dict[str, Any]] | None) -> None:
+def check_patterns(filters: list[JsonObject] | None) -> None:
     """Raises `InvalidRegexPattern`."""
     patterns = [each["pattern"] for each in filters or ()]
     if is_quick_to_compile(patterns):
@@ -292,7 +292,7 @@ def _pattern_issues(patterns: list[str]) -> list[Issue]:
     return issues
 
 
-def _columns(fields: dict[str, Any]) -> dict[str, Any]:
+def _columns(fields: JsonObject) -> JsonObject:
     """The given fields as columns. Raises `SchemaInvalid`."""
     check_patterns(fields.get("content_filters"))
     columns = fields | _canonical_lists(fields)
@@ -303,7 +303,7 @@ def _columns(fields: dict[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def _canonical_lists(fields: dict[str, Any]) -> dict[str, list[str]]:
+def _canonical_lists(fields: JsonObject) -> dict[str, list[str]]:
     """The given model and provider lists in canonical slugs, each once.
 
     A model must be known. A provider need not be: one that is not serves nothing (yet). Raises

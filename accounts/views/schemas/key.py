@@ -20,7 +20,7 @@ from accounts.services.keys import GRACE_S_MAX
 from accounts.spending import WINDOW_WORDS
 from accounts.views.schemas.fields import Id, ResetInterval, Usd, UsdAmount, nano_or_none
 from accounts.windows import LIMITED_WINDOW
-from gateway.http.jsonio import format_optional_time, usd
+from gateway.http.jsonio import JsonObject, format_optional_time, usd
 from gateway.http.resources import ResourceObject
 
 _INTERVALS: Final = tuple(WINDOW_WORDS.values())
@@ -206,7 +206,7 @@ class CurrentKey(_Spending):
     free_model_daily_requests: FreeModelRequests
 
 
-def read_key_changes(body: Mapping[str, Any]) -> dict[str, Any]:
+def read_key_changes(body: Mapping[str, Any]) -> JsonObject:
     """The columns to change and their values. Raises `SchemaInvalid`, and where there are none."""
     changes = KeyChanges.read_changes(body)
     if "limit" in changes:
@@ -214,7 +214,7 @@ def read_key_changes(body: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def serialize_key(key: ApiKey, usage: KeyUsage) -> dict[str, Any]:
+def serialize_key(key: ApiKey, usage: KeyUsage) -> JsonObject:
     """The JSON of a `KeyObject`."""
     return KeyObject.from_row(
         key,
@@ -223,7 +223,7 @@ def serialize_key(key: ApiKey, usage: KeyUsage) -> dict[str, Any]:
     )
 
 
-def load_current_key(caller: Caller, free: FreeRequests, at: datetime) -> dict[str, Any]:
+def load_current_key(caller: Caller, free: FreeRequests, at: datetime) -> JsonObject:
     """The JSON of the `CurrentKey` that asks."""
     purchases = LedgerEntry.objects.filter(
         account=OuterRef("account"), kind=LedgerEntry.Kind.PURCHASE
@@ -256,7 +256,7 @@ def load_current_key(caller: Caller, free: FreeRequests, at: datetime) -> dict[s
     )
 
 
-def _serialize_budget(standing: BudgetStanding) -> dict[str, Any]:
+def _serialize_budget(standing: BudgetStanding) -> JsonObject:
     return CurrentKeyBudget.from_row(
         standing,
         limit_usd=usd(standing.limit_nano),
@@ -268,7 +268,7 @@ def _serialize_budget(standing: BudgetStanding) -> dict[str, Any]:
     )
 
 
-def _spending(key: ApiKey, usage: KeyUsage) -> dict[str, Any]:
+def _spending(key: ApiKey, usage: KeyUsage) -> JsonObject:
     """Limit, what is left of it, and what each UTC window saw."""
     limit_nano, left = key.limit_nano, None
     if limit_nano is not None:

@@ -18,7 +18,7 @@ from accounts.services.workspace_budgets import INTERVALS
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
 from accounts.views.schemas.fields import PositiveUsd, ResetInterval, UserId, each_once
 from gateway.http.errors import SchemaInvalid
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import JsonObject, usd
 from gateway.http.resources import ResourceObject
 from gateway.http.validation import Issue, shorten
 
@@ -158,17 +158,17 @@ class WorkspaceBudgetObject(ResourceObject):
     updated_at: datetime
 
 
-def read_new_workspace(body: Mapping[str, Any]) -> dict[str, Any]:
+def read_new_workspace(body: Mapping[str, Any]) -> JsonObject:
     """The columns of a new workspace. Raises `SchemaInvalid`."""
     return _columns(NewWorkspace.read(body).model_dump())
 
 
-def read_workspace_changes(body: Mapping[str, Any]) -> dict[str, Any]:
+def read_workspace_changes(body: Mapping[str, Any]) -> JsonObject:
     """The columns to change and their values. Raises `SchemaInvalid`, and where there are none."""
     return _columns(WorkspaceChanges.read_changes(body))
 
 
-def _columns(fields: dict[str, Any]) -> dict[str, Any]:
+def _columns(fields: JsonObject) -> JsonObject:
     """The given fields as columns. Raises `SchemaInvalid` for unknown models."""
     models = {name: fields[name] for name in _MODEL_FIELDS if name in fields}
     unknown = [
@@ -199,7 +199,7 @@ def read_interval(word: str) -> str:
     return word
 
 
-def serialize_workspace(row: Any) -> dict[str, Any]:
+def serialize_workspace(row: Any) -> JsonObject:
     """The JSON of a `WorkspaceObject`, of a row with its `creator_public_id`."""
     rate = row.io_logging_sampling_rate
     return WorkspaceObject.from_row(
@@ -213,7 +213,7 @@ def serialize_workspace(row: Any) -> dict[str, Any]:
     )
 
 
-def serialize_budget(row: WorkspaceBudget) -> dict[str, Any]:
+def serialize_budget(row: WorkspaceBudget) -> JsonObject:
     """The JSON of a `WorkspaceBudgetObject`."""
     is_lifetime = row.interval == WorkspaceBudget.Interval.LIFETIME
     return WorkspaceBudgetObject.from_row(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.caller import AnswerPieces, ToolActivity
 
 # What a caller reads as content, as against a bare role or an empty string.
@@ -22,7 +23,7 @@ _PLAIN_KEYS = frozenset({"role", "content", "refusal"})
 _PART_TEXTS = ("text", "thinking", "summary")
 
 
-def has_content(delta: dict[str, Any]) -> bool:
+def has_content(delta: JsonObject) -> bool:
     """Whether the delta carries anything a caller would miss."""
     # A loop, because this is asked for every chunk and a generator costs three times as much.
     for name in _CONTENT_FIELDS:
@@ -33,8 +34,8 @@ def has_content(delta: dict[str, Any]) -> bool:
 
 
 def clean_delta(
-    delta: dict[str, Any], *, exclude_reasoning: bool, new_call_id: Callable[[], str]
-) -> dict[str, Any]:
+    delta: JsonObject, *, exclude_reasoning: bool, new_call_id: Callable[[], str]
+) -> JsonObject:
     """A streamed delta with `reasoning_content` renamed, reasoning left out where the caller asked
     for that, and an id on tool calls that came without one. The role is told at the beginning."""
     if len(delta) == 1 and "content" in delta:
@@ -47,8 +48,8 @@ def clean_delta(
 
 
 def clean_message(
-    message: dict[str, Any], *, exclude_reasoning: bool, new_call_id: Callable[[], str]
-) -> dict[str, Any]:
+    message: JsonObject, *, exclude_reasoning: bool, new_call_id: Callable[[], str]
+) -> JsonObject:
     """A whole assistant message; `content`, `refusal` and `reasoning` are always there."""
     if _PLAIN_KEYS.issuperset(message):
         # What nearly all answers without tools and reasoning are.
@@ -70,7 +71,7 @@ def clean_message(
     return clean
 
 
-def count_text_chars(delta: dict[str, Any]) -> int:
+def count_text_chars(delta: JsonObject) -> int:
     """Characters of produced text in a delta or message, for the token estimator."""
     total = _count_chars(delta.get("content")) + _count_chars(delta.get("refusal"))
     if _PLAIN_KEYS.issuperset(delta):
@@ -97,12 +98,12 @@ def _count_chars(value: Any) -> int:
     return sum(_count_chars(part.get(name)) for part in parts for name in _PART_TEXTS)
 
 
-def _list_calls(message: dict[str, Any]) -> list[Any]:
+def _list_calls(message: JsonObject) -> list[Any]:
     calls = message.get("tool_calls")
     return calls if isinstance(calls, list) else []
 
 
-def _clean_reasoning(message: dict[str, Any], exclude: bool) -> None:
+def _clean_reasoning(message: JsonObject, exclude: bool) -> None:
     renamed = message.pop("reasoning_content", None)
     if renamed is not None and message.get("reasoning") is None:
         message["reasoning"] = renamed
@@ -129,11 +130,11 @@ def _fill_complete_call(call: Any, new_call_id: Callable[[], str]) -> Any:
 _MERGED_LISTS: Final = ("reasoning_details", "images", "annotations")
 
 
-def merge_pieces(pieces: AnswerPieces, *, hides_reasoning: bool) -> dict[str, Any]:
+def merge_pieces(pieces: AnswerPieces, *, hides_reasoning: bool) -> JsonObject:
     """Texts are joined and lists put together, in order; calls are those of the last turn."""
     texts: dict[str, list[str]] = {"content": [], "refusal": [], "reasoning": []}
     lists: dict[str, list[Any]] = {name: [] for name in _MERGED_LISTS}
-    beside: dict[str, Any] = {}
+    beside: JsonObject = {}
     for piece in pieces:
         if isinstance(piece, ToolActivity):
             if not hides_reasoning:
@@ -145,7 +146,7 @@ def merge_pieces(pieces: AnswerPieces, *, hides_reasoning: bool) -> dict[str, An
         for name, kept in lists.items():
             kept += piece.get(name) or ()
         beside |= {name: piece[name] for name in ("audio", "tool_calls") if piece.get(name)}
-    whole: dict[str, Any] = {"role": "assistant"}
+    whole: JsonObject = {"role": "assistant"}
     whole |= {name: "".join(said) if said else None for name, said in texts.items()}
     whole |= {name: kept for name, kept in lists.items() if kept}
     if not whole["content"] and "tool_calls" in beside:
@@ -155,7 +156,7 @@ def merge_pieces(pieces: AnswerPieces, *, hides_reasoning: bool) -> dict[str, An
 
 def join_logprobs(pieces: AnswerPieces) -> Any:
     """Those of all turns; None where none had any."""
-    joined: dict[str, Any] | None = None
+    joined: JsonObject | None = None
     for piece in pieces:
         said = None if isinstance(piece, ToolActivity) else piece.get("logprobs")
         if isinstance(said, dict):
@@ -166,7 +167,7 @@ def join_logprobs(pieces: AnswerPieces) -> Any:
     return joined
 
 
-def build_tool_detail(activity: ToolActivity) -> dict[str, Any]:
+def build_tool_detail(activity: ToolActivity) -> JsonObject:
     """A call of a server tool as an item of `reasoning_details`."""
     return {
         "type": "reasoning.server_tool_call",

@@ -1,9 +1,9 @@
 """What pricing and routing need to know about the messages, read in one pass."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 
 _ENCODED_AT_ONCE_CHARS = 65_536
 
@@ -41,7 +41,7 @@ class PromptFacts:
         return sum(map(utf8_bytes, self.texts)) + self.json_bytes
 
 
-def read_prompt(messages: list[dict[str, Any]]) -> PromptFacts:
+def read_prompt(messages: list[JsonObject]) -> PromptFacts:
     """Facts of a checked message list."""
     facts = PromptFacts()
     texts = facts.texts
@@ -65,7 +65,7 @@ def read_prompt(messages: list[dict[str, Any]]) -> PromptFacts:
     return facts
 
 
-def _read_parts(parts: list[dict[str, Any]], facts: PromptFacts) -> None:
+def _read_parts(parts: list[JsonObject], facts: PromptFacts) -> None:
     for part in parts:
         kind = part["type"]
         if kind == "text":
@@ -76,7 +76,7 @@ def _read_parts(parts: list[dict[str, Any]], facts: PromptFacts) -> None:
             facts.modalities.add(MODALITIES[kind])
 
 
-def _read_assistant(message: dict[str, Any], facts: PromptFacts, called: set[str]) -> None:
+def _read_assistant(message: JsonObject, facts: PromptFacts, called: set[str]) -> None:
     for call in message.get("tool_calls") or ():
         called.add(call["id"])
         function = call["function"]

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import error_body
 from routing.entities.ids import tool_call_id
 from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, StreamWriter
@@ -26,11 +27,11 @@ class ChatFormat:
 
     def parse(
         self,
-        body: dict[str, Any],
+        body: JsonObject,
         *,
         session_header: str | None,
         models_max: int,
-        beside: dict[str, Any] | None = None,
+        beside: JsonObject | None = None,
     ) -> ChatRequest:
         assert not beside
         return parse_chat(body, session_header=session_header, models_max=models_max)
@@ -38,7 +39,7 @@ class ChatFormat:
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> JsonObject:
         ending = answer.ending
         message, finish_reason = answer.message, ending.finish_reason
         if answer.request.offers_functions:
@@ -73,19 +74,19 @@ class ChatFormat:
         return writer(served, hides_tools=reasoning is not None and reasoning.exclude)
 
     def error_body(
-        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, error: GatewayError, *, generation_id: str | None, beside: JsonObject
+    ) -> JsonObject:
         return error_body(error, **beside)
 
 
 def build_chat_answer(
     served: AnswerIdentity,
     *,
-    choice: dict[str, Any],
-    usage: dict[str, Any],
+    choice: JsonObject,
+    usage: JsonObject,
     system_fingerprint: str | None,
     service_tier: str | None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The body of an answer; `build_chat_choice` makes `choice`, metering makes `usage`."""
     return {
         "id": served.generation_id,
@@ -101,13 +102,13 @@ def build_chat_answer(
 
 
 def build_chat_choice(
-    message: dict[str, Any],
+    message: JsonObject,
     *,
     finish_reason: str,
     native_finish: str | None,
     logprobs: Any,
-    error: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    error: JsonObject | None = None,
+) -> JsonObject:
     """The one choice; `error` stands where generation broke after partial output."""
     choice = {
         "index": 0,

@@ -7,6 +7,7 @@ caller wrote them; only what such an upstream would refuse is changed, and only 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.chat.request import ChatRequest, canonical_tier
 from routing.formats.reasoning import Reasoning
 
@@ -62,10 +63,10 @@ def build_forwarded_body(
     user_hash: str | None,
     stream_usage: bool,
     max_tokens_cap: int | None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The JSON object to send. The request's own body is neither changed nor copied deeply."""
     body = request.body
-    sent: dict[str, Any] = {
+    sent: JsonObject = {
         "model": upstream_model,
         "messages": forward_messages(body["messages"], supported=supported),
     }
@@ -98,9 +99,9 @@ def _normalize(name: str, value: Any) -> Any:
     return change(value) if change else value
 
 
-def _normalize_response_format(value: dict[str, Any]) -> dict[str, Any]:
+def _normalize_response_format(value: JsonObject) -> JsonObject:
     kind = value["type"]
-    sent: dict[str, Any] = {"type": kind}
+    sent: JsonObject = {"type": kind}
     if kind == "json_schema":
         sent["json_schema"] = _select(value["json_schema"], _JSON_SCHEMA_KEYS)
     elif kind == "grammar":
@@ -108,7 +109,7 @@ def _normalize_response_format(value: dict[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def _select(value: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+def _select(value: JsonObject, keys: tuple[str, ...]) -> JsonObject:
     return {key: value[key] for key in keys if value.get(key) is not None}
 
 
@@ -132,7 +133,7 @@ _NORMALISERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _put_output_cap(
-    sent: dict[str, Any], request: ChatRequest, supported: frozenset[str], cap: int | None
+    sent: JsonObject, request: ChatRequest, supported: frozenset[str], cap: int | None
 ) -> None:
     """One spelling only: the caller's where the endpoint takes it, else the one it takes."""
     wanted = request.max_output_tokens or 0
@@ -144,12 +145,12 @@ def _put_output_cap(
     sent[name] = wanted if cap is None else min(wanted, cap)
 
 
-def _put_top_logprobs(sent: dict[str, Any], count: float, supported: frozenset[str]) -> None:
+def _put_top_logprobs(sent: JsonObject, count: float, supported: frozenset[str]) -> None:
     if "top_logprobs" in supported:
         sent["top_logprobs"] = int(count)
 
 
-def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str]) -> None:
+def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
     tools = [_forward_tool(tool, supported) for tool in body["tools"] if tool["type"] == "function"]
     if not tools:
         return
@@ -162,14 +163,14 @@ def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[
         sent["parallel_tool_calls"] = parallel
 
 
-def _forward_tool(tool: dict[str, Any], supported: frozenset[str]) -> dict[str, Any]:
+def _forward_tool(tool: JsonObject, supported: frozenset[str]) -> JsonObject:
     sent = {"type": "function", "function": _select(tool["function"], _FUNCTION_KEYS)}
     if "cache_control" in tool and "cache_control" in supported:
         sent["cache_control"] = tool["cache_control"]
     return sent
 
 
-def _forward_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+def _forward_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
     """A choice that names a server tool is the gateway's own and not for the upstream."""
     if not isinstance(choice, dict):
         return choice
@@ -179,7 +180,7 @@ def _forward_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any]
 
 
 def _put_reasoning(
-    sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning, supported: frozenset[str]
+    sent: JsonObject, request: ChatRequest, reasoning: Reasoning, supported: frozenset[str]
 ) -> None:
     """One spelling of the effort, the caller's first; `include_reasoning` where it is taken."""
     effort_first = "reasoning" not in request.body
@@ -192,7 +193,7 @@ def _put_reasoning(
         _put_include(sent, request, reasoning)
 
 
-def _put_reasoning_object(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:
+def _put_reasoning_object(sent: JsonObject, request: ChatRequest, reasoning: Reasoning) -> None:
     given = request.body.get("reasoning", {})
     value = _select(given, ("effort", "summary", "enabled"))
     if "effort" not in value and request.body.get("reasoning_effort") is not None:
@@ -204,7 +205,7 @@ def _put_reasoning_object(sent: dict[str, Any], request: ChatRequest, reasoning:
     sent["reasoning"] = value
 
 
-def _put_include(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:
+def _put_include(sent: JsonObject, request: ChatRequest, reasoning: Reasoning) -> None:
     if reasoning.exclude or request.body.get("include_reasoning") is not None:
         sent["include_reasoning"] = not reasoning.exclude
 
@@ -215,18 +216,16 @@ _CACHE_KEYS: Final = ("cache_control", "prompt_cache_breakpoint")
 T = TypeVar("T")
 
 
-def forward_messages(
-    messages: list[dict[str, Any]], *, supported: frozenset[str]
-) -> list[dict[str, Any]]:
+def forward_messages(messages: list[JsonObject], *, supported: frozenset[str]) -> list[JsonObject]:
     """The messages to send; the very same list when nothing needs to change."""
     system_only = "developer" not in supported
     cache_marks = "cache_control" in supported
 
-    def forwarded(message: dict[str, Any]) -> dict[str, Any]:
+    def forwarded(message: JsonObject) -> JsonObject:
         role, content = message["role"], message.get("content")
         if (role == "user" or role == "system") and type(content) is str:
             return message
-        changes: dict[str, Any] = {}
+        changes: JsonObject = {}
         if role == "developer" and system_only:
             changes["role"] = "system"
         if type(content) is list:
@@ -256,9 +255,9 @@ def _map_list(items: list[T], change: Callable[[T], T]) -> list[T]:
     return result
 
 
-def _forward_part(part: dict[str, Any], cache_marks: bool) -> dict[str, Any]:
+def _forward_part(part: JsonObject, cache_marks: bool) -> JsonObject:
     kind = part["type"]
-    changes: dict[str, Any] = {}
+    changes: JsonObject = {}
     if kind == "input_video":
         changes["type"] = "video_url"
     elif kind == "image_url" and part["image_url"].get("detail") == "original":
@@ -268,11 +267,11 @@ def _forward_part(part: dict[str, Any], cache_marks: bool) -> dict[str, Any]:
     return {**part, **changes} if changes else part
 
 
-def _needs_cleaning(message: dict[str, Any]) -> bool:
+def _needs_cleaning(message: JsonObject) -> bool:
     return "model" in message or None in message.values() or message.get("tool_calls") == []
 
 
-def _clean_message(message: dict[str, Any]) -> dict[str, Any]:
+def _clean_message(message: JsonObject) -> JsonObject:
     """Without `model` (the gateway's own), nulls and empty tool calls, which upstreams refuse.
 
     A null content stays: it is how an answer with nothing but tool calls is written.

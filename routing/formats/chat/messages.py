@@ -1,10 +1,11 @@
 """Chat messages and their content parts."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.fields import (
     ONE_KIND,
     REQUIRED,
@@ -140,8 +141,8 @@ class AssistantMessage(TypedDict, total=False):
     # As calls were written before there were tools.
     function_call: CalledFunction | None
     images: list[Annotated[GeneratedImage, Tagged("type")]] | None
-    audio: dict[str, Any] | None
-    annotations: list[dict[str, Any]] | None
+    audio: JsonObject | None
+    annotations: list[JsonObject] | None
     model: str | None
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import ValidationError
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.http.validation import ISSUES_MAX, Issue, join_issues, list_issues
 from routing.formats.chat.facts import PromptFacts, read_prompt
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, ChatBody, check_chat, find_chat_issues
@@ -83,7 +83,7 @@ class ChatRequest:
     response_format); `prompt_text_chars` counts the same in characters.
     """
 
-    body: dict[str, Any]
+    body: JsonObject
     model: str | None
     models: list[str]
     candidates: list[str]
@@ -91,11 +91,11 @@ class ChatRequest:
     max_output_tokens: int | None
     session_id: str | None
     user: str | None
-    trace: dict[str, Any] | None
+    trace: JsonObject | None
     metadata: dict[str, str] | None
     provider: ProviderPreferences | None
     preset: str | None
-    plugins: list[dict[str, Any]]
+    plugins: list[JsonObject]
     server_tools: list[str]
     tools_given: bool
     input_modalities: frozenset[str]
@@ -112,7 +112,7 @@ class ChatRequest:
     prompt_text_chars: int
     # The caller's format and its own checked body, where `body` is a translation of it.
     format: str = "chat"
-    original: dict[str, Any] | None = None
+    original: JsonObject | None = None
     # Tools that only an upstream of the caller's own format can run, by type.
     native_tools: tuple[str, ...] = ()
     # Fields that mean nothing elsewhere, and are too much to leave out.
@@ -144,9 +144,7 @@ class ChatRequest:
         return frozenset(required)
 
 
-def parse_chat(
-    body: dict[str, Any], *, session_header: str | None, models_max: int = 3
-) -> ChatRequest:
+def parse_chat(body: JsonObject, *, session_header: str | None, models_max: int = 3) -> ChatRequest:
     """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
     body = move_tool_settings(body)
     body, checked = _check_body(body, session_header, models_max)
@@ -165,11 +163,11 @@ def parse_chat(
 
 
 def build_translated_request(
-    body: dict[str, Any],
+    body: JsonObject,
     *,
     session_header: str | None,
     format: str,
-    original: dict[str, Any],
+    original: JsonObject,
     native_tools: tuple[str, ...] = (),
 ) -> ChatRequest:
     """The request that another format's checked body means. `body` is its translation, in the
@@ -185,8 +183,8 @@ def build_translated_request(
 
 
 def _check_body(
-    body: dict[str, Any], session_header: str | None, models_max: int
-) -> tuple[dict[str, Any], ChatBody]:
+    body: JsonObject, session_header: str | None, models_max: int
+) -> tuple[JsonObject, ChatBody]:
     try:
         body, checked = check_chat(body)
     except ValidationError as error:
@@ -199,13 +197,13 @@ def _check_body(
     return body, checked
 
 
-def find_models_issues(body: dict[str, Any], models_max: int) -> list[Issue]:
+def find_models_issues(body: JsonObject, models_max: int) -> list[Issue]:
     if len(body.get("models", ())) <= models_max:
         return []
     return [Issue("models", f"Too big: expected array to have <={models_max} items")]
 
 
-def _find_prompt_issues(body: dict[str, Any]) -> list[Issue]:
+def _find_prompt_issues(body: JsonObject) -> list[Issue]:
     if body.get("prompt") is None or "messages" in body:
         return []
     return [Issue("prompt", "Invalid input: text completion is not offered, send messages")]
@@ -224,7 +222,7 @@ def _orphan_issue(index: int) -> Issue:
 
 
 def _build_request(
-    body: dict[str, Any], checked: ChatBody, facts: PromptFacts, session_header: str | None
+    body: JsonObject, checked: ChatBody, facts: PromptFacts, session_header: str | None
 ) -> ChatRequest:
     model = body.get("model")
     if model is not None and _PLAIN_FIELDS.issuperset(body):
@@ -272,7 +270,7 @@ def _build_request(
 
 
 def _build_plain_request(
-    body: dict[str, Any], checked: ChatBody, facts: PromptFacts, session_header: str | None
+    body: JsonObject, checked: ChatBody, facts: PromptFacts, session_header: str | None
 ) -> ChatRequest:
     """As `_request`, for a body that has no other fields than those of `_PLAIN`."""
     model = body["model"]
@@ -312,19 +310,19 @@ def canonical_tier(tier: str | None) -> str | None:
     return "priority" if tier == "fast" else tier
 
 
-def _read_plugins(body: dict[str, Any]) -> list[dict[str, Any]]:
+def _read_plugins(body: JsonObject) -> list[JsonObject]:
     plugins, transforms = body.get("plugins"), body.get("transforms")
     if plugins is None and transforms is None:
         return []
     return list_effective_plugins(plugins, transforms)
 
 
-def _list_server_tools(tools: list[dict[str, Any]]) -> list[str]:
+def _list_server_tools(tools: list[JsonObject]) -> list[str]:
     named = (canonical_tool(tool["type"]) for tool in tools if tool["type"] != "function")
     return list(dict.fromkeys(named))
 
 
-def _list_supplied(body: dict[str, Any]) -> frozenset[str]:
+def _list_supplied(body: JsonObject) -> frozenset[str]:
     """Null, `[]`, `{}` and an object of nulls ask for nothing, so they count as absent."""
     names = PARAMETER_VOCABULARY.intersection(body)
     return frozenset([name for name in names if _is_request(body[name])])
@@ -339,7 +337,7 @@ def _is_request(value: Any) -> bool:
 _FUNCTION_FIELDS: Final = frozenset({"functions", "function_call"})
 
 
-def convert_functions(body: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
+def convert_functions(body: JsonObject) -> tuple[JsonObject, list[Issue]]:
     """A checked chat body in the words of tools, and what is wrong with its results of functions:
     each must answer a call."""
     result = {name: each for name, each in body.items() if name not in _FUNCTION_FIELDS}
@@ -348,9 +346,9 @@ def convert_functions(body: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]
     return result, issues
 
 
-def convert_offer(body: Mapping[str, Any]) -> dict[str, Any]:
+def convert_offer(body: Mapping[str, Any]) -> JsonObject:
     """What its functions and its choice among them are in the words of tools."""
-    said: dict[str, Any] = {}
+    said: JsonObject = {}
     if functions := body.get("functions"):
         tools = [{"type": "function", "function": function} for function in functions]
         said["tools"] = [*body.get("tools", ()), *tools]
@@ -362,7 +360,7 @@ def convert_offer(body: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _convert_messages(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Issue]]:
+def _convert_messages(messages: list[JsonObject]) -> tuple[list[JsonObject], list[Issue]]:
     results, issues = [], []
     # Ids of the calls that wait for their result, by the function's name.
     waiting: dict[str, str] = {}

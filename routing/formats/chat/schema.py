@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, Union
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, shorten
 from routing.formats.chat.messages import CacheControl, Message
 from routing.formats.fields import (
@@ -45,7 +46,7 @@ from routing.formats.server_tools import (
 class FunctionDefinition(TypedDict, total=False):
     name: Annotated[SchemaName, REQUIRED]
     description: str
-    parameters: dict[str, Any]
+    parameters: JsonObject
     strict: bool | None
 
 
@@ -85,7 +86,7 @@ class PlainFormat(TypedDict, total=False):
 
 class JsonSchema(TypedDict, total=False):
     name: Annotated[SchemaName, REQUIRED]
-    schema: dict[str, Any]
+    schema: JsonObject
     strict: bool | None
     description: str
 
@@ -152,7 +153,7 @@ class DebugOptions(TypedDict, total=False):
 
 class WebSearchOptions(TypedDict, total=False):
     search_context_size: ContextSize
-    user_location: dict[str, Any] | None
+    user_location: JsonObject | None
 
 
 class Trace(TypedDict, total=False):
@@ -229,7 +230,7 @@ TOOL_STEPS_MAX: Final = 30
 # Settings of a subagent that the responses format alone has.
 
 
-def find_chat_issues(body: dict[str, Any]) -> list[Issue]:
+def find_chat_issues(body: JsonObject) -> list[Issue]:
     """What is wrong between the fields, in the order of the reference; empty when nothing is."""
     issues: list[Issue] = []
     if tools := body.get("tools"):
@@ -247,13 +248,13 @@ def find_chat_issues(body: dict[str, Any]) -> list[Issue]:
     return issues
 
 
-def _tool_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
+def _tool_issues(tools: list[JsonObject]) -> Iterator[Issue]:
     taken: dict[str, set[str | None]] = {ADVISOR: set(), SUBAGENT: set()}
     for index, tool in enumerate(tools):
         names = taken.get(tool["type"])
         if names is None:
             continue
-        settings: dict[str, Any] = tool.get("parameters", {})
+        settings: JsonObject = tool.get("parameters", {})
         path = f"tools.{index}.parameters"
         name = settings["name"].strip() if "name" in settings else None
         if name in names:
@@ -269,7 +270,7 @@ def _duplicate_name_text(kind: str, name: str | None) -> str:
     return f'Invalid input: another {kind} is named "{name}"'
 
 
-def _subagent_issues(settings: dict[str, Any], path: str) -> Iterator[Issue]:
+def _subagent_issues(settings: JsonObject, path: str) -> Iterator[Issue]:
     for key in (*INHERITING, FUNCTIONS, WAITING):
         if key in settings:
             text = "Invalid input: only in the responses format may agents call functions"
@@ -290,7 +291,7 @@ def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:
             yield Issue("tool_choice.type", f"Invalid input: no {kind} in tools")
 
 
-def _function_call_issues(body: dict[str, Any]) -> Iterator[Issue]:
+def _function_call_issues(body: JsonObject) -> Iterator[Issue]:
     choice = body["function_call"]
     if "tool_choice" in body:
         yield Issue("function_call", "Invalid input: send either tool_choice or function_call")
@@ -301,7 +302,7 @@ def _function_call_issues(body: dict[str, Any]) -> Iterator[Issue]:
             yield Issue("function_call.name", text)
 
 
-def _is_function(tool: dict[str, Any], name: str) -> bool:
+def _is_function(tool: JsonObject, name: str) -> bool:
     return tool["type"] == "function" and bool(tool["function"]["name"] == name)
 
 
@@ -312,12 +313,12 @@ def _step_issues(steps: float) -> Iterator[Issue]:
         yield Issue("max_tool_calls", f"Too big: expected number to be <={TOOL_STEPS_MAX}")
 
 
-def _effort_issues(body: dict[str, Any]) -> Iterator[Issue]:
+def _effort_issues(body: JsonObject) -> Iterator[Issue]:
     effort = body.get("reasoning", {}).get("effort")
     if effort is not None and effort != body["reasoning_effort"]:
         yield Issue("reasoning_effort", "Invalid input: differs from reasoning.effort")
 
 
-def _audio_issues(body: dict[str, Any]) -> Iterator[Issue]:
+def _audio_issues(body: JsonObject) -> Iterator[Issue]:
     if "audio" not in body.get("modalities", ()) or not body.get("stream"):
         yield Issue("audio", 'Invalid input: needs "audio" in modalities and stream: true')

@@ -5,7 +5,7 @@ Callers who offer `functions` get one `function_call`, without an id, in place o
 
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Native
 from routing.formats.caller import AnswerIdentity, Ending, ToolActivity
 from routing.formats.chat.answer import build_tool_detail
@@ -52,7 +52,7 @@ class ChatStream:
     def write_opening(self) -> bytes:
         return self._open + _ROLE + _OPEN_END + self._close
 
-    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
         if len(delta) > 1 or "content" not in delta:
             delta = self._number_lists(delta)
         if logprobs is None:
@@ -82,7 +82,7 @@ class ChatStream:
         return self._open + _NOTHING + finish + self._close + self._usage(ending) + DONE
 
     def _usage(self, ending: Ending) -> bytes:
-        beside: dict[str, Any] = {"usage": ending.usage, "service_tier": ending.service_tier}
+        beside: JsonObject = {"usage": ending.usage, "service_tier": ending.service_tier}
         if ending.beside is not None:
             beside = ending.beside.answer | beside
         if ending.router_metadata is not None:
@@ -90,9 +90,9 @@ class ChatStream:
         said = self._open + _NOTHING + _OPEN_END + self._close[: -len(b"}\n\n")]
         return said + b"," + dumps(beside)[1:] + b"\n\n"
 
-    def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
+    def error(self, error: JsonObject, *, router_metadata: JsonObject | None) -> bytes:
         """The error chunk, after which nothing follows."""
-        value: dict[str, Any] = {
+        value: JsonObject = {
             "error": error,
             "choices": [
                 {
@@ -107,12 +107,12 @@ class ChatStream:
             value["router_metadata"] = router_metadata
         return self._head() + b"," + dumps(value)[1:] + b"\n\n"
 
-    def debug(self, upstream_body: dict[str, Any]) -> bytes:
+    def debug(self, upstream_body: JsonObject) -> bytes:
         """The body an endpoint is sent, long base64 payloads left out."""
         value = {"choices": [], "debug": {"echo_upstream_body": redact_payloads(upstream_body)}}
         return self._head() + b"," + dumps(value)[1:] + b"\n\n"
 
-    def _number_lists(self, delta: dict[str, Any]) -> dict[str, Any]:
+    def _number_lists(self, delta: JsonObject) -> JsonObject:
         for name in _NUMBERED_LISTS:
             if isinstance(each := delta.get(name), list):
                 delta = delta | {name: [self._number_item(name, item) for item in each]}
@@ -165,7 +165,7 @@ _CALL: Final = "function_call"
 _CALLS: Final = "tool_calls"
 
 
-def build_legacy_message(message: dict[str, Any]) -> dict[str, Any]:
+def build_legacy_message(message: JsonObject) -> JsonObject:
     """A message whose first call is its `function_call`. There is no place for others."""
     result = {name: each for name, each in message.items() if name not in (_CALL, _CALLS)}
     if calls := message.get(_CALLS):
@@ -187,7 +187,7 @@ class LegacyChatStream(ChatStream):
         # Of the call that the answer has room for.
         self._index: int | None = None
 
-    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
         if _CALLS not in delta and _CALL not in delta:
             return super().delta(delta, logprobs)
         fragments = [each for each in delta.get(_CALLS) or () if isinstance(each, dict)]

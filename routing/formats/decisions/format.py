@@ -1,8 +1,9 @@
 """Decisions as a caller format, under both of its paths."""
 
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.errors import GatewayError, InvalidRequest
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import error_body
 from gateway.live_settings import settings
 from routing.entities.ids import DECISIONS_PREFIX, tool_call_id
@@ -25,20 +26,20 @@ class DecisionsFormat:
 
     def parse(
         self,
-        body: dict[str, Any],
+        body: JsonObject,
         *,
         session_header: str | None,
         models_max: int,
-        beside: dict[str, Any] | None = None,
+        beside: JsonObject | None = None,
     ) -> ChatRequest:
         return parse_decisions(body, session_header=session_header, beside=beside)
 
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> JsonObject:
         served, ending = answer.served, answer.ending
-        body: dict[str, Any] = {
+        body: JsonObject = {
             "id": served.generation_id,
             "model": served.model,
             "provider": served.provider,
@@ -57,8 +58,8 @@ class DecisionsFormat:
         raise InvalidRequest("Decisions are not streamed")
 
     def error_body(
-        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, error: GatewayError, *, generation_id: str | None, beside: JsonObject
+    ) -> JsonObject:
         return error_body(error, **beside)
 
 
@@ -67,11 +68,11 @@ class SystemOneFormat(DecisionsFormat):
 
     def parse(
         self,
-        body: dict[str, Any],
+        body: JsonObject,
         *,
         session_header: str | None,
         models_max: int,
-        beside: dict[str, Any] | None = None,
+        beside: JsonObject | None = None,
     ) -> ChatRequest:
         chat = super().parse(
             body, session_header=session_header, models_max=models_max, beside=beside

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import list_issues
 from routing.decisions.question import YES_NO, TypedQuestion, render_text
 from routing.formats.chat.request import (
@@ -24,9 +25,9 @@ LABELS_MAX: Final = 255
 LEVELS_MIN: Final = 2
 LEVELS_MAX: Final = 10
 
-State = Annotated[str | dict[str, Any] | list[Any], ONE_KIND]
-Instructions = Annotated[NonEmpty | dict[str, Any] | list[Any], ONE_KIND]
-Criterion = Annotated[str | dict[str, Any] | list[Any], ONE_KIND]
+State = Annotated[str | JsonObject | list[Any], ONE_KIND]
+Instructions = Annotated[NonEmpty | JsonObject | list[Any], ONE_KIND]
+Criterion = Annotated[str | JsonObject | list[Any], ONE_KIND]
 
 
 class NoulCriteria(TypedDict, total=False):
@@ -82,10 +83,10 @@ _SAME_FIELDS: Final = ("model", "session_id", "trace", "user")
 
 
 def parse_decisions(
-    body: dict[str, Any],
+    body: JsonObject,
     *,
     session_header: str | None,
-    beside: dict[str, Any] | None = None,
+    beside: JsonObject | None = None,
 ) -> ChatRequest:
     """Check a parsed body and the `x-session-id` header. Raises `ChatInvalid`.
 
@@ -98,7 +99,7 @@ def parse_decisions(
         raise ChatInvalid(list_issues(error) + find_header_issues(session_header)) from None
     if issues := find_header_issues(session_header):
         raise ChatInvalid(issues)
-    chat: dict[str, Any] = {name: body[name] for name in _SAME_FIELDS if name in body}
+    chat: JsonObject = {name: body[name] for name in _SAME_FIELDS if name in body}
     chat |= {
         "provider": checked.get("provider"),
         "messages": build_messages(body),
@@ -121,7 +122,7 @@ def _count_longest_chars(body: Mapping[str, Any]) -> int:
     )
 
 
-def build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+def build_messages(body: Mapping[str, Any]) -> list[JsonObject]:
     """State and questions as a conversation."""
     told = (body["state"], body["questions"])
     return [{"role": "user", "content": render_text(each)} for each in told]

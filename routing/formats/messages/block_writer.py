@@ -3,9 +3,9 @@
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, Final
+from typing import Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.ids import tool_use_id
 from routing.formats.messages.pieces import DIRECT, CallFragment, is_plain_text, visible_text
 from routing.formats.messages.thinking import ReasoningBlock, is_hidden
@@ -14,12 +14,12 @@ PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
 DELTA_END: Final = b"}}\n\n"
 
 
-def write_event(name: str, fields: dict[str, Any]) -> bytes:
+def write_event(name: str, fields: JsonObject) -> bytes:
     """One event; its type stands first in its data."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), dumps({"type": name, **fields}))
 
 
-def write_block_start(index: int, block: dict[str, Any]) -> bytes:
+def write_block_start(index: int, block: JsonObject) -> bytes:
     return write_event("content_block_start", {"index": index, "content_block": block})
 
 
@@ -105,7 +105,7 @@ class _ContentBlock(ABC):
         return True
 
     @abstractmethod
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> JsonObject:
         """The block as it begins."""
 
 
@@ -114,24 +114,24 @@ class _TextBlock(_ContentBlock):
         super().__init__(index)
         self.head = delta_head(index, "text_delta", "text")
 
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> JsonObject:
         return {"type": "text", "text": "", "citations": []}
 
-    def cite(self, citation: dict[str, Any]) -> bytes:
+    def cite(self, citation: JsonObject) -> bytes:
         head = delta_head(self.index, "citations_delta", "citation")
         return self.say(head + dumps(citation) + DELTA_END)
 
 
 class _ThinkingBlock(_ContentBlock):
-    def __init__(self, index: int, detail: dict[str, Any], *, silent: bool) -> None:
+    def __init__(self, index: int, detail: JsonObject, *, silent: bool) -> None:
         super().__init__(index)
         self.thought = ReasoningBlock(detail, silent=silent)
         self._head = delta_head(index, "thinking_delta", "thinking")
 
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> JsonObject:
         return {"type": "thinking", "thinking": "", "signature": ""}
 
-    def add(self, detail: dict[str, Any]) -> bytes:
+    def add(self, detail: JsonObject) -> bytes:
         self.thought.add(detail)
         text = "" if self.thought.silent else visible_text(detail)
         said = self.say(self._head + dumps(text) + DELTA_END) if text else b""
@@ -152,7 +152,7 @@ class _ThinkingBlock(_ContentBlock):
 class _RedactedBlock(_ContentBlock):
     """Such a block has no deltas: it is said when it is whole."""
 
-    def __init__(self, index: int, detail: dict[str, Any]) -> None:
+    def __init__(self, index: int, detail: JsonObject) -> None:
         super().__init__(index)
         self.thought = ReasoningBlock(detail, silent=False)
 
@@ -162,10 +162,10 @@ class _RedactedBlock(_ContentBlock):
     def end(self) -> bytes:
         return super().begin() + super().end()
 
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> JsonObject:
         return {"type": "redacted_thinking", "data": self.thought.data()}
 
-    def add(self, detail: dict[str, Any]) -> bytes:
+    def add(self, detail: JsonObject) -> bytes:
         self.thought.add(detail)
         return b""
 
@@ -186,7 +186,7 @@ class _ToolBlock(_ContentBlock):
         self._is_text: bool | None = None
         self._blank = ""
 
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> JsonObject:
         self.id = self.id or tool_use_id()
         return {
             "type": "tool_use",
@@ -241,14 +241,14 @@ class _ToolBlock(_ContentBlock):
 class _CompleteBlock(_ContentBlock):
     """A block that is said at once, but for its input."""
 
-    def __init__(self, index: int, block: dict[str, Any], input_json: str) -> None:
+    def __init__(self, index: int, block: JsonObject, input_json: str) -> None:
         super().__init__(index)
         self._block = block
         if input_json:
             head = delta_head(index, "input_json_delta", "partial_json")
             self.say(head + dumps(input_json) + DELTA_END)
 
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> JsonObject:
         return self._block
 
 
@@ -281,7 +281,7 @@ class BlockWriter:
             return self._put(block)
         return last.say(last.head + dumps(text) + DELTA_END)
 
-    def add_citation(self, citation: dict[str, Any]) -> bytes:
+    def add_citation(self, citation: JsonObject) -> bytes:
         last = self._last()
         if isinstance(last, _TextBlock):
             return last.cite(citation)
@@ -289,7 +289,7 @@ class BlockWriter:
         block.cite(citation)
         return self._put(block)
 
-    def add_reasoning(self, detail: dict[str, Any]) -> bytes:
+    def add_reasoning(self, detail: JsonObject) -> bytes:
         last = self._last()
         if isinstance(last, _ThinkingBlock | _RedactedBlock) and last.thought.accepts(detail):
             return last.add(detail)
@@ -315,7 +315,7 @@ class BlockWriter:
         block.add(fragment)
         return self._put(block)
 
-    def add_block(self, block: dict[str, Any], input_json: str = "") -> bytes:
+    def add_block(self, block: JsonObject, input_json: str = "") -> bytes:
         """A block of its own: with an `input_json` its input is empty at first."""
         shown = {**block, "input": {}} if input_json else block
         return self._put(_CompleteBlock(self._count, shown, input_json))

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.http.validation import Issue
 from routing.formats.messages.pieces import is_gateway_tool_block
 from routing.formats.messages.thinking import is_gateway_thinking, read_redacted, read_thinking
@@ -13,10 +13,10 @@ _REASONING_READERS: Final = {"thinking": read_thinking, "redacted_thinking": rea
 _GATEWAY_RESULTS: Final = frozenset({"router_shell_tool_result", "router_bash_tool_result"})
 
 
-def build_chat_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+def build_chat_messages(body: JsonObject) -> list[JsonObject]:
     """The chat messages of a checked body. Blocks that only a message-style upstream understands
     (what server tools said, compactions) are left out."""
-    messages: list[dict[str, Any]] = []
+    messages: list[JsonObject] = []
     if system := body.get("system"):
         messages.append({"role": "system", "content": _read_content(system)})
     for message in body["messages"]:
@@ -24,7 +24,7 @@ def build_chat_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     return messages or [{"role": "user", "content": ""}]
 
 
-def find_orphan_issues(messages: list[dict[str, Any]]) -> Iterator[Issue]:
+def find_orphan_issues(messages: list[JsonObject]) -> Iterator[Issue]:
     """The tool results that answer no tool use before them, by the caller's own paths."""
     called: set[str] = set()
     for index, message in enumerate(messages):
@@ -36,7 +36,7 @@ def find_orphan_issues(messages: list[dict[str, Any]]) -> Iterator[Issue]:
                 yield Issue(path, "Invalid input: matches no tool_use of an earlier message")
 
 
-def remove_gateway_blocks(body: dict[str, Any]) -> dict[str, Any]:
+def remove_gateway_blocks(body: JsonObject) -> JsonObject:
     """The body without blocks that the gateway wrote and no provider would take: the very same
     object when there are none."""
     messages = [_remove_own_blocks(message) for message in body["messages"]]
@@ -46,14 +46,14 @@ def remove_gateway_blocks(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "messages": [message for message in messages if message["content"]]}
 
 
-def _remove_own_blocks(message: dict[str, Any]) -> dict[str, Any]:
+def _remove_own_blocks(message: JsonObject) -> JsonObject:
     blocks = _content_blocks(message)
     ran = {block["tool_use_id"] for block in blocks if block["type"] in _GATEWAY_RESULTS}
     kept = [block for block in blocks if not _is_own_block(block, ran)]
     return message if len(kept) == len(blocks) else {**message, "content": kept}
 
 
-def _is_own_block(block: dict[str, Any], ran: set[str]) -> bool:
+def _is_own_block(block: JsonObject, ran: set[str]) -> bool:
     kind = block["type"]
     if is_gateway_tool_block(block):
         return True
@@ -62,12 +62,12 @@ def _is_own_block(block: dict[str, Any], ran: set[str]) -> bool:
     return kind in _GATEWAY_RESULTS or is_gateway_thinking(block)
 
 
-def _content_blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _content_blocks(message: JsonObject) -> list[JsonObject]:
     content = message["content"]
     return content if type(content) is list else []
 
 
-def _read_content(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+def _read_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
     return (
         content
         if type(content) is str
@@ -75,11 +75,11 @@ def _read_content(content: str | list[dict[str, Any]]) -> str | list[dict[str, A
     )
 
 
-def _select_part_blocks(blocks: Any) -> list[dict[str, Any]]:
+def _select_part_blocks(blocks: Any) -> list[JsonObject]:
     return [block for block in blocks if block["type"] in PART_BLOCKS]
 
 
-def _translate_message(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _translate_message(message: JsonObject) -> list[JsonObject]:
     role, content = message["role"], message["content"]
     if type(content) is str:
         return [{"role": role, "content": content}]
@@ -94,9 +94,9 @@ def _translate_message(message: dict[str, Any]) -> list[dict[str, Any]]:
     return own + results
 
 
-def _read_assistant_fields(blocks: list[dict[str, Any]]) -> dict[str, Any]:
+def _read_assistant_fields(blocks: list[JsonObject]) -> JsonObject:
     """What only an assistant says: its reasoning and its tool calls."""
-    said: dict[str, Any] = {}
+    said: JsonObject = {}
     details = [block for block in blocks if block["type"] in _REASONING_READERS]
     if details:
         said["reasoning_details"] = [
@@ -107,7 +107,7 @@ def _read_assistant_fields(blocks: list[dict[str, Any]]) -> dict[str, Any]:
     return said
 
 
-def _build_tool_call(block: dict[str, Any]) -> dict[str, Any]:
+def _build_tool_call(block: JsonObject) -> JsonObject:
     arguments = dumps({} if block.get("input") is None else block["input"]).decode()
     return {
         "id": block["id"],
@@ -116,7 +116,7 @@ def _build_tool_call(block: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _build_tool_message(block: dict[str, Any]) -> dict[str, Any]:
+def _build_tool_message(block: JsonObject) -> JsonObject:
     content = block.get("content", "")
     parts = [{"type": "text", "text": content}] if type(content) is str else build_parts(content)
     message = {
@@ -129,19 +129,19 @@ def _build_tool_message(block: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def build_parts(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def build_parts(blocks: Iterable[JsonObject]) -> list[JsonObject]:
     """The chat parts of text, image, document, search result and tool reference blocks.
 
     A block's cache mark goes to the last of its parts.
     """
-    parts: list[dict[str, Any]] = []
+    parts: list[JsonObject] = []
     for block in blocks:
         made = _PART_BUILDERS[block["type"]](block)
         parts += add_cache_mark(made, block)
     return parts
 
 
-def add_cache_mark(parts: list[dict[str, Any]], block: dict[str, Any]) -> list[dict[str, Any]]:
+def add_cache_mark(parts: list[JsonObject], block: JsonObject) -> list[JsonObject]:
     """The parts with the block's cache mark on the last one."""
     mark = block.get("cache_control")
     if mark is None or not parts:
@@ -149,7 +149,7 @@ def add_cache_mark(parts: list[dict[str, Any]], block: dict[str, Any]) -> list[d
     return [*parts[:-1], {**parts[-1], "cache_control": mark}]
 
 
-def simplify_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+def simplify_content(parts: list[JsonObject]) -> str | list[JsonObject]:
     """The parts as chat content: a lone text without a mark is plain text, and so is nothing."""
     if not parts:
         return ""
@@ -160,25 +160,25 @@ def simplify_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     return parts
 
 
-def _text_part(text: str) -> dict[str, Any]:
+def _text_part(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _build_text(block: dict[str, Any]) -> list[dict[str, Any]]:
+def _build_text(block: JsonObject) -> list[JsonObject]:
     return [_text_part(block["text"])]
 
 
-def _build_image(block: dict[str, Any]) -> list[dict[str, Any]]:
+def _build_image(block: JsonObject) -> list[JsonObject]:
     source = block["source"]
     url = source["url"] if source["type"] == "url" else _data_url(source)
     return [{"type": "image_url", "image_url": {"url": url}}]
 
 
-def _data_url(source: dict[str, Any]) -> str:
+def _data_url(source: JsonObject) -> str:
     return f"data:{source['media_type']};base64,{source['data']}"
 
 
-def _build_document(block: dict[str, Any]) -> list[dict[str, Any]]:
+def _build_document(block: JsonObject) -> list[JsonObject]:
     source = block["source"]
     context = [_text_part(block["context"])] if block.get("context") else []
     if source["type"] == "content" and type(source["content"]) is list:
@@ -190,7 +190,7 @@ def _build_document(block: dict[str, Any]) -> list[dict[str, Any]]:
     return [*context, {"type": "file", "file": file}]
 
 
-def _build_file(source: dict[str, Any]) -> dict[str, Any]:
+def _build_file(source: JsonObject) -> JsonObject:
     kind = source["type"]
     if kind == "file":
         return {"file_id": source["file_id"]}
@@ -203,16 +203,16 @@ def _build_file(source: dict[str, Any]) -> dict[str, Any]:
     return {"file_data": f"data:text/plain;base64,{encoded}"}
 
 
-def _build_search_result(block: dict[str, Any]) -> list[dict[str, Any]]:
+def _build_search_result(block: JsonObject) -> list[JsonObject]:
     texts = [inner["text"] for inner in block["content"]]
     return [_text_part("\n".join([block["title"], block["source"], "", *texts]))]
 
 
-def _build_tool_reference(block: dict[str, Any]) -> list[dict[str, Any]]:
+def _build_tool_reference(block: JsonObject) -> list[JsonObject]:
     return [_text_part(block["tool_name"])]
 
 
-_PART_BUILDERS: Final[dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]]] = {
+_PART_BUILDERS: Final[dict[str, Callable[[JsonObject], list[JsonObject]]]] = {
     "text": _build_text,
     "image": _build_image,
     "document": _build_document,

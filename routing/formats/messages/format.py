@@ -1,8 +1,9 @@
 """Messages as a caller format."""
 
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.entities.ids import tool_use_id
 from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, StreamWriter
 from routing.formats.chat.request import ChatRequest
@@ -22,11 +23,11 @@ class MessagesFormat:
 
     def parse(
         self,
-        body: dict[str, Any],
+        body: JsonObject,
         *,
         session_header: str | None,
         models_max: int,
-        beside: dict[str, Any] | None = None,
+        beside: JsonObject | None = None,
     ) -> ChatRequest:
         return parse_messages(
             body, session_header=session_header, models_max=models_max, beside=beside
@@ -35,15 +36,15 @@ class MessagesFormat:
     def new_call_id(self) -> str:
         return tool_use_id()
 
-    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> JsonObject:
         return build_answer(answer)
 
     def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
         return MessagesStream(served, request)
 
     def error_body(
-        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, error: GatewayError, *, generation_id: str | None, beside: JsonObject
+    ) -> JsonObject:
         metadata = beside.get("router_metadata")
         return build_error_body(error, generation_id=generation_id, router_metadata=metadata)
 

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import pydantic_core
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.caller import ToolActivity
 from routing.formats.server_tools import SERVER_PREFIX, WEB_FETCH, WEB_SEARCH
 
@@ -30,7 +30,7 @@ def read_text(content: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def read_reasoning_details(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def read_reasoning_details(delta: JsonObject) -> Iterator[JsonObject]:
     """The reasoning items, beginning with plain `reasoning` that no item repeats."""
     given = delta.get("reasoning_details")
     listed = given if isinstance(given, list) else []
@@ -41,7 +41,7 @@ def read_reasoning_details(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from details
 
 
-def visible_text(detail: dict[str, Any]) -> str:
+def visible_text(detail: JsonObject) -> str:
     """What a reader of the item sees; empty for signatures and for what is encrypted."""
     text = detail.get("text") or detail.get("summary")
     return text if isinstance(text, str) else ""
@@ -67,7 +67,7 @@ def is_plain_text(arguments: str) -> bool:
     return bool(begun) and begun[0] != "{" and begun != "null"
 
 
-def read_citations(annotations: Any) -> Iterator[dict[str, Any]]:
+def read_citations(annotations: Any) -> Iterator[JsonObject]:
     """The citations of web pages; other annotations have no place in messages."""
     for annotation in annotations if isinstance(annotations, list) else ():
         cited = annotation.get("url_citation") if isinstance(annotation, dict) else None
@@ -88,7 +88,7 @@ def _string(value: Any) -> str:
 OWN_PREFIX: Final = "srvtoolu_router_"
 
 
-def build_tool_use(activity: ToolActivity) -> tuple[dict[str, Any], str]:
+def build_tool_use(activity: ToolActivity) -> tuple[JsonObject, str]:
     """The block of a call, and its input as JSON."""
     value = _parse_input(activity.arguments)
     block = {
@@ -101,7 +101,7 @@ def build_tool_use(activity: ToolActivity) -> tuple[dict[str, Any], str]:
     return block, dumps(value).decode() if value else ""
 
 
-def build_tool_result(activity: ToolActivity) -> dict[str, Any] | None:
+def build_tool_result(activity: ToolActivity) -> JsonObject | None:
     """The block of its result, where the format has one for the tool."""
     if activity.block_type is None:
         kind = _WEB_RESULT_TYPES.get(activity.tool)
@@ -114,7 +114,7 @@ def build_tool_result(activity: ToolActivity) -> dict[str, Any] | None:
     return said | ({"caller": DIRECT} if activity.block_type in _RESULTS_WITH_CALLER else {})
 
 
-def _build_failed_result(activity: ToolActivity, kind: str) -> dict[str, Any]:
+def _build_failed_result(activity: ToolActivity, kind: str) -> JsonObject:
     """A tool that was stopped, or was not run, says nothing itself."""
     error = {"type": f"{kind}_error", "error_code": "unavailable"}
     return {"type": kind, "tool_use_id": _block_id(activity), "content": error, "caller": DIRECT}
@@ -132,7 +132,7 @@ _WEB_RESULT_TYPES: Final = {
 _RESULTS_WITH_CALLER: Final = frozenset({"web_search_tool_result", "web_fetch_tool_result"})
 
 
-def is_gateway_tool_block(block: dict[str, Any]) -> bool:
+def is_gateway_tool_block(block: JsonObject) -> bool:
     """Whether the block tells of a tool that the gateway ran."""
     kind = block["type"]
     named = block.get("id") if kind == "server_tool_use" else block.get("tool_use_id")

@@ -4,6 +4,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import ISSUES_MAX, list_issues
 from routing.formats.chat.request import (
     ChatInvalid,
@@ -64,11 +65,11 @@ _TIERS: Final = {"standard_only": "default"}
 
 
 def parse_messages(
-    body: dict[str, Any],
+    body: JsonObject,
     *,
     session_header: str | None,
     models_max: int = 3,
-    beside: dict[str, Any] | None = None,
+    beside: JsonObject | None = None,
 ) -> ChatRequest:
     """Check a parsed messages body and the `x-session-id` header. Raises `ChatInvalid`.
 
@@ -91,8 +92,8 @@ def parse_messages(
 
 
 def _check_body(
-    body: dict[str, Any], session_header: str | None, models_max: int
-) -> tuple[dict[str, Any], MessagesBody]:
+    body: JsonObject, session_header: str | None, models_max: int
+) -> tuple[JsonObject, MessagesBody]:
     try:
         body, checked = check_messages(body)
     except ValidationError as error:
@@ -104,8 +105,8 @@ def _check_body(
     return body, checked
 
 
-def _build_chat_body(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
-    known = cast(dict[str, Any], checked)
+def _build_chat_body(body: JsonObject, checked: MessagesBody) -> JsonObject:
+    known = cast(JsonObject, checked)
     chat = {name: value for name, value in body.items() if name not in _NOT_FORWARDED}
     chat |= {name: body[name] for name in _SAME_FIELDS if name in body}
     chat |= {name: known[name] for name in _CHECKED_FIELDS if name in known}
@@ -125,12 +126,12 @@ def _build_chat_body(body: dict[str, Any], checked: MessagesBody) -> dict[str, A
     return chat | _read_tools(body) | _read_output_fields(body, checked)
 
 
-def _read_models(body: dict[str, Any]) -> list[str]:
+def _read_models(body: JsonObject) -> list[str]:
     fallbacks = [entry["model"] for entry in body.get("fallbacks") or ()]
     return fallbacks or body.get("models", [])
 
 
-def _read_tier(body: dict[str, Any]) -> str | None:
+def _read_tier(body: JsonObject) -> str | None:
     """A named tier wins over the speed, which is the coarser word."""
     tier: str | None = body.get("service_tier")
     if tier in (None, "auto") and body.get("speed") == "fast":
@@ -138,17 +139,17 @@ def _read_tier(body: dict[str, Any]) -> str | None:
     return _TIERS.get(tier or "", tier)
 
 
-def _list_provider_searches(body: dict[str, Any]) -> tuple[str, ...]:
+def _list_provider_searches(body: JsonObject) -> tuple[str, ...]:
     kinds = [tool.get("type") or "" for tool in body.get("tools", ())]
     return tuple(dict.fromkeys(filter(is_search, kinds)))
 
 
-def _read_tools(body: dict[str, Any]) -> dict[str, Any]:
+def _read_tools(body: JsonObject) -> JsonObject:
     """Custom tools as functions, the gateway's own as they are; what a provider runs stays out."""
     tools = [chat for tool in body.get("tools", ()) if (chat := _read_tool(tool)) is not None]
     if not tools:
         return {}
-    said: dict[str, Any] = {"tools": tools}
+    said: JsonObject = {"tools": tools}
     choice = body.get("tool_choice")
     if choice is not None and (named := _read_tool_choice(choice, tools)) is not None:
         said["tool_choice"] = named
@@ -157,7 +158,7 @@ def _read_tools(body: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _read_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
+def _read_tool(tool: JsonObject) -> JsonObject | None:
     kind = tool.get("type") or "custom"
     if kind.startswith(SERVER_PREFIX):
         return tool
@@ -165,7 +166,7 @@ def _read_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
         return None
     function = {"name": tool["name"], "parameters": tool["input_schema"]}
     function |= {name: tool[name] for name in ("description", "strict") if name in tool}
-    chat: dict[str, Any] = {"type": "function", "function": function}
+    chat: JsonObject = {"type": "function", "function": function}
     if tool.get("cache_control") is not None:
         chat["cache_control"] = tool["cache_control"]
     if tool.get("defer_loading"):
@@ -173,7 +174,7 @@ def _read_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
     return chat
 
 
-def _read_tool_choice(choice: dict[str, Any], tools: list[dict[str, Any]]) -> Any:
+def _read_tool_choice(choice: JsonObject, tools: list[JsonObject]) -> Any:
     """None where the choice names a tool that only its provider runs."""
     kind = choice["type"]
     if kind != "tool":
@@ -187,10 +188,10 @@ def _read_tool_choice(choice: dict[str, Any], tools: list[dict[str, Any]]) -> An
     return None
 
 
-def _read_output_fields(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
+def _read_output_fields(body: JsonObject, checked: MessagesBody) -> JsonObject:
     """Reasoning and output format."""
     config: Any = body.get("output_config", {})
-    said: dict[str, Any] = {}
+    said: JsonObject = {}
     if reasoning := read_reasoning(checked.get("thinking"), config.get("effort")):
         said["reasoning"] = reasoning
     if form := config.get("format"):
@@ -199,8 +200,8 @@ def _read_output_fields(body: dict[str, Any], checked: MessagesBody) -> dict[str
     return said
 
 
-def read_reasoning(thinking: Any, effort: str | None) -> dict[str, Any]:
-    reasoning: dict[str, Any] = {"effort": effort} if effort else {}
+def read_reasoning(thinking: Any, effort: str | None) -> JsonObject:
+    reasoning: JsonObject = {"effort": effort} if effort else {}
     if thinking is None:
         return reasoning
     if thinking["type"] == "enabled":

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, shorten
 from routing.formats.chat.messages import CacheControl
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, Trace, UnitShare
@@ -42,7 +43,7 @@ class Markable(TypedDict, total=False):
 class TextBlock(Markable, total=False):
     type: Annotated[Literal["text"], REQUIRED]
     text: Annotated[str, REQUIRED]
-    citations: list[dict[str, Any]] | None
+    citations: list[JsonObject] | None
 
 
 class Base64Image(TypedDict, total=False):
@@ -161,7 +162,7 @@ class ServerToolUse(Markable, total=False):
 class WebSearchResult(Markable, total=False):
     type: Annotated[Literal["web_search_tool_result"], REQUIRED]
     tool_use_id: Annotated[str, REQUIRED]
-    content: Annotated[list[dict[str, Any]] | dict[str, Any], ONE_KIND, REQUIRED]
+    content: Annotated[list[JsonObject] | JsonObject, ONE_KIND, REQUIRED]
 
 
 class Compaction(Markable, total=False):
@@ -188,7 +189,7 @@ class OtherServerResult(Markable, total=False):
         REQUIRED,
     ]
     tool_use_id: Annotated[str, REQUIRED]
-    content: Annotated[dict[str, Any], REQUIRED]
+    content: Annotated[JsonObject, REQUIRED]
 
 
 class ContainerUpload(Markable, total=False):
@@ -272,7 +273,7 @@ class ThinkingOtherwise(TypedDict, total=False):
 
 class JsonOutput(TypedDict, total=False):
     type: Annotated[Literal["json_schema"], REQUIRED]
-    schema: Annotated[dict[str, Any], REQUIRED]
+    schema: Annotated[JsonObject, REQUIRED]
 
 
 class TaskBudget(TypedDict, total=False):
@@ -360,13 +361,13 @@ def _fallback_issues(checked: MessagesBody, models_max: int) -> Iterator[Issue]:
         yield Issue("fallbacks", "Invalid input: cannot be combined with models")
 
 
-def find_agent_issues(body: dict[str, Any]) -> list[Issue]:
+def find_agent_issues(body: JsonObject) -> list[Issue]:
     """What is wrong with the tools that are models of their own. The checked body has lost the
     settings that are not for this format, so this one is the caller's."""
     return chat_issues({"tools": [_as_chat_tool(tool) for tool in body.get("tools", ())]})
 
 
-def _as_chat_tool(tool: Any) -> dict[str, Any]:
+def _as_chat_tool(tool: Any) -> JsonObject:
     """The type and settings; what the caller's own tools are otherwise is no matter of chat's."""
     return {"type": tool.get("type") or CUSTOM, "parameters": tool.get("parameters", {})}
 
@@ -379,7 +380,7 @@ def _choice_issues(choice: Any, tools: list[Any]) -> Iterator[Issue]:
         yield Issue("tool_choice.name", text)
 
 
-def _tool_name(tool: dict[str, Any]) -> str | None:
+def _tool_name(tool: JsonObject) -> str | None:
     kind = tool.get("type") or ""
     own = kind.removeprefix(SERVER_PREFIX) if kind.startswith(SERVER_PREFIX) else None
     return tool.get("name") or own

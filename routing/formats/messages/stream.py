@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Native
 from routing.formats.caller import AnswerIdentity, Ending, ToolActivity
 from routing.formats.chat.request import ChatRequest
@@ -58,7 +58,7 @@ class MessagesStream:
     def set_fingerprint(self, value: str) -> None:
         """The format has no place for it."""
 
-    def debug(self, upstream_body: dict[str, Any]) -> bytes:
+    def debug(self, upstream_body: JsonObject) -> bytes:
         """The format does not show it."""
         return b""
 
@@ -69,7 +69,7 @@ class MessagesStream:
         message = {**build_envelope(self._served), "usage": usage}
         return write_event("message_start", {"message": message}) + PING
 
-    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
         blocks = self._blocks
         if len(delta) == 1:
             # Nearly every delta of nearly every stream.
@@ -80,7 +80,7 @@ class MessagesStream:
                 return b"".join(map(blocks.add_call, read_call_fragments(delta["tool_calls"])))
         return b"".join(self._pieces(delta))
 
-    def _pieces(self, delta: dict[str, Any]) -> Iterator[bytes]:
+    def _pieces(self, delta: JsonObject) -> Iterator[bytes]:
         blocks = self._blocks
         yield from map(blocks.add_reasoning, read_reasoning_details(delta))
         if text := read_text(delta.get("content")) + read_text(delta.get("refusal")):
@@ -114,12 +114,12 @@ class MessagesStream:
         said = rest + write_event("message_delta", last)
         return said + write_event("message_stop", _metadata_fields(ending.router_metadata))
 
-    def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
+    def error(self, error: JsonObject, *, router_metadata: JsonObject | None) -> bytes:
         told = None if error.get("code") == 500 else router_metadata
         return write_event("error", {"error": build_error(error), **_metadata_fields(told)})
 
 
-def _metadata_fields(router_metadata: dict[str, Any] | None) -> dict[str, Any]:
+def _metadata_fields(router_metadata: JsonObject | None) -> JsonObject:
     return {} if router_metadata is None else {"router_metadata": router_metadata}
 
 
@@ -154,9 +154,9 @@ class NativeEvents:
         self._begun = self._has_start = self._pinged = self._has_calls = False
         self._early: list[Native] = []
         self._blocks = NativeBlocks()
-        self._fields: dict[str, Any] = {}
-        self._delta: dict[str, Any] = {}
-        self._usage: dict[str, Any] = {}
+        self._fields: JsonObject = {}
+        self._delta: JsonObject = {}
+        self._usage: JsonObject = {}
 
     def event(self, native: Native) -> bytes:
         name = native.name
@@ -180,7 +180,7 @@ class NativeEvents:
         """What is missing before the last two events."""
         return self._begin() + self._blocks.end()
 
-    def last(self, ending: Ending) -> dict[str, Any]:
+    def last(self, ending: Ending) -> JsonObject:
         """The fields of the message_delta that ends the stream."""
         stop = build_stop_fields(ending.finish_reason, ending.native_finish, ending.stop_sequence)
         delta = {**stop, "container": None, **self._delta}
@@ -197,7 +197,7 @@ class NativeEvents:
         early, self._early = self._early, []
         return (start or self._opening()) + b"".join(map(write_native_event, early))
 
-    def _start(self, value: dict[str, Any]) -> bytes:
+    def _start(self, value: JsonObject) -> bytes:
         if self._has_start:
             return b""
         self._has_start = True
@@ -228,7 +228,7 @@ class NativeEvents:
         self._early.append(native)
         return self._begin() if len(self._early) > _EARLY_MAX else b""
 
-    def _keep(self, value: dict[str, Any]) -> None:
+    def _keep(self, value: JsonObject) -> None:
         said = {"delta": self._delta, "usage": self._usage}
         for name, item in value.items():
             if name in said:
@@ -246,7 +246,7 @@ _GROWING: Final[dict[str, tuple[str, str, Any]]] = {
     "signature": ("signature_delta", "signature", ""),
     "input": ("input_json_delta", "partial_json", {}),
 }
-_FOR_NULL: Final[dict[str, Any]] = {"citations": [], "input": {}}
+_FOR_NULL: Final[JsonObject] = {"citations": [], "input": {}}
 
 
 class NativeBlocks:
@@ -287,7 +287,7 @@ class NativeBlocks:
             else write_native_event(native)
         )
 
-    def write_block(self, block: dict[str, Any]) -> bytes:
+    def write_block(self, block: JsonObject) -> bytes:
         """A block that came in one piece, told as blocks are: what grows comes in deltas."""
         ended, index = self.end(), self._count
         self._count += 1
@@ -331,13 +331,13 @@ class NativeBlocks:
         return write_event(native.name, {**event_fields(native), "index": self._count - 1})
 
 
-def _fill_nulls(block: dict[str, Any]) -> dict[str, Any]:
+def _fill_nulls(block: JsonObject) -> JsonObject:
     """A copy with what the format has for nothing, where some clients refuse null."""
     nothing = {name: item for name, item in _FOR_NULL.items() if block.get(name, item) is None}
     return {**block, **nothing}
 
 
-def _event_index(value: dict[str, Any]) -> int | None:
+def _event_index(value: JsonObject) -> int | None:
     number = value.get("index")
     return number if type(number) is int else None
 
@@ -354,6 +354,6 @@ def write_native_event(native: Native) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), raw)
 
 
-def event_fields(native: Native) -> dict[str, Any]:
+def event_fields(native: Native) -> JsonObject:
     """The data without the type, which `frame` says."""
     return {key: item for key, item in native.value.items() if key != "type"}

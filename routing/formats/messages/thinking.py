@@ -7,13 +7,13 @@ which no provider writes, and is read back when the client replays the block."""
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import dumps, loads
+from gateway.http.jsonio import JsonObject, dumps, loads
 from routing.formats.fields import REQUIRED, checker
 from routing.formats.messages.pieces import visible_text
 from routing.formats.reasoning import ReasoningDetail
@@ -29,7 +29,7 @@ class _Sealed(TypedDict, total=False):
 _check_sealed = checker(_Sealed)
 
 
-def seal(detail: dict[str, Any]) -> str:
+def seal(detail: JsonObject) -> str:
     """The item as a text that a client carries without looking inside."""
     return SEAL_PREFIX + base64.urlsafe_b64encode(dumps(detail)).decode()
 
@@ -38,18 +38,18 @@ def is_sealed(text: str) -> bool:
     return text.startswith(SEAL_PREFIX)
 
 
-def unseal(text: str) -> dict[str, Any] | None:
+def unseal(text: str) -> JsonObject | None:
     """The item of a `sealed` text. None for one that is no item: clients may send anything."""
     try:
         detail = loads(base64.b64decode(text[len(SEAL_PREFIX) :], altchars=b"-_", validate=True))
         _check_sealed({"detail": detail})
     except (binascii.Error, ValueError, MalformedJson, ValidationError):
         return None
-    item: dict[str, Any] = detail
+    item: JsonObject = detail
     return item
 
 
-def read_thinking(block: dict[str, Any], index: int) -> dict[str, Any]:
+def read_thinking(block: JsonObject, index: int) -> JsonObject:
     """The item that a replayed thinking block means."""
     text, signature = block["thinking"], block["signature"]
     if is_sealed(signature) and (item := unseal(signature)) is not None:
@@ -61,7 +61,7 @@ def read_thinking(block: dict[str, Any], index: int) -> dict[str, Any]:
     return {**item, "format": None}
 
 
-def read_redacted(block: dict[str, Any], index: int) -> dict[str, Any]:
+def read_redacted(block: JsonObject, index: int) -> JsonObject:
     """The item that a replayed redacted block means."""
     data = block["data"]
     if is_sealed(data) and (item := unseal(data)) is not None:
@@ -75,7 +75,7 @@ def read_redacted(block: dict[str, Any], index: int) -> dict[str, Any]:
     }
 
 
-def is_gateway_thinking(block: dict[str, Any]) -> bool:
+def is_gateway_thinking(block: JsonObject) -> bool:
     """Whether no provider wrote the block: message-style upstreams would refuse its signature."""
     kind = block["type"]
     if kind == "thinking":
@@ -89,7 +89,7 @@ _ENCRYPTED: Final = "reasoning.encrypted"
 _STREAMED_KEYS: Final = ("text", "summary", "signature", "data")
 
 
-def is_hidden(detail: dict[str, Any]) -> bool:
+def is_hidden(detail: JsonObject) -> bool:
     """Whether nobody can read the item: it becomes a redacted block."""
     return detail.get("type") not in _TEXT_KEYS
 
@@ -103,7 +103,7 @@ class ReasoningBlock:
 
     __slots__ = ("_kind", "_said", "_whole", "is_claudes", "silent")
 
-    def __init__(self, detail: dict[str, Any], *, silent: bool) -> None:
+    def __init__(self, detail: JsonObject, *, silent: bool) -> None:
         self._kind = detail.get("type")
         apart = _STREAMED_KEYS if self._kind in _TEXT_KEYS or self._kind == _ENCRYPTED else ()
         self._whole = {name: item for name, item in detail.items() if name not in apart}
@@ -120,7 +120,7 @@ class ReasoningBlock:
             return True
         return self._whole.get("format") is not None or self._whole.get("id") is not None
 
-    def accepts(self, detail: dict[str, Any]) -> bool:
+    def accepts(self, detail: JsonObject) -> bool:
         """Whether the piece is of this item."""
         if detail.get("type") != self._kind or detail.get("index") != self._whole.get("index"):
             return False
@@ -133,13 +133,13 @@ class ReasoningBlock:
         # Its signature ends an item, also where an upstream numbers all of them alike.
         return "signature" not in self._said or not visible_text(detail)
 
-    def add(self, detail: dict[str, Any]) -> None:
+    def add(self, detail: JsonObject) -> None:
         for name in _STREAMED_KEYS:
             piece = detail.get(name)
             if isinstance(piece, str) and piece:
                 self._said.setdefault(name, []).append(piece)
 
-    def block(self) -> dict[str, Any]:
+    def block(self) -> JsonObject:
         """The whole block."""
         if self._kind not in _TEXT_KEYS:
             return {"type": "redacted_thinking", "data": self.data()}
@@ -164,9 +164,7 @@ class ReasoningBlock:
         return "".join(self._said.get(name, ()))
 
 
-def build_thinking_blocks(
-    details: Iterable[dict[str, Any]], *, silent: bool
-) -> list[dict[str, Any]]:
+def build_thinking_blocks(details: Iterable[JsonObject], *, silent: bool) -> list[JsonObject]:
     """The blocks of the items of a whole answer."""
     thoughts: list[ReasoningBlock] = []
     for detail in details:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, Union
 from pydantic import AfterValidator, Discriminator, Tag
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import HIDDEN, describe_options
 from routing.formats.chat.messages import CacheControl
 from routing.formats.fields import REQUIRED, Count, NonEmpty, Tagged
@@ -22,7 +23,7 @@ BM25_PREFIX: Final = "tool_search_tool_bm25"
 
 class InputSchema(TypedDict, total=False):
     type: str
-    properties: dict[str, Any] | None
+    properties: JsonObject | None
     required: list[str] | None
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 import pydantic_core
 
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.entities.ids import message_id, tool_use_id
 from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending, ToolActivity
 from routing.formats.chat.request import ChatRequest
@@ -22,15 +23,15 @@ from routing.formats.messages.pieces import (
 from routing.formats.messages.thinking import build_thinking_blocks
 
 WIRE: Final = "anthropic"
-_NO_TEXT: Final[dict[str, Any]] = {"type": "text", "text": "", "citations": []}
-_ABSENT: Final[dict[str, Any]] = {
+_NO_TEXT: Final[JsonObject] = {"type": "text", "text": "", "citations": []}
+_ABSENT: Final[JsonObject] = {
     "stop_reason": None,
     "stop_sequence": None,
     "stop_details": None,
     "container": None,
 }
 # What a provider may leave out of a block, by the block's type.
-_BLOCK_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+_BLOCK_DEFAULTS: Final[dict[str, JsonObject]] = {
     "text": {"citations": []},
     "tool_use": {"caller": DIRECT, "input": {}},
 }
@@ -43,7 +44,7 @@ class BrokenAnswer(GatewayError):
     message = "Provider returned error"
 
 
-def build_answer(answer: CompleteAnswer) -> dict[str, Any]:
+def build_answer(answer: CompleteAnswer) -> JsonObject:
     """The body. Raises `BrokenAnswer` where the answer is a part of one."""
     ending = answer.ending
     if ending.failure is not None:
@@ -67,14 +68,14 @@ def build_answer(answer: CompleteAnswer) -> dict[str, Any]:
     return body
 
 
-def _build_blocks(piece: dict[str, Any] | ToolActivity, *, silent: bool) -> list[dict[str, Any]]:
+def _build_blocks(piece: JsonObject | ToolActivity, *, silent: bool) -> list[JsonObject]:
     if not isinstance(piece, ToolActivity):
         return build_message_blocks(piece, silent=silent)
     result = build_tool_result(piece)
     return [build_tool_use(piece)[0], *([result] if result is not None else [])]
 
 
-def _attach_trailing_citations(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _attach_trailing_citations(blocks: list[JsonObject]) -> list[JsonObject]:
     """What is cited at an answer's end belongs to its last text, as in a stream."""
     if len(blocks) < 2 or blocks[-1] | {"citations": []} != _NO_TEXT:
         return blocks
@@ -84,7 +85,7 @@ def _attach_trailing_citations(blocks: list[dict[str, Any]]) -> list[dict[str, A
     return [*others, {**text, "citations": text["citations"] + citing["citations"]}]
 
 
-def build_envelope(served: AnswerIdentity) -> dict[str, Any]:
+def build_envelope(served: AnswerIdentity) -> JsonObject:
     """What every message says of itself before it has said anything."""
     return {
         "id": message_id(),
@@ -97,7 +98,7 @@ def build_envelope(served: AnswerIdentity) -> dict[str, Any]:
     }
 
 
-def add_gateway_fields(message: dict[str, Any], served: AnswerIdentity) -> dict[str, Any]:
+def add_gateway_fields(message: JsonObject, served: AnswerIdentity) -> JsonObject:
     """A provider's own message with the gateway's fields; its id stays where it has one."""
     identity = message.get("id")
     gateways = build_envelope(served)
@@ -114,7 +115,7 @@ def is_reasoning_hidden(request: ChatRequest) -> bool:
     return bool(thinking.get("display") == "omitted")
 
 
-def build_message_blocks(message: dict[str, Any], *, silent: bool) -> list[dict[str, Any]]:
+def build_message_blocks(message: JsonObject, *, silent: bool) -> list[JsonObject]:
     """The content of a chat-shaped message: reasoning, text, tool calls."""
     blocks = build_thinking_blocks(read_reasoning_details(message), silent=silent)
     text = read_text(message.get("content")) + read_text(message.get("refusal"))
@@ -144,9 +145,7 @@ def _parse_arguments(arguments: str) -> Any:
         return {}
 
 
-def _build_native_answer(
-    message: dict[str, Any], served: AnswerIdentity, ending: Ending
-) -> dict[str, Any]:
+def _build_native_answer(message: JsonObject, served: AnswerIdentity, ending: Ending) -> JsonObject:
     body = add_gateway_fields(message, served)
     content = body["content"] if isinstance(body["content"], list) else []
     reason = body["stop_reason"]
@@ -168,7 +167,7 @@ def _fill_block(block: Any) -> Any:
     return {**block, **{name: item for name, item in defaults.items() if block.get(name) is None}}
 
 
-def _build_break_error(failure: dict[str, Any]) -> BrokenAnswer:
+def _build_break_error(failure: JsonObject) -> BrokenAnswer:
     error = BrokenAnswer(failure.get("message"), metadata=failure.get("metadata"))
     error.error_type = (failure.get("metadata") or {}).get("error_type", error.error_type)
     return error
@@ -182,7 +181,7 @@ _COUNTS: Final = (
     "cache_creation_input_tokens",
     "cache_read_input_tokens",
 )
-NO_USAGE: Final[dict[str, Any]] = {
+NO_USAGE: Final[JsonObject] = {
     "input_tokens": 0,
     "output_tokens": 0,
     "cache_creation_input_tokens": None,
@@ -204,8 +203,8 @@ _REFUSED: Final = {"type": "refusal", "category": None, "explanation": None}
 
 
 def build_usage(
-    usage: dict[str, Any], service_tier: str | None, native: dict[str, Any] | None = None
-) -> dict[str, Any]:
+    usage: JsonObject, service_tier: str | None, native: JsonObject | None = None
+) -> JsonObject:
     """The whole usage object from a chat-shaped report. `input_tokens` leaves out what was read
     from a cache or written to one.
 
@@ -223,7 +222,7 @@ def build_usage(
     return whole | {name: usage[name] for name in _COSTS if name in usage}
 
 
-def add_fetches(usage: dict[str, Any], fetches: int) -> dict[str, Any]:
+def add_fetches(usage: JsonObject, fetches: int) -> JsonObject:
     """The usage object of an answer for which the gateway fetched pages."""
     told = usage["server_tool_use"]
     if not fetches or told is None:
@@ -233,7 +232,7 @@ def add_fetches(usage: dict[str, Any], fetches: int) -> dict[str, Any]:
 
 def build_stop_fields(
     finish_reason: str, native_finish: str | None, stop_sequence: str | None
-) -> dict[str, Any]:
+) -> JsonObject:
     """`stop_reason`, `stop_sequence` and `stop_details` of an answer from another format."""
     if finish_reason == "stop" and stop_sequence is not None:
         return {
@@ -257,7 +256,7 @@ def is_caller_tool_use(block: Any) -> bool:
     return not isinstance(caller, dict) or caller.get("type") == "direct"
 
 
-def _count_tokens(usage: dict[str, Any]) -> dict[str, Any]:
+def _count_tokens(usage: JsonObject) -> JsonObject:
     prompt = usage.get("prompt_tokens_details") or {}
     completion = usage.get("completion_tokens_details") or {}
     read = prompt.get("cached_tokens") or 0
@@ -277,13 +276,13 @@ def _count_tokens(usage: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _count_server_tools(details: dict[str, Any] | None) -> dict[str, Any] | None:
+def _count_server_tools(details: JsonObject | None) -> JsonObject | None:
     if not details:
         return None
     return _NO_SERVER_TOOLS | {"web_search_requests": details.get("web_search_requests") or 0}
 
 
-def _sum_tokens(usage: dict[str, Any]) -> tuple[int, int] | None:
+def _sum_tokens(usage: JsonObject) -> tuple[int, int] | None:
     counts = [usage[name] or 0 for name in _COUNTS]
     if not all(type(count) is int for count in counts):
         return None
@@ -314,9 +313,9 @@ def client_status(error: GatewayError) -> int:
 
 def build_error_body(
     error: GatewayError, *, generation_id: str | None, router_metadata: Any = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """The whole body; `generation_id` is None before routing."""
-    body: dict[str, Any] = {
+    body: JsonObject = {
         "type": "error",
         "error": build_error(error.body()),
         "request_id": generation_id,
@@ -326,7 +325,7 @@ def build_error_body(
     return body
 
 
-def build_error(error: dict[str, Any]) -> dict[str, Any]:
+def build_error(error: JsonObject) -> JsonObject:
     """The `error` of bodies and of events, from code, message and metadata with `error_type`."""
     metadata = error.get("metadata") or {}
     error_type = metadata.get("error_type", "unmapped")
@@ -342,7 +341,7 @@ def build_error(error: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _error_word(error_type: str, metadata: dict[str, Any]) -> str:
+def _error_word(error_type: str, metadata: JsonObject) -> str:
     # What the gateway itself blocked names no provider.
     if error_type == _MODERATION and "provider_name" not in metadata:
         return "permission_error"

@@ -5,13 +5,13 @@ from itertools import chain, dropwhile
 from operator import not_
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.ids import is_own_reasoning
 
 _MARKS: Final = ("cache_control", "prompt_cache_breakpoint")
 
 
-def read_content(given: str | list[dict[str, Any]] | None) -> str | list[dict[str, Any]]:
+def read_content(given: str | list[JsonObject] | None) -> str | list[JsonObject]:
     """A message's content; one text without cache marks is a plain string, as most send it."""
     if not isinstance(given, list):
         return given or ""
@@ -22,23 +22,23 @@ def read_content(given: str | list[dict[str, Any]] | None) -> str | list[dict[st
     return parts or ""
 
 
-def build_chat_part(part: dict[str, Any]) -> dict[str, Any]:
+def build_chat_part(part: JsonObject) -> JsonObject:
     marks = {mark: part[mark] for mark in _MARKS if part.get(mark) is not None}
     return {**_PART_BUILDERS[part["type"]](part), **marks}
 
 
-def _build_text(part: dict[str, Any]) -> dict[str, Any]:
+def _build_text(part: JsonObject) -> JsonObject:
     return {"type": "text", "text": part["text"]}
 
 
-def _build_image(part: dict[str, Any]) -> dict[str, Any]:
+def _build_image(part: JsonObject) -> JsonObject:
     image = {"url": part["image_url"]}
     if part.get("detail") is not None:
         image["detail"] = part["detail"]
     return {"type": "image_url", "image_url": image}
 
 
-def _build_file(part: dict[str, Any]) -> dict[str, Any]:
+def _build_file(part: JsonObject) -> JsonObject:
     data = part.get("file_data") or part.get("file_url")
     given = {
         "file_data": data,
@@ -51,15 +51,15 @@ def _build_file(part: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _build_audio(part: dict[str, Any]) -> dict[str, Any]:
+def _build_audio(part: JsonObject) -> JsonObject:
     return {"type": "input_audio", "input_audio": part["input_audio"]}
 
 
-def _build_video(part: dict[str, Any]) -> dict[str, Any]:
+def _build_video(part: JsonObject) -> JsonObject:
     return {"type": "video_url", "video_url": {"url": part["video_url"]}}
 
 
-_PART_BUILDERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+_PART_BUILDERS: Final[dict[str, Callable[[JsonObject], JsonObject]]] = {
     "input_text": _build_text,
     "output_text": _build_text,
     "refusal": lambda part: {"type": "text", "text": part["refusal"]},
@@ -89,9 +89,9 @@ class ModelTurn:
     """
 
     def __init__(self) -> None:
-        self._contents: list[str | list[dict[str, Any]] | None] = []
+        self._contents: list[str | list[JsonObject] | None] = []
         self._texts: dict[str, list[str]] = {"reasoning": [], "refusal": []}
-        self._lists: dict[str, list[dict[str, Any]]] = {
+        self._lists: dict[str, list[JsonObject]] = {
             "reasoning_details": [],
             "annotations": [],
             "images": [],
@@ -105,15 +105,15 @@ class ModelTurn:
             return False
         return kind in ("message", "reasoning") and bool(self._contents)
 
-    def message(self) -> dict[str, Any] | None:
+    def message(self) -> JsonObject | None:
         """The whole chat message; None where no item came."""
-        said: dict[str, Any] = {name: "".join(all_) for name, all_ in self._texts.items() if all_}
+        said: JsonObject = {name: "".join(all_) for name, all_ in self._texts.items() if all_}
         said |= {name: found for name, found in self._lists.items() if found}
         if not said and not self._contents:
             return None
         return {"role": "assistant", "content": _join_contents(self._contents), **said}
 
-    def add_message(self, item: dict[str, Any]) -> None:
+    def add_message(self, item: JsonObject) -> None:
         said = item.get("content")
         parts = said if type(said) is list else []
         refusals = [part["refusal"] for part in parts if part["type"] == "refusal"]
@@ -122,7 +122,7 @@ class ModelTurn:
         notes = [_build_citation(note) for part in parts for note in part.get("annotations") or ()]
         self._lists["annotations"] += [note for note in notes if note is not None]
 
-    def add_call(self, item: dict[str, Any]) -> None:
+    def add_call(self, item: JsonObject) -> None:
         """A function call; a custom tool's free text becomes the one argument `input`."""
         is_function = item["type"] == "function_call"
         arguments = item["arguments"] if is_function else dumps({"input": item["input"]}).decode()
@@ -130,13 +130,13 @@ class ModelTurn:
         call = {"id": item["call_id"], "type": "function", "function": function}
         self._lists["tool_calls"].append(call)
 
-    def add_image(self, item: dict[str, Any]) -> None:
+    def add_image(self, item: JsonObject) -> None:
         result = item.get("result")
         if type(result) is str and result:
             image = {"type": "image_url", "image_url": {"url": _build_image_url(result)}}
             self._lists["images"].append(image)
 
-    def add_reasoning(self, item: dict[str, Any]) -> None:
+    def add_reasoning(self, item: JsonObject) -> None:
         """Details that share index and id, so that the item can be put together again; plain text
         of an upstream that knows no more than that is plain text again."""
         given_id = item.get("id")
@@ -165,17 +165,17 @@ def _join_contents(contents: list[Any]) -> Any:
     return (spoken or contents or [None])[-1]
 
 
-def _content_as_parts(said: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+def _content_as_parts(said: str | list[JsonObject] | None) -> list[JsonObject]:
     if isinstance(said, list):
         return said
     return [{"type": "text", "text": said}] if said else []
 
 
-def _build_details(item: dict[str, Any]) -> list[dict[str, Any]]:
-    details: list[dict[str, Any]] = [
+def _build_details(item: JsonObject) -> list[JsonObject]:
+    details: list[JsonObject] = [
         {"type": "reasoning.summary", "summary": part["text"]} for part in item.get("summary", ())
     ]
-    texts: list[dict[str, Any]] = [
+    texts: list[JsonObject] = [
         {"type": "reasoning.text", "text": part["text"]} for part in item.get("content") or ()
     ]
     if item.get("signature") is not None:
@@ -188,7 +188,7 @@ def _build_details(item: dict[str, Any]) -> list[dict[str, Any]]:
     return details
 
 
-def _build_citation(note: dict[str, Any]) -> dict[str, Any] | None:
+def _build_citation(note: JsonObject) -> JsonObject | None:
     """Chat knows citations of pages only."""
     if note.get("type") != "url_citation" or type(note.get("url")) is not str:
         return None
@@ -208,10 +208,10 @@ _REFERENCE: Final = "item_reference"
 
 
 def read_messages(
-    instructions: str | None, given: str | list[dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    instructions: str | None, given: str | list[JsonObject]
+) -> tuple[list[JsonObject], list[JsonObject]]:
     """The messages, and the items that have no equivalent in chat."""
-    messages: list[dict[str, Any]] = []
+    messages: list[JsonObject] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
     if type(given) is str:
@@ -220,7 +220,7 @@ def read_messages(
     return messages, _read_items(given, messages)
 
 
-def remove_references(body: dict[str, Any]) -> dict[str, Any]:
+def remove_references(body: JsonObject) -> JsonObject:
     """A checked body without what refers to its other items; the same where nothing does."""
     items = body["input"]
     if type(items) is str or not any(item.get("type") == _REFERENCE for item in items):
@@ -228,7 +228,7 @@ def remove_references(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "input": [item for item in items if item.get("type") != _REFERENCE]}
 
 
-def collect_tools(body: dict[str, Any]) -> dict[str, Any]:
+def collect_tools(body: JsonObject) -> JsonObject:
     """A checked body with the tools that stand among its items beside the others; the same where
     there are none."""
     items = body["input"] if type(body["input"]) is list else ()
@@ -236,8 +236,8 @@ def collect_tools(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "tools": [*body.get("tools", ()), *chain(*added)]} if added else body
 
 
-def _read_items(items: Any, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    left_out: list[dict[str, Any]] = []
+def _read_items(items: Any, messages: list[JsonObject]) -> list[JsonObject]:
+    left_out: list[JsonObject] = []
     turn = ModelTurn()
     for item in items:
         kind = item.get("type", "message")
@@ -256,14 +256,14 @@ def _read_items(items: Any, messages: list[dict[str, Any]]) -> list[dict[str, An
     return left_out
 
 
-def _end_turn(turn: ModelTurn, messages: list[dict[str, Any]]) -> ModelTurn:
+def _end_turn(turn: ModelTurn, messages: list[JsonObject]) -> ModelTurn:
     message = turn.message()
     if message is not None:
         messages.append(message)
     return ModelTurn()
 
 
-def _build_other_message(kind: str, item: dict[str, Any]) -> dict[str, Any] | None:
+def _build_other_message(kind: str, item: JsonObject) -> JsonObject | None:
     """A message that is no part of the model's turn."""
     if kind == "message":
         return {"role": item["role"], "content": _read_other_content(item.get("content"))}
@@ -273,14 +273,14 @@ def _build_other_message(kind: str, item: dict[str, Any]) -> dict[str, Any] | No
     return None
 
 
-def _read_other_content(given: str | list[dict[str, Any]] | None) -> str | list[dict[str, Any]]:
+def _read_other_content(given: str | list[JsonObject] | None) -> str | list[JsonObject]:
     """What others than the model said; a refusal among it is text like any other."""
     if type(given) is list and any(part["type"] == "refusal" for part in given):
         return [build_chat_part(part) for part in given]
     return read_content(given)
 
 
-_TURN_READERS: Final[dict[str, Callable[[ModelTurn, dict[str, Any]], None]]] = {
+_TURN_READERS: Final[dict[str, Callable[[ModelTurn, JsonObject], None]]] = {
     "message": ModelTurn.add_message,
     "function_call": ModelTurn.add_call,
     "custom_tool_call": ModelTurn.add_call,

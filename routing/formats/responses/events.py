@@ -4,7 +4,7 @@ The constant part of a text's deltas is serialised once; per delta only the text
 
 from typing import Any, Final, NamedTuple
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 
 TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -17,7 +17,7 @@ class EventWriter:
     def __init__(self) -> None:
         self.number = 0
 
-    def say(self, kind: str, fields: dict[str, Any]) -> bytes:
+    def say(self, kind: str, fields: JsonObject) -> bytes:
         body = dumps({"type": kind, "sequence_number": self.number, **fields})
         self.number += 1
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), body)
@@ -33,7 +33,7 @@ class TextFragments:
 
     __slots__ = ("_events", "_head", "_tail", "pieces")
 
-    def __init__(self, events: EventWriter, kind: str, fields: dict[str, Any]) -> None:
+    def __init__(self, events: EventWriter, kind: str, fields: JsonObject) -> None:
         name = kind.encode()
         self._events = events
         self._head = b'event: %b\ndata: {"type":"%b","sequence_number":' % (name, name)
@@ -86,20 +86,18 @@ class OutputPart:
 
     __slots__ = ("_annotations", "_events", "_fragments", "_logprobs", "_place", "kind")
 
-    def __init__(
-        self, events: EventWriter, kind: PartKind, item: dict[str, Any], index: int
-    ) -> None:
+    def __init__(self, events: EventWriter, kind: PartKind, item: JsonObject, index: int) -> None:
         """`item` has item_id and output_index."""
         self.kind = kind
         self._events = events
         self._place = {**item, kind.index_name: index}
-        beside: dict[str, Any] = {"logprobs": []} if kind is OUTPUT_TEXT else {}
+        beside: JsonObject = {"logprobs": []} if kind is OUTPUT_TEXT else {}
         fields = {**self._place, **beside}
         self._fragments = TextFragments(events, f"{kind.text_events}.delta", fields)
-        self._annotations: list[dict[str, Any]] = []
+        self._annotations: list[JsonObject] = []
         self._logprobs: list[Any] = []
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JsonObject:
         return self._value(self._fragments.text)
 
     def opening(self) -> bytes:
@@ -117,7 +115,7 @@ class OutputPart:
             {**self._place, "logprobs": logprobs, "delta": text},
         )
 
-    def annotation(self, annotation: dict[str, Any]) -> bytes:
+    def annotation(self, annotation: JsonObject) -> bytes:
         index = len(self._annotations)
         self._annotations.append(annotation)
         return self._events.say(
@@ -133,8 +131,8 @@ class OutputPart:
             f"{kind.part_events}.done", {**self._place, "part": self._value(text)}
         )
 
-    def _value(self, text: str) -> dict[str, Any]:
-        value: dict[str, Any] = {"type": self.kind.type, self.kind.key: text}
+    def _value(self, text: str) -> JsonObject:
+        value: JsonObject = {"type": self.kind.type, self.kind.key: text}
         if self.kind is OUTPUT_TEXT:
             value["annotations"] = list(self._annotations)
             value["logprobs"] = list(self._logprobs)

@@ -1,9 +1,8 @@
 """POST /responses as a caller format."""
 
-from typing import Any
-
 from gateway.http import responses as http_responses
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.entities.ids import tool_call_id
 from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, StreamWriter
 from routing.formats.chat.request import ChatRequest
@@ -23,11 +22,11 @@ class ResponsesFormat:
 
     def parse(
         self,
-        body: dict[str, Any],
+        body: JsonObject,
         *,
         session_header: str | None,
         models_max: int,
-        beside: dict[str, Any] | None = None,
+        beside: JsonObject | None = None,
     ) -> ChatRequest:
         return parse_responses(
             body, session_header=session_header, models_max=models_max, beside=beside
@@ -36,7 +35,7 @@ class ResponsesFormat:
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> JsonObject:
         stream = ResponsesStream(answer.served, answer.request)
         return stream.write_answer(answer)
 
@@ -44,8 +43,8 @@ class ResponsesFormat:
         return ResponsesStream(served, request)
 
     def error_body(
-        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, error: GatewayError, *, generation_id: str | None, beside: JsonObject
+    ) -> JsonObject:
         """The ordinary body; the generation's id travels in its header."""
         return http_responses.error_body(error, **beside)
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import HIDDEN
 from routing.formats.chat.messages import CacheBreakpoint, CacheControl
 from routing.formats.fields import (
@@ -81,7 +82,7 @@ class InputVideo(_Part, total=False):
 class OutputText(_Part, total=False):
     type: Annotated[Literal["output_text"], REQUIRED]
     text: Annotated[str, REQUIRED]
-    annotations: list[dict[str, Any]] | None
+    annotations: list[JsonObject] | None
     logprobs: list[Any] | None
 
 
@@ -112,7 +113,7 @@ class AgentState(TypedDict, total=False):
 
     type: Annotated[Literal["router:subagent_state"], REQUIRED]
     name: str | None
-    messages: Annotated[list[dict[str, Any]], REQUIRED]
+    messages: Annotated[list[JsonObject], REQUIRED]
 
 
 class FunctionCall(TypedDict, total=False):

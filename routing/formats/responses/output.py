@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.caller import ToolActivity
 from routing.formats.responses.events import (
     OUTPUT_TEXT,
@@ -52,14 +52,14 @@ class OutputWriter:
         self._waiting: list[OutputItem] = []
 
     @property
-    def items(self) -> list[dict[str, Any]]:
+    def items(self) -> list[JsonObject]:
         return [item.value() for item in self._items]
 
     @property
     def is_empty(self) -> bool:
         return not self._items
 
-    def add(self, delta: dict[str, Any], logprobs: Any) -> bytes:
+    def add(self, delta: JsonObject, logprobs: Any) -> bytes:
         """The events of one delta: reasoning before text before calls."""
         text = delta.get("content")
         if len(delta) == 1 and logprobs is None and self._text is not None and type(text) is str:
@@ -142,7 +142,7 @@ class OutputWriter:
 
     # --- Reasoning ------------------------------------------------------------------------------
 
-    def _add_reasoning(self, delta: dict[str, Any]) -> bytes:
+    def _add_reasoning(self, delta: JsonObject) -> bytes:
         details = [d for d in delta.get("reasoning_details") or () if isinstance(d, dict)]
         text = _string(delta.get("reasoning"))
         out: list[bytes] = []
@@ -154,7 +154,7 @@ class OutputWriter:
             out.append(self._add_detail(known, begun))
         return b"".join(out)
 
-    def _add_detail(self, detail: dict[str, Any], begun: set[tuple[int, PartKind]]) -> bytes:
+    def _add_detail(self, detail: JsonObject, begun: set[tuple[int, PartKind]]) -> bytes:
         """`begun` are the texts of this delta: a second one of an item is a part of its own."""
         kind, key = _DETAIL_TEXTS.get(detail.get("type", ""), (None, "data"))
         if kind is None and detail.get("type") != "reasoning.encrypted":
@@ -174,7 +174,7 @@ class OutputWriter:
         item.format = item.format or detail.get("format")
         return out
 
-    def _reasoning(self, detail: dict[str, Any]) -> tuple[OutputReasoning, bytes]:
+    def _reasoning(self, detail: JsonObject) -> tuple[OutputReasoning, bytes]:
         item = self._said
         if isinstance(item, OutputReasoning) and item.takes(detail):
             return item, b""
@@ -202,7 +202,7 @@ class OutputWriter:
             out += item.arguments.delta(fragment)
         return out
 
-    def _call_of(self, call: dict[str, Any], function: dict[str, Any]) -> OutputCall | None:
+    def _call_of(self, call: JsonObject, function: JsonObject) -> OutputCall | None:
         """The open call that this is a piece of. Some upstreams leave the index out, or give every
         call the same: then a name with another id begins a call."""
         index, named = call.get("index"), function.get("name")
@@ -213,7 +213,7 @@ class OutputWriter:
         again = item.call_id == given_id if given_id else index is not None
         return item if again else None
 
-    def _new_call(self, call: dict[str, Any], function: dict[str, Any]) -> OutputCall:
+    def _new_call(self, call: JsonObject, function: JsonObject) -> OutputCall:
         own_id = self._id("fc")
         item = OutputCall(
             self._events,
@@ -268,17 +268,17 @@ def _read_tokens(logprobs: Any, key: str) -> list[Any]:
     return [_fill_token(each) for each in given if isinstance(each, dict)]
 
 
-def _fill_token(token: dict[str, Any]) -> dict[str, Any]:
+def _fill_token(token: JsonObject) -> JsonObject:
     """With the lists on which this format insists."""
     others = [_fill_bytes(each) for each in token.get("top_logprobs") or ()]
     return {**_fill_bytes(token), "top_logprobs": others}
 
 
-def _fill_bytes(token: dict[str, Any]) -> dict[str, Any]:
+def _fill_bytes(token: JsonObject) -> JsonObject:
     return {**token, "bytes": token.get("bytes") or []}
 
 
-def _flatten_citation(note: Any) -> dict[str, Any] | None:
+def _flatten_citation(note: Any) -> JsonObject | None:
     """A citation as this format writes it; kinds without a page have no place here."""
     if not isinstance(note, dict) or note.get("type") != "url_citation":
         return None
@@ -289,5 +289,5 @@ def _flatten_citation(note: Any) -> dict[str, Any] | None:
     return {"type": "url_citation", **always, **_drop_nulls(citation)}
 
 
-def _drop_nulls(value: dict[str, Any]) -> dict[str, Any]:
+def _drop_nulls(value: JsonObject) -> JsonObject:
     return {name: item for name, item in value.items() if item is not None}

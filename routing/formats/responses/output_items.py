@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import pydantic_core
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.caller import ToolActivity
 from routing.formats.responses.events import (
     SUMMARY_TEXT,
@@ -29,7 +30,7 @@ from routing.formats.server_tools import (
 class OutputItem(Protocol):
     status: str
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JsonObject:
         """The item as it stands."""
 
     def closing(self, status: str) -> bytes:
@@ -46,11 +47,11 @@ class _GrowingItem(ABC):
         self.status = "in_progress"
 
     @property
-    def place(self) -> dict[str, Any]:
+    def place(self) -> JsonObject:
         return {"item_id": self.id, "output_index": self.output_index}
 
     @abstractmethod
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JsonObject:
         """The item as it stands."""
 
     def opening(self) -> bytes:
@@ -102,7 +103,7 @@ class _ItemWithParts(_GrowingItem):
 class OutputMessage(_ItemWithParts):
     """What the model says to the user."""
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JsonObject:
         return {
             "id": self.id,
             "type": "message",
@@ -117,7 +118,7 @@ class OutputReasoning(_ItemWithParts):
     details it is made of: details with the same belong to one item."""
 
     def __init__(
-        self, events: EventWriter, item_id: str, output_index: int, detail: dict[str, Any]
+        self, events: EventWriter, item_id: str, output_index: int, detail: JsonObject
     ) -> None:
         super().__init__(events, item_id, output_index)
         self.given_id = detail.get("id")
@@ -126,7 +127,7 @@ class OutputReasoning(_ItemWithParts):
         self.signature: str | None = None
         self.encrypted: str | None = None
 
-    def takes(self, detail: dict[str, Any]) -> bool:
+    def takes(self, detail: JsonObject) -> bool:
         """Whether the detail is a further piece of this item; a bare signature seals plain text."""
         given_id, index = detail.get("id"), detail.get("index")
         if self.encrypted is not None or (self.signature is not None and not _is_encrypted(detail)):
@@ -140,8 +141,8 @@ class OutputReasoning(_ItemWithParts):
             return True
         return index == self.index and given_id in (None, self.given_id)
 
-    def value(self) -> dict[str, Any]:
-        value: dict[str, Any] = {"id": self.id, "type": "reasoning", "status": self.status}
+    def value(self) -> JsonObject:
+        value: JsonObject = {"id": self.id, "type": "reasoning", "status": self.status}
         value["summary"] = [part.value() for part in self.parts if part.kind is SUMMARY_TEXT]
         if content := [part.value() for part in self.parts if part.kind is not SUMMARY_TEXT]:
             value["content"] = content
@@ -153,11 +154,11 @@ class OutputReasoning(_ItemWithParts):
         return value | {name: said for name, said in beside.items() if said is not None}
 
 
-def _is_encrypted(detail: dict[str, Any]) -> bool:
+def _is_encrypted(detail: JsonObject) -> bool:
     return detail.get("type") == "reasoning.encrypted"
 
 
-def _is_bare_signature(detail: dict[str, Any]) -> bool:
+def _is_bare_signature(detail: JsonObject) -> bool:
     return bool(detail.get("signature")) and not detail.get("text")
 
 
@@ -172,7 +173,7 @@ class OutputCall(_GrowingItem):
         *,
         call_id: str,
         name: str,
-        beside: dict[str, Any],
+        beside: JsonObject,
     ) -> None:
         """`beside` says which agent made it, where one did."""
         super().__init__(events, item_id, output_index)
@@ -182,7 +183,7 @@ class OutputCall(_GrowingItem):
         kind = "response.function_call_arguments.delta"
         self.arguments = TextFragments(events, kind, self.place)
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JsonObject:
         return {
             "id": self.id,
             "type": "function_call",
@@ -240,7 +241,7 @@ class OutputTool(_GrowingItem):
         told = self._fused(item) if name == _FUSION_CALL else b""
         return told + self._step(name, "completed")
 
-    def _fused(self, item: dict[str, Any]) -> bytes:
+    def _fused(self, item: JsonObject) -> bytes:
         """Who was asked and what came of it, told once all of it is there."""
         answers = item.get("answers", ())
         # Each is numbered as it is written.
@@ -250,7 +251,7 @@ class OutputTool(_GrowingItem):
         events.append(self._step(_FUSION_CALL, "analysis.completed", analysis=item.get("analysis")))
         return b"".join(events)
 
-    def _panel(self, answer: dict[str, Any]) -> bytes:
+    def _panel(self, answer: JsonObject) -> bytes:
         if "error" in answer:
             return self._step(
                 _FUSION_CALL, "panel.failed", model=answer["model"], error=answer["error"]
@@ -261,7 +262,7 @@ class OutputTool(_GrowingItem):
     def _step(self, name: str, step: str, **fields: Any) -> bytes:
         return self.events.say(f"response.{name}.{step}", {**self.place, **fields})
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JsonObject:
         activity = self._activity
         return {
             **_required_fields(activity),
@@ -274,7 +275,7 @@ class OutputTool(_GrowingItem):
         }
 
 
-def _required_fields(activity: ToolActivity) -> dict[str, Any]:
+def _required_fields(activity: ToolActivity) -> JsonObject:
     """Fields that the item of a tool has in any case: also of a call that was stopped."""
     if activity.tool == WEB_FETCH:
         return dict.fromkeys(_PAGE_FIELDS)
@@ -299,7 +300,7 @@ class OutputImage(_GrowingItem):
         super().__init__(events, item_id, output_index)
         self.result: str | None = None
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JsonObject:
         return {
             "id": self.id,
             "type": "image_generation_call",

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.http.validation import Issue, list_issues
 from routing.formats.chat.request import (
     ChatInvalid,
@@ -33,11 +33,11 @@ from routing.formats.server_tools import SERVER_PREFIX, SHORTHANDS
 
 
 def parse_responses(
-    body: dict[str, Any],
+    body: JsonObject,
     *,
     session_header: str | None,
     models_max: int = 3,
-    beside: dict[str, Any] | None = None,
+    beside: JsonObject | None = None,
 ) -> ChatRequest:
     """Check a parsed body and the `x-session-id` header, and translate it. Raises `ChatInvalid`.
 
@@ -69,9 +69,7 @@ def parse_responses(
     return request
 
 
-def _check_body(
-    body: dict[str, Any], session_header: str | None, models_max: int
-) -> dict[str, Any]:
+def _check_body(body: JsonObject, session_header: str | None, models_max: int) -> JsonObject:
     try:
         body, _ = check_responses(body)
     except ValidationError as error:
@@ -86,7 +84,7 @@ def _check_body(
 
 
 def _count_untranslated(
-    request: ChatRequest, items: list[dict[str, Any]], tools: list[dict[str, Any]]
+    request: ChatRequest, items: list[JsonObject], tools: list[JsonObject]
 ) -> None:
     """An upstream of this format is sent, and bills, what the translation leaves out. Tools of its
     own go to no other; items are left out elsewhere, so they count for the bound alone."""
@@ -152,7 +150,7 @@ _KNOWN_FIELDS: Final = frozenset(ResponsesBody.__annotations__) | frozenset(
 _FUNCTION_KEYS: Final = ("name", "description", "parameters", "strict")
 
 
-def build_chat_fields(body: dict[str, Any]) -> dict[str, Any]:
+def build_chat_fields(body: JsonObject) -> JsonObject:
     """Everything but the messages. Null asks for nothing, so it is left out; fields unknown to both
     formats stay, for endpoints that list them."""
     fields = {
@@ -169,28 +167,28 @@ def build_chat_fields(body: dict[str, Any]) -> dict[str, Any]:
     return fields | _read_tools(body)
 
 
-def list_native_tools(body: dict[str, Any]) -> tuple[str, ...]:
+def list_native_tools(body: JsonObject) -> tuple[str, ...]:
     """The types of the tools that only an upstream of this format has."""
     types = (tool["type"] for tool in walk_tools(body.get("tools", ())))
     return tuple(dict.fromkeys(kind for kind in types if kind in NATIVE_TOOLS))
 
 
-def list_nested_server_tools(body: dict[str, Any]) -> list[str]:
+def list_nested_server_tools(body: JsonObject) -> list[str]:
     """The gateway's own tools that a namespace holds, which chat knows nothing of."""
     spaces = (tool for tool in body.get("tools", ()) if tool["type"] == "namespace")
     types = (tool["type"] for space in spaces for tool in space["tools"])
     return [kind for kind in types if kind.startswith(SERVER_PREFIX)]
 
 
-def _select(value: dict[str, Any], *names: str) -> dict[str, Any]:
+def _select(value: JsonObject, *names: str) -> JsonObject:
     return {name: value[name] for name in names if value.get(name) is not None}
 
 
-def _read_top_logprobs(count: float) -> dict[str, Any]:
+def _read_top_logprobs(count: float) -> JsonObject:
     return {"logprobs": True, "top_logprobs": int(count)} if count else {}
 
 
-def _read_text_field(text: dict[str, Any]) -> dict[str, Any]:
+def _read_text_field(text: JsonObject) -> JsonObject:
     fields = _select(text, "verbosity")
     form = text.get("format", {"type": "text"})
     if form["type"] == "json_object":
@@ -201,18 +199,18 @@ def _read_text_field(text: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _read_reasoning(given: dict[str, Any]) -> dict[str, Any]:
+def _read_reasoning(given: JsonObject) -> JsonObject:
     wishes = _select(given, "effort", "summary", "enabled", "max_tokens")
     if "max_tokens" in wishes:
         wishes["max_tokens"] = int(wishes["max_tokens"])
     return {"reasoning": wishes}
 
 
-def _read_truncation(how: str) -> dict[str, Any]:
+def _read_truncation(how: str) -> JsonObject:
     return {"transforms": ["middle-out"] if how == "auto" else []}
 
 
-_FIELD_READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+_FIELD_READERS: Final[dict[str, Callable[[Any], JsonObject]]] = {
     "max_output_tokens": lambda count: {"max_completion_tokens": int(count)},
     "include": lambda names: {"logprobs": True} if LOGPROBS in names else {},
     "top_logprobs": _read_top_logprobs,
@@ -223,7 +221,7 @@ _FIELD_READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
 }
 
 
-def _read_tools(body: dict[str, Any]) -> dict[str, Any]:
+def _read_tools(body: JsonObject) -> JsonObject:
     """Tools, the choice among them and whether calls may be parallel. Tools of the upstream's own
     are left out, and so is a choice of one."""
     tools = [tool for tool in body.get("tools", ()) if tool["type"] not in UNTRANSLATED_TOOLS]
@@ -232,7 +230,7 @@ def _read_tools(body: dict[str, Any]) -> dict[str, Any]:
         # Function tools are told apart by name, server tools by type.
         allowed = {(one["type"], tool_name(one)) for one in choice["tools"]}
         tools = [tool for tool in tools if (tool["type"], tool_name(tool)) in allowed]
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     if tools:
         fields["tools"] = [_read_tool(tool) for tool in tools]
     if body.get("parallel_tool_calls") is not None:
@@ -242,16 +240,16 @@ def _read_tools(body: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _read_tool(tool: dict[str, Any]) -> dict[str, Any]:
+def _read_tool(tool: JsonObject) -> JsonObject:
     if tool["type"] != "function":
         return tool
-    translated: dict[str, Any] = {"type": "function", "function": _select(tool, *_FUNCTION_KEYS)}
+    translated: JsonObject = {"type": "function", "function": _select(tool, *_FUNCTION_KEYS)}
     if tool.get("defer_loading"):
         translated["defer_loading"] = True
     return translated | _select(tool, "cache_control")
 
 
-def _read_choice(choice: str | dict[str, Any]) -> dict[str, Any]:
+def _read_choice(choice: str | JsonObject) -> JsonObject:
     if isinstance(choice, str):
         return {"tool_choice": choice}
     kind = choice["type"]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import ISSUES_MAX, Issue, shorten
 from routing.formats.chat.messages import CacheControl
 from routing.formats.chat.schema import (
@@ -68,7 +69,7 @@ class PlainTextFormat(TypedDict, total=False):
 class FlatSchemaFormat(TypedDict, total=False):
     type: Annotated[Literal["json_schema"], REQUIRED]
     name: Annotated[SchemaName, REQUIRED]
-    schema: Annotated[dict[str, Any], REQUIRED]
+    schema: Annotated[JsonObject, REQUIRED]
     strict: bool | None
     description: str
 
@@ -190,7 +191,7 @@ _INSTRUCTION_ROLES: Final = ("system", "developer")
 _NAMED_KINDS: Final = ("function", "custom")
 
 
-def find_responses_issues(body: dict[str, Any]) -> list[Issue]:
+def find_responses_issues(body: JsonObject) -> list[Issue]:
     """What is wrong between the fields, in the order of the reference; empty when nothing is."""
     tools = body.get("tools", [])
     issues = list(_message_issues(body["input"])) if type(body["input"]) is list else []
@@ -204,7 +205,7 @@ def find_responses_issues(body: dict[str, Any]) -> list[Issue]:
     return issues
 
 
-def find_orphan_issues(items: str | list[dict[str, Any]]) -> list[Issue]:
+def find_orphan_issues(items: str | list[JsonObject]) -> list[Issue]:
     """Outputs that answer no earlier call."""
     called: set[str] = set()
     issues: list[Issue] = []
@@ -218,7 +219,7 @@ def find_orphan_issues(items: str | list[dict[str, Any]]) -> list[Issue]:
     return issues[:ISSUES_MAX]
 
 
-def _item_issues(items: str | list[dict[str, Any]]) -> Iterator[Issue]:
+def _item_issues(items: str | list[JsonObject]) -> Iterator[Issue]:
     """References to what is not there, and tools of the gateway where it does not look for any."""
     references: list[tuple[int, str]] = []
     known: set[Any] = set()
@@ -239,7 +240,7 @@ def _item_issues(items: str | list[dict[str, Any]]) -> Iterator[Issue]:
             yield Issue(f"input.{index}.id", text)
 
 
-def _message_issues(items: list[dict[str, Any]]) -> Iterator[Issue]:
+def _message_issues(items: list[JsonObject]) -> Iterator[Issue]:
     for index, item in enumerate(items):
         content = item.get("content")
         if item.get("type", "message") != "message" or type(content) is not list:
@@ -251,17 +252,17 @@ def _message_issues(items: list[dict[str, Any]]) -> Iterator[Issue]:
             yield from _instruction_issues(content, path)
 
 
-def _instruction_issues(parts: list[dict[str, Any]], path: str) -> Iterator[Issue]:
+def _instruction_issues(parts: list[JsonObject], path: str) -> Iterator[Issue]:
     for index, part in enumerate(parts):
         if part["type"] not in ("input_text", "output_text"):
             text = "Invalid input: only text is allowed in system and developer messages"
             yield Issue(f"{path}.{index}.type", text)
 
 
-def _select_chat_fields(body: dict[str, Any]) -> dict[str, Any]:
+def _select_chat_fields(body: JsonObject) -> JsonObject:
     """The fields whose rules, and names, are the chat format's."""
     names = ("max_tool_calls", "stop_server_tools_when")
-    shared: dict[str, Any] = {name: body[name] for name in names if name in body}
+    shared: JsonObject = {name: body[name] for name in names if name in body}
     if tools := body.get("tools"):
         shared["tools"] = [_keep_agent_name(tool) for tool in tools]
     if body.get("tool_choice") == "required":
@@ -269,14 +270,14 @@ def _select_chat_fields(body: dict[str, Any]) -> dict[str, Any]:
     return shared
 
 
-def _keep_agent_name(tool: dict[str, Any]) -> dict[str, Any]:
+def _keep_agent_name(tool: JsonObject) -> JsonObject:
     """An agent by its name; what other tools have for settings is no matter of these rules."""
     settings = tool.get("parameters", {}) if tool["type"] in (ADVISOR, SUBAGENT) else {}
     name = {"name": settings["name"]} if "name" in settings else {}
     return {"type": tool["type"], "parameters": name}
 
 
-def _inheritance_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
+def _inheritance_issues(tools: list[JsonObject]) -> Iterator[Issue]:
     """Subagents that should have functions which the request does not."""
     functions = {tool["name"] for tool in tools if tool["type"] == "function"}
     if _count_inherited(tools, len(functions)) > INHERITED_MAX:
@@ -295,7 +296,7 @@ def _inheritance_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
                 yield Issue(f"{path}.{key}", "Invalid input: not a setting of callers")
 
 
-def _count_inherited(tools: list[dict[str, Any]], functions: int) -> int:
+def _count_inherited(tools: list[JsonObject], functions: int) -> int:
     """How many functions all subagents have together."""
     agents = [tool.get("parameters", {}) for tool in tools if tool["type"] == SUBAGENT]
     return sum(
@@ -304,7 +305,7 @@ def _count_inherited(tools: list[dict[str, Any]], functions: int) -> int:
     )
 
 
-def _list_choices(tools: list[dict[str, Any]]) -> set[tuple[str, str | None]]:
+def _list_choices(tools: list[JsonObject]) -> set[tuple[str, str | None]]:
     """What a choice may point at: types, and types with a name."""
     offered: set[tuple[str, str | None]] = set()
     for tool in walk_tools(tools):
@@ -313,7 +314,7 @@ def _list_choices(tools: list[dict[str, Any]]) -> set[tuple[str, str | None]]:
     return offered
 
 
-def _choice_issues(choice: dict[str, Any], offered: set[tuple[str, str | None]]) -> Iterator[Issue]:
+def _choice_issues(choice: JsonObject, offered: set[tuple[str, str | None]]) -> Iterator[Issue]:
     if choice["type"] != "allowed_tools":
         yield from _tool_issues(choice, "tool_choice", offered)
         return
@@ -322,7 +323,7 @@ def _choice_issues(choice: dict[str, Any], offered: set[tuple[str, str | None]])
 
 
 def _tool_issues(
-    choice: dict[str, Any], path: str, offered: set[tuple[str, str | None]]
+    choice: JsonObject, path: str, offered: set[tuple[str, str | None]]
 ) -> Iterator[Issue]:
     kind = canonical_tool(choice["type"])
     if kind in _NAMED_KINDS:

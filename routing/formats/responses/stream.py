@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Native
 from routing.formats.caller import (
     AnswerIdentity,
@@ -48,7 +48,7 @@ class ResponsesStream:
     def set_fingerprint(self, value: str) -> None:
         """This format has no place for it."""
 
-    def debug(self, upstream_body: dict[str, Any]) -> bytes:
+    def debug(self, upstream_body: JsonObject) -> bytes:
         shown = {"echo_upstream_body": redact_payloads(upstream_body)}
         return self._events.say("response.debug", {"debug": shown})
 
@@ -57,7 +57,7 @@ class ResponsesStream:
         created = self._events.say("response.created", begun)
         return created + self._events.say("response.in_progress", begun)
 
-    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
         return self._output.add(delta, logprobs)
 
     def write_native(self, native: Native) -> bytes:
@@ -90,7 +90,7 @@ class ResponsesStream:
         out += self._events.say(kind, {**_other_fields(ending.native), "response": final})
         return out if kind == "response.failed" else out + DONE
 
-    def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
+    def error(self, error: JsonObject, *, router_metadata: JsonObject | None) -> bytes:
         self._output.drop()
         failed = build_response(
             self._served,
@@ -102,7 +102,7 @@ class ResponsesStream:
         )
         return self._events.say("response.failed", {"response": failed})
 
-    def write_answer(self, answer: CompleteAnswer) -> dict[str, Any]:
+    def write_answer(self, answer: CompleteAnswer) -> JsonObject:
         """The response object of an answer that came at once: the same that a stream of it would
         end with."""
         ending = answer.ending
@@ -126,10 +126,10 @@ class ResponsesStream:
     def _has_output(self) -> bool:
         return not (self._passed.is_empty and self._output.is_empty)
 
-    def _items(self) -> list[dict[str, Any]]:
+    def _items(self) -> list[JsonObject]:
         return self._passed.items or self._output.items
 
-    def _final(self, ending: Ending, verdict: ResponseStatus) -> dict[str, Any]:
+    def _final(self, ending: Ending, verdict: ResponseStatus) -> JsonObject:
         if ending.native is not None:
             return build_native_response(
                 ending.native, self._served, self._request, self._stem, ending
@@ -146,7 +146,7 @@ class ResponsesStream:
         )
 
 
-def _other_fields(native: Native | None) -> dict[str, Any]:
+def _other_fields(native: Native | None) -> JsonObject:
     """What an upstream's own last event says beside its response."""
     if native is None or "response" not in native.value:
         return {}
@@ -158,10 +158,10 @@ class NativeOutput:
     its text or arguments as came."""
 
     def __init__(self) -> None:
-        self._items: dict[Any, dict[str, Any]] = {}
+        self._items: dict[Any, JsonObject] = {}
         self._fragments: dict[tuple[Any, Any], list[str]] = {}
 
-    def take(self, kind: str, value: dict[str, Any]) -> None:
+    def take(self, kind: str, value: JsonObject) -> None:
         """One event; those that say nothing of the output are none of it."""
         taker = _EVENT_READERS.get(kind)
         if taker is not None:
@@ -172,10 +172,10 @@ class NativeOutput:
         return not self._items and not self._fragments
 
     @property
-    def items(self) -> list[dict[str, Any]]:
+    def items(self) -> list[JsonObject]:
         return [self._item(place, item) for place, item in self._items.items()]
 
-    def _item(self, place: Any, item: dict[str, Any]) -> dict[str, Any]:
+    def _item(self, place: Any, item: JsonObject) -> JsonObject:
         if item.get("status") not in (None, "in_progress"):
             return item
         kept = {**item, "status": "incomplete"}
@@ -190,29 +190,29 @@ class NativeOutput:
     def _fragments_of(self, place: Any) -> list[list[str]]:
         return [said for (at, _), said in self._fragments.items() if at == place]
 
-    def _fragment(self, value: dict[str, Any]) -> None:
+    def _fragment(self, value: JsonObject) -> None:
         place, text = _output_index(value), value.get("delta")
         part = value.get("content_index")
         if isinstance(text, str):
             key = (place, part if isinstance(part, int) else None)
             self._fragments.setdefault(key, []).append(text)
 
-    def _begun_or_done(self, value: dict[str, Any]) -> None:
+    def _begun_or_done(self, value: JsonObject) -> None:
         item = value.get("item")
         if isinstance(item, dict):
             self._items[_output_index(value)] = item
 
 
-def _output_index(value: dict[str, Any]) -> int | None:
+def _output_index(value: JsonObject) -> int | None:
     place = value.get("output_index")
     return place if isinstance(place, int) else None
 
 
-def _build_text_part(text: str) -> dict[str, Any]:
+def _build_text_part(text: str) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-_EVENT_READERS: Final[dict[str, Callable[[NativeOutput, dict[str, Any]], None]]] = {
+_EVENT_READERS: Final[dict[str, Callable[[NativeOutput, JsonObject], None]]] = {
     "response.output_text.delta": NativeOutput._fragment,
     "response.function_call_arguments.delta": NativeOutput._fragment,
     "response.output_item.added": NativeOutput._begun_or_done,

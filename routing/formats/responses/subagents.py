@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.http.validation import Issue
 from routing.formats.responses.conversation import read_content
 from routing.formats.server_tools import FUNCTIONS, SUBAGENT, WAITING
@@ -33,14 +33,14 @@ class WaitingAgent(NamedTuple):
 
     id: str
     name: str | None
-    messages: list[dict[str, Any]]
+    messages: list[JsonObject]
 
 
 class _AgentCalls(NamedTuple):
     """Calls that one agent made at once: where they are among the items, and the items."""
 
     id: str
-    calls: list[tuple[int, dict[str, Any]]]
+    calls: list[tuple[int, JsonObject]]
 
     @property
     def state(self) -> Mapping[str, Any] | None:
@@ -53,8 +53,8 @@ class _AgentCalls(NamedTuple):
 
 
 def split_agent_items(
-    given: str | list[dict[str, Any]],
-) -> tuple[str | list[dict[str, Any]], list[WaitingAgent]]:
+    given: str | list[JsonObject],
+) -> tuple[str | list[JsonObject], list[WaitingAgent]]:
     """Checked items of the model that the request is for, and the agents that wait. What agents
     called that have gone on since is left out, as all that server tools did."""
     if isinstance(given, str) or not (rounds := _group_agent_calls(given)):
@@ -66,9 +66,9 @@ def split_agent_items(
     return rest, [_build_waiting_agent(each, outputs) for each in rounds if _is_waiting(each, last)]
 
 
-def build_waiting_messages(waiting: Iterable[WaitingAgent]) -> list[dict[str, Any]]:
+def build_waiting_messages(waiting: Iterable[WaitingAgent]) -> list[JsonObject]:
     """What the model is told of them: its calls, as it has forgotten them, and their results."""
-    messages: list[dict[str, Any]] = []
+    messages: list[JsonObject] = []
     for each in waiting:
         function = {
             "name": _function_name(each.name),
@@ -81,10 +81,10 @@ def build_waiting_messages(waiting: Iterable[WaitingAgent]) -> list[dict[str, An
     return messages
 
 
-def add_inherited_functions(fields: dict[str, Any], waiting: list[WaitingAgent]) -> dict[str, Any]:
+def add_inherited_functions(fields: JsonObject, waiting: list[WaitingAgent]) -> JsonObject:
     """Translated fields whose subagents have the functions that are theirs, and their own past.
     Those that wait are let go on first."""
-    tools: list[dict[str, Any]] = fields.get("tools") or []
+    tools: list[JsonObject] = fields.get("tools") or []
     if not any(tool["type"] == SUBAGENT for tool in tools):
         return fields
     functions = {
@@ -92,7 +92,7 @@ def add_inherited_functions(fields: dict[str, Any], waiting: list[WaitingAgent])
         for tool in tools
         if tool["type"] == "function"
     }
-    past: dict[str | None, list[dict[str, Any]]] = {}
+    past: dict[str | None, list[JsonObject]] = {}
     for each in waiting:
         past.setdefault(each.name, []).append({"id": each.id, "messages": each.messages})
     made = [
@@ -115,9 +115,7 @@ def inherited_names(settings: Mapping[str, Any]) -> list[str]:
     return [name.strip() for name in settings.get("inherited_function_names") or ()]
 
 
-def find_subagent_issues(
-    given: str | list[dict[str, Any]], tools: list[dict[str, Any]]
-) -> Iterator[Issue]:
+def find_subagent_issues(given: str | list[JsonObject], tools: list[JsonObject]) -> Iterator[Issue]:
     """Calls of agents that cannot go on: of another one than there is, or without what they need.
     Items are looked at where their schema was met."""
     if isinstance(given, str) or not (rounds := _group_agent_calls(given)):
@@ -144,7 +142,7 @@ def find_subagent_issues(
                 yield Issue(f"input.{index}.call_id", text)
 
 
-def _group_agent_calls(items: list[dict[str, Any]]) -> list[_AgentCalls]:
+def _group_agent_calls(items: list[JsonObject]) -> list[_AgentCalls]:
     found: list[_AgentCalls] = []
     latest: dict[str, _AgentCalls] = {}
     for index, item in enumerate(items):
@@ -159,18 +157,18 @@ def _group_agent_calls(items: list[dict[str, Any]]) -> list[_AgentCalls]:
     return found
 
 
-def _is_agent_item(item: dict[str, Any], call_ids: set[str]) -> bool:
+def _is_agent_item(item: JsonObject, call_ids: set[str]) -> bool:
     kind = item.get("type")
     return kind in ("function_call", _OUTPUT) and item["call_id"] in call_ids
 
 
-def _last_answer_index(items: list[dict[str, Any]]) -> int:
+def _last_answer_index(items: list[JsonObject]) -> int:
     """Where the model, or a tool that the gateway ran, has last said anything but calls."""
     places = (place for place, item in enumerate(items) if _is_answer(item))
     return max(places, default=-1)
 
 
-def _is_answer(item: dict[str, Any]) -> bool:
+def _is_answer(item: JsonObject) -> bool:
     kind = item.get("type", "message")
     if kind == "message":
         return bool(item["role"] == "assistant")
@@ -182,7 +180,7 @@ def _is_waiting(each: _AgentCalls, last_said: int) -> bool:
     return each.calls[-1][0] > last_said
 
 
-def _build_waiting_agent(each: _AgentCalls, outputs: Mapping[str, dict[str, Any]]) -> WaitingAgent:
+def _build_waiting_agent(each: _AgentCalls, outputs: Mapping[str, JsonObject]) -> WaitingAgent:
     state = each.state
     assert state is not None  # Refused before.
     results = [
@@ -197,10 +195,10 @@ def _build_waiting_agent(each: _AgentCalls, outputs: Mapping[str, dict[str, Any]
 
 
 def _build_subagent_tool(
-    tool: dict[str, Any],
-    functions: Mapping[str, dict[str, Any]],
-    past: Mapping[str | None, list[dict[str, Any]]],
-) -> dict[str, Any]:
+    tool: JsonObject,
+    functions: Mapping[str, JsonObject],
+    past: Mapping[str | None, list[JsonObject]],
+) -> JsonObject:
     settings = tool.get("parameters", {})
     names = functions if settings.get("inherit_functions") else inherited_names(settings)
     inherited = [functions[name] for name in dict.fromkeys(names) if name in functions]

@@ -1,11 +1,12 @@
 """`tools` and `tool_choice`."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union
+from typing import Annotated, Final, Literal, TypeAlias, Union
 
 from pydantic import Field, StringConstraints
 from typing_extensions import TypedDict
 
+from gateway.http.jsonio import JsonObject
 from routing.formats.chat.messages import CacheControl
 from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, SchemaName, Tagged
 from routing.formats.server_tools import (
@@ -19,7 +20,7 @@ from routing.formats.server_tools import (
 class FlatFunctionTool(TypedDict, total=False):
     type: Annotated[Literal["function"], REQUIRED]
     name: Annotated[SchemaName, REQUIRED]
-    parameters: Annotated[dict[str, Any] | None, REQUIRED]
+    parameters: Annotated[JsonObject | None, REQUIRED]
     description: str | None
     strict: bool | None
     defer_loading: bool | None
@@ -30,7 +31,7 @@ class CustomResponsesTool(TypedDict, total=False):
     type: Annotated[Literal["custom"], REQUIRED]
     name: Annotated[NonEmpty, REQUIRED]
     description: str | None
-    format: dict[str, Any] | None
+    format: JsonObject | None
 
 
 class NestedFunction(TypedDict, total=False):
@@ -38,7 +39,7 @@ class NestedFunction(TypedDict, total=False):
 
     type: Annotated[Literal["function"], REQUIRED]
     name: Annotated[NonEmpty, REQUIRED]
-    parameters: dict[str, Any] | None
+    parameters: JsonObject | None
 
 
 class UpstreamTool(TypedDict, total=False):
@@ -135,7 +136,7 @@ ToolChoice = Annotated[
 ]
 
 
-def walk_tools(tools: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def walk_tools(tools: Iterable[JsonObject]) -> Iterator[JsonObject]:
     """Checked tools, each namespace followed by what it holds."""
     for tool in tools:
         yield tool
@@ -143,7 +144,7 @@ def walk_tools(tools: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield from tool["tools"]
 
 
-def tool_name(tool: dict[str, Any]) -> str | None:
+def tool_name(tool: JsonObject) -> str | None:
     """The name of a checked tool. Where its kind has none, the key may hold anything."""
     name = tool.get("name")
     return name if isinstance(name, str) else None

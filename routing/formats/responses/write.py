@@ -5,6 +5,7 @@ from binascii import b2a_base64
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Native
 from routing.formats.caller import AnswerIdentity, Ending
 from routing.formats.chat.request import ChatRequest
@@ -34,14 +35,14 @@ class ResponseStatus(NamedTuple):
 
     status: str
     reason: str | None = None
-    failure: dict[str, Any] | None = None
+    failure: JsonObject | None = None
 
     @property
     def is_cut(self) -> bool:
         return self.status != "completed"
 
-    def fields(self) -> dict[str, Any]:
-        said: dict[str, Any] = {
+    def fields(self) -> JsonObject:
+        said: JsonObject = {
             "completed_at": None if self.is_cut else int(time.time()),
             "status": self.status,
             "error": build_error(self.failure) if self.failure else None,
@@ -71,14 +72,14 @@ def build_response(
     stem: str,
     *,
     verdict: ResponseStatus | None = None,
-    output: list[dict[str, Any]] | None = None,
-    usage: dict[str, Any] | None = None,
+    output: list[JsonObject] | None = None,
+    usage: JsonObject | None = None,
     service_tier: str | None = None,
-    router_metadata: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    router_metadata: JsonObject | None = None,
+) -> JsonObject:
     """The whole object; without a `verdict` the response is in progress. `usage` is the chat-shaped
     report."""
-    value: dict[str, Any] = {
+    value: JsonObject = {
         "id": response_id(stem),
         "object": "response",
         "created_at": served.created,
@@ -98,7 +99,7 @@ def build_response(
 
 def build_native_response(
     native: Native, served: AnswerIdentity, request: ChatRequest, stem: str, ending: Ending
-) -> dict[str, Any]:
+) -> JsonObject:
     """The upstream's own last object with the gateway's fields in it; unknown ones stay."""
     own = _fill_response(find_response(native), request)
     value = own | _gateway_fields(served, request, stem)
@@ -114,25 +115,25 @@ def build_native_response(
 
 
 def build_native_progress(
-    own: dict[str, Any], served: AnswerIdentity, request: ChatRequest, stem: str
-) -> dict[str, Any]:
+    own: JsonObject, served: AnswerIdentity, request: ChatRequest, stem: str
+) -> JsonObject:
     """The upstream's own object at the beginning of a stream."""
     return _fill_response(own, request) | _gateway_fields(served, request, stem)
 
 
-def _fill_response(own: dict[str, Any], request: ChatRequest) -> dict[str, Any]:
+def _fill_response(own: JsonObject, request: ChatRequest) -> JsonObject:
     """The upstream's object with the fields it left out, which callers may rely on."""
     wanted = {"error": None, "incomplete_details": None, **build_echo(request)}
     return own | {name: value for name, value in wanted.items() if name not in own}
 
 
-def find_response(native: Native) -> dict[str, Any]:
+def find_response(native: Native) -> JsonObject:
     """The response object that a whole answer is, or that a terminal event holds."""
     own, inner = native.value, native.value.get("response")
     return inner if own.get("object") != "response" and isinstance(inner, dict) else own
 
 
-def build_echo(request: ChatRequest) -> dict[str, Any]:
+def build_echo(request: ChatRequest) -> JsonObject:
     """What the caller asked for, every field there."""
     asked = request.original or {}
     same = {name: asked.get(name) for name in _ECHOED_FIELDS}
@@ -167,7 +168,7 @@ _ECHOED_FIELDS: Final = (
 )
 
 
-def _status_fields(verdict: ResponseStatus | None) -> dict[str, Any]:
+def _status_fields(verdict: ResponseStatus | None) -> JsonObject:
     if verdict is not None:
         return verdict.fields()
     return {
@@ -178,13 +179,13 @@ def _status_fields(verdict: ResponseStatus | None) -> dict[str, Any]:
     }
 
 
-def _gateway_fields(served: AnswerIdentity, request: ChatRequest, stem: str) -> dict[str, Any]:
+def _gateway_fields(served: AnswerIdentity, request: ChatRequest, stem: str) -> JsonObject:
     told = build_echo(request)
     kept = {name: told[name] for name in _CALLER_FIELDS}
     return {"id": response_id(stem), "model": served.model, **kept}
 
 
-def _completed_at(value: dict[str, Any]) -> int | None:
+def _completed_at(value: JsonObject) -> int | None:
     return int(time.time()) if value.get("status") == "completed" else None
 
 
@@ -197,7 +198,7 @@ def _join_texts(output: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def build_usage(report: dict[str, Any]) -> dict[str, Any]:
+def build_usage(report: JsonObject) -> JsonObject:
     """The chat-shaped report in this format's words; money is copied as it is."""
     usage = {
         "input_tokens": report["prompt_tokens"],
@@ -214,7 +215,7 @@ def build_usage(report: dict[str, Any]) -> dict[str, Any]:
     return usage
 
 
-def merge_usage(native: Any, usage: dict[str, Any]) -> dict[str, Any]:
+def merge_usage(native: Any, usage: JsonObject) -> JsonObject:
     """The upstream's own object with what was counted and charged in its place."""
     if not isinstance(native, dict):
         return usage
@@ -225,16 +226,16 @@ def merge_usage(native: Any, usage: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _input_details(details: dict[str, Any]) -> dict[str, Any]:
+def _input_details(details: JsonObject) -> JsonObject:
     # Official clients insist on both.
     return {name: details.get(name) or 0 for name in ("cached_tokens", "cache_write_tokens")}
 
 
-def _output_details(details: dict[str, Any]) -> dict[str, Any]:
+def _output_details(details: JsonObject) -> JsonObject:
     return {"reasoning_tokens": details.get("reasoning_tokens") or 0}
 
 
-def _cost_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
+def _cost_details(details: JsonObject | None) -> JsonObject | None:
     if details is None:
         return None
     return {
@@ -263,13 +264,13 @@ def ends_incomplete(error_type: str | None, *, has_output: bool) -> bool:
     return has_output and error_type in LIMITS
 
 
-def read_error_type(failure: dict[str, Any]) -> str:
+def read_error_type(failure: JsonObject) -> str:
     """`failure` has code, message and metadata."""
     named: str = (failure.get("metadata") or {}).get("error_type", "server")
     return named
 
 
-def build_error(failure: dict[str, Any]) -> dict[str, str]:
+def build_error(failure: JsonObject) -> dict[str, str]:
     """`error` of a failed response."""
     code = _ERROR_CODES.get(read_error_type(failure), "server_error")
     return {"code": code, "message": failure["message"]}

@@ -5,7 +5,7 @@ errors. For every request that is sent, the hold checks the credit.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -18,6 +18,7 @@ from accounts.services.key_limits import read_usage
 from accounts.spending import WINDOW_WORDS, SpendScope
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import PaymentRequired, PermissionDenied
+from gateway.http.jsonio import JsonObject
 from routing.ledger.orders import HoldRefusal
 from routing.serving.request.context import RequestContext
 
@@ -185,7 +186,7 @@ def _affordable(limit: _Limit, asked_tokens: int, prompt_nano: int) -> int:
 
 
 def _too_dear(limit: _Limit, asked_tokens: int, affordable: int) -> PaymentRequired:
-    metadata: dict[str, Any] = {
+    metadata: JsonObject = {
         "limit_source": limit.source,
         "provider_name": None,
         "remedy_hint": "Ask for fewer max_tokens, or raise what may be spent.",

@@ -1,10 +1,9 @@
 """Answering in one piece."""
 
 from functools import partial
-from typing import Any
 
 from gateway.http.errors import GatewayError
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer
 from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending
 from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
@@ -137,7 +136,7 @@ def _told_broken(
     return dumps(body)
 
 
-def _cleaned(progress: RequestProgress, answer: Answer) -> dict[str, Any]:
+def _cleaned(progress: RequestProgress, answer: Answer) -> JsonObject:
     return clean_message(
         answer.message,
         exclude_reasoning=progress.context.hides_reasoning,
@@ -162,12 +161,12 @@ def _body(
     progress: RequestProgress,
     attempt: Attempt,
     answer: Answer,
-    message: dict[str, Any],
+    message: JsonObject,
     outcome: Outcome,
     *,
     failure: UpstreamFailure | None = None,
     pieces: AnswerPieces = (),
-) -> dict[str, Any]:
+) -> JsonObject:
     """Raises `GatewayError` for a `failure` that the caller's format has no place for."""
     assert outcome.finish_reason is not None
     ending = Ending(
@@ -196,7 +195,7 @@ def _body(
     )
 
 
-def _told(failure: UpstreamFailure) -> dict[str, Any]:
+def _told(failure: UpstreamFailure) -> JsonObject:
     return {
         "code": failure.told_status,
         "message": failure.message,

@@ -6,11 +6,12 @@ Nobody reads such an answer before it is complete, so there is no stream to read
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gevent import GreenletExit, spawn
 
 from gateway.database.db import under_gevent
+from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.exchange import AbortHandle
 from routing.entities.exchange import Answer
@@ -61,7 +62,7 @@ def answer_of(progress: RequestProgress, attempts: Attempts) -> Served:
     raise attempts.error()
 
 
-def finish_of(answer: Answer, message: dict[str, Any]) -> str:
+def finish_of(answer: Answer, message: JsonObject) -> str:
     """The finish reason of an answer with this message."""
     return normalize_finish(answer.native_finish, has_tool_calls=bool(message.get("tool_calls")))
 

@@ -6,6 +6,7 @@ No I/O happens here. What the attempt produced so far is kept for the books.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Event, Native, ProviderExtras, StreamReader
 from routing.entities.ids import tool_call_id
 from routing.formats.caller import Ending, StreamWriter
@@ -97,7 +98,7 @@ class Relay:
     def finish_reason(self) -> str:
         return normalize_finish(self.native_finish, has_tool_calls=self._has_tool_calls)
 
-    def cited(self, annotations: list[dict[str, Any]]) -> bytes:
+    def cited(self, annotations: list[JsonObject]) -> bytes:
         """What the answer cites, at its end. Events that pass as they are have no place for it."""
         if not annotations or self._passes:
             return b""
@@ -105,10 +106,10 @@ class Relay:
 
     def closing(
         self,
-        usage: dict[str, Any],
-        router_metadata: dict[str, Any] | None,
+        usage: JsonObject,
+        router_metadata: JsonObject | None,
         *,
-        failure: dict[str, Any] | None = None,
+        failure: JsonObject | None = None,
         finish_reason: str | None = None,
     ) -> bytes:
         """The clean end, or one by a `failure` that the caller's format takes for an end. `usage`
@@ -164,7 +165,7 @@ class Relay:
         self.produced_chars += count_text_chars(delta)
         return self._anew(delta, event.logprobs)
 
-    def _anew(self, delta: dict[str, Any], logprobs: Any) -> bytes:
+    def _anew(self, delta: JsonObject, logprobs: Any) -> bytes:
         """The delta in the caller's format, and before it what opens the stream."""
         opening = b"" if self.started else self._opening()
         if len(delta) > 1 or "content" not in delta:
@@ -197,13 +198,13 @@ class Relay:
         held, self._held = self._held, []
         return b"".join(map(self.writer.write_native, held))
 
-    def _cleaned(self, delta: dict[str, Any]) -> dict[str, Any]:
+    def _cleaned(self, delta: JsonObject) -> JsonObject:
         self._note_kinds(delta)
         return clean_delta(
             delta, exclude_reasoning=self._exclude_reasoning, new_call_id=self._new_call_id
         )
 
-    def _note_kinds(self, delta: dict[str, Any]) -> None:
+    def _note_kinds(self, delta: JsonObject) -> None:
         if calls := delta.get("tool_calls"):
             self._has_tool_calls = True
             self.tool_calls.add(calls)
@@ -248,7 +249,7 @@ def _joined(known: ProviderExtras | None, said: ProviderExtras) -> ProviderExtra
     )
 
 
-def _joined_words(known: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+def _joined_words(known: JsonObject, said: JsonObject) -> JsonObject:
     """What was said later has the last word, within objects too."""
     joined = known | said
     for name in known.keys() & said.keys():

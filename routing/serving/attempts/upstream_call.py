@@ -2,8 +2,9 @@
 client, and the head of the answer."""
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
@@ -93,14 +94,14 @@ def output_default(progress: RequestProgress, endpoint: EndpointEntry) -> int:
     return max(1, min(most, max(room - prompt_tokens, _ROOM_TOKENS_MIN), room))
 
 
-def _translatable(chat: ChatRequest, kind: str) -> dict[str, Any]:
+def _translatable(chat: ChatRequest, kind: str) -> JsonObject:
     """The chat-shaped body. With its tools off it has none, but for a wire that keeps them."""
     if not chat.tools_off or wire_of(kind).keeps_tools_when_off:
         return chat.body
     return {name: value for name, value in chat.body.items() if name not in _OF_TOOLS}
 
 
-def _chat_body(chat: ChatRequest, terms: Terms) -> dict[str, Any]:
+def _chat_body(chat: ChatRequest, terms: Terms) -> JsonObject:
     return build_forwarded_body(
         chat,
         upstream_model=terms.upstream_model,
@@ -230,7 +231,7 @@ def _must(rules: EffortRules | None) -> bool:
     return rules is not None and rules.mandatory
 
 
-def _with_wishes(body: dict[str, Any], effort: Effort | None, budget: int | None) -> dict[str, Any]:
+def _with_wishes(body: JsonObject, effort: Effort | None, budget: int | None) -> JsonObject:
     """The chat body in the caller's spelling of the effort."""
     if body.get("reasoning") is None:
         return {**body, "reasoning_effort": effort}
@@ -241,7 +242,7 @@ def _with_wishes(body: dict[str, Any], effort: Effort | None, budget: int | None
     return {**others, "reasoning": reasoning}
 
 
-def _fit_messages(original: dict[str, Any], rules: EffortRules) -> dict[str, Any]:
+def _fit_messages(original: JsonObject, rules: EffortRules) -> JsonObject:
     """A messages body names its effort beside `thinking`, and also where that is disabled."""
     config, thinking = original.get("output_config") or {}, original.get("thinking") or {}
     fitted = dict(original)

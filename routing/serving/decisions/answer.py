@@ -6,10 +6,10 @@ cost the gateway what they cost, and the caller nothing.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.http.errors import GatewayError
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.decisions.calibration import calibrated
 from routing.decisions.question import Judgement, TypedQuestion, build_answer
 from routing.entities.entries import EndpointEntry
@@ -226,8 +226,8 @@ def _answered(
 
 
 def _body(
-    progress: RequestProgress, attempt: Attempt, answers: dict[str, Any], usage: dict[str, Any]
-) -> dict[str, Any]:
+    progress: RequestProgress, attempt: Attempt, answers: JsonObject, usage: JsonObject
+) -> JsonObject:
     ending = Ending(
         finish_reason="stop",
         native_finish=None,
@@ -246,23 +246,23 @@ def _body(
     )
 
 
-def _stages(agenda: Agenda) -> Iterator[dict[str, Any]]:
+def _stages(agenda: Agenda) -> Iterator[JsonObject]:
     """A stage for each way that was not the upstream's own."""
     for way in dict.fromkeys(agenda.ways.values()):
         if way == _NATIVE:
             continue
         numbers = [number for number, own in sorted(agenda.ways.items()) if own == way]
-        data: dict[str, Any] = {"method": way}
+        data: JsonObject = {"method": way}
         if masses := _masses(agenda, numbers):
             data["label_mass"] = masses
         summary = f"{way}: {len(numbers)} of {len(agenda.names)} questions"
         yield {"type": "decisions", "name": way, "summary": summary, "data": data}
 
 
-def _record(agenda: Agenda) -> dict[str, Any]:
+def _record(agenda: Agenda) -> JsonObject:
     """What the generation keeps: how many questions were answered which way."""
     ways = list(agenda.ways.values())
-    record: dict[str, Any] = {
+    record: JsonObject = {
         "questions": len(agenda.names),
         "methods": {way: ways.count(way) for way in dict.fromkeys(ways)},
     }

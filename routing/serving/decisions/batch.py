@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from gevent.pool import Pool
 
+from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import OutboundError
 from routing.decisions import logprobs, native, schema
 from routing.decisions.question import Judgement, NoAnswer
@@ -50,9 +51,7 @@ def request_of(
     return wire.request(_prompt(agenda.chat_body(part, endpoint), chat, endpoint, terms), terms)
 
 
-def _prompt(
-    body: dict[str, Any], chat: ChatRequest, endpoint: EndpointEntry, terms: Terms
-) -> Prompt:
+def _prompt(body: JsonObject, chat: ChatRequest, endpoint: EndpointEntry, terms: Terms) -> Prompt:
     most = body["max_tokens"]
     reasoning = resolve_reasoning(body.get("reasoning"), effort=None, include=None)
     if endpoint.provider.kind == CHAT.wire:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.decisions import logprobs, native, schema
 from routing.decisions.question import Judgement, TypedQuestion, render_text
 from routing.decisions.splitting import QuestionLimits, QuestionSplit, split
@@ -136,7 +136,7 @@ class Agenda:
 
     def chat_body(
         self, part: TypedQuestion, endpoint: EndpointEntry, *, state: str | None = None
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """What a chat endpoint is asked, in the shape of chat and without its model."""
         state = self.state_text if state is None else state
         if endpoint.decides == "logprobs":

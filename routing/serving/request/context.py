@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from gateway.limits.limits import Taken
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
@@ -155,7 +156,7 @@ class RequestProgress:
     # The request whose tool asks this one of a model: it pays, and its hold is raised.
     parent: "RequestProgress | None" = None
     # Those of `router_metadata.pipeline` that changed, answered or blocked something.
-    stages: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[JsonObject] = field(default_factory=list)
     # What is said and answered, where the workspace wants it kept.
     content: ContentDraft | None = None
     attempts: list[Attempt] = field(default_factory=list)
@@ -174,7 +175,7 @@ class RequestProgress:
     # What decisions ask of an endpoint, which is more than one query.
     demands_of: Callable[[EndpointEntry], Sequence[Demand]] | None = field(default=None, init=False)
     # What the record keeps of how questions were decided.
-    decisions_record: dict[str, Any] | None = field(default=None, init=False)
+    decisions_record: JsonObject | None = field(default=None, init=False)
 
     @property
     def root(self) -> "RequestProgress":

@@ -1,7 +1,5 @@
 """Errors that exist once routing has begun."""
 
-from typing import Any
-
 from django.conf import settings
 
 from gateway.http.errors import (
@@ -10,6 +8,7 @@ from gateway.http.errors import (
     NotFound,
     PermissionDenied,
 )
+from gateway.http.jsonio import JsonObject
 from routing.selection.filters import GUARDRAILS_STEP
 from routing.serving.request.context import Attempt
 
@@ -90,12 +89,12 @@ class GuardedOut(PermissionDenied):
         )
 
 
-def _metadata(attempts: list[Attempt]) -> dict[str, Any]:
+def _metadata(attempts: list[Attempt]) -> JsonObject:
     last = attempts[-1]
     failure = last.failure
     assert failure is not None
     is_byok = last.own is not None
-    metadata: dict[str, Any] = {"provider_name": last.endpoint.provider.name, "is_byok": is_byok}
+    metadata: JsonObject = {"provider_name": last.endpoint.provider.name, "is_byok": is_byok}
     if settings.ROUTER_EXPOSE_RAW_ERRORS and failure.raw:
         metadata["raw"] = failure.raw
     if failure.provider_code:
@@ -111,7 +110,7 @@ def _metadata(attempts: list[Attempt]) -> dict[str, Any]:
     return metadata
 
 
-def _earlier(attempt: Attempt) -> dict[str, Any]:
+def _earlier(attempt: Attempt) -> JsonObject:
     failure = attempt.failure
     return {
         "provider": attempt.endpoint.provider.name,

@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.ids import tool_call_id
 from routing.formats.caller import ToolActivity
 from routing.formats.chat.facts import read_prompt
@@ -26,7 +26,7 @@ from routing.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from routing.serving.request.context import RequestProgress
 
-AskModel = Callable[["RequestProgress", dict[str, Any]], ModelAnswer]
+AskModel = Callable[["RequestProgress", JsonObject], ModelAnswer]
 
 STEPS_MAX: Final = 30
 # Where the caller's conditions have taken the place of that, a turn has a bound all the same.
@@ -57,8 +57,8 @@ class Loop:
         self.cut_unpaid = False
         # Answers a chat body for a tool of this loop's request.
         self.ask_model: AskModel | None = None
-        self.pieces: list[dict[str, Any] | ToolActivity] = []
-        self._citable: list[dict[str, Any]] = []
+        self.pieces: list[JsonObject | ToolActivity] = []
+        self._citable: list[JsonObject] = []
         # How much was said before this turn, where an answer is one text.
         self._chars_before = self._chars = 0
         self._is_one_text = chat.format == CHAT
@@ -67,21 +67,21 @@ class Loop:
         self.opened = False
         self._toolbox = toolbox
         self._found = toolbox.found_count
-        self._conditions: list[dict[str, Any]] = chat.body.get("stop_server_tools_when") or []
+        self._conditions: list[JsonObject] = chat.body.get("stop_server_tools_when") or []
         self._steps_max = int(chat.body.get("max_tool_calls") or STEPS_MAX)
         self._hides_reasoning = chat.reasoning is not None and chat.reasoning.exclude
         self._activities: list[ToolActivity] = []
-        self._said: dict[str, Any] = {}
-        self._new: list[dict[str, Any]] = []
+        self._said: JsonObject = {}
+        self._new: list[JsonObject] = []
         self._tools_off = False
-        self.functions: list[dict[str, Any]] = []
+        self.functions: list[JsonObject] = []
         # Where the places of this turn's reasoning details begin, and where the next one's will.
         self._first_detail = self._next_detail = 0
 
     # --- One turn -------------------------------------------------------------------------------
 
     def take(
-        self, message: dict[str, Any], *, finish: str, logprobs: Any = None
+        self, message: JsonObject, *, finish: str, logprobs: Any = None
     ) -> list[ServerToolCall]:
         """Note an answer of the model whose cost is in the tally, and say which server tools to
         run: none where the loop ends with it."""
@@ -111,7 +111,7 @@ class Loop:
         if self.functions:
             self.pieces.append({"role": "assistant", "tool_calls": self.functions})
 
-    def shown(self, said: dict[str, Any]) -> dict[str, Any]:
+    def shown(self, said: JsonObject) -> JsonObject:
         """A message or a delta as the caller sees it: without calls, which are told when they are
         whole, its reasoning behind that of earlier turns."""
         shown = {name: each for name, each in said.items() if name != "tool_calls"}
@@ -132,7 +132,7 @@ class Loop:
         return {**detail, "index": place}
 
     def _pending(
-        self, server: list[dict[str, Any]], finish: str, names: list[str]
+        self, server: list[JsonObject], finish: str, names: list[str]
     ) -> list[ServerToolCall]:
         left = CALLS_PER_TURN_MAX
         if not self._conditions:
@@ -144,7 +144,7 @@ class Loop:
         self._tools_off = self._fires(finish, names)
         return pending
 
-    def _call(self, call: dict[str, Any], *, runs: bool) -> ServerToolCall:
+    def _call(self, call: JsonObject, *, runs: bool) -> ServerToolCall:
         fitted = self._toolbox.find(_name(call))
         assert fitted is not None
         arguments = call["function"]["arguments"]
@@ -197,7 +197,7 @@ class Loop:
         self._new = [_sent_back(self._said), *answers]
         self._show_functions()
 
-    def conversation(self, chat: ChatRequest) -> list[dict[str, Any]]:
+    def conversation(self, chat: ChatRequest) -> list[JsonObject]:
         """With the last turn, which has called functions, and what server tools came to in it;
         `chat` is what that turn was asked."""
         server = self._said.get("tool_calls") or []
@@ -206,7 +206,7 @@ class Loop:
         return [*chat.body["messages"], _sent_back(said), *results]
 
     @property
-    def annotations(self) -> list[dict[str, Any]]:
+    def annotations(self) -> list[JsonObject]:
         """What the answer cites of what tools found, to be told when it ends."""
         before = self._chars_before if self._is_one_text else 0
         return place_citations(self._citable, self._text, before=before) if self._citable else []
@@ -243,7 +243,7 @@ class Loop:
             message_count=chat.message_count + len(self._new),
         )
 
-    def _grown(self, body: dict[str, Any]) -> int:
+    def _grown(self, body: JsonObject) -> int:
         """Show the functions that were found; by how much that makes the tools longer."""
         if self._toolbox.found_count == self._found:
             return 0
@@ -294,14 +294,14 @@ def _status(result: Result) -> str:
     return "in_progress" if result.calls else "completed"
 
 
-def _sent_back(said: dict[str, Any]) -> dict[str, Any]:
+def _sent_back(said: JsonObject) -> JsonObject:
     """What the model is told that it said."""
     kept = {name: said[name] for name in _SENT_BACK if said.get(name)}
     content = said.get("content")
     return {**kept, "role": "assistant", "content": content if type(content) is str else None}
 
 
-def _arguments(call: dict[str, Any]) -> str:
+def _arguments(call: JsonObject) -> str:
     """As a text, whatever the upstream made of them."""
     arguments = call["function"].get("arguments")
     if isinstance(arguments, str):
@@ -309,10 +309,10 @@ def _arguments(call: dict[str, Any]) -> str:
     return "" if arguments is None else dumps(arguments).decode()
 
 
-def _told_apart(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _told_apart(calls: list[JsonObject]) -> list[JsonObject]:
     """The calls of one turn as they are sent back, none with the id of another."""
     seen: set[str] = set()
-    told: list[dict[str, Any]] = []
+    told: list[JsonObject] = []
     for call in calls:
         call_id = call["id"] if call["id"] not in seen else tool_call_id()
         seen.add(call_id)
@@ -331,7 +331,7 @@ _NANO_PER_USD: Final = 1_000_000_000
 
 
 def is_met(
-    condition: dict[str, Any],
+    condition: JsonObject,
     *,
     steps: int,
     called: Collection[str],

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.entities.prices import Prices
 from routing.metering.byok import fee_nano
 from routing.metering.cost import (
@@ -257,7 +258,7 @@ def good_end(outcome: Outcome) -> tuple[str, str | None] | None:
     return finish, outcome.native_finish
 
 
-def report_of(outcome: Outcome, attempt: Attempt) -> dict[str, Any]:
+def report_of(outcome: Outcome, attempt: Attempt) -> JsonObject:
     """The `usage` object that the attempt's caller reads."""
     return build_usage_report(
         outcome.usage,

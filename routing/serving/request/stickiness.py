@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from django.conf import settings
 
+from gateway.http.jsonio import JsonObject
 from gateway.shared_cache import Patience, shared_cache
 from gateway.shared_cache import cache_key as hints_key
 from routing.entities.entries import EndpointEntry, ModelEntry
@@ -174,7 +175,7 @@ def _cache_helps(endpoint: EndpointEntry, usage: Usage) -> bool:
     return used and caches_cheaper(endpoint)
 
 
-def _opening(messages: list[dict[str, Any]]) -> Iterable[Any]:
+def _opening(messages: list[JsonObject]) -> Iterable[Any]:
     """The first system or developer message, and the first other one."""
     for is_system in (True, False):
         for message in messages:

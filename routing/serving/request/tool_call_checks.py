@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.http.jsonio import JsonObject
+
 # Arguments beyond this are nobody's to judge.
 _CHARS_MAX: Final = 1_048_576
 
@@ -25,7 +27,7 @@ class StreamedCalls:
             if isinstance(call, dict):
                 self._add(call)
 
-    def _add(self, call: dict[str, Any]) -> None:
+    def _add(self, call: JsonObject) -> None:
         index, function = call.get("index"), call.get("function")
         if type(index) is not int:
             # Who numbers none sends each call in one piece.

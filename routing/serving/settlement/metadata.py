@@ -1,13 +1,12 @@
 """`router_metadata`: what was considered, tried and chosen, for callers who opted in."""
 
-from typing import Any
-
 from django.conf import settings
 
+from gateway.http.jsonio import JsonObject
 from routing.serving.request.context import Attempt, RequestProgress
 
 
-def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> dict[str, Any]:
+def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> JsonObject:
     """Section 8 of the inference reference; `selected` is the attempt that answered."""
     endpoints = progress.context.plan.considered
     available = [
@@ -23,7 +22,7 @@ def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> d
     if selected is not None:
         summary += f", selected={selected.endpoint.provider.name}"
         number = progress.attempts.index(selected) + 1
-    value: dict[str, Any] = {
+    value: JsonObject = {
         "requested": progress.context.requested_model,
         "strategy": progress.context.strategy,
         "region": settings.ROUTER_REGION,
@@ -43,17 +42,15 @@ def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> d
     return value
 
 
-def wished_metadata(
-    progress: RequestProgress, *, selected: Attempt | None
-) -> dict[str, Any] | None:
+def wished_metadata(progress: RequestProgress, *, selected: Attempt | None) -> JsonObject | None:
     """The same where the caller opted in."""
     wants = progress.context.wants_metadata
     return router_metadata(progress, selected=selected) if wants else None
 
 
-def _params(progress: RequestProgress) -> dict[str, Any]:
+def _params(progress: RequestProgress) -> JsonObject:
     """What the choice was held to: the family whose newest model was taken, the wished speed."""
-    params: dict[str, Any] = {}
+    params: JsonObject = {}
     if progress.context.strategy == "latest" and progress.context.choice.models:
         params["version_group"] = progress.context.choice.models[0].family
     floors = progress.context.choice.policy.min_throughput_tps
@@ -62,7 +59,7 @@ def _params(progress: RequestProgress) -> dict[str, Any]:
     return params
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt) -> JsonObject:
     endpoint = attempt.endpoint
     return {
         "provider": endpoint.provider.name,

@@ -5,9 +5,9 @@ The detail holds only what is there: most requests have little of it.
 
 from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.history.client_app import NO_APP, parse_app
 from routing.ledger.orders import SettleOrder
 from routing.metering.cost import PRICED_COUNTS, cache_saving_nano, web_search_nano
@@ -38,7 +38,7 @@ def settle_order(progress: RequestProgress, outcome: Outcome) -> SettleOrder:
     )
 
 
-def _record(progress: RequestProgress, outcome: Outcome) -> dict[str, Any]:
+def _record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
     last = progress.last_attempt
     first = _first_served(progress, last)
     usage, held_nano = outcome.usage, progress.held_nano or 0
@@ -105,7 +105,7 @@ def _was_served(outcome: Outcome) -> bool:
     return outcome.status == 200 or outcome.finish_reason is not None
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt) -> JsonObject:
     return {
         "status": attempt.status,
         "provider_name": attempt.endpoint.provider.name,
@@ -119,7 +119,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _trace(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> dict[str, Any]:
+def _trace(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
     choice = progress.context.choice
     answered = last is not None and (last.failure is None or last is progress.served_by)
     trace = build_trace(
@@ -146,9 +146,9 @@ def _traced(attempt: Attempt, outcome: Outcome) -> TracedAttempt:
     return TracedAttempt(attempt.endpoint.pk, failure.error_type if failure else outcome.error_type)
 
 
-def _detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> dict[str, Any]:
+def _detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
     """What nobody filters by: app facts, the estimator's mark, the price list that was pinned."""
-    detail: dict[str, Any] = {
+    detail: JsonObject = {
         "format": progress.context.format.name,
         "http_referer": progress.context.app.referer,
         "app_title": progress.context.app.title,
@@ -182,7 +182,7 @@ _GUARDING: Final = "guardrail"
 
 def history_facts(
     progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
-) -> dict[str, Any]:
+) -> JsonObject:
     """By the names that `routing.history.columns` reads; empty values are left out later."""
     referer = progress.context.app.referer
     app = parse_app(referer) if referer else NO_APP
@@ -222,10 +222,10 @@ def own_part(progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
     return {"own_cost_nano": outcome.byok_nano, "own_fee_nano": fee_nano}
 
 
-def _of_attempt(progress: RequestProgress, last: Attempt, outcome: "Outcome") -> dict[str, Any]:
+def _of_attempt(progress: RequestProgress, last: Attempt, outcome: "Outcome") -> JsonObject:
     endpoint, usage = last.endpoint, outcome.usage
     slug = endpoint.canonical_slug
-    facts: dict[str, Any] = {"permaslug": slug if slug != endpoint.model_id else None}
+    facts: JsonObject = {"permaslug": slug if slug != endpoint.model_id else None}
     if not (usage.cached_tokens or usage.cache_write_tokens or usage.web_searches):
         return facts
     assert endpoint.prices is not None
@@ -239,7 +239,7 @@ def _of_attempt(progress: RequestProgress, last: Attempt, outcome: "Outcome") ->
     }
 
 
-def _of_tools(progress: RequestProgress) -> dict[str, Any]:
+def _of_tools(progress: RequestProgress) -> JsonObject:
     """What the gateway's own tools did on the web."""
     if progress.loop is None:
         return {}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.caller import ToolActivity
 from routing.formats.chat.answer import clean_message, has_content
 from routing.serving.attempts.relay import Keeps, Relay
@@ -36,9 +36,9 @@ class Recorder:
                     self._add_call(call)
 
     @property
-    def message(self) -> dict[str, Any]:
+    def message(self) -> JsonObject:
         """A chat message, as an answer in one piece would have brought it."""
-        said: dict[str, Any] = {"role": "assistant", "content": None}
+        said: JsonObject = {"role": "assistant", "content": None}
         said |= {name: "".join(pieces) for name, pieces in self._texts.items()}
         if self._details:
             said["reasoning_details"] = self._details
@@ -46,7 +46,7 @@ class Recorder:
             said["tool_calls"] = [call.value() for call in self._calls]
         return said
 
-    def _add_call(self, call: dict[str, Any]) -> None:
+    def _add_call(self, call: JsonObject) -> None:
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
         known = self._known(call, function)
@@ -56,7 +56,7 @@ class Recorder:
             self._numbered[call.get("index")] = known
         known.add(call, function)
 
-    def _known(self, call: dict[str, Any], function: dict[str, Any]) -> "_Call | None":
+    def _known(self, call: JsonObject, function: JsonObject) -> "_Call | None":
         """The call that this is a piece of. Some upstreams leave the index out, or give every call
         the same: then a name with another id begins a call."""
         index, named, given_id = call.get("index"), function.get("name"), call.get("id")
@@ -74,7 +74,7 @@ class _Call:
         self.name = ""
         self._pieces: list[str] = []
 
-    def add(self, call: dict[str, Any], function: dict[str, Any]) -> None:
+    def add(self, call: JsonObject, function: JsonObject) -> None:
         given_id, name, arguments = call.get("id"), function.get("name"), function.get("arguments")
         if isinstance(given_id, str) and given_id:
             self.id = self.id or given_id
@@ -85,7 +85,7 @@ class _Call:
         if isinstance(arguments, str):
             self._pieces.append(arguments)
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> JsonObject:
         function = {"name": self.name, "arguments": "".join(self._pieces)}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -100,7 +100,7 @@ class LoopRelay(Relay):
         super().__init__(*given, kept=_Both(self._recorder, kept), **options)
 
     @property
-    def message(self) -> dict[str, Any]:
+    def message(self) -> JsonObject:
         """What the model said in this turn, to be sent back to it."""
         return clean_message(
             self._recorder.message, exclude_reasoning=False, new_call_id=self._new_call_id
@@ -128,7 +128,7 @@ class LoopRelay(Relay):
                 told.append(self.writer.delta({"images": result.images}))
         return b"".join(told)
 
-    def _anew(self, delta: dict[str, Any], logprobs: Any) -> bytes:
+    def _anew(self, delta: JsonObject, logprobs: Any) -> bytes:
         delta = self.loop.shown(self._cleaned(delta))
         if not has_content(delta) and logprobs is None:
             return b""

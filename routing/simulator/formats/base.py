@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from routing.simulator.answer import SimulatedAnswer
+from routing.simulator.encoding import JsonObject
 from routing.simulator.prompt import CacheUse, PromptCache
 
 
@@ -105,36 +106,36 @@ class SimulatedFormat(Protocol):
 
     name: str
 
-    def read_request(self, body: dict[str, Any]) -> dict[str, Any]:
+    def read_request(self, body: JsonObject) -> JsonObject:
         """The request as far as the simulated model understands it, in the chat shape."""
 
-    def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+    def complaint(self, headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
         """What a strict provider would refuse the request for."""
 
-    def use_cache(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+    def use_cache(self, cache: PromptCache, persona: str, body: JsonObject) -> CacheUse:
         """How much of the prompt is read from and written to the prompt cache."""
 
-    def document(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    def document(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         """The whole answer."""
 
-    def stream(self, body: dict[str, Any], answer: SimulatedAnswer) -> SimulatedStream:
+    def stream(self, body: JsonObject, answer: SimulatedAnswer) -> SimulatedStream:
         """The answer as server-sent events."""
 
     def build_hollow(
-        self, body: dict[str, Any], answer: SimulatedAnswer
-    ) -> tuple[dict[str, Any], list[bytes]]:
+        self, body: JsonObject, answer: SimulatedAnswer
+    ) -> tuple[JsonObject, list[bytes]]:
         """A good answer without its answering part: as a document and as a stream."""
 
-    def speaker(self, body: dict[str, Any], answer: SimulatedAnswer) -> StreamSpeaker:
+    def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> StreamSpeaker:
         """For a scripted stream."""
 
     def event(self, value: Any) -> bytes:
         """One server-sent event."""
 
-    def error(self, complaint: Complaint) -> dict[str, Any]:
+    def error(self, complaint: Complaint) -> JsonObject:
         """The body of an HTTP error."""
 
-    def build_broken(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    def build_broken(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         """A 200 document that is an error."""
 
 

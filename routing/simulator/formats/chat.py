@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from routing.simulator.answer import FINGERPRINT, SimulatedAnswer
-from routing.simulator.encoding import dumps, encode_text
+from routing.simulator.encoding import JsonObject, dumps, encode_text
 from routing.simulator.formats.base import Complaint, SimulatedStream
 from routing.simulator.prompt import NO_CACHE, CacheUse, PromptCache
 
@@ -17,9 +17,9 @@ def write_chunk(value: Any) -> bytes:
     return encode_text(f"data: {dumps(value)}\n\n")
 
 
-def build_completion(answer: SimulatedAnswer) -> dict[str, Any]:
+def build_completion(answer: SimulatedAnswer) -> JsonObject:
     """The answer as a `chat.completion` object. A usage of None is left out."""
-    document: dict[str, Any] = {
+    document: JsonObject = {
         "id": answer.id,
         "object": "chat.completion",
         "created": answer.created,
@@ -41,8 +41,8 @@ def build_completion(answer: SimulatedAnswer) -> dict[str, Any]:
     return document
 
 
-def build_message(answer: SimulatedAnswer) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def build_message(answer: SimulatedAnswer) -> JsonObject:
+    said: JsonObject = {
         "role": "assistant",
         "content": answer.text("content"),
         "refusal": answer.text("refusal") or None,
@@ -81,7 +81,7 @@ class ChunkWriter:
         self._end = ',"usage":null}\n\n' if include_usage else "}\n\n"
 
     def delta(
-        self, delta: dict[str, Any], finish_reason: str | None = None, logprobs: Any = None
+        self, delta: JsonObject, finish_reason: str | None = None, logprobs: Any = None
     ) -> bytes:
         choice = f'{{"index":0,"delta":{dumps(delta)},"logprobs":{dumps(logprobs)}'
         finish = dumps(finish_reason)
@@ -144,7 +144,7 @@ def _write_content(answer: SimulatedAnswer, writer: ChunkWriter) -> list[bytes]:
     return events
 
 
-def _start_call(answer: SimulatedAnswer, index: int) -> dict[str, Any]:
+def _start_call(answer: SimulatedAnswer, index: int) -> JsonObject:
     call = answer.calls[index]
     function = {"name": call.name, "arguments": ""}
     return {
@@ -157,7 +157,7 @@ FAILURE = {"error": {"message": "Simulated failure inside the stream.", "code": 
 
 
 class ChatSpeaker:
-    def __init__(self, body: dict[str, Any], answer: SimulatedAnswer) -> None:
+    def __init__(self, body: JsonObject, answer: SimulatedAnswer) -> None:
         self._answer = answer
         self._include_usage = needs_usage(body)
         self._writer = ChunkWriter(answer, include_usage=self._include_usage)
@@ -180,47 +180,47 @@ class ChatSpeaker:
 class SimulatedChat:
     name = "chat"
 
-    def read_request(self, body: dict[str, Any]) -> dict[str, Any]:
+    def read_request(self, body: JsonObject) -> JsonObject:
         return body
 
-    def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+    def complaint(self, headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
         return None if isinstance(body.get("messages"), list) else Complaint(400, UNREADABLE)
 
-    def use_cache(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+    def use_cache(self, cache: PromptCache, persona: str, body: JsonObject) -> CacheUse:
         return NO_CACHE
 
-    def document(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    def document(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         return build_completion(answer)
 
-    def stream(self, body: dict[str, Any], answer: SimulatedAnswer) -> SimulatedStream:
+    def stream(self, body: JsonObject, answer: SimulatedAnswer) -> SimulatedStream:
         return build_stream(answer, include_usage=needs_usage(body))
 
     def build_hollow(
-        self, body: dict[str, Any], answer: SimulatedAnswer
-    ) -> tuple[dict[str, Any], list[bytes]]:
+        self, body: JsonObject, answer: SimulatedAnswer
+    ) -> tuple[JsonObject, list[bytes]]:
         document = {**build_completion(answer), "choices": []}
         chunk = write_chunk({**document, "object": "chat.completion.chunk"})
         return document, [chunk, DONE]
 
-    def speaker(self, body: dict[str, Any], answer: SimulatedAnswer) -> ChatSpeaker:
+    def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> ChatSpeaker:
         return ChatSpeaker(body, answer)
 
     def event(self, value: Any) -> bytes:
         return write_chunk(value)
 
-    def error(self, complaint: Complaint) -> dict[str, Any]:
+    def error(self, complaint: Complaint) -> JsonObject:
         return build_error(complaint)
 
-    def build_broken(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    def build_broken(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         return FAILURE
 
 
-def build_error(complaint: Complaint) -> dict[str, Any]:
+def build_error(complaint: Complaint) -> JsonObject:
     """An error as the chat-completions format writes it."""
     _, message, kind, code, param = complaint
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def needs_usage(body: dict[str, Any]) -> bool:
+def needs_usage(body: JsonObject) -> bool:
     settings = body.get("stream_options")
     return isinstance(settings, dict) and settings.get("include_usage") is True

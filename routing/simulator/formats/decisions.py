@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from routing.simulator.answer import SimulatedAnswer
-from routing.simulator.encoding import write_event
+from routing.simulator.encoding import JsonObject, write_event
 from routing.simulator.formats import chat
 from routing.simulator.formats.base import Complaint, RuleBroken, SimulatedStream
 from routing.simulator.formats.chat import ChatSpeaker
@@ -16,7 +16,7 @@ TYPES = ("noul", "choice", "score")
 LEVELS_MIN, LEVELS_MAX, LABELS_MAX = 2, 10, 255
 
 
-def find_complaint(body: dict[str, Any]) -> Complaint | None:
+def find_complaint(body: JsonObject) -> Complaint | None:
     """422 for what breaks the form; `param` is the place. Like the others it needs no key."""
     try:
         _check_body(body)
@@ -25,7 +25,7 @@ def find_complaint(body: dict[str, Any]) -> Complaint | None:
     return None
 
 
-def _check_body(body: dict[str, Any]) -> None:
+def _check_body(body: JsonObject) -> None:
     for name in sorted(body.keys() - KNOWN):
         raise RuleBroken("Extra inputs are not permitted", param=name)
     if not isinstance(body.get("model"), str) or not body["model"]:
@@ -69,7 +69,7 @@ def _is_given(value: Any) -> bool:
 
 
 def find_excess(
-    questions: dict[str, Any],
+    questions: JsonObject,
     *,
     questions_max: int | None,
     options_max: int | None,
@@ -90,13 +90,13 @@ def find_excess(
 PROVIDER = "Simulated"
 
 
-def join_prompt(body: dict[str, Any]) -> str:
+def join_prompt(body: JsonObject) -> str:
     """Everything the model is given to read."""
     questions = body.get("questions") or {}
     return "\n".join(map(as_text, [body.get("state"), *questions.values()]))
 
 
-def build_document(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+def build_document(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
     """The whole answer. A usage of None is left out, and so is an answer of None."""
     given = answer.answers or {}
     verdicts = answer.verdicts or {}
@@ -104,7 +104,7 @@ def build_document(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, A
         name: given[name] if name in given else build_answer(question, verdicts.get(name))
         for name, question in (body.get("questions") or {}).items()
     }
-    written: dict[str, Any] = {
+    written: JsonObject = {
         "id": f"dec-{answer.id.rpartition('-')[2]}",
         "model": answer.model,
         "provider": PROVIDER,
@@ -114,7 +114,7 @@ def build_document(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, A
     return written if said is None else {**written, "usage": said}
 
 
-def build_answer(question: dict[str, Any], verdict: ScriptedVerdict | None) -> Any:
+def build_answer(question: JsonObject, verdict: ScriptedVerdict | None) -> Any:
     """One answer, typed like its question, as the verdict wants it."""
     if verdict is not None and verdict.answer is not None:
         return verdict.answer
@@ -133,7 +133,7 @@ def build_answer(question: dict[str, Any], verdict: ScriptedVerdict | None) -> A
     }
 
 
-def read_question_choices(question: dict[str, Any]) -> Choices:
+def read_question_choices(question: JsonObject) -> Choices:
     """The question's options as a prompt would list them."""
     kind, criteria = question["type"], question.get("criteria") or {}
     if kind == "noul":
@@ -171,43 +171,43 @@ def _normalize(weights: dict[str, float]) -> dict[str, float]:
 class SimulatedDecisions:
     name = "decisions"
 
-    def read_request(self, body: dict[str, Any]) -> dict[str, Any]:
+    def read_request(self, body: JsonObject) -> JsonObject:
         return {
             "model": body.get("model"),
             "messages": [{"role": "user", "content": join_prompt(body)}],
         }
 
-    def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+    def complaint(self, headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
         return find_complaint(body)
 
-    def use_cache(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+    def use_cache(self, cache: PromptCache, persona: str, body: JsonObject) -> CacheUse:
         return NO_CACHE
 
-    def document(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    def document(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         return build_document(body, answer)
 
-    def stream(self, body: dict[str, Any], answer: SimulatedAnswer) -> SimulatedStream:
+    def stream(self, body: JsonObject, answer: SimulatedAnswer) -> SimulatedStream:
         """There are no streams; who asks for one gets the document as its only event."""
         return SimulatedStream(opening=self.event(self.document(body, answer)))
 
     def build_hollow(
-        self, body: dict[str, Any], answer: SimulatedAnswer
-    ) -> tuple[dict[str, Any], list[bytes]]:
+        self, body: JsonObject, answer: SimulatedAnswer
+    ) -> tuple[JsonObject, list[bytes]]:
         document = {**self.document(body, answer), "answers": {}}
         return document, [self.event(document)]
 
-    def speaker(self, body: dict[str, Any], answer: SimulatedAnswer) -> ChatSpeaker:
+    def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> ChatSpeaker:
         return ChatSpeaker(body, answer)
 
     def event(self, value: Any) -> bytes:
         return write_event("", value)
 
-    def error(self, complaint: Complaint) -> dict[str, Any]:
+    def error(self, complaint: Complaint) -> JsonObject:
         """A question is blamed by its path, as validators of request bodies do it."""
         if complaint.status != 422:
             return chat.build_error(complaint)
         place = (complaint.param or "").split(".") if complaint.param else []
         return {"detail": [{"loc": ["body", *place], "msg": complaint.message, "type": "value"}]}
 
-    def build_broken(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    def build_broken(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         return chat.FAILURE

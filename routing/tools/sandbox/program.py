@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.sandbox.diffs import DiffFailed, patch_text
 
-Order = dict[str, Any]
+Order = JsonObject
 
 WORK = Path("/workspace")
 LENGTH = struct.Struct(">I")

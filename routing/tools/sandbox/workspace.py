@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
@@ -37,7 +37,7 @@ class ToolWorkspace:
         self._place = _WorkspaceSlot()
         self._closed = False
 
-    def ask(self, order: dict[str, Any], time_s: float = _FILE_S) -> dict[str, Any]:
+    def ask(self, order: JsonObject, time_s: float = _FILE_S) -> JsonObject:
         """What an order of `inside` came to, which is nothing to rely on. A command gets the time
         that waiting for others leaves. Raises `ToolFailed`."""
         until = time.monotonic() + time_s
@@ -54,7 +54,7 @@ class ToolWorkspace:
             raise ToolFailed(str(said["error"]))
         return said
 
-    def _send_order(self, order: dict[str, Any], time_s: float) -> dict[str, Any]:
+    def _send_order(self, order: JsonObject, time_s: float) -> JsonObject:
         until = time.monotonic() + time_s + (GRACE_S if self._inside else _START_S)
         frame = _written(order)
         try:
@@ -97,7 +97,7 @@ class ToolWorkspace:
                 self._place.give_back()
 
 
-def _written(order: dict[str, Any]) -> bytes:
+def _written(order: JsonObject) -> bytes:
     try:
         return dumps(order)
     except TypeError:
@@ -105,7 +105,7 @@ def _written(order: dict[str, Any]) -> bytes:
         raise ToolFailed("What was given is no valid Unicode text") from None
 
 
-def _read(frame: bytes) -> dict[str, Any]:
+def _read(frame: bytes) -> JsonObject:
     said = pydantic_core.from_json(frame, allow_inf_nan=False)
     if not isinstance(said, dict):
         raise ValueError("no object")
@@ -151,11 +151,11 @@ def command_time_s(asked: Any, deadline: float) -> float:
 class WorkspaceTool:
     """A tool that works in the `workspace` of its request, which the toolbox gives it."""
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self.workspace = ToolWorkspace()
 
     @staticmethod
-    def is_available(parameters: dict[str, Any]) -> bool:
+    def is_available(parameters: JsonObject) -> bool:
         """Whether there is a sandbox here. A provider's own shell (`engine: native`) and one kept
         from another request are not available."""
         environment = parameters.get("environment") or {}
@@ -167,7 +167,7 @@ class WorkspaceTool:
         )
 
 
-def required_path(arguments: dict[str, Any]) -> str:
+def required_path(arguments: JsonObject) -> str:
     """The `path` of a call. Raises `ToolFailed`."""
     path = arguments.get("path")
     if not isinstance(path, str) or not path.strip() or len(path) > PATH_CHARS_MAX:

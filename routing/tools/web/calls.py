@@ -1,8 +1,9 @@
 """How calls of web tools fail, and how often a tool may be used in one request."""
 
 import threading
-from typing import Any, Literal
+from typing import Literal
 
+from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Result
 from routing.tools.texts import failure_text
 
@@ -29,7 +30,7 @@ class WebFailed(Exception):
         self.status = status
 
 
-def web_failed_result(error: WebFailed, block_type: str, item: dict[str, Any]) -> Result:
+def web_failed_result(error: WebFailed, block_type: str, item: JsonObject) -> Result:
     """The result of a failed call, with an error block of that type for messages."""
     return Result(
         failure_text(str(error)),

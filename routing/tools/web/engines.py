@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from gateway.http.jsonio import JsonObject
+
 TITLE_CHARS_MAX: Final = 300
 URL_CHARS_MAX: Final = 2_048
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
@@ -101,7 +103,7 @@ class Tavily:
     _RESULTS_MAX: Final = 20
 
     def request(self, wish: SearchQuery, key: str) -> EngineRequest:
-        asked: dict[str, Any] = {
+        asked: JsonObject = {
             "query": wish.query,
             "max_results": min(wish.results, self._RESULTS_MAX),
             "search_depth": "advanced" if wish.depth == "deep" else "basic",
@@ -125,7 +127,7 @@ class Exa:
     _TYPES: Final = {"fast": "fast", "auto": "auto", "deep": "deep"}
 
     def request(self, wish: SearchQuery, key: str) -> EngineRequest:
-        asked: dict[str, Any] = {
+        asked: JsonObject = {
             "query": wish.query,
             "numResults": wish.results,
             "type": self._TYPES[wish.depth],
@@ -186,7 +188,7 @@ def _inner(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _objects(value: Any, name: str) -> Iterator[dict[str, Any]]:
+def _objects(value: Any, name: str) -> Iterator[JsonObject]:
     found = _inner(value, name)
     return (
         (each for each in found if isinstance(each, dict)) if isinstance(found, list) else iter(())

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from gateway.outbound.errors import (
     ConnectTimeout,
@@ -231,7 +232,7 @@ class WebFetch:
     time_s: float | None = None
     definition = _DEFINITION
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self._uses = UseCounter(parameters.get("max_uses"))
         tokens = parameters.get("max_content_tokens")
         self._chars_max = None if tokens is None else int(tokens) * CHARS_PER_TOKEN
@@ -240,11 +241,11 @@ class WebFetch:
         )
 
     @staticmethod
-    def is_available(parameters: dict[str, Any]) -> bool:
+    def is_available(parameters: JsonObject) -> bool:
         """Whether the wanted engine is the gateway's own."""
         return parameters.get("engine", "auto") in _ENGINES
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         url = arguments.get("url")
         try:
             document = self._document(url, context)
@@ -302,7 +303,7 @@ def _cut(text: str, chars_max: int | None) -> _Cut:
     return _Cut(content, len(content) < len(text))
 
 
-def _document_block(title: str, content: str) -> dict[str, Any]:
+def _document_block(title: str, content: str) -> JsonObject:
     return {
         "type": "document",
         "source": {"type": "text", "media_type": "text/plain", "data": content},
@@ -313,5 +314,5 @@ def _document_block(title: str, content: str) -> dict[str, Any]:
 
 def _item(
     url: str | None, title: str | None = None, content: str | None = None, status: int | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     return {"url": url, "title": title or None, "content": content, "httpStatus": status}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.tools.interface import Definition, Result, ToolContext
 from routing.tools.texts import json_text
@@ -51,7 +52,7 @@ class WebSearch:
     time_s: float | None = None
     definition = _DEFINITION
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    def __init__(self, parameters: JsonObject) -> None:
         self._most = min(int(parameters.get("max_results", RESULTS_DEFAULT)), RESULTS_MAX)
         self._uses = UseCounter(parameters.get("max_uses"))
         self._total = UseCounter(parameters.get("max_total_results", TOTAL_RESULTS_DEFAULT))
@@ -64,12 +65,12 @@ class WebSearch:
         self._prompt = parameters.get("search_prompt")
 
     @staticmethod
-    def is_available(parameters: dict[str, Any]) -> bool:
+    def is_available(parameters: JsonObject) -> bool:
         """Whether there is an engine, and the caller wants no other one."""
         engine = configured_engine()
         return engine is not None and parameters.get("engine", "auto") in ("auto", engine.name)
 
-    def run(self, arguments: dict[str, Any], context: ToolContext) -> Result:
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         query = arguments.get("query")
         try:
             engine, found = self._search(query, context)
@@ -124,7 +125,7 @@ class WebSearch:
                 yield each._replace(text=each.text[: self._chars])
 
     def _result(self, query: str, engine: SearchEngine, found: Sequence[SearchResult]) -> Result:
-        said: dict[str, Any] = {
+        said: JsonObject = {
             "query": query,
             "results": [_serialize_result(each) for each in found],
         }
@@ -142,22 +143,22 @@ class WebSearch:
         )
 
 
-def _chars(parameters: dict[str, Any]) -> int:
+def _chars(parameters: JsonObject) -> int:
     size = CHARS_BY_SIZE[parameters.get("search_context_size", "medium")]
     return int(parameters.get("max_characters", size))
 
 
-def _serialize_result(each: SearchResult) -> dict[str, Any]:
+def _serialize_result(each: SearchResult) -> JsonObject:
     told = {"title": each.title, "url": each.url, "text": each.text}
     return told | ({"published": each.age} if each.age else {})
 
 
-def _item(query: str, found: Sequence[SearchResult] = ()) -> dict[str, Any]:
+def _item(query: str, found: Sequence[SearchResult] = ()) -> JsonObject:
     sources = [{"type": "url", "url": each.url} for each in found]
     return {"action": {"type": "search", "query": query, "sources": sources}}
 
 
-def _serialize_block(each: SearchResult) -> dict[str, Any]:
+def _serialize_block(each: SearchResult) -> JsonObject:
     return {
         "type": "web_search_result",
         "url": each.url,
@@ -167,7 +168,7 @@ def _serialize_block(each: SearchResult) -> dict[str, Any]:
     }
 
 
-def _citation(each: SearchResult) -> dict[str, Any]:
+def _citation(each: SearchResult) -> JsonObject:
     """Its place in the answer is not known yet."""
     cited = {"url": each.url, "title": each.title, "content": each.text[:_CITED_CHARS]}
     return {"type": "url_citation", "url_citation": {**cited, "start_index": 0, "end_index": 0}}

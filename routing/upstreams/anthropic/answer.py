@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer, Native
 from routing.upstreams.anthropic.usage import UsageCounter, read_tier
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
@@ -34,7 +34,7 @@ def put_status_code(error: Any) -> Any:
 REASONING_FORMAT: Final = "anthropic-claude-v1"
 
 
-def reasoning_detail(kind: str, index: int, **fields: str) -> dict[str, Any]:
+def reasoning_detail(kind: str, index: int, **fields: str) -> JsonObject:
     """A `reasoning_details` item; the pieces of one block share `index`, the block's place among
     the reasoning blocks of its answer."""
     return {"type": kind, **fields, "index": index, "format": REASONING_FORMAT, "id": None}
@@ -46,13 +46,13 @@ def arguments_text(given: Any) -> str:
     return text or "{}"
 
 
-def tool_call(block: dict[str, Any], arguments: str) -> dict[str, Any]:
+def tool_call(block: JsonObject, arguments: str) -> JsonObject:
     """The chat call of a `tool_use` block."""
     function = {"name": word(block.get("name")) or "", "arguments": arguments}
     return {"id": word(block.get("id")) or None, "type": "function", "function": function}
 
 
-def url_citation(citation: Any, start: int, end: int) -> dict[str, Any] | None:
+def url_citation(citation: Any, start: int, end: int) -> JsonObject | None:
     """The `url_citation` of a citation that names a URL, for the characters from `start` to `end`
     of the content. The other kinds point into documents, which chat annotations cannot."""
     if not isinstance(citation, dict):
@@ -112,22 +112,22 @@ def read_answer(body: bytes, content_type: str) -> Answer:
     )
 
 
-def _parse_answer(body: bytes, content_type: str) -> dict[str, Any]:
+def _parse_answer(body: bytes, content_type: str) -> JsonObject:
     value = parse_answer(body, content_type)
     try:
-        exact: dict[str, Any] = with_exact_integers(value, body)
+        exact: JsonObject = with_exact_integers(value, body)
     except ValueError:
         raise malformed("the answer nests too deeply", raw=body) from None
     return exact
 
 
-def _failure_of(value: dict[str, Any], body: bytes) -> UpstreamFailure:
+def _failure_of(value: JsonObject, body: bytes) -> UpstreamFailure:
     error = value.get("error")
     return from_error_object(put_status_code(error)) if error else malformed("no content", raw=body)
 
 
-def _build_message(blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": None}
+def _build_message(blocks: list[JsonObject]) -> JsonObject:
+    message: JsonObject = {"role": "assistant", "content": None}
     _put_text(message, [block for block in blocks if block.get("type") == "text"])
     _put_reasoning(message, blocks)
     calls = [
@@ -140,10 +140,10 @@ def _build_message(blocks: list[dict[str, Any]]) -> dict[str, Any]:
     return message
 
 
-def _put_text(message: dict[str, Any], blocks: list[dict[str, Any]]) -> None:
+def _put_text(message: JsonObject, blocks: list[JsonObject]) -> None:
     """One content, with the web citations of every block over the block's own characters."""
     texts: list[str] = []
-    annotations: list[dict[str, Any]] = []
+    annotations: list[JsonObject] = []
     start = 0
     for block in blocks:
         text = block.get("text")
@@ -162,7 +162,7 @@ def _put_text(message: dict[str, Any], blocks: list[dict[str, Any]]) -> None:
         message["annotations"] = annotations
 
 
-def _put_reasoning(message: dict[str, Any], blocks: list[dict[str, Any]]) -> None:
+def _put_reasoning(message: JsonObject, blocks: list[JsonObject]) -> None:
     kinds = ("thinking", "redacted_thinking")
     told = [block for block in blocks if block.get("type") in kinds]
     details = [_block_detail(block, index) for index, block in enumerate(told)]
@@ -172,7 +172,7 @@ def _put_reasoning(message: dict[str, Any], blocks: list[dict[str, Any]]) -> Non
         message["reasoning"] = text
 
 
-def _block_detail(block: dict[str, Any], index: int) -> dict[str, Any]:
+def _block_detail(block: JsonObject, index: int) -> JsonObject:
     if block["type"] == "redacted_thinking":
         return reasoning_detail("reasoning.encrypted", index, data=_text(block.get("data")))
     fields = {"text": _text(block.get("thinking"))}
@@ -185,7 +185,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _put_refusal(message: dict[str, Any], stop_reason: str | None, details: Any) -> None:
+def _put_refusal(message: JsonObject, stop_reason: str | None, details: Any) -> None:
     """A refusal is the model's explanation, or what it said instead of an answer."""
     if stop_reason != "refusal":
         return

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from gateway.http.jsonio import JsonObject
 from routing.upstreams.payloads import parse_exactly
 
 # --- Ids of calls ---------------------------------------------------------------------------------
@@ -52,7 +53,7 @@ def _to_valid_id(given: str) -> str:
 
 # --- Images and files -----------------------------------------------------------------------------
 
-Block = dict[str, Any]
+Block = JsonObject
 
 _PDF: Final = "application/pdf"
 # What says nothing about the content; the content's own first bytes may.
@@ -82,7 +83,7 @@ def image_block(url: str) -> Block:
     return {"type": "image", "source": _base64_source(_image_type(data.media_type), data.encoded)}
 
 
-def document_block(file: dict[str, Any]) -> Block:
+def document_block(file: JsonObject) -> Block:
     """A chat `file`: an image stays an image, anything else is a document named after the file."""
     url = file.get("file_data")
     data = _parse_data_url(url) if url is not None else None
@@ -145,7 +146,7 @@ def _base64_source(media_type: str, data: str) -> Block:
 _FORMATS: Final = ("anthropic-claude-v1", "unknown", None)
 
 
-def reasoning_blocks(details: Iterable[dict[str, Any]]) -> list[Block]:
+def reasoning_blocks(details: Iterable[JsonObject]) -> list[Block]:
     """The blocks that the API takes back: signed texts and encrypted ones, in order.
 
     A stream sends a block in pieces, and callers replay the pieces as they came: pieces of one
@@ -176,7 +177,7 @@ def reasoning_blocks(details: Iterable[dict[str, Any]]) -> list[Block]:
 
 _NAME_CHARS_MAX: Final = 128
 
-Content = str | list[dict[str, Any]] | None
+Content = str | list[JsonObject] | None
 
 
 def text_blocks(content: Content, name: str | None = None) -> list[Block]:
@@ -199,13 +200,13 @@ def content_blocks(content: Content, name: str | None = None) -> list[Block]:
     return [block for part in parts if (block := _build_block(part)) is not None]
 
 
-def _put_name_first(parts: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+def _put_name_first(parts: list[JsonObject], name: str) -> list[JsonObject]:
     if parts and parts[0]["type"] == "text":
         return [{**parts[0], "text": f"{name}: {parts[0]['text']}"}, *parts[1:]]
     return [{"type": "text", "text": f"{name}: "}, *parts]
 
 
-def _build_block(part: dict[str, Any]) -> Block | None:
+def _build_block(part: JsonObject) -> Block | None:
     """None for a blank text, and for audio and video, which no endpoint of this wire takes."""
     kind = part["type"]
     if kind == "text":
@@ -223,7 +224,7 @@ def _build_block(part: dict[str, Any]) -> Block | None:
     return block
 
 
-def cache_mark(part: dict[str, Any]) -> dict[str, Any] | None:
+def cache_mark(part: JsonObject) -> JsonObject | None:
     """The breakpoint that a part, tool or tool message asks for, in either spelling; the format of
     the last says nothing of one, so it may hold anything."""
     mark = part.get("cache_control")
@@ -232,7 +233,7 @@ def cache_mark(part: dict[str, Any]) -> dict[str, Any] | None:
     return {"type": "ephemeral"} if part.get("prompt_cache_breakpoint") is not None else None
 
 
-def tool_result_block(message: dict[str, Any], ids: CallIds) -> Block:
+def tool_result_block(message: JsonObject, ids: CallIds) -> Block:
     """A tool message; a mark inside its content stands on the result, where the API takes it."""
     call_id = ids.find(message["tool_call_id"])
     block: Block = {"type": "tool_result", "tool_use_id": call_id}
@@ -251,7 +252,7 @@ def tool_result_block(message: dict[str, Any], ids: CallIds) -> Block:
     return block
 
 
-def assistant_blocks(message: dict[str, Any], ids: CallIds) -> list[Block]:
+def assistant_blocks(message: JsonObject, ids: CallIds) -> list[Block]:
     """An earlier answer: reasoning that may be replayed, then text, then calls."""
     blocks = text_blocks(message.get("content"), message.get("name"))
     if details := message.get("reasoning_details"):
@@ -263,7 +264,7 @@ def assistant_blocks(message: dict[str, Any], ids: CallIds) -> list[Block]:
     return blocks
 
 
-def _build_tool_use(call: dict[str, Any], ids: CallIds) -> Block:
+def _build_tool_use(call: JsonObject, ids: CallIds) -> Block:
     function = call["function"]
     name = INVALID_ID_CHAR.sub("_", function["name"])[:_NAME_CHARS_MAX]
     return {
@@ -274,7 +275,7 @@ def _build_tool_use(call: dict[str, Any], ids: CallIds) -> Block:
     }
 
 
-def _parse_input(arguments: str) -> dict[str, Any]:
+def _parse_input(arguments: str) -> JsonObject:
     """The API takes an object; arguments that are none are lost."""
     try:
         value = parse_exactly(arguments.encode())

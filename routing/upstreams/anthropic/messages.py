@@ -3,6 +3,7 @@ alternation, beginning with the user. Cache breakpoints are counted here."""
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.upstreams.anthropic.blocks import (
     Block,
     CallIds,
@@ -16,11 +17,11 @@ from routing.upstreams.anthropic.blocks import (
 _PLACEHOLDER: Final = "."
 
 
-def build_messages(messages: list[dict[str, Any]]) -> tuple[list[Block], list[dict[str, Any]]]:
+def build_messages(messages: list[JsonObject]) -> tuple[list[Block], list[JsonObject]]:
     """System blocks and messages. Instructions from the middle of a conversation go to the top,
     and neighbours of one role become one turn."""
     system: list[Block] = []
-    turns: list[dict[str, Any]] = []
+    turns: list[JsonObject] = []
     ids = CallIds()
     for message in messages:
         role = message["role"]
@@ -41,7 +42,7 @@ def build_messages(messages: list[dict[str, Any]]) -> tuple[list[Block], list[di
     return system, turns
 
 
-def _append_blocks(turns: list[dict[str, Any]], role: str, blocks: list[Block]) -> None:
+def _append_blocks(turns: list[JsonObject], role: str, blocks: list[Block]) -> None:
     if role == "assistant" and not blocks:
         return
     if turns and turns[-1]["role"] == role:
@@ -62,7 +63,7 @@ def _put_results_first(blocks: list[Block]) -> list[Block]:
     return results + [block for block in blocks if block["type"] != "tool_result"]
 
 
-def empty_turn() -> dict[str, Any]:
+def empty_turn() -> JsonObject:
     """What stands for a conversation without a turn, which the API refuses."""
     return {"role": "user", "content": [_placeholder_block()]}
 
@@ -71,19 +72,19 @@ def _placeholder_block() -> Block:
     return {"type": "text", "text": _PLACEHOLDER}
 
 
-def _trim_prefill(last: dict[str, Any]) -> None:
+def _trim_prefill(last: JsonObject) -> None:
     """The API refuses an answer to continue that ends in white space."""
     if last["role"] == "assistant" and last["content"][-1]["type"] == "text":
         block = last["content"][-1]
         block["text"] = block["text"].rstrip()
 
 
-def is_prefill(turns: list[dict[str, Any]]) -> bool:
+def is_prefill(turns: list[JsonObject]) -> bool:
     """Whether the model is to continue an answer."""
     return bool(turns[-1]["role"] == "assistant")
 
 
-def lacks_thinking(turns: list[dict[str, Any]]) -> bool:
+def lacks_thinking(turns: list[JsonObject]) -> bool:
     """Whether the model is in the middle of calling tools and the reasoning that led there is
     gone; it cannot think on from there."""
     if len(turns) < 2 or "tool_result" not in _block_types(turns[-1]):
@@ -91,7 +92,7 @@ def lacks_thinking(turns: list[dict[str, Any]]) -> bool:
     return _block_types(turns[-2])[:1] not in (["thinking"], ["redacted_thinking"])
 
 
-def _block_types(turn: dict[str, Any]) -> list[Any]:
+def _block_types(turn: JsonObject) -> list[Any]:
     content = turn["content"]
     return [block.get("type") for block in content] if isinstance(content, list) else []
 
@@ -105,7 +106,7 @@ _MARKED: Final = ("tools", "system", "messages")
 _UNMARKABLE: Final = ("thinking", "redacted_thinking")
 
 
-def limit_marks(body: dict[str, Any]) -> dict[str, Any]:
+def limit_marks(body: JsonObject) -> JsonObject:
     """The body with no more breakpoints than the API takes: the last ones stay. An automatic one
     (`cache_control` on top) takes a place. The same body where there are few enough."""
     most = MARKS_MAX - (body.get("cache_control") is not None)
@@ -116,7 +117,7 @@ def limit_marks(body: dict[str, Any]) -> dict[str, Any]:
     return body | {name: eraser.erase(body[name]) for name in _MARKED if name in body}
 
 
-def mark_last_block(turns: list[dict[str, Any]], mark: dict[str, Any]) -> None:
+def mark_last_block(turns: list[JsonObject], mark: JsonObject) -> None:
     """Put an automatic breakpoint on the last block that can carry one."""
     for turn in reversed(turns):
         for block in reversed(turn["content"]):

@@ -4,8 +4,9 @@ Messages, blocks and tools go as they came, with keys not known here. On top, on
 knows and the endpoint lists is sent, and the gateway's own fields never.
 """
 
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.messages import empty_turn, lacks_thinking, limit_marks
 from routing.upstreams.anthropic.request import (
@@ -38,11 +39,11 @@ _REASONING: Final = frozenset({"reasoning", "reasoning_effort"})
 _SCHEMA: Final = frozenset({"response_format", "structured_outputs"})
 
 
-def build_passthrough(prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def build_passthrough(prompt: Prompt, terms: Terms) -> JsonObject:
     """The JSON object to send. The caller's body is neither changed nor copied deeply."""
     original = {key: value for key, value in (prompt.original or {}).items() if value is not None}
     limit = output_limit(prompt, terms)
-    sent: dict[str, Any] = {
+    sent: JsonObject = {
         "model": terms.upstream_model,
         "max_tokens": limit,
         "messages": original["messages"] or [empty_turn()],
@@ -74,7 +75,7 @@ def _is_listed(name: str, supported: frozenset[str]) -> bool:
     return not wanted or bool(wanted & supported)
 
 
-def _put_tools(sent: dict[str, Any], original: dict[str, Any], supported: frozenset[str]) -> None:
+def _put_tools(sent: JsonObject, original: JsonObject, supported: frozenset[str]) -> None:
     tools = [
         tool
         for tool in original.get("tools") or []
@@ -88,12 +89,10 @@ def _put_tools(sent: dict[str, Any], original: dict[str, Any], supported: frozen
         sent["tool_choice"] = choice
 
 
-def _fit_thinking(
-    original: dict[str, Any], supported: frozenset[str], limit: int
-) -> dict[str, Any] | None:
+def _fit_thinking(original: JsonObject, supported: frozenset[str], limit: int) -> JsonObject | None:
     """As the caller wrote it; a budget that the endpoint's cap leaves no room for is shortened, and
     where the reasoning of another model was taken out of the conversation there is none."""
-    thinking: dict[str, Any] | None = original.get("thinking")
+    thinking: JsonObject | None = original.get("thinking")
     if thinking is None or not supported & _REASONING:
         return None
     if thinking.get("type") == "enabled" and lacks_thinking(original["messages"]):
@@ -105,7 +104,7 @@ def _fit_thinking(
     return None if shortened is None else {**thinking, "budget_tokens": shortened}
 
 
-def _fit_output_config(config: dict[str, Any], supported: frozenset[str]) -> dict[str, Any]:
+def _fit_output_config(config: JsonObject, supported: frozenset[str]) -> JsonObject:
     kept = {key: value for key, value in config.items() if value is not None}
     if not supported & (_REASONING | {"verbosity"}):
         kept.pop("effort", None)
@@ -114,11 +113,9 @@ def _fit_output_config(config: dict[str, Any], supported: frozenset[str]) -> dic
     return kept
 
 
-def _fit_context_management(
-    original: dict[str, Any], sent: dict[str, Any]
-) -> dict[str, Any] | None:
+def _fit_context_management(original: JsonObject, sent: JsonObject) -> JsonObject | None:
     """Clearing thinking is refused where there is none."""
-    management: dict[str, Any] | None = original.get("context_management")
+    management: JsonObject | None = original.get("context_management")
     edits = (management or {}).get("edits")
     if management is None or not isinstance(edits, list) or "thinking" in sent:
         return management
@@ -131,13 +128,11 @@ def _fit_context_management(
 # --- What the request says in the words of chat only ----------------------------------------------
 
 
-def _put_chat_only(
-    sent: dict[str, Any], original: dict[str, Any], prompt: Prompt, terms: Terms
-) -> None:
+def _put_chat_only(sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms) -> None:
     """Add the reasoning, the effort and the schema that the caller's own body is silent about, and
     take out the mark of the cache where only marked blocks are to be cached."""
-    own: dict[str, Any] = original.get("output_config") or {}
-    unsaid: dict[str, Any] = {}
+    own: JsonObject = original.get("output_config") or {}
+    unsaid: JsonObject = {}
     if "thinking" not in original and own.get("effort") is None:
         unsaid |= _put_chat_thinking(sent, original, prompt, terms)
     if own.get("format") is None and (schema := _read_schema(prompt, terms)) is not None:
@@ -149,8 +144,8 @@ def _put_chat_only(
 
 
 def _put_chat_thinking(
-    sent: dict[str, Any], original: dict[str, Any], prompt: Prompt, terms: Terms
-) -> dict[str, Any]:
+    sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms
+) -> JsonObject:
     """The effort, which goes with the thinking or stands for how much is said."""
     wanted = resolve_thinking(prompt, terms, sent["max_tokens"])
     if wanted.thinking is not None and not (wanted.is_on and refuses_thinking(sent)):
@@ -163,9 +158,9 @@ def _put_chat_thinking(
     return {} if effort is None else {"effort": effort}
 
 
-def _read_schema(prompt: Prompt, terms: Terms) -> dict[str, Any] | None:
+def _read_schema(prompt: Prompt, terms: Terms) -> JsonObject | None:
     wanted = prompt.body.get("response_format") or {}
     if wanted.get("type") != "json_schema" or not terms.supported & _SCHEMA:
         return None
-    schema: dict[str, Any] | None = wanted["json_schema"].get("schema")
+    schema: JsonObject | None = wanted["json_schema"].get("schema")
     return schema

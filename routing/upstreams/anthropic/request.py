@@ -6,6 +6,7 @@ left out or changed as little as possible (docs/explanation/translation.md lists
 
 from typing import Any, Final, NamedTuple
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.efforts import BUDGET_RATIOS, Effort
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.blocks import cache_mark
@@ -46,7 +47,7 @@ _EFFORTS: Final = {"minimal": "low"}
 class Thinking(NamedTuple):
     """What is sent; None where nothing is."""
 
-    thinking: dict[str, Any] | None = None
+    thinking: JsonObject | None = None
     effort: str | None = None
 
     @property
@@ -127,14 +128,14 @@ _TIERS: Final = {
 }
 
 
-def build_request(prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def build_request(prompt: Prompt, terms: Terms) -> JsonObject:
     """The JSON object to send. The prompt's own body is not changed."""
     body = prompt.body
     system, turns = build_messages(body["messages"])
     if (automatic := _automatic_mark(body)) is not None:
         mark_last_block(turns, automatic)
     limit = output_limit(prompt, terms)
-    sent: dict[str, Any] = {
+    sent: JsonObject = {
         "model": terms.upstream_model,
         "max_tokens": limit,
         "messages": turns,
@@ -158,7 +159,7 @@ def output_limit(prompt: Prompt, terms: Terms) -> int:
     return wanted if terms.output_cap is None else min(wanted, terms.output_cap)
 
 
-def put_common(sent: dict[str, Any], prompt: Prompt, terms: Terms, tier: Any) -> None:
+def put_common(sent: JsonObject, prompt: Prompt, terms: Terms, tier: Any) -> None:
     """What is sent alike for callers of every format."""
     if terms.user_hash is not None:
         sent["metadata"] = {"user_id": terms.user_hash}
@@ -168,14 +169,14 @@ def put_common(sent: dict[str, Any], prompt: Prompt, terms: Terms, tier: Any) ->
         sent["stream"] = True
 
 
-def _automatic_mark(body: dict[str, Any]) -> dict[str, Any] | None:
+def _automatic_mark(body: JsonObject) -> JsonObject | None:
     if (body.get("prompt_cache_options") or {}).get("mode") == "explicit":
         return None
-    mark: dict[str, Any] | None = body.get("cache_control")
+    mark: JsonObject | None = body.get("cache_control")
     return mark
 
 
-def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str]) -> None:
+def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
     strict = bool(supported & _SCHEMA_WORDS)
     functions = [tool for tool in body.get("tools") or [] if tool["type"] == "function"]
     if not functions:
@@ -191,7 +192,7 @@ def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[
         sent["tool_choice"] = choice
 
 
-def _build_tool(tool: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+def _build_tool(tool: JsonObject, *, strict: bool) -> JsonObject:
     function = tool["function"]
     schema = function.get("parameters") or {"properties": {}}
     sent = {"name": function["name"], "input_schema": {"type": "object", **schema}}
@@ -204,7 +205,7 @@ def _build_tool(tool: dict[str, Any], *, strict: bool) -> dict[str, Any]:
     return sent
 
 
-def _build_tool_choice(choice: Any) -> dict[str, Any] | None:
+def _build_tool_choice(choice: Any) -> JsonObject | None:
     """A choice that names a server tool is the gateway's own and not for the upstream."""
     if isinstance(choice, str):
         return {"type": _CHOICES[choice]}
@@ -213,13 +214,13 @@ def _build_tool_choice(choice: Any) -> dict[str, Any] | None:
     return {"type": "tool", "name": choice["function"]["name"]}
 
 
-def refuses_thinking(sent: dict[str, Any]) -> bool:
+def refuses_thinking(sent: JsonObject) -> bool:
     """Where the API refuses thinking, the answer matters more than the reasoning."""
     forced = sent.get("tool_choice", {}).get("type") in ("any", "tool")
     return forced or is_prefill(sent["messages"]) or lacks_thinking(sent["messages"])
 
 
-def fit_to_thinking(sent: dict[str, Any]) -> None:
+def fit_to_thinking(sent: JsonObject) -> None:
     """Take out the sampling that the API refuses beside thinking."""
     sent.pop("top_k", None)
     sent.pop("temperature", None)
@@ -228,7 +229,7 @@ def fit_to_thinking(sent: dict[str, Any]) -> None:
 
 
 def _put_sampling(
-    sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str], *, thinks: bool
+    sent: JsonObject, body: JsonObject, supported: frozenset[str], *, thinks: bool
 ) -> None:
     given = {name: body[name] for name in _SAMPLING & supported if body.get(name) is not None}
     if "top_k" in given and (thinks or given["top_k"] <= 0):
@@ -259,11 +260,11 @@ def _read_stops(stop: Any) -> list[str]:
 
 
 def _put_output(
-    sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str], thinking: Thinking
+    sent: JsonObject, body: JsonObject, supported: frozenset[str], thinking: Thinking
 ) -> None:
     if thinking.thinking is not None:
         sent["thinking"] = thinking.thinking
-    config: dict[str, Any] = {}
+    config: JsonObject = {}
     effort = thinking.effort or (body.get("verbosity") if "verbosity" in supported else None)
     if effort is not None:
         config["effort"] = effort

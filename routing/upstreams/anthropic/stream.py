@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.http.jsonio import DEPTH_MAX, is_deeper_than
+from gateway.http.jsonio import DEPTH_MAX, JsonObject, is_deeper_than
 from routing.entities.exchange import Event, Native
 from routing.upstreams.anthropic.answer import (
     KIND,
@@ -20,7 +20,7 @@ from routing.upstreams.anthropic.usage import UsageCounter, read_tier
 from routing.upstreams.failures import malformed
 from routing.upstreams.payloads import DONE, word
 
-_Object = dict[str, Any]
+_Object = JsonObject
 
 
 class _OpenBlock:

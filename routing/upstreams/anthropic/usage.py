@@ -6,6 +6,8 @@ together.
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
+
 # The parts of a prompt; their sum is what the chat format calls `prompt_tokens`.
 _PROMPT_PARTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _TIERS: Final = {"standard": "default"}
@@ -23,7 +25,7 @@ class UsageCounter:
     __slots__ = ("_compaction", "_counts", "_for_an_hour", "_searches", "_thinking", "completion")
 
     def __init__(self) -> None:
-        self._counts: dict[str, Any] = {}
+        self._counts: JsonObject = {}
         self.completion: Any = None
         self._thinking: Any = None
         self._searches: Any = None
@@ -54,13 +56,13 @@ class UsageCounter:
         if isinstance(usage.get("iterations"), list):
             self._compaction = _sum_compaction(usage["iterations"])
 
-    def report(self) -> dict[str, Any] | None:
+    def report(self) -> JsonObject | None:
         """The counts in the chat format's shape, None where nothing was told. A count that is no
         number travels as it is: whoever prices it judges it."""
         if self._counts.get("input_tokens") is None and self.completion is None:
             return None
         prompt, completion = self._prompt(), self._completion()
-        report: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion}
+        report: JsonObject = {"prompt_tokens": prompt, "completion_tokens": completion}
         if _is_count(prompt) and _is_count(completion):
             report["total_tokens"] = prompt + completion
         if details := self._prompt_details():
@@ -86,7 +88,7 @@ class UsageCounter:
             return self.completion
         return self.completion + self._compaction.get("completion", 0)
 
-    def _prompt_details(self) -> dict[str, Any]:
+    def _prompt_details(self) -> JsonObject:
         extra = self._compaction
         details = {}
         for ours, theirs in _CACHE_DETAILS:
@@ -110,13 +112,13 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _read_inner(usage: dict[str, Any], outer: str, name: str, before: Any) -> Any:
+def _read_inner(usage: JsonObject, outer: str, name: str, before: Any) -> Any:
     value = usage.get(outer)
     told = value.get(name) if isinstance(value, dict) else None
     return before if told is None else told
 
 
-def _cache_writes(by_lifetime: Any) -> dict[str, Any]:
+def _cache_writes(by_lifetime: Any) -> JsonObject:
     """Cache writes of an upstream that tells them by lifetime only."""
     if not isinstance(by_lifetime, dict):
         return {}

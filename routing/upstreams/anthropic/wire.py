@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer, ListedModel, Prompt, Terms, WireRequest
 from routing.upstreams.anthropic.answer import KIND, read_answer
 from routing.upstreams.anthropic.passthrough import build_passthrough
@@ -89,7 +89,7 @@ class AnthropicMessages:
         own = (("x-api-key", credential),) if credential else ()
         return WireRequest(_LISTING_PATH, (("Accept", "application/json"), _VERSION, *own), b"")
 
-    def read_listed(self, entry: dict[str, Any]) -> ListedModel:
+    def read_listed(self, entry: JsonObject) -> ListedModel:
         """Lists name a model's capabilities. Nearly all models see, so that needs no naming."""
         output = entry.get("max_tokens")
         modalities = [name for name, key in _MODALITIES if _has_capability(entry, key) is not False]
@@ -110,7 +110,7 @@ _LISTED_PARAMETERS: Final = (
 )
 
 
-def _has_capability(entry: dict[str, Any], key: str) -> bool | None:
+def _has_capability(entry: JsonObject, key: str) -> bool | None:
     """None where the entry does not say."""
     capabilities = entry.get("capabilities")
     capability = capabilities.get(key) if isinstance(capabilities, dict) else None
@@ -155,20 +155,20 @@ def parse_betas(headers: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(names))
 
 
-def required_betas(body: dict[str, Any]) -> list[str]:
+def required_betas(body: JsonObject) -> list[str]:
     """The names of the features that a body uses and that the API hides behind `anthropic-beta`,
     each once. Features that have since become part of the API need none."""
     return list(dict.fromkeys([*_betas_of_settings(body), *_betas_of_blocks(body)]))
 
 
-def _interleaved_betas(body: dict[str, Any]) -> list[str]:
+def _interleaved_betas(body: JsonObject) -> list[str]:
     """Callers of other formats know no headers of this one, and their models think between calls
     as a matter of course."""
     thinks = body.get("thinking", {}).get("type") == "enabled"
     return [INTERLEAVED] if thinks and "tools" in body else []
 
 
-def _betas_of_settings(body: dict[str, Any]) -> Iterator[str]:
+def _betas_of_settings(body: JsonObject) -> Iterator[str]:
     edits = (body.get("context_management") or {}).get("edits")
     for edit in _objects(edits):
         yield _EDITS.get(str(edit.get("type")), _CONTEXT)
@@ -182,7 +182,7 @@ def _betas_of_settings(body: dict[str, Any]) -> Iterator[str]:
         yield _LONG_CACHE
 
 
-def _betas_of_blocks(body: dict[str, Any]) -> Iterator[str]:
+def _betas_of_blocks(body: JsonObject) -> Iterator[str]:
     for tool in _objects(body.get("tools")):
         if (beta := _TOOLS.get(str(tool.get("type")))) is not None:
             yield beta
@@ -211,7 +211,7 @@ def _betas_of_content(content: Any) -> list[str]:
     return found
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
+def _objects(value: Any) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -219,6 +219,6 @@ def _is_file(source: Any) -> bool:
     return isinstance(source, dict) and source.get("type") == "file"
 
 
-def _is_long(marked: dict[str, Any]) -> bool:
+def _is_long(marked: JsonObject) -> bool:
     mark = marked.get("cache_control")
     return isinstance(mark, dict) and mark.get("ttl") == "1h"

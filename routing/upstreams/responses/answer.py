@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Answer, Event, Native
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 from routing.upstreams.payloads import parse_answer, word
@@ -28,7 +29,7 @@ _ALSO_CALLED: Final = {"image_content_policy_violation": "content_policy_violati
 _VAGUE: Final = (None, "server_error", "invalid_prompt")
 
 
-def build_error(value: Any, error_type: Any = None) -> dict[str, Any]:
+def build_error(value: Any, error_type: Any = None) -> JsonObject:
     """The error object of a failure. `value` is what was said where an error belongs, and
     `error_type` the more exact word that gateways put beside it."""
     error = value if isinstance(value, dict) else {}
@@ -73,7 +74,7 @@ _DETAILS: Final = (
 )
 
 
-def chat_usage(usage: Any, *, searches: int = 0) -> dict[str, Any] | None:
+def chat_usage(usage: Any, *, searches: int = 0) -> JsonObject | None:
     """None where there is none. The counts themselves are not judged here. `searches` are the web
     searches that the upstream made, which its usage does not count."""
     if not isinstance(usage, dict):
@@ -117,7 +118,7 @@ def read_answer(body: bytes, content_type: str) -> Answer:
     )
 
 
-def read_finish(response: dict[str, Any]) -> str | None:
+def read_finish(response: JsonObject) -> str | None:
     """How the model ended, in words of the chat format; None for a response that failed, or is
     incomplete without saying why."""
     status = response.get("status")
@@ -137,7 +138,7 @@ def read_finish(response: dict[str, Any]) -> str | None:
     return "tool_calls" if called else "stop"
 
 
-def read_failure(response: dict[str, Any]) -> dict[str, Any] | None:
+def read_failure(response: JsonObject) -> JsonObject | None:
     """The error of a response that failed or was left unfinished."""
     error, status = response.get("error"), response.get("status")
     if error:
@@ -147,12 +148,12 @@ def read_failure(response: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _failure_without_output(value: dict[str, Any], body: bytes) -> UpstreamFailure:
+def _failure_without_output(value: JsonObject, body: bytes) -> UpstreamFailure:
     error = read_failure(value)
     return from_error_object(error) if error else malformed("no output", raw=body)
 
 
-def _build_message(delta: dict[str, Any]) -> dict[str, Any]:
+def _build_message(delta: JsonObject) -> JsonObject:
     """Everything that was said, in one message."""
     message = {"role": "assistant", "content": None, **delta}
     for call in message.get("tool_calls", ()):

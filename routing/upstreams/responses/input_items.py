@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from routing.upstreams.responses.reasoning_items import build_reasoning_items
 
 # --- Content parts --------------------------------------------------------------------------------
@@ -11,24 +12,24 @@ from routing.upstreams.responses.reasoning_items import build_reasoning_items
 _BREAKPOINT: Final = {"mode": "explicit"}
 
 
-def is_marked(part: dict[str, Any]) -> bool:
+def is_marked(part: JsonObject) -> bool:
     """Whether the prompt cache is to end at this part."""
     return bool(part.get("cache_control") or part.get("prompt_cache_breakpoint"))
 
 
-def input_parts(content: list[dict[str, Any]], *, marks: bool) -> list[dict[str, Any]]:
+def input_parts(content: list[JsonObject], *, marks: bool) -> list[JsonObject]:
     """The parts of anything but an answer; `marks` says whether cache breakpoints are told."""
     return [_PARTS[part["type"]](part, marks) for part in content]
 
 
-def _text(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+def _text(part: JsonObject, marks: bool) -> JsonObject:
     sent = {"type": "input_text", "text": part["text"]}
     if marks and is_marked(part):
         sent["prompt_cache_breakpoint"] = _BREAKPOINT
     return sent
 
 
-def _image(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+def _image(part: JsonObject, marks: bool) -> JsonObject:
     image = part["image_url"]
     # Some servers insist on the word, and this one means what its absence does.
     return {
@@ -38,7 +39,7 @@ def _image(part: dict[str, Any], marks: bool) -> dict[str, Any]:
     }
 
 
-def _audio(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+def _audio(part: JsonObject, marks: bool) -> JsonObject:
     audio = part["input_audio"]
     return {
         "type": "input_audio",
@@ -46,13 +47,13 @@ def _audio(part: dict[str, Any], marks: bool) -> dict[str, Any]:
     }
 
 
-def _video(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+def _video(part: JsonObject, marks: bool) -> JsonObject:
     return {"type": "input_video", "video_url": part["video_url"]["url"]}
 
 
-def _file(part: dict[str, Any], marks: bool) -> dict[str, Any]:
+def _file(part: JsonObject, marks: bool) -> JsonObject:
     file = part["file"]
-    sent: dict[str, Any] = {"type": "input_file"}
+    sent: JsonObject = {"type": "input_file"}
     data = file.get("file_data")
     if data is not None:
         sent["file_data" if data[:5].lower() == "data:" else "file_url"] = data
@@ -62,7 +63,7 @@ def _file(part: dict[str, Any], marks: bool) -> dict[str, Any]:
     return sent
 
 
-_PARTS: Final[dict[str, Callable[[dict[str, Any], bool], dict[str, Any]]]] = {
+_PARTS: Final[dict[str, Callable[[JsonObject, bool], JsonObject]]] = {
     "text": _text,
     "image_url": _image,
     "input_audio": _audio,
@@ -78,22 +79,20 @@ CALL_ID_CHARS_MAX: Final = 64
 _INSTRUCTING: Final = ("system", "developer")
 
 
-def build_input(
-    messages: list[dict[str, Any]], *, marks: bool
-) -> tuple[str | None, list[dict[str, Any]]]:
+def build_input(messages: list[JsonObject], *, marks: bool) -> tuple[str | None, list[JsonObject]]:
     """The instructions, where the conversation opens with a plain text of that kind, and the items
     of the rest. `marks` says whether cache breakpoints are told."""
     instructions = _opening_text(messages[0], marks) if len(messages) > 1 else None
     rest = messages[1:] if instructions else messages
-    items: list[dict[str, Any]] = []
+    items: list[JsonObject] = []
     for message in rest:
         items += _ITEMS[message["role"]](message, marks)
     return instructions or None, _without_idle_reasoning(items) or [_answer("")]
 
 
-def _without_idle_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_idle_reasoning(items: list[JsonObject]) -> list[JsonObject]:
     """Reasoning that led to nothing, as when it ran into the output cap, is refused."""
-    kept: list[dict[str, Any]] = []
+    kept: list[JsonObject] = []
     led_on = False
     for item in reversed(items):
         if item["type"] == "reasoning":
@@ -106,7 +105,7 @@ def _without_idle_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]
     return kept
 
 
-def _opening_text(message: dict[str, Any], marks: bool) -> str | None:
+def _opening_text(message: JsonObject, marks: bool) -> str | None:
     if message["role"] not in _INSTRUCTING:
         return None
     content = message["content"]
@@ -118,14 +117,14 @@ def _opening_text(message: dict[str, Any], marks: bool) -> str | None:
     return f"{name}: {content}" if name else str(content)
 
 
-def _message(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
+def _message(message: JsonObject, marks: bool) -> list[JsonObject]:
     content = _named(message["content"], message.get("name"))
     if isinstance(content, list):
         content = input_parts(content, marks=marks)
     return [{"type": "message", "role": message["role"], "content": content or ""}]
 
 
-def _named(content: str | list[dict[str, Any]], name: str | None) -> str | list[dict[str, Any]]:
+def _named(content: str | list[JsonObject], name: str | None) -> str | list[JsonObject]:
     """The format has no field for who speaks."""
     if not name:
         return content
@@ -134,7 +133,7 @@ def _named(content: str | list[dict[str, Any]], name: str | None) -> str | list[
     return [{"type": "text", "text": f"{name}: "}, *content]
 
 
-def _assistant(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
+def _assistant(message: JsonObject, marks: bool) -> list[JsonObject]:
     items = build_reasoning_items(message.get("reasoning_details"))
     if spoken := _spoken(message):
         items.append(_answer(spoken))
@@ -142,11 +141,11 @@ def _assistant(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
     return items or [_answer("")]
 
 
-def _answer(content: str | list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(content: str | list[JsonObject]) -> JsonObject:
     return {"type": "message", "role": "assistant", "content": content}
 
 
-def _spoken(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _spoken(message: JsonObject) -> list[JsonObject]:
     content = _named(message.get("content") or "", message.get("name"))
     texts = [content] if isinstance(content, str) else _texts(content)
     parts = [_output_text(text, []) for text in texts if text]
@@ -157,15 +156,15 @@ def _spoken(message: dict[str, Any]) -> list[dict[str, Any]]:
     return parts
 
 
-def _texts(parts: list[dict[str, Any]]) -> list[str]:
+def _texts(parts: list[JsonObject]) -> list[str]:
     return [part["text"] for part in parts if part["type"] == "text"]
 
 
-def _output_text(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:
+def _output_text(text: str, annotations: list[JsonObject]) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": annotations}
 
 
-def _citations(annotations: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+def _citations(annotations: list[JsonObject] | None) -> list[JsonObject]:
     cited = (annotation.get("url_citation") for annotation in annotations or ())
     return [
         {
@@ -188,7 +187,7 @@ def call_id(id: str) -> str:
     return f"call_{hashlib.sha256(id.encode()).hexdigest()[:32]}"
 
 
-def _function_call(call: dict[str, Any]) -> dict[str, Any]:
+def _function_call(call: JsonObject) -> JsonObject:
     function = call["function"]
     return {
         "type": "function_call",
@@ -198,7 +197,7 @@ def _function_call(call: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tool_result(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
+def _tool_result(message: JsonObject, marks: bool) -> list[JsonObject]:
     output = message["content"]
     if isinstance(output, list):
         output = input_parts(output, marks=marks)
@@ -211,7 +210,7 @@ def _tool_result(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
     ]
 
 
-_ITEMS: Final[dict[str, Callable[[dict[str, Any], bool], list[dict[str, Any]]]]] = {
+_ITEMS: Final[dict[str, Callable[[JsonObject, bool], list[JsonObject]]]] = {
     "system": _message,
     "developer": _message,
     "user": _message,

@@ -7,12 +7,12 @@ leave fragments out, and nothing doubled.
 
 from typing import Any
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Event
 from routing.upstreams.responses.output_items import OutputItem, OutputItems, OutputPart
 from routing.upstreams.responses.reasoning_items import CONTINUES, FORMAT
 
-_Object = dict[str, Any]
+_Object = JsonObject
 
 
 class Output:
@@ -279,7 +279,7 @@ def _url_citation(annotation: Any, offset: int, end: int) -> _Object | None:
 # --- Log probabilities ----------------------------------------------------------------------------
 
 
-def read_tokens(logprobs: Any) -> list[dict[str, Any]]:
+def read_tokens(logprobs: Any) -> list[JsonObject]:
     """The tokens of a `logprobs` array; what is no token is left out."""
     if not isinstance(logprobs, list):
         return []
@@ -290,7 +290,7 @@ def read_tokens(logprobs: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _read_alternatives(said: Any) -> list[dict[str, Any]]:
+def _read_alternatives(said: Any) -> list[JsonObject]:
     return (
         [_chat_token(token) for token in said if _is_token(token)] if isinstance(said, list) else []
     )
@@ -304,7 +304,7 @@ def _is_token(said: Any) -> bool:
     )
 
 
-def _chat_token(said: dict[str, Any]) -> dict[str, Any]:
+def _chat_token(said: JsonObject) -> JsonObject:
     octets = said.get("bytes")
     is_known = isinstance(octets, list) and all(type(octet) is int for octet in octets)
     return {

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from gateway.http.jsonio import JsonObject
+
 
 class OutputPart:
     """One part of an item: the characters, tokens and annotations of it that were said. `offset`
@@ -21,7 +23,7 @@ class OutputItem:
         *("is_signed", "name", "pieces", "reasoning_index", "type"),
     )
 
-    def __init__(self, value: dict[str, Any] | None = None) -> None:
+    def __init__(self, value: JsonObject | None = None) -> None:
         self.id: str | None = None
         self.call_id: str | None = None
         self.name: str | None = None
@@ -34,7 +36,7 @@ class OutputItem:
         if value is not None:
             self.learn(value)
 
-    def learn(self, value: dict[str, Any]) -> None:
+    def learn(self, value: JsonObject) -> None:
         """Take over what an item says of itself; what was known before stays."""
         self.id = self.id or _text(value.get("id"))
         self.call_id = self.call_id or _text(value.get("call_id"))

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Prompt, Terms
 from routing.entities.ids import is_own_reasoning
 from routing.upstreams.responses.reasoning_items import is_of_this_wire
@@ -18,10 +19,10 @@ _TEXT: Final = {"format": "response_format", "verbosity": "verbosity"}
 _WISHES: Final = ("effort", "enabled", "max_tokens")
 
 
-def build_passthrough(original: dict[str, Any], prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def build_passthrough(original: JsonObject, prompt: Prompt, terms: Terms) -> JsonObject:
     """The JSON object to send. Items, tools and what is in them go as they came."""
     supported = terms.supported
-    sent: dict[str, Any] = {
+    sent: JsonObject = {
         "model": terms.upstream_model,
         "input": _filter_input(original["input"]),
         "store": False,
@@ -42,7 +43,7 @@ def build_passthrough(original: dict[str, Any], prompt: Prompt, terms: Terms) ->
     return sent
 
 
-def _has_tools(original: dict[str, Any]) -> bool:
+def _has_tools(original: JsonObject) -> bool:
     return bool(original.get("tools")) or any(
         item.get("type") == "additional_tools"
         for item in original["input"]
@@ -61,7 +62,7 @@ def _filter_input(items: str | list[Any]) -> str | list[Any]:
     ]
 
 
-def _is_not_for_upstream(item: dict[str, Any]) -> bool:
+def _is_not_for_upstream(item: JsonObject) -> bool:
     """The gateway's own tools, and reasoning that means nothing to this kind of upstream."""
     kind = item.get("type")
     if kind == "reasoning":
@@ -69,7 +70,7 @@ def _is_not_for_upstream(item: dict[str, Any]) -> bool:
     return isinstance(kind, str) and kind.startswith("router:")
 
 
-def _is_replayed(item: dict[str, Any]) -> bool:
+def _is_replayed(item: JsonObject) -> bool:
     """Nothing is stored, so an item must hold its reasoning, sealed or as text; and text must be
     such an upstream's own, not that of another kind which the gateway made an item of."""
     format = item.get("format")
@@ -82,14 +83,14 @@ def _is_replayed(item: dict[str, Any]) -> bool:
     )
 
 
-def _without_format(item: dict[str, Any]) -> dict[str, Any]:
+def _without_format(item: JsonObject) -> JsonObject:
     """Reasoning without the gateway's note of who wrote it."""
     if item.get("type") != "reasoning" or "format" not in item:
         return item
     return {name: value for name, value in item.items() if name != "format"}
 
 
-def _put_text(sent: dict[str, Any], original: dict[str, Any], supported: frozenset[str]) -> None:
+def _put_text(sent: JsonObject, original: JsonObject, supported: frozenset[str]) -> None:
     given = original.get("text") or {}
     text = {
         name: value
@@ -100,13 +101,11 @@ def _put_text(sent: dict[str, Any], original: dict[str, Any], supported: frozens
         sent["text"] = text
 
 
-def _put_reasoning(
-    sent: dict[str, Any], original: dict[str, Any], prompt: Prompt, terms: Terms
-) -> None:
+def _put_reasoning(sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms) -> None:
     if not takes_reasoning(terms):
         return
     given = original.get("reasoning") or {}
-    reasoning: dict[str, Any] = {}
+    reasoning: JsonObject = {}
     if prompt.effort is not None:
         reasoning["effort"] = prompt.effort
     for name, value in given.items():
@@ -116,7 +115,7 @@ def _put_reasoning(
         sent["reasoning"] = reasoning
 
 
-def _build_include(original: dict[str, Any], prompt: Prompt, terms: Terms) -> list[str]:
+def _build_include(original: JsonObject, prompt: Prompt, terms: Terms) -> list[str]:
     """What the caller wants, and sealed reasoning from those who reason: items without it could not
     be sent again, for nothing is stored."""
     apart = {SEALED_REASONING}

@@ -6,6 +6,8 @@ fragments: all but its first are marked with `CONTINUES`.
 
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
+
 CONTINUES: Final = "continues"
 FORMAT: Final = "openai-responses-v1"
 _FORMAT_END: Final = "-responses-v1"
@@ -17,7 +19,7 @@ def is_of_this_wire(format: Any) -> bool:
     return isinstance(format, str) and format.endswith(_FORMAT_END)
 
 
-def build_reasoning_items(details: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+def build_reasoning_items(details: list[JsonObject] | None) -> list[JsonObject]:
     """The items of one assistant message, in order; details of other formats are left out."""
     if not details:
         return []
@@ -28,7 +30,7 @@ def build_reasoning_items(details: list[dict[str, Any]] | None) -> list[dict[str
     return [_serialize_item(item) for item in found.items if _is_whole(item)]
 
 
-def is_replayed(detail: dict[str, Any]) -> bool:
+def is_replayed(detail: JsonObject) -> bool:
     """Whether the upstream can make something of a detail.
 
     Text of nobody's format and without an id is another kind of model's: no item to return to.
@@ -43,11 +45,11 @@ class _ItemCollector:
     """The items met so far."""
 
     def __init__(self) -> None:
-        self.items: list[dict[str, Any]] = []
-        self._by_id: dict[str, dict[str, Any]] = {}
-        self._by_index: dict[Any, dict[str, Any]] = {}
+        self.items: list[JsonObject] = []
+        self._by_id: dict[str, JsonObject] = {}
+        self._by_index: dict[Any, JsonObject] = {}
 
-    def add(self, detail: dict[str, Any]) -> None:
+    def add(self, detail: JsonObject) -> None:
         match detail.get("type"):
             case "reasoning.summary":
                 _add_text(self._item(detail)["summary"], detail, detail["summary"])
@@ -56,7 +58,7 @@ class _ItemCollector:
             case "reasoning.encrypted":
                 self._item(detail)["encrypted_content"] = detail["data"]
 
-    def _item(self, detail: dict[str, Any]) -> dict[str, Any]:
+    def _item(self, detail: JsonObject) -> JsonObject:
         id, index = detail.get("id"), detail.get("index")
         item = self._by_id.get(id) if id else None
         if item is None:
@@ -71,7 +73,7 @@ class _ItemCollector:
         return item
 
 
-def _add_text(texts: list[list[str]], detail: dict[str, Any], text: str | None) -> None:
+def _add_text(texts: list[list[str]], detail: JsonObject, text: str | None) -> None:
     """Each text stays in its fragments until it is sent."""
     if not text:
         return
@@ -81,13 +83,13 @@ def _add_text(texts: list[list[str]], detail: dict[str, Any], text: str | None) 
         texts.append([text])
 
 
-def _is_whole(item: dict[str, Any]) -> bool:
+def _is_whole(item: JsonObject) -> bool:
     """Nothing is stored: an item without its content would be looked up in vain, and refused."""
     return bool(item["content"]) or item["encrypted_content"] is not None
 
 
-def _serialize_item(item: dict[str, Any]) -> dict[str, Any]:
-    sent: dict[str, Any] = {"type": "reasoning"}
+def _serialize_item(item: JsonObject) -> JsonObject:
+    sent: JsonObject = {"type": "reasoning"}
     if item["id"]:
         sent["id"] = item["id"]
     sent["summary"] = _join_texts("summary_text", item["summary"])
@@ -98,5 +100,5 @@ def _serialize_item(item: dict[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def _join_texts(kind: str, texts: list[list[str]]) -> list[dict[str, Any]]:
+def _join_texts(kind: str, texts: list[list[str]]) -> list[JsonObject]:
     return [{"type": kind, "text": "".join(fragments)} for fragments in texts]

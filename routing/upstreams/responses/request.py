@@ -1,8 +1,9 @@
 """The responses body that a chat-shaped prompt means."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.responses.input_items import build_input
 
@@ -18,12 +19,12 @@ _NO_PLACE: Final = frozenset(
 _ASKS_FOR_REASONING: Final = ("reasoning", "reasoning_effort", "include_reasoning")
 
 
-def build_request(prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def build_request(prompt: Prompt, terms: Terms) -> JsonObject:
     """The JSON object to send. The prompt's body is neither changed nor copied deeply."""
     body, supported = prompt.body, terms.supported
     marks = not _MARKS.isdisjoint(supported)
     instructions, items = build_input(body["messages"], marks=marks)
-    sent: dict[str, Any] = {"model": terms.upstream_model, "input": items, "store": False}
+    sent: JsonObject = {"model": terms.upstream_model, "input": items, "store": False}
     if instructions is not None:
         sent["instructions"] = instructions
     put_common(sent, body, prompt, terms, without=_NO_PLACE)
@@ -37,8 +38,8 @@ def build_request(prompt: Prompt, terms: Terms) -> dict[str, Any]:
     return sent
 
 
-def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str]) -> None:
-    tools: list[dict[str, Any]] = []
+def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
+    tools: list[JsonObject] = []
     if "tools" in supported:
         given = body.get("tools") or ()
         tools = [_function_tool(tool["function"]) for tool in given if tool["type"] == "function"]
@@ -55,7 +56,7 @@ def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[
         sent["tools"] = tools
 
 
-def _function_tool(function: dict[str, Any]) -> dict[str, Any]:
+def _function_tool(function: JsonObject) -> JsonObject:
     sent = {"type": "function", "name": function["name"]}
     if function.get("description") is not None:
         sent["description"] = function["description"]
@@ -65,7 +66,7 @@ def _function_tool(function: dict[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def _tool_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+def _tool_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
     """A choice that names a server tool is the gateway's own and not for the upstream."""
     if not isinstance(choice, dict):
         return choice
@@ -74,9 +75,9 @@ def _tool_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | 
     return {"type": "function", "name": choice["function"]["name"]}
 
 
-def _web_search(options: dict[str, Any]) -> dict[str, Any]:
+def _web_search(options: JsonObject) -> JsonObject:
     """The search settings of the chat format as the tool that does the search here."""
-    sent: dict[str, Any] = {"type": "web_search"}
+    sent: JsonObject = {"type": "web_search"}
     if options.get("search_context_size") is not None:
         sent["search_context_size"] = options["search_context_size"]
     place = options.get("user_location")
@@ -89,8 +90,8 @@ def _web_search(options: dict[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def _put_text(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str]) -> None:
-    text: dict[str, Any] = {}
+def _put_text(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
+    text: JsonObject = {}
     wanted = body.get("response_format")
     if wanted is not None and "response_format" in supported:
         make = _FORMATS.get(wanted["type"])
@@ -102,11 +103,11 @@ def _put_text(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[s
         sent["text"] = text
 
 
-def _plain_format(wanted: dict[str, Any]) -> dict[str, Any]:
+def _plain_format(wanted: JsonObject) -> JsonObject:
     return {"type": wanted["type"]}
 
 
-def _schema_format(wanted: dict[str, Any]) -> dict[str, Any]:
+def _schema_format(wanted: JsonObject) -> JsonObject:
     given = wanted["json_schema"]
     # This format insists on a schema.
     sent = {"type": "json_schema", "name": given["name"], "schema": {"type": "object"}}
@@ -116,14 +117,14 @@ def _schema_format(wanted: dict[str, Any]) -> dict[str, Any]:
     return sent
 
 
-_FORMATS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+_FORMATS: Final[dict[str, Callable[[JsonObject], JsonObject]]] = {
     "text": _plain_format,
     "json_object": _plain_format,
     "json_schema": _schema_format,
 }
 
 
-def _put_reasoning(sent: dict[str, Any], prompt: Prompt, terms: Terms, include: list[str]) -> None:
+def _put_reasoning(sent: JsonObject, prompt: Prompt, terms: Terms, include: list[str]) -> None:
     """Effort and summary; who asked for reasoning also gets it sealed, to be replayed: nothing is
     stored upstream."""
     body, effort = prompt.body, prompt.effort
@@ -142,7 +143,7 @@ def _put_reasoning(sent: dict[str, Any], prompt: Prompt, terms: Terms, include: 
 
 
 def _put_logprobs(
-    sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str], include: list[str]
+    sent: JsonObject, body: JsonObject, supported: frozenset[str], include: list[str]
 ) -> None:
     if body.get("logprobs") is not True or "logprobs" not in supported:
         return
@@ -174,8 +175,8 @@ GATEWAY_FIELDS: Final = frozenset(
 
 
 def put_common(
-    sent: dict[str, Any],
-    body: dict[str, Any],
+    sent: JsonObject,
+    body: JsonObject,
     prompt: Prompt,
     terms: Terms,
     *,
@@ -197,7 +198,7 @@ def put_common(
     sent["stream"] = prompt.stream
 
 
-def put_user(sent: dict[str, Any], user_hash: str, supported: frozenset[str]) -> None:
+def put_user(sent: JsonObject, user_hash: str, supported: frozenset[str]) -> None:
     """The end user's identity under the newer of the names that the endpoint takes."""
     for name in ("safety_identifier", "user"):
         if name in supported:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Event, Native
 from routing.upstreams.failures import malformed
 from routing.upstreams.payloads import DONE, parse_event, word
@@ -17,7 +18,7 @@ from routing.upstreams.responses.answer import (
 from routing.upstreams.responses.output import Output
 from routing.upstreams.responses.output_items import OutputItem, OutputPart
 
-_Object = dict[str, Any]
+_Object = JsonObject
 
 
 class ResponsesReader:

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import (
     FLAG,
     TEXT,
@@ -100,7 +101,7 @@ _FINISH: Final = words(
 )
 
 
-def _some(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+def _some(properties: JsonObject, **more: Any) -> JsonObject:
     """An object none of whose properties is sure to be there."""
     return obj(properties, optional=tuple(properties), **more)
 

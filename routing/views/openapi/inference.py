@@ -7,6 +7,7 @@ from typing import Any, Final
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import TypeAdapter
 
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import REF_TEMPLATE, Component
 from routing.formats.chat.schema import ChatBody
 from routing.formats.fields import RequestJsonSchema
@@ -75,7 +76,7 @@ def request_component(
 
 def _build_request(
     name: str, body: Any, meanings: Mapping[str, str], deprecated: frozenset[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[JsonObject, JsonObject]:
     schema, definitions = _build_schema(body)
     if body is not ChatBody:
         schema, definitions = _prefix_definitions(schema, definitions, name.removesuffix("Request"))
@@ -89,12 +90,12 @@ def _build_request(
 
 
 @cache
-def _chat_definitions() -> dict[str, Any]:
+def _chat_definitions() -> JsonObject:
     return _build_schema(ChatBody)[1]
 
 
-def _build_schema(body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    schema: dict[str, Any] = TypeAdapter(body).json_schema(
+def _build_schema(body: Any) -> tuple[JsonObject, JsonObject]:
+    schema: JsonObject = TypeAdapter(body).json_schema(
         schema_generator=_Schema, ref_template=REF_TEMPLATE
     )
     definitions = schema.pop("$defs", {})
@@ -107,8 +108,8 @@ def _build_schema(body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _prefix_definitions(
-    schema: Any, definitions: dict[str, Any], prefix: str
-) -> tuple[Any, dict[str, Any]]:
+    schema: Any, definitions: JsonObject, prefix: str
+) -> tuple[Any, JsonObject]:
     """Both with a prefix on each definition that is not the chat format's."""
     shared = _find_shared(definitions)
     names = {name: name if name in shared else prefix + name for name in definitions}
@@ -116,13 +117,13 @@ def _prefix_definitions(
 
 
 def _rename_definitions(
-    schema: Any, definitions: dict[str, Any], names: Mapping[str, str]
-) -> tuple[Any, dict[str, Any]]:
+    schema: Any, definitions: JsonObject, names: Mapping[str, str]
+) -> tuple[Any, JsonObject]:
     renamed = {names[name]: _rename_references(told, names) for name, told in definitions.items()}
     return _rename_references(schema, names), renamed
 
 
-def _find_shared(definitions: dict[str, Any]) -> set[str]:
+def _find_shared(definitions: JsonObject) -> set[str]:
     """The definitions that mean the same in the chat format, with all they refer to."""
     theirs = _chat_definitions()
     shared = {name for name, told in definitions.items() if theirs.get(name) == told}

@@ -1,10 +1,11 @@
 """How /messages and /messages/count_tokens are described in the OpenAPI document."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import (
     EITHER_KEY,
     FLAG,
@@ -77,7 +78,7 @@ _BLOCK: Final = Component(
         additionalProperties=True,
     ),
 )
-_COUNTS: Final[dict[str, Any]] = {
+_COUNTS: Final[JsonObject] = {
     "input_tokens": described(WHOLE, "Without cache reads and writes."),
     "output_tokens": WHOLE,
     "cache_creation_input_tokens": _MAYBE_WHOLE,

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
 from accounts.views.managed import PAGE
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import (
     TEXT,
     WHOLE,
@@ -46,7 +47,7 @@ VERSION: Final = Component(
         }
     ),
 )
-_PRESET: Final[dict[str, Any]] = {
+_PRESET: Final[JsonObject] = {
     "id": _ID,
     "name": TEXT,
     "slug": {"type": "string", "pattern": SLUG_PATTERN},

@@ -1,10 +1,11 @@
 """How /responses is described in the OpenAPI document."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
+from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import (
     FLAG,
     TEXT,
@@ -59,7 +60,7 @@ _MAYBE_TEXT: Final = nullable(TEXT)
 _MAYBE_WHOLE: Final = nullable(WHOLE)
 _MAYBE_FREE: Final = nullable(_FREE)
 _MAYBE_NUMBER: Final = nullable({"type": "number"})
-_ANY: Final[dict[str, Any]] = {}
+_ANY: Final[JsonObject] = {}
 _ITEM: Final = Component(
     "OutputItem",
     obj(
@@ -112,7 +113,7 @@ _USAGE: Final = Component(
         additionalProperties=True,
     ),
 )
-_ALWAYS: Final[dict[str, Any]] = {
+_ALWAYS: Final[JsonObject] = {
     "id": TEXT,
     "object": words("response"),
     "created_at": described(WHOLE, "Unix seconds."),
@@ -132,7 +133,7 @@ _ALWAYS: Final[dict[str, Any]] = {
     "presence_penalty": _MAYBE_NUMBER,
     "frequency_penalty": _MAYBE_NUMBER,
 }
-_SOMETIMES: Final[dict[str, Any]] = {
+_SOMETIMES: Final[JsonObject] = {
     "output_text": described(TEXT, "All text of the answer."),
     "usage": nullable(_USAGE),
     "error_type": words(*ERROR_TYPES),

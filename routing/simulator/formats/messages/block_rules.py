@@ -5,7 +5,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-from routing.simulator.encoding import unseal
+from routing.simulator.encoding import JsonObject, unseal
 from routing.simulator.formats.base import RuleBroken, demand
 from routing.simulator.formats.messages.reading import list_objects
 
@@ -56,7 +56,7 @@ OPAQUE_BLOCKS = frozenset(
 )
 
 
-def check_keys(where: str, value: dict[str, Any], known: frozenset[str] | set[str]) -> None:
+def check_keys(where: str, value: JsonObject, known: frozenset[str] | set[str]) -> None:
     for name in value:
         demand(name in known, f"{where}.{name}: Extra inputs are not permitted")
 
@@ -85,14 +85,14 @@ def check_mark(where: str, mark: Any) -> None:
     )
 
 
-def check_text(where: str, block: dict[str, Any]) -> None:
+def check_text(where: str, block: JsonObject) -> None:
     demand(isinstance(block.get("text"), str), f"{where}.text: Field required")
     demand(block["text"] != "", "messages: text content blocks must be non-empty")
     told = "messages: text content blocks must contain non-whitespace text"
     demand(block["text"].strip() != "", told)
 
 
-def check_image(where: str, block: dict[str, Any]) -> None:
+def check_image(where: str, block: JsonObject) -> None:
     source = block.get("source")
     demand(isinstance(source, dict), f"{where}.source: Field required")
     assert isinstance(source, dict)
@@ -107,14 +107,14 @@ def check_image(where: str, block: dict[str, Any]) -> None:
         demand(str(source.get("url")).startswith(("https://", "http://")), told)
 
 
-def check_base64(where: str, source: dict[str, Any]) -> None:
+def check_base64(where: str, source: JsonObject) -> None:
     try:
         b64decode(source.get("data") or "!", validate=True)
     except (ValueError, TypeError):
         raise RuleBroken(f"{where}.data: Input should be valid base64") from None
 
 
-def check_document(where: str, block: dict[str, Any]) -> None:
+def check_document(where: str, block: JsonObject) -> None:
     source = block.get("source")
     kind = source.get("type") if isinstance(source, dict) else None
     assert isinstance(source, dict) or kind is None
@@ -129,7 +129,7 @@ def check_document(where: str, block: dict[str, Any]) -> None:
             check_base64(f"{where}.source.base64", source)
 
 
-def check_tool_use(where: str, block: dict[str, Any]) -> None:
+def check_tool_use(where: str, block: JsonObject) -> None:
     told = f"{where}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
     demand(isinstance(block.get("id"), str) and ID.fullmatch(block["id"]) is not None, told)
     demand(isinstance(block.get("name"), str), f"{where}.name: Field required")
@@ -138,7 +138,7 @@ def check_tool_use(where: str, block: dict[str, Any]) -> None:
     )
 
 
-def check_tool_result(where: str, block: dict[str, Any]) -> None:
+def check_tool_result(where: str, block: JsonObject) -> None:
     demand(isinstance(block.get("tool_use_id"), str), f"{where}.tool_use_id: Field required")
     told = f"{where}.is_error: Input should be a valid boolean"
     demand(isinstance(block.get("is_error", False), bool), told)
@@ -152,7 +152,7 @@ def check_tool_result(where: str, block: dict[str, Any]) -> None:
         )
 
 
-def check_thinking_block(where: str, block: dict[str, Any]) -> None:
+def check_thinking_block(where: str, block: JsonObject) -> None:
     demand(isinstance(block.get("thinking"), str), f"{where}.thinking: Field required")
     demand(isinstance(block.get("signature"), str), f"{where}.signature: Field required")
     thought = unseal(block["signature"])
@@ -160,17 +160,17 @@ def check_thinking_block(where: str, block: dict[str, Any]) -> None:
     demand(thought is not None and block["thinking"] in ("", thought), told)
 
 
-def check_redacted_block(where: str, block: dict[str, Any]) -> None:
+def check_redacted_block(where: str, block: JsonObject) -> None:
     told = f"{where}: Invalid `data` in `redacted_thinking` block"
     demand(unseal(block.get("data")) is not None, told)
 
 
-def check_search_result(where: str, block: dict[str, Any]) -> None:
+def check_search_result(where: str, block: JsonObject) -> None:
     for name in ("source", "title", "content"):
         demand(name in block, f"{where}.{name}: Field required")
 
 
-BLOCK_CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+BLOCK_CHECKS: dict[str, Callable[[str, JsonObject], None]] = {
     "text": check_text,
     "image": check_image,
     "document": check_document,
@@ -190,7 +190,7 @@ ASSISTANT_BLOCKS = (frozenset(BLOCK_KEYS) - {"image", "tool_result"}) | OPAQUE_B
 ALLOWED = {"user": USER_BLOCKS, "assistant": ASSISTANT_BLOCKS, "system": USER_BLOCKS}
 
 
-def check_conversation(body: dict[str, Any], *, beta: bool) -> None:
+def check_conversation(body: JsonObject, *, beta: bool) -> None:
     """Raises Broken. Messages of role system are for callers who ask for a beta."""
     check_system(body.get("system", ""))
     messages = body["messages"]
@@ -230,13 +230,13 @@ def check_message(where: str, message: Any, *, last: bool, beta: bool) -> None:
         check_prefill(list_objects(message, "content"))
 
 
-def check_prefill(blocks: list[dict[str, Any]]) -> None:
+def check_prefill(blocks: list[JsonObject]) -> None:
     text = blocks[-1].get("text", "") if blocks else ""
     told = "messages: final assistant content cannot end with trailing whitespace"
     demand(text == text.rstrip(), told)
 
 
-def check_calls(messages: list[dict[str, Any]]) -> None:
+def check_calls(messages: list[JsonObject]) -> None:
     """Every call has its result in the very next message, and every result its call before."""
     wanted: set[str] = set()
     seen: set[str] = set()
@@ -250,7 +250,7 @@ def check_calls(messages: list[dict[str, Any]]) -> None:
         demand_results(len(messages), wanted, set())
 
 
-def check_results(at: int, blocks: list[dict[str, Any]], wanted: set[str]) -> None:
+def check_results(at: int, blocks: list[JsonObject], wanted: set[str]) -> None:
     kinds = [block.get("type") == "tool_result" for block in blocks]
     given = {block["tool_use_id"] for block in blocks if block.get("type") == "tool_result"}
     strangers = sorted(given - wanted)

@@ -5,13 +5,13 @@ Every cache mark ends a beginning of the prompt that can be read again."""
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from routing.simulator.encoding import dumps
+from routing.simulator.encoding import JsonObject, dumps
 from routing.simulator.prompt import IMAGE_TOKENS, count_tokens, read_text
 
 CHOICES = {"any": "required", "auto": "auto", "none": "none"}
 
 
-def read_as_chat(body: dict[str, Any]) -> dict[str, Any]:
+def read_as_chat(body: JsonObject) -> JsonObject:
     return {
         "model": body.get("model"),
         "messages": list(_read_messages(body)),
@@ -26,7 +26,7 @@ def read_as_chat(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def list_objects(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def list_objects(owner: JsonObject, name: str) -> list[JsonObject]:
     """The objects of a list; a string stands for one text block."""
     value = owner.get(name)
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def list_objects(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _read_messages(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _read_messages(body: JsonObject) -> Iterator[JsonObject]:
     system = list_objects(body, "system")
     if system:
         yield {"role": "system", "content": list(read_parts(system))}
@@ -48,7 +48,7 @@ def _read_messages(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"role": message.get("role"), "content": list(read_parts(others))}
 
 
-def read_parts(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def read_parts(blocks: Iterable[JsonObject]) -> Iterator[JsonObject]:
     """Text and images; whatever else there is counts for nothing."""
     for block in blocks:
         if block.get("type") == "text":
@@ -57,12 +57,12 @@ def read_parts(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"type": "image_url"}
 
 
-def _read_function(tool: dict[str, Any]) -> dict[str, Any]:
+def _read_function(tool: JsonObject) -> JsonObject:
     function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
     return {"type": "function", "function": function}
 
 
-def _read_choice(choice: Any) -> dict[str, Any]:
+def _read_choice(choice: Any) -> JsonObject:
     if not isinstance(choice, dict):
         return {}
     kind = choice.get("type")
@@ -73,7 +73,7 @@ def _read_choice(choice: Any) -> dict[str, Any]:
     }
 
 
-def _read_response_format(body: dict[str, Any]) -> dict[str, Any] | None:
+def _read_response_format(body: JsonObject) -> JsonObject | None:
     wanted = (body.get("output_config") or {}).get("format") or {}
     if wanted.get("type") != "json_schema":
         return None
@@ -83,7 +83,7 @@ def _read_response_format(body: dict[str, Any]) -> dict[str, Any] | None:
 MARK = "cache_control"
 
 
-def walk_blocks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def walk_blocks(body: JsonObject) -> Iterator[JsonObject]:
     """Everything that can bear a mark, in the order of the prompt, contents of results included."""
     yield from list_objects(body, "tools")
     yield from list_objects(body, "system")
@@ -94,7 +94,7 @@ def walk_blocks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield block
 
 
-def list_prefixes(body: dict[str, Any]) -> list[tuple[str, int]]:
+def list_prefixes(body: JsonObject) -> list[tuple[str, int]]:
     """The marked beginnings as (text, tokens), shortest first; a mark at the top marks all."""
     said, characters, images = "", 0, 0
     found: list[tuple[str, int]] = []

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from routing.simulator.encoding import JsonObject
 from routing.simulator.formats.base import Complaint, RuleBroken, demand
 from routing.simulator.formats.messages.block_rules import TOOL_KEYS, check_conversation, check_keys
 from routing.simulator.formats.messages.reading import MARK, list_objects, walk_blocks
@@ -41,7 +42,7 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 CHOICES = ("auto", "any", "tool", "none")
 
 
-def find_complaint(headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+def find_complaint(headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
     """The first reason to refuse the request, credential and version before the body."""
     if "x-api-key" not in headers:
         return Complaint(401, "x-api-key header is required")
@@ -62,7 +63,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
     demand(given == VERSION, f'anthropic-version: "{given}" is not a valid version')
 
 
-def check_fields(body: dict[str, Any]) -> None:
+def check_fields(body: JsonObject) -> None:
     for name in body:
         demand(name in KNOWN_FIELDS, f"{name}: Extra inputs are not permitted")
     for name in ("model", "max_tokens", "messages"):
@@ -82,7 +83,7 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def check_sampling(body: dict[str, Any]) -> None:
+def check_sampling(body: JsonObject) -> None:
     for name in ("temperature", "top_p"):
         value = body.get(name, 0)
         demand(isinstance(value, int | float), f"{name}: Input should be a valid number")
@@ -95,7 +96,7 @@ def check_sampling(body: dict[str, Any]) -> None:
         demand(isinstance(sequence, str) and sequence.strip() != "", told)
 
 
-def check_tier(body: dict[str, Any]) -> None:
+def check_tier(body: JsonObject) -> None:
     tier = body.get("service_tier", "auto")
     demand(
         tier in ("auto", "standard_only"), "service_tier: Input should be 'auto' or 'standard_only'"
@@ -109,7 +110,7 @@ def check_tier(body: dict[str, Any]) -> None:
     demand(len(user_id) <= USER_ID_LENGTH_MAX, "metadata.user_id: String should have at most 256")
 
 
-def check_tools(body: dict[str, Any]) -> None:
+def check_tools(body: JsonObject) -> None:
     tools = body.get("tools", [])
     demand(isinstance(tools, list), "tools: Input should be a valid list")
     for at, tool in enumerate(tools):
@@ -152,7 +153,7 @@ def check_output(wanted: Any) -> None:
         demand(not extra, f"output_config.format.{extra}: Extra inputs are not permitted")
 
 
-def check_counts(body: dict[str, Any]) -> None:
+def check_counts(body: JsonObject) -> None:
     marks = sum(1 for block in walk_blocks(body) if block.get(MARK)) + bool(body.get(MARK))
     told = f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
     demand(marks <= MARKS_MAX, told)
@@ -163,7 +164,7 @@ THINKING_TYPES = ("enabled", "disabled", "adaptive", "between_tools")
 TOP_P_MIN = 0.95
 
 
-def check_thinking(body: dict[str, Any]) -> None:
+def check_thinking(body: JsonObject) -> None:
     thinking = body.get("thinking")
     if thinking is None:
         return
@@ -179,7 +180,7 @@ def check_thinking(body: dict[str, Any]) -> None:
         check_last_turn(body)
 
 
-def check_budget(body: dict[str, Any], budget: Any) -> None:
+def check_budget(body: JsonObject, budget: Any) -> None:
     where = "thinking.enabled.budget_tokens"
     demand(isinstance(budget, int), f"{where}: Field required")
     demand(budget >= BUDGET_MIN, f"{where}: Input should be greater than or equal to 1024")
@@ -188,7 +189,7 @@ def check_budget(body: dict[str, Any], budget: Any) -> None:
     )
 
 
-def check_thinking_neighbours(body: dict[str, Any]) -> None:
+def check_thinking_neighbours(body: JsonObject) -> None:
     told = "`temperature` may only be set to 1 when thinking is enabled"
     demand(body.get("temperature", 1) == 1, told)
     demand("top_k" not in body, "`top_k` must be unset when thinking is enabled")
@@ -199,7 +200,7 @@ def check_thinking_neighbours(body: dict[str, Any]) -> None:
     demand(body["messages"][-1]["role"] != "assistant", told)
 
 
-def check_last_turn(body: dict[str, Any]) -> None:
+def check_last_turn(body: JsonObject) -> None:
     """A turn that waits for tool results goes on thinking where it stopped."""
     if not any(
         b.get("type") == "tool_result" for b in list_objects(body["messages"][-1], "content")

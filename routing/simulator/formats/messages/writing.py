@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from routing.simulator.answer import SimulatedAnswer, SimulatedPiece, SimulatedToolCall
-from routing.simulator.encoding import seal, write_event
+from routing.simulator.encoding import JsonObject, seal, write_event
 from routing.simulator.formats.base import Complaint
 
 ERROR_TYPES = {
@@ -22,14 +22,14 @@ ERROR_TYPES = {
 }
 
 
-def build_error(complaint: Complaint) -> dict[str, Any]:
+def build_error(complaint: Complaint) -> JsonObject:
     """The type follows the status alone."""
     kind = ERROR_TYPES.get(complaint.status, "api_error")
     said = {"type": kind, "message": complaint.message}
     return {"type": "error", "error": said, "request_id": "req_simulated"}
 
 
-def build_failure(message: str) -> dict[str, Any]:
+def build_failure(message: str) -> JsonObject:
     """An error where the status can no longer say it."""
     return {"type": "error", "error": {"type": "api_error", "message": message}}
 
@@ -42,7 +42,7 @@ STOP_REASONS = {
 }
 
 
-def build_message(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+def build_message(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
     whole = {
         "id": message_id(answer),
         "type": "message",
@@ -59,7 +59,7 @@ def message_id(answer: SimulatedAnswer) -> str:
     return f"msg_{answer.id.rpartition('-')[2]}"
 
 
-def build_ending(answer: SimulatedAnswer) -> dict[str, Any]:
+def build_ending(answer: SimulatedAnswer) -> JsonObject:
     """Why it ended; a word that this format has no own one for stays as it is."""
     reason = answer.finish_reason
     if reason == "stop" and answer.stop_sequence is not None:
@@ -75,9 +75,9 @@ def build_ending(answer: SimulatedAnswer) -> dict[str, Any]:
     }
 
 
-def build_content(body: dict[str, Any], answer: SimulatedAnswer) -> list[dict[str, Any]]:
+def build_content(body: JsonObject, answer: SimulatedAnswer) -> list[JsonObject]:
     """The blocks: what was thought, what was said, which tools are called."""
-    blocks: list[dict[str, Any]] = []
+    blocks: list[JsonObject] = []
     thought, said = answer.text("reasoning"), answer.text("refusal") + answer.text("content")
     if thought:
         blocks.append(build_thinking(body, thought))
@@ -92,16 +92,16 @@ def build_content(body: dict[str, Any], answer: SimulatedAnswer) -> list[dict[st
     return blocks
 
 
-def build_thinking(body: dict[str, Any], thought: str) -> dict[str, Any]:
+def build_thinking(body: JsonObject, thought: str) -> JsonObject:
     shown = "" if is_thinking_omitted(body) else thought
     return {"type": "thinking", "thinking": shown, "signature": seal(thought)}
 
 
-def is_thinking_omitted(body: dict[str, Any]) -> bool:
+def is_thinking_omitted(body: JsonObject) -> bool:
     return (body.get("thinking") or {}).get("display") == "omitted"
 
 
-def build_tool_use(call: SimulatedToolCall) -> dict[str, Any]:
+def build_tool_use(call: SimulatedToolCall) -> JsonObject:
     """A call as it starts, before its input is known."""
     used = "toolu_" + call.id.removeprefix("call_")
     return {"type": "tool_use", "id": used, "name": call.name, "input": {}}
@@ -141,14 +141,14 @@ EMPTY_TEXT = {"type": "text", "text": ""}
 EMPTY_THINKING = {"type": "thinking", "thinking": "", "signature": ""}
 
 
-def write_named_event(value: dict[str, Any]) -> bytes:
+def write_named_event(value: JsonObject) -> bytes:
     return write_event(value["type"], value)
 
 
 class MessageWriter:
     """One block is open at a time, and blocks are numbered from 0."""
 
-    def __init__(self, body: dict[str, Any], answer: SimulatedAnswer) -> None:
+    def __init__(self, body: JsonObject, answer: SimulatedAnswer) -> None:
         self._answer = answer
         self._omits = is_thinking_omitted(body)
         self._body = body
@@ -181,7 +181,7 @@ class MessageWriter:
 
     def closing(self) -> list[bytes]:
         """The end of the open block, the reason and the usage, and the end of the message."""
-        last: dict[str, Any] = {"type": "message_delta", "delta": build_ending(self._answer)}
+        last: JsonObject = {"type": "message_delta", "delta": build_ending(self._answer)}
         if self._answer.usage is not None:
             last["usage"] = convert_usage(self._answer.usage)
         stop = self._stop() + self._redacted()
@@ -201,13 +201,13 @@ class MessageWriter:
             return before + self._block(block) + self._delta(empty)
         return before + self._block(EMPTY_THINKING if kind == "thinking" else EMPTY_TEXT)
 
-    def _block(self, block: dict[str, Any]) -> bytes:
+    def _block(self, block: JsonObject) -> bytes:
         self._index += 1
         return write_named_event(
             {"type": "content_block_start", "index": self._index, "content_block": block}
         )
 
-    def _delta(self, delta: dict[str, Any]) -> bytes:
+    def _delta(self, delta: JsonObject) -> bytes:
         return write_named_event(
             {"type": "content_block_delta", "index": self._index, "delta": delta}
         )

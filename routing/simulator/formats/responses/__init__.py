@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from routing.simulator.answer import SimulatedAnswer
-from routing.simulator.encoding import write_event
+from routing.simulator.encoding import JsonObject, write_event
 from routing.simulator.formats import chat
 from routing.simulator.formats.base import (
     Complaint,
@@ -25,19 +25,19 @@ from routing.simulator.prompt import NO_CACHE, CacheUse, PromptCache
 class SimulatedResponses:
     name = "responses"
 
-    def read_request(self, body: dict[str, Any]) -> dict[str, Any]:
+    def read_request(self, body: JsonObject) -> JsonObject:
         return read_as_chat(body)
 
-    def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+    def complaint(self, headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
         return find_complaint(headers, body)
 
-    def use_cache(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+    def use_cache(self, cache: PromptCache, persona: str, body: JsonObject) -> CacheUse:
         return NO_CACHE
 
-    def document(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    def document(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         return build_response(body, answer)
 
-    def stream(self, body: dict[str, Any], answer: SimulatedAnswer) -> SimulatedStream:
+    def stream(self, body: JsonObject, answer: SimulatedAnswer) -> SimulatedStream:
         writer = ResponseWriter(body, answer)
         return SimulatedStream(
             opening=writer.opening(),
@@ -46,20 +46,20 @@ class SimulatedResponses:
         )
 
     def build_hollow(
-        self, body: dict[str, Any], answer: SimulatedAnswer
-    ) -> tuple[dict[str, Any], list[bytes]]:
+        self, body: JsonObject, answer: SimulatedAnswer
+    ) -> tuple[JsonObject, list[bytes]]:
         document = {**build_response(body, answer), "output": None}
         last = {"type": "response.completed", "response": document, "sequence_number": 2}
         return document, [ResponseWriter(body, answer).opening(), self.event(last)]
 
-    def speaker(self, body: dict[str, Any], answer: SimulatedAnswer) -> WritingSpeaker:
+    def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> WritingSpeaker:
         return WritingSpeaker(ResponseWriter(body, answer), answer)
 
     def event(self, value: Any) -> bytes:
         return write_event(read_event_name(value), value)
 
-    def error(self, complaint: Complaint) -> dict[str, Any]:
+    def error(self, complaint: Complaint) -> JsonObject:
         return chat.build_error(complaint)
 
-    def build_broken(self, body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+    def build_broken(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         return build_failed_response(body, answer, "Simulated failure inside the stream.")

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+from routing.simulator.encoding import JsonObject
+
 TEXTS = ("input_text", "output_text", "text")
 
 
-def read_as_chat(body: dict[str, Any]) -> dict[str, Any]:
+def read_as_chat(body: JsonObject) -> JsonObject:
     tools = [tool for tool in list_objects(body.get("tools")) if tool.get("type") == "function"]
     return {
         "model": body.get("model"),
@@ -21,11 +23,11 @@ def read_as_chat(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def list_objects(value: Any) -> list[dict[str, Any]]:
+def list_objects(value: Any) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def list_items(body: dict[str, Any]) -> list[dict[str, Any]]:
+def list_items(body: JsonObject) -> list[JsonObject]:
     """The input items; a string is what a user says."""
     given = body.get("input")
     if isinstance(given, str):
@@ -33,7 +35,7 @@ def list_items(body: dict[str, Any]) -> list[dict[str, Any]]:
     return list_objects(given)
 
 
-def _read_messages(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _read_messages(body: JsonObject) -> Iterator[JsonObject]:
     if body.get("instructions"):
         yield {"role": "system", "content": body["instructions"]}
     for item in list_items(body):
@@ -48,7 +50,7 @@ def _read_content(content: Any) -> Any:
     return list(_read_parts(content)) if isinstance(content, list) else content
 
 
-def _read_parts(content: Any) -> Iterator[dict[str, Any]]:
+def _read_parts(content: Any) -> Iterator[JsonObject]:
     for part in list_objects(content):
         if part.get("type") in TEXTS:
             yield {"type": "text", "text": part.get("text")}
@@ -56,15 +58,15 @@ def _read_parts(content: Any) -> Iterator[dict[str, Any]]:
             yield {"type": "image_url"}
 
 
-def _is_thinking(body: dict[str, Any]) -> bool:
+def _is_thinking(body: JsonObject) -> bool:
     """Models whose name contains "reason" always think; the others when asked to."""
     wanted = body.get("reasoning") or {}
     named = "reason" in str(body.get("model"))
     return wanted.get("effort") != "none" and (named or wanted.get("effort") is not None)
 
 
-def _read_response_format(body: dict[str, Any]) -> dict[str, Any] | None:
-    shape: dict[str, Any] = (body.get("text") or {}).get("format") or {}
+def _read_response_format(body: JsonObject) -> JsonObject | None:
+    shape: JsonObject = (body.get("text") or {}).get("format") or {}
     if shape.get("type") == "json_schema":
         return {"type": "json_schema", "json_schema": {"schema": shape.get("schema")}}
     return shape or None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from routing.simulator.encoding import unseal
+from routing.simulator.encoding import JsonObject, unseal
 from routing.simulator.formats.base import Complaint, RuleBroken
 from routing.simulator.formats.responses.reading import list_items, list_objects
 
@@ -62,7 +62,7 @@ def rule_broken(where: str, message: str, code: str = "invalid_value") -> RuleBr
     return RuleBroken(message, code=code, param=where)
 
 
-def check_tools(body: dict[str, Any]) -> None:
+def check_tools(body: JsonObject) -> None:
     for at, tool in enumerate(body.get("tools") or []):
         where = f"tools[{at}]"
         kind = tool.get("type") if isinstance(tool, dict) else None
@@ -75,7 +75,7 @@ def check_tools(body: dict[str, Any]) -> None:
         raise rule_broken("tool_choice", told)
 
 
-def check_function(where: str, tool: dict[str, Any]) -> None:
+def check_function(where: str, tool: JsonObject) -> None:
     for name in tool:
         if name not in FUNCTION_KEYS:
             told = f"Unknown parameter: '{where}.{name}'."
@@ -88,7 +88,7 @@ def check_function(where: str, tool: dict[str, Any]) -> None:
         raise rule_broken(f"{where}.parameters", told, "missing_required_parameter")
 
 
-def check_input(body: dict[str, Any]) -> None:
+def check_input(body: JsonObject) -> None:
     """Check every input item, and that calls and their outputs belong together."""
     if isinstance(body["input"], list) and len(list_objects(body["input"])) != len(body["input"]):
         raise rule_broken("input", "Invalid type for 'input': expected an array of objects.")
@@ -99,7 +99,7 @@ def check_input(body: dict[str, Any]) -> None:
     check_followers(given)
 
 
-def check_item(where: str, item: dict[str, Any]) -> None:
+def check_item(where: str, item: JsonObject) -> None:
     kind = item.get("type", "message")
     if kind in OPAQUE_ITEMS:
         return
@@ -116,7 +116,7 @@ def check_id(where: str, kind: str, given: Any) -> None:
         raise rule_broken(f"{where}.id", told)
 
 
-def check_message(where: str, item: dict[str, Any]) -> None:
+def check_message(where: str, item: JsonObject) -> None:
     role, content = item.get("role"), item.get("content")
     if role not in ROLES:
         raise rule_broken(f"{where}.role", f"Invalid value: '{role}'.")
@@ -136,7 +136,7 @@ def check_parts(where: str, parts: list[Any], known: tuple[str, ...]) -> None:
         check_part(f"{where}[{at}]", part)
 
 
-def check_part(where: str, part: dict[str, Any]) -> None:
+def check_part(where: str, part: JsonObject) -> None:
     kind = part["type"]
     name = "refusal" if kind == "refusal" else "text"
     if kind in ("input_text", "output_text", "refusal") and not isinstance(part.get(name), str):
@@ -153,7 +153,7 @@ def check_part(where: str, part: dict[str, Any]) -> None:
         raise rule_broken(where, f"Missing required parameter: '{where}.file_id'.")
 
 
-def check_call_id(where: str, item: dict[str, Any]) -> None:
+def check_call_id(where: str, item: JsonObject) -> None:
     call_id = item.get("call_id")
     if not isinstance(call_id, str) or not call_id:
         told = f"Missing required parameter: '{where}.call_id'."
@@ -163,7 +163,7 @@ def check_call_id(where: str, item: dict[str, Any]) -> None:
         raise rule_broken(f"{where}.call_id", told, "string_above_max_length")
 
 
-def check_call(where: str, item: dict[str, Any]) -> None:
+def check_call(where: str, item: JsonObject) -> None:
     check_call_id(where, item)
     said = "input" if item["type"] == "custom_tool_call" else "arguments"
     for name in ("name", said):
@@ -172,7 +172,7 @@ def check_call(where: str, item: dict[str, Any]) -> None:
             raise rule_broken(f"{where}.{name}", told, "missing_required_parameter")
 
 
-def check_output(where: str, item: dict[str, Any]) -> None:
+def check_output(where: str, item: JsonObject) -> None:
     check_call_id(where, item)
     output = item.get("output")
     if isinstance(output, list):
@@ -182,7 +182,7 @@ def check_output(where: str, item: dict[str, Any]) -> None:
         raise rule_broken(f"{where}.output", told, "missing_required_parameter")
 
 
-def check_reasoning_item(where: str, item: dict[str, Any]) -> None:
+def check_reasoning_item(where: str, item: JsonObject) -> None:
     """Nothing is stored here, so a thought comes back whole or not at all."""
     for name in ("id", "summary"):
         if name not in item:
@@ -197,11 +197,11 @@ def check_reasoning_item(where: str, item: dict[str, Any]) -> None:
         raise rule_broken(where, told, "invalid_encrypted_content")
 
 
-def check_reference(where: str, item: dict[str, Any]) -> None:
+def check_reference(where: str, item: JsonObject) -> None:
     raise rule_broken(where, f"Item with id '{item.get('id')}' not found.")
 
 
-ITEM_CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+ITEM_CHECKS: dict[str, Callable[[str, JsonObject], None]] = {
     "message": check_message,
     "function_call": check_call,
     "custom_tool_call": check_call,
@@ -212,7 +212,7 @@ ITEM_CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
 }
 
 
-def check_pairs(given: list[dict[str, Any]]) -> None:
+def check_pairs(given: list[JsonObject]) -> None:
     """Every call has an output after it, and every output a call before it."""
     waiting: set[str] = set()
     called: set[str] = set()
@@ -232,7 +232,7 @@ def check_pairs(given: list[dict[str, Any]]) -> None:
         raise rule_broken("input", f"No tool output found for function call {sorted(waiting)[0]}.")
 
 
-def check_followers(given: list[dict[str, Any]]) -> None:
+def check_followers(given: list[JsonObject]) -> None:
     """A thought stands before what it led to."""
     for at, item in enumerate(given):
         if item.get("type") != "reasoning":
@@ -293,7 +293,7 @@ VERBOSITIES = ("low", "medium", "high")
 SHAPES = ("text", "json_object", "json_schema")
 
 
-def find_complaint(headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+def find_complaint(headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
     """The first reason to refuse the request, the credential before the body."""
     if "authorization" not in headers:
         told = "You didn't provide an API key."
@@ -320,7 +320,7 @@ def check_choice(where: str, value: Any, known: tuple[str, ...]) -> None:
         refuse(told, code="invalid_value", param=where)
 
 
-def check_fields(body: dict[str, Any]) -> None:
+def check_fields(body: JsonObject) -> None:
     for name in body:
         if name not in KNOWN_FIELDS:
             refuse(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
@@ -339,7 +339,7 @@ def check_fields(body: dict[str, Any]) -> None:
             refuse(told, code=f"{name}_not_found", param=name)
 
 
-def check_numbers(body: dict[str, Any]) -> None:
+def check_numbers(body: JsonObject) -> None:
     for name, (low, high) in BOUNDS.items():
         value = body.get(name)
         if value is not None and not low <= value <= high:
@@ -351,7 +351,7 @@ def check_numbers(body: dict[str, Any]) -> None:
         refuse(told, code="integer_below_min_value", param="max_output_tokens")
 
 
-def check_reasoning(wanted: dict[str, Any]) -> None:
+def check_reasoning(wanted: JsonObject) -> None:
     for name in wanted:
         if name not in ("effort", "summary", "generate_summary"):
             where = f"reasoning.{name}"
@@ -360,7 +360,7 @@ def check_reasoning(wanted: dict[str, Any]) -> None:
     check_choice("reasoning.summary", wanted.get("summary"), SUMMARIES)
 
 
-def check_text(text: dict[str, Any]) -> None:
+def check_text(text: JsonObject) -> None:
     check_choice("text.verbosity", text.get("verbosity"), VERBOSITIES)
     shape = text.get("format") or {}
     check_choice("text.format.type", shape.get("type"), SHAPES)

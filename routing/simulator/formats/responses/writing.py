@@ -3,10 +3,10 @@
 from typing import Any
 
 from routing.simulator.answer import SimulatedAnswer, SimulatedPiece
-from routing.simulator.encoding import seal, write_event
+from routing.simulator.encoding import JsonObject, seal, write_event
 
 FAILURE = "Simulated failure of the model."
-ECHOED_FIELDS: dict[str, Any] = {
+ECHOED_FIELDS: JsonObject = {
     "instructions": None,
     "max_output_tokens": None,
     "metadata": {},
@@ -23,7 +23,7 @@ ECHOED_FIELDS: dict[str, Any] = {
 }
 
 
-def build_response(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+def build_response(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
     """The finished response. A usage of None is left out."""
     said = convert_usage(answer.usage)
     return {
@@ -34,7 +34,7 @@ def build_response(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, A
     }
 
 
-def build_started_response(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+def build_started_response(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
     """The response before anything was said."""
     tier = answer.service_tier
     return {
@@ -57,7 +57,7 @@ def id_stem(answer: SimulatedAnswer) -> str:
     return answer.id.rpartition("-")[2]
 
 
-def build_ending(answer: SimulatedAnswer) -> dict[str, Any]:
+def build_ending(answer: SimulatedAnswer) -> JsonObject:
     """Status, error and what is missing."""
     reason = answer.finish_reason
     if reason == "error":
@@ -68,15 +68,13 @@ def build_ending(answer: SimulatedAnswer) -> dict[str, Any]:
     return {"status": "completed" if reason else "incomplete"}
 
 
-def build_failed_response(
-    body: dict[str, Any], answer: SimulatedAnswer, message: str
-) -> dict[str, Any]:
+def build_failed_response(body: JsonObject, answer: SimulatedAnswer, message: str) -> JsonObject:
     """A response that failed with nothing said."""
     error = {"code": "server_error", "message": message}
     return {**build_started_response(body, answer), "status": "failed", "error": error}
 
 
-def build_output(body: dict[str, Any], answer: SimulatedAnswer) -> list[dict[str, Any]]:
+def build_output(body: JsonObject, answer: SimulatedAnswer) -> list[JsonObject]:
     """The items: what was thought, what was said, which tools are called."""
     items = []
     if answer.text("reasoning") or answer.redacted is not None:
@@ -90,10 +88,10 @@ def build_output(body: dict[str, Any], answer: SimulatedAnswer) -> list[dict[str
     return items
 
 
-def build_reasoning(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, Any]:
+def build_reasoning(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
     """What was thought, as far as the request wants to see it."""
     thought = answer.text("reasoning")
-    item: dict[str, Any] = {"id": f"rs_{id_stem(answer)}", "type": "reasoning", "summary": []}
+    item: JsonObject = {"id": f"rs_{id_stem(answer)}", "type": "reasoning", "summary": []}
     if is_text_visible(body):
         item["content"] = [{"type": "reasoning_text", "text": thought}]
     elif thought and is_summary_visible(body):
@@ -103,32 +101,30 @@ def build_reasoning(body: dict[str, Any], answer: SimulatedAnswer) -> dict[str, 
     return item
 
 
-def is_text_visible(body: dict[str, Any]) -> bool:
+def is_text_visible(body: JsonObject) -> bool:
     """Models with open weights show their thoughts as they are."""
     return "open-reason" in str(body.get("model"))
 
 
-def is_summary_visible(body: dict[str, Any]) -> bool:
+def is_summary_visible(body: JsonObject) -> bool:
     return (body.get("reasoning") or {}).get("summary") is not None
 
 
-def needs_encrypted(body: dict[str, Any]) -> bool:
+def needs_encrypted(body: JsonObject) -> bool:
     return "reasoning.encrypted_content" in (body.get("include") or [])
 
 
-def build_parts(answer: SimulatedAnswer) -> list[dict[str, Any]]:
+def build_parts(answer: SimulatedAnswer) -> list[JsonObject]:
     refusal, text = answer.text("refusal"), answer.text("content")
     said = [{"type": "refusal", "refusal": refusal}] if refusal else []
     return [*said, build_text_part(text)] if text else said
 
 
-def build_text_part(text: str) -> dict[str, Any]:
+def build_text_part(text: str) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def build_message(
-    answer: SimulatedAnswer, content: list[dict[str, Any]], status: str
-) -> dict[str, Any]:
+def build_message(answer: SimulatedAnswer, content: list[JsonObject], status: str) -> JsonObject:
     return {
         "id": f"msg_{id_stem(answer)}",
         "type": "message",
@@ -140,7 +136,7 @@ def build_message(
 
 def build_function_call(
     answer: SimulatedAnswer, index: int, arguments: str, status: str
-) -> dict[str, Any]:
+) -> JsonObject:
     call = answer.calls[index]
     return {
         "id": f"fc_{id_stem(answer)}_{index}",
@@ -183,13 +179,13 @@ GROWING = {
 class ResponseWriter:
     """One item is open at a time. Said text is kept: the end of everything repeats it."""
 
-    def __init__(self, body: dict[str, Any], answer: SimulatedAnswer) -> None:
+    def __init__(self, body: JsonObject, answer: SimulatedAnswer) -> None:
         self._body = body
         self._answer = answer
         self._n = -1
-        self._items: list[dict[str, Any]] = []
+        self._items: list[JsonObject] = []
         self._open: tuple[str, int] | None = None
-        self._parts: list[dict[str, Any]] = []
+        self._parts: list[JsonObject] = []
         self._said: list[str] = []
 
     def opening(self) -> bytes:
@@ -244,7 +240,7 @@ class ResponseWriter:
         self._n += 1
         return write_event(kind, {"type": kind, "sequence_number": self._n, **said})
 
-    def _place(self) -> dict[str, Any]:
+    def _place(self) -> JsonObject:
         """Where the open part stands."""
         assert self._open is not None
         kind, index = self._open[0], len(self._parts) - 1
@@ -281,12 +277,12 @@ class ResponseWriter:
             )
         return b""
 
-    def _spot(self) -> dict[str, Any]:
+    def _spot(self) -> JsonObject:
         place = self._place()
         place.pop("logprobs", None)
         return place
 
-    def _part(self) -> dict[str, Any]:
+    def _part(self) -> JsonObject:
         assert self._open is not None
         text = "".join(self._said)
         if self._open[0] == "refusal":
@@ -322,7 +318,7 @@ class ResponseWriter:
         self._open, self._parts, self._said = None, [], []
         return ended + done
 
-    def _item(self, status: str) -> dict[str, Any]:
+    def _item(self, status: str) -> JsonObject:
         """The open item, as far as it has come."""
         assert self._open is not None
         kind, call = self._open
