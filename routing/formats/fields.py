@@ -167,7 +167,8 @@ class Tagged:
         choices: dict[Any, CoreSchema] = {}
         for member in _members(source):
             schema = handler.generate_schema(member)
-            choices.update({HIDDEN + tag: schema for tag in self._tags(member)})
+            tags = get_args(get_type_hints(_bare(member))[self.key])
+            choices.update({HIDDEN + tag: schema for tag in tags})
         if self.opaque:
             self._known = set(choices)
             choices[HIDDEN] = core_schema.dict_schema()
@@ -181,10 +182,6 @@ class Tagged:
                 "text": describe_options(tag.removeprefix(HIDDEN) for tag in choices),
             },
         )
-
-    def _tags(self, member: Any) -> tuple[str, ...]:
-        tags: tuple[str, ...] = get_args(get_type_hints(_bare(member))[self.key])
-        return tags
 
     def _pick(self, value: Any) -> str | None:
         if type(value) is not dict:
@@ -231,7 +228,7 @@ def _kind_of_value(value: Any) -> str | None:
 
 def _kind(member: Any) -> str:
     bare = _bare(member)
-    if is_typeddict(bare) or any(isinstance(mark, Tagged) for mark in _marks(member)):
+    if is_typeddict(bare) or any(isinstance(mark, Tagged) for mark in get_args(member)[1:]):
         return "object"
     if get_origin(bare) is Literal:
         return "string"
@@ -244,10 +241,6 @@ def _members(source: Any) -> tuple[Any, ...]:
 
 def _bare(member: Any) -> Any:
     return get_args(member)[0] if get_origin(member) is Annotated else member
-
-
-def _marks(member: Any) -> tuple[Any, ...]:
-    return get_args(member)[1:] if get_origin(member) is Annotated else ()
 
 
 class RequestJsonSchema(GenerateJsonSchema):

@@ -58,23 +58,23 @@ class NullRemover:
             for name, each in fields.items()
             if each.get("default") is not UNDEFINED and not _takes_null(each)
         }
-        inner = {name: found for name, each in fields.items() if (found := self._remover(each))}
+        inner = {name: remover for name, each in fields.items() if (remover := self._remover(each))}
 
         def remove(value: Any) -> Any:
             if type(value) is not dict:
                 return value
-            kept = value
+            result = value
             if any(each is None and name in droppable for name, each in value.items()):
-                kept = {
+                result = {
                     name: each
                     for name, each in value.items()
                     if each is not None or name not in droppable
                 }
             changed = {}
-            for name in inner.keys() & kept.keys():
-                if (new := inner[name](kept[name])) is not kept[name]:
+            for name in inner.keys() & result.keys():
+                if (new := inner[name](result[name])) is not result[name]:
                     changed[name] = new
-            return {**kept, **changed} if changed else kept
+            return {**result, **changed} if changed else result
 
         return remove
 
@@ -83,8 +83,8 @@ class NullRemover:
         choices = {tag: self._remover(each) for tag, each in schema["choices"].items()}
 
         def remove(value: Any) -> Any:
-            chosen = choices.get(pick(value))
-            return value if chosen is None else chosen(value)
+            remover = choices.get(pick(value))
+            return value if remover is None else remover(value)
 
         return remove
 

@@ -36,12 +36,12 @@ def move_tool_settings(body: JsonObject) -> JsonObject:
     object where there is nothing to move."""
     if "tools" not in body and "plugins" not in body:
         return body
-    found = {}
+    changed = {}
     for name, inside in (("tools", _move_all), ("plugins", _move_in_plugins)):
         value = body.get(name)
         if value and type(value) is list and (moved := inside(value)) is not value:
-            found[name] = moved
-    return {**body, **found} if found else body
+            changed[name] = moved
+    return {**body, **changed} if changed else body
 
 
 def _move_all(tools: list[Any]) -> list[Any]:
@@ -60,28 +60,30 @@ def _move_one(tool: Tool) -> Tool:
         return tool
     if kind == "namespace":
         return _move_nested(tool)
-    given = {} if tool.get("parameters") is None else tool["parameters"]
-    beside = _outer_settings(kind, tool)
-    if type(given) is not dict or not (beside or given):
+    parameters = {} if tool.get("parameters") is None else tool["parameters"]
+    outer = _outer_settings(kind, tool)
+    if type(parameters) is not dict or not (outer or parameters):
         # What is wrong with it is said where it is checked.
         return tool
-    settings = _move_nested({**beside, **_drop_nulls(given)} if beside else given)
-    if settings is given:
+    settings = _move_nested({**outer, **_drop_nulls(parameters)} if outer else parameters)
+    if settings is parameters:
         return tool
-    left = {name: each for name, each in tool.items() if name not in beside or name == _NAME}
-    return left | {"parameters": settings}
+    rest = {name: each for name, each in tool.items() if name not in outer or name == _NAME}
+    return rest | {"parameters": settings}
 
 
 def _outer_settings(kind: str, tool: Tool) -> JsonObject:
     if kind == IMAGE_GENERATION:
         # Any setting of pictures is one.
-        given = {name: each for name, each in tool.items() if name not in _COMMON_KEYS}
-        return _drop_nulls(given)
+        settings = {name: each for name, each in tool.items() if name not in _COMMON_KEYS}
+        return _drop_nulls(settings)
     names = _SETTINGS.get(kind)
     if names is None:
         return {}
-    given = {name: each for name, each in tool.items() if name in names and name not in _FRAME_KEYS}
-    return _drop_nulls(given)
+    settings = {
+        name: each for name, each in tool.items() if name in names and name not in _FRAME_KEYS
+    }
+    return _drop_nulls(settings)
 
 
 def _drop_nulls(settings: JsonObject) -> JsonObject:

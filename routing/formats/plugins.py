@@ -150,10 +150,10 @@ def list_effective_plugins(
 
     Switched-off entries stay, because they turn an account default off.
     """
-    chosen: dict[str, JsonObject] = {}
+    by_id: dict[str, JsonObject] = {}
     if transforms is not None:
         enabled = "middle-out" in transforms
-        chosen["context-compression"] = {"id": "context-compression", "enabled": enabled}
+        by_id["context-compression"] = {"id": "context-compression", "enabled": enabled}
     for plugin in plugins or ():
-        chosen[plugin["id"]] = plugin
-    return list(chosen.values())
+        by_id[plugin["id"]] = plugin
+    return list(by_id.values())

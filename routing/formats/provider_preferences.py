@@ -77,7 +77,7 @@ class ProviderField(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ProviderPreferences:
-    """Routing wishes of one request. Empty or None means that nothing was said.
+    """How one request wants to be routed. An empty or None field leaves the choice to the gateway.
 
     `max_price` is in USD per million tokens (prompt, completion) or per unit (request, image,
     audio). Cutoffs map a percentile ("p50") to seconds or to tokens per second.
@@ -109,7 +109,12 @@ def resolve_provider(
     partition = _ROUTE_PARTITIONS.get(route or "")
     if checked is None:
         return ProviderPreferences(partition=partition) if partition else None
-    by, own_partition = _sort(checked.get("sort"))
+    sort = checked.get("sort")
+    if isinstance(sort, dict):
+        partition = sort.get("partition") or partition
+        sort = sort.get("by")
+    # A JSON number means what it reads as, so 0.1 is the decimal 0.1 and not the nearest double.
+    caps: Mapping[str, Any] = checked.get("max_price") or {}
     return ProviderPreferences(
         allow_fallbacks=checked.get("allow_fallbacks") is not False,
         data_collection=checked.get("data_collection"),
@@ -117,30 +122,18 @@ def resolve_provider(
         ignore=tuple(checked.get("ignore") or ()),
         only=tuple(checked.get("only") or ()),
         order=tuple(checked.get("order") or ()),
-        max_price_usd=_prices(checked.get("max_price")),
+        max_price_usd={name: Decimal(str(value)) for name, value in caps.items()},
         max_latency_s=_cutoffs(checked.get("preferred_max_latency")),
         min_throughput_tps=_cutoffs(checked.get("preferred_min_throughput")),
         quantizations=tuple(checked.get("quantizations") or ()),
         require_parameters=bool(checked.get("require_parameters")),
-        sort=by,
-        partition=own_partition or partition,
+        sort=sort,
+        partition=partition,
         zdr=bool(checked.get("zdr")),
     )
 
 
 _ROUTE_PARTITIONS: dict[str, Partition] = {"fallback": "model", "sort": "none"}
-
-
-def _sort(value: Sort | SortField | None) -> tuple[Sort | None, Partition | None]:
-    if isinstance(value, dict):
-        return value.get("by"), value.get("partition")
-    return value, None
-
-
-def _prices(caps: MaxPriceField | None) -> dict[str, Decimal]:
-    # A JSON number means what it reads as, so 0.1 is the decimal 0.1 and not the nearest double.
-    items: Mapping[str, Any] = caps or {}
-    return {name: Decimal(str(value)) for name, value in items.items()}
 
 
 def _cutoffs(value: float | PercentilesField | None) -> dict[str, float]:

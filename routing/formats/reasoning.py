@@ -63,24 +63,21 @@ def resolve_reasoning(
     """Fold the object and its two shorthands into one. None when the caller gave none of them."""
     if field is None and effort is None and include is None:
         return None
-    given: ReasoningField = field or {}
-    enabled = given.get("enabled")
-    budget = given.get("max_tokens")
-    return Reasoning(
-        effort=_effort(given.get("effort") or effort, enabled, budget),
-        max_tokens=budget,
-        exclude=given.get("exclude", include is False),
-        enabled=enabled,
-        summary=given.get("summary"),
-    )
-
-
-def _effort(named: Effort | None, enabled: bool | None, budget: int | None) -> Effort | None:
+    fields: ReasoningField = field or {}
+    enabled = fields.get("enabled")
+    budget = fields.get("max_tokens")
+    effort = fields.get("effort") or effort
     if enabled is False:
-        return "none"
-    if enabled and named is None and budget is None:
-        return "medium"
-    return named
+        effort = "none"
+    elif enabled and effort is None and budget is None:
+        effort = "medium"
+    return Reasoning(
+        effort=effort,
+        max_tokens=budget,
+        exclude=fields.get("exclude", include is False),
+        enabled=enabled,
+        summary=fields.get("summary"),
+    )
 
 
 class _Detail(TypedDict, total=False):

@@ -1,6 +1,6 @@
-"""Server tools: what each takes, the names they go by, and the conditions that end their loop.
+"""Server tools: their names, their settings and the formats that offer them.
 
-Keys a tool does not name are ignored, as everywhere inside tools."""
+Settings that a tool does not name are ignored."""
 
 from collections.abc import Iterable, Mapping
 from typing import (
@@ -24,10 +24,7 @@ from routing.formats.fields import (
     ONE_KIND,
     REQUIRED,
     WHOLE,
-    Amount,
     Count,
-    Integer,
-    NonEmpty,
     Number,
     Tagged,
     Temperature,
@@ -367,40 +364,9 @@ def tool_schemas(format: str, **parameters: Any) -> tuple[Any, ...]:
 def list_named_models(tool: str, settings: Mapping[str, Any]) -> list[str]:
     """The models that a server tool of that name is to ask by its settings."""
     spec = TOOLS.get(tool)
-    found: list[str] = []
+    models: list[str] = []
     for name in spec.model_settings if spec is not None else ():
         value = settings.get(name)
         values = value if isinstance(value, list) else [value]
-        found += [each for each in values if isinstance(each, str)]
-    return found
-
-
-class StepCountIs(TypedDict, total=False):
-    type: Annotated[Literal["step_count_is"], REQUIRED]
-    step_count: Annotated[Count, REQUIRED]
-
-
-class HasToolCall(TypedDict, total=False):
-    type: Annotated[Literal["has_tool_call"], REQUIRED]
-    tool_name: Annotated[NonEmpty, REQUIRED]
-
-
-class MaxTokensUsed(TypedDict, total=False):
-    type: Annotated[Literal["max_tokens_used"], REQUIRED]
-    max_tokens: Annotated[Integer, REQUIRED]
-
-
-class MaxCost(TypedDict, total=False):
-    type: Annotated[Literal["max_cost"], REQUIRED]
-    max_cost_in_dollars: Annotated[Amount, REQUIRED]
-
-
-class FinishReasonIs(TypedDict, total=False):
-    type: Annotated[Literal["finish_reason_is"], REQUIRED]
-    reason: Annotated[NonEmpty, REQUIRED]
-
-
-StopCondition = Annotated[
-    StepCountIs | HasToolCall | MaxTokensUsed | MaxCost | FinishReasonIs, Tagged("type")
-]
-StopConditions = Annotated[list[StopCondition], Field(min_length=1)]
+        models += [each for each in values if isinstance(each, str)]
+    return models

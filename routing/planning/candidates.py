@@ -13,8 +13,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.validation import shorten
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import DECIDING, EndpointEntry, ModelEntry, Snapshot
-from routing.formats.chat.request import ChatRequest
-from routing.formats.provider_tools import list_provider_tools
+from routing.formats.chat.request import ChatRequest, list_provider_tools
 from routing.metering.usage import estimate_tokens
 from routing.planning.server_tools import refuse_disabled_tools, refuse_what_nothing_runs
 from routing.plugins.registry import list_missing as missing_plugins

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from gateway.http.errors import InvalidRequest, PermissionDenied
 from routing.catalogue.snapshot import catalogue
-from routing.formats.chat.request import ChatRequest
-from routing.formats.provider_tools import list_provider_tools
+from routing.formats.chat.request import ChatRequest, list_provider_tools
 from routing.formats.server_tools import (
     FUSION,
     SERVER_PREFIX,

@@ -21,8 +21,7 @@ from routing.fetching.files import (
 )
 from routing.fetching.following import Ready, TooManyRedirects, follow
 from routing.fetching.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
-from routing.formats.chat.request import ChatRequest
-from routing.formats.provider_tools import list_provider_tools
+from routing.formats.chat.request import ChatRequest, list_provider_tools
 from routing.plugins.interface import Plugin, PluginContext
 from routing.plugins.texts import with_messages
 

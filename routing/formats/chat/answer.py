@@ -55,17 +55,17 @@ def clean_message(
         # What nearly all answers without tools and reasoning are.
         content, refusal = message.get("content"), message.get("refusal")
         return {"role": "assistant", "content": content, "refusal": refusal, "reasoning": None}
-    kept = dict(message)
-    _clean_reasoning(kept, exclude_reasoning)
-    calls = kept["tool_calls"] = _list_calls(kept)
+    copy = dict(message)
+    _clean_reasoning(copy, exclude_reasoning)
+    calls = copy["tool_calls"] = _list_calls(copy)
     clean = {
         "role": "assistant",
-        "content": kept.get("content") or (None if calls else kept.get("content")),
-        "refusal": kept.get("refusal"),
-        "reasoning": kept.get("reasoning"),
+        "content": copy.get("content") or (None if calls else copy.get("content")),
+        "refusal": copy.get("refusal"),
+        "reasoning": copy.get("reasoning"),
     }
     # A provider's own fields stay, as in a stream; some it wants to have back.
-    clean |= {name: each for name, each in kept.items() if each and name not in clean}
+    clean |= {name: each for name, each in copy.items() if each and name not in clean}
     if calls:
         clean["tool_calls"] = [_fill_complete_call(call, new_call_id) for call in calls]
     return clean
@@ -121,10 +121,10 @@ def _fill_call(call: Any, new_call_id: Callable[[], str]) -> Any:
 
 
 def _fill_complete_call(call: Any, new_call_id: Callable[[], str]) -> Any:
-    named = _fill_call(call, new_call_id)
-    if isinstance(named, dict):
-        named = {name: value for name, value in named.items() if name != "index"}
-    return named
+    filled = _fill_call(call, new_call_id)
+    if isinstance(filled, dict):
+        filled = {name: value for name, value in filled.items() if name != "index"}
+    return filled
 
 
 _MERGED_LISTS: Final = ("reasoning_details", "images", "annotations")
@@ -134,35 +134,35 @@ def merge_pieces(pieces: AnswerPieces, *, hides_reasoning: bool) -> JsonObject:
     """Texts are joined and lists put together, in order; calls are those of the last turn."""
     texts: dict[str, list[str]] = {"content": [], "refusal": [], "reasoning": []}
     lists: dict[str, list[Any]] = {name: [] for name in _MERGED_LISTS}
-    beside: JsonObject = {}
+    last_fields: JsonObject = {}
     for piece in pieces:
         if isinstance(piece, ToolActivity):
             if not hides_reasoning:
                 lists["reasoning_details"].append(build_tool_detail(piece))
             continue
-        for name, said in texts.items():
+        for name, fragments in texts.items():
             if isinstance(text := piece.get(name), str):
-                said.append(text)
-        for name, kept in lists.items():
-            kept += piece.get(name) or ()
-        beside |= {name: piece[name] for name in ("audio", "tool_calls") if piece.get(name)}
-    whole: JsonObject = {"role": "assistant"}
-    whole |= {name: "".join(said) if said else None for name, said in texts.items()}
-    whole |= {name: kept for name, kept in lists.items() if kept}
-    if not whole["content"] and "tool_calls" in beside:
-        whole["content"] = None
-    return whole | beside
+                fragments.append(text)
+        for name, items in lists.items():
+            items += piece.get(name) or ()
+        last_fields |= {name: piece[name] for name in ("audio", "tool_calls") if piece.get(name)}
+    merged: JsonObject = {"role": "assistant"}
+    merged |= {name: "".join(fragments) if fragments else None for name, fragments in texts.items()}
+    merged |= {name: items for name, items in lists.items() if items}
+    if not merged["content"] and "tool_calls" in last_fields:
+        merged["content"] = None
+    return merged | last_fields
 
 
 def join_logprobs(pieces: AnswerPieces) -> Any:
     """Those of all turns; None where none had any."""
     joined: JsonObject | None = None
     for piece in pieces:
-        said = None if isinstance(piece, ToolActivity) else piece.get("logprobs")
-        if isinstance(said, dict):
+        logprobs = None if isinstance(piece, ToolActivity) else piece.get("logprobs")
+        if isinstance(logprobs, dict):
             joined = {
-                name: [*((joined or {}).get(name) or ()), *(said.get(name) or ())] or None
-                for name in dict.fromkeys([*(joined or {}), *said])
+                name: [*((joined or {}).get(name) or ()), *(logprobs.get(name) or ())] or None
+                for name in dict.fromkeys([*(joined or {}), *logprobs])
             }
     return joined
 
@@ -199,7 +199,7 @@ def normalize_finish(native: Any, *, has_tool_calls: bool) -> str:
     Where there are tool calls, `stop` and unknown words are `tool_calls`: callers look for calls
     behind no other. A refusal that came as a normal answer stays `stop`.
     """
-    known = _FINISH_REASONS.get(native) if isinstance(native, str) else None
-    if known in (None, "stop"):
+    reason = _FINISH_REASONS.get(native) if isinstance(native, str) else None
+    if reason in (None, "stop"):
         return "tool_calls" if has_tool_calls else "stop"
-    return known
+    return reason

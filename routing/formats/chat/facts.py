@@ -54,7 +54,19 @@ def read_prompt(messages: list[JsonObject]) -> PromptFacts:
             _read_parts(content, facts)
         role = message["role"]
         if role == "assistant":
-            _read_assistant(message, facts, called)
+            for call in message.get("tool_calls") or ():
+                called.add(call["id"])
+                function = call["function"]
+                facts.texts += (function["name"], function["arguments"])
+            if "function_call" in message:
+                facts.calls_functions = True
+            for key in _ASSISTANT_TEXTS:
+                if text := message.get(key):
+                    facts.texts.append(text)
+            if details := message.get("reasoning_details"):
+                facts.json_bytes += len(dumps(details))
+            if images := message.get("images"):
+                _read_parts(images, facts)
         elif role == "tool" and message["tool_call_id"] not in called:
             facts.orphans.append(index)
         elif role == "function":
@@ -74,22 +86,6 @@ def _read_parts(parts: list[JsonObject], facts: PromptFacts) -> None:
             facts.media_parts += 1
             facts.image_parts += kind == "image_url"
             facts.modalities.add(MODALITIES[kind])
-
-
-def _read_assistant(message: JsonObject, facts: PromptFacts, called: set[str]) -> None:
-    for call in message.get("tool_calls") or ():
-        called.add(call["id"])
-        function = call["function"]
-        facts.texts += (function["name"], function["arguments"])
-    if "function_call" in message:
-        facts.calls_functions = True
-    for key in _ASSISTANT_TEXTS:
-        if text := message.get(key):
-            facts.texts.append(text)
-    if details := message.get("reasoning_details"):
-        facts.json_bytes += len(dumps(details))
-    if images := message.get("images"):
-        _read_parts(images, facts)
 
 
 def utf8_bytes(text: str) -> int:

@@ -70,15 +70,18 @@ def build_forwarded_body(
         "model": upstream_model,
         "messages": forward_messages(body["messages"], supported=supported),
     }
-    for name, given in body.items():
+    for name, raw in body.items():
         if name in supported and name not in _NOT_COPIED:
-            value = _normalize(name, given)
+            normalize = _NORMALISERS.get(name)
+            value = normalize(raw) if normalize and raw is not None else raw
             if value is not None:
                 sent[name] = value
     if request.max_output_tokens is not None:
         _put_output_cap(sent, request, supported, max_tokens_cap)
-    if sent.get("logprobs") is True and body.get("top_logprobs") is not None:
-        _put_top_logprobs(sent, body["top_logprobs"], supported)
+    if sent.get("logprobs") is True and "top_logprobs" in supported:
+        top_logprobs = body.get("top_logprobs")
+        if top_logprobs is not None:
+            sent["top_logprobs"] = int(top_logprobs)
     if request.tools_given and not request.tools_off and "tools" in supported:
         _put_tools(sent, body, supported)
     if request.reasoning is not None:
@@ -90,13 +93,6 @@ def build_forwarded_body(
         if stream_usage:
             sent["stream_options"] = {"include_usage": True}
     return sent
-
-
-def _normalize(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    change = _NORMALISERS.get(name)
-    return change(value) if change else value
 
 
 def _normalize_response_format(value: JsonObject) -> JsonObject:
@@ -136,18 +132,13 @@ def _put_output_cap(
     sent: JsonObject, request: ChatRequest, supported: frozenset[str], cap: int | None
 ) -> None:
     """One spelling only: the caller's where the endpoint takes it, else the one it takes."""
-    wanted = request.max_output_tokens or 0
+    requested = request.max_output_tokens or 0
     newer = request.body.get("max_completion_tokens") is not None
     first, second = "max_tokens", "max_completion_tokens"
     if newer:
         first, second = second, first
     name = first if first in supported else second if second in supported else "max_tokens"
-    sent[name] = wanted if cap is None else min(wanted, cap)
-
-
-def _put_top_logprobs(sent: JsonObject, count: float, supported: frozenset[str]) -> None:
-    if "top_logprobs" in supported:
-        sent["top_logprobs"] = int(count)
+    sent[name] = requested if cap is None else min(requested, cap)
 
 
 def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
@@ -155,7 +146,12 @@ def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) ->
     if not tools:
         return
     sent["tools"] = tools
-    choice = _forward_choice(body.get("tool_choice"))
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        # A choice that names a server tool is the gateway's own and not for the upstream.
+        is_function = choice["type"] == "function"
+        name = choice["function"]["name"] if is_function else None
+        choice = {"type": "function", "function": {"name": name}} if is_function else None
     if choice is not None and "tool_choice" in supported:
         sent["tool_choice"] = choice
     parallel = body.get("parallel_tool_calls")
@@ -170,15 +166,6 @@ def _forward_tool(tool: JsonObject, supported: frozenset[str]) -> JsonObject:
     return sent
 
 
-def _forward_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
-    """A choice that names a server tool is the gateway's own and not for the upstream."""
-    if not isinstance(choice, dict):
-        return choice
-    if choice["type"] != "function":
-        return None
-    return {"type": "function", "function": {"name": choice["function"]["name"]}}
-
-
 def _put_reasoning(
     sent: JsonObject, request: ChatRequest, reasoning: Reasoning, supported: frozenset[str]
 ) -> None:
@@ -188,25 +175,17 @@ def _put_reasoning(
         if reasoning.effort is not None:
             sent["reasoning_effort"] = reasoning.effort
     elif "reasoning" in supported:
-        _put_reasoning_object(sent, request, reasoning)
-    if "include_reasoning" in supported and "reasoning" not in sent:
-        _put_include(sent, request, reasoning)
-
-
-def _put_reasoning_object(sent: JsonObject, request: ChatRequest, reasoning: Reasoning) -> None:
-    given = request.body.get("reasoning", {})
-    value = _select(given, ("effort", "summary", "enabled"))
-    if "effort" not in value and request.body.get("reasoning_effort") is not None:
-        value["effort"] = reasoning.effort
-    if reasoning.max_tokens is not None:
-        value["max_tokens"] = reasoning.max_tokens
-    if reasoning.exclude:
-        value["exclude"] = True
-    sent["reasoning"] = value
-
-
-def _put_include(sent: JsonObject, request: ChatRequest, reasoning: Reasoning) -> None:
-    if reasoning.exclude or request.body.get("include_reasoning") is not None:
+        given = request.body.get("reasoning", {})
+        value = _select(given, ("effort", "summary", "enabled"))
+        if "effort" not in value and request.body.get("reasoning_effort") is not None:
+            value["effort"] = reasoning.effort
+        if reasoning.max_tokens is not None:
+            value["max_tokens"] = reasoning.max_tokens
+        if reasoning.exclude:
+            value["exclude"] = True
+        sent["reasoning"] = value
+    asks_include = reasoning.exclude or request.body.get("include_reasoning") is not None
+    if asks_include and "include_reasoning" in supported and "reasoning" not in sent:
         sent["include_reasoning"] = not reasoning.exclude
 
 
@@ -217,7 +196,7 @@ T = TypeVar("T")
 
 
 def forward_messages(messages: list[JsonObject], *, supported: frozenset[str]) -> list[JsonObject]:
-    """The messages to send; the very same list when nothing needs to change."""
+    """The messages to send; the same list if nothing needs to change."""
     system_only = "developer" not in supported
     cache_marks = "cache_control" in supported
 
@@ -232,12 +211,14 @@ def forward_messages(messages: list[JsonObject], *, supported: frozenset[str]) -
             parts = _map_list(content, lambda part: _forward_part(part, cache_marks))
             if parts is not content:
                 changes["content"] = parts
-        if role == "assistant" and _needs_cleaning(message):
+        if role == "assistant" and (
+            "model" in message or None in message.values() or message.get("tool_calls") == []
+        ):
             return _clean_message({**message, **changes})
         if role == "tool" and "is_error" in message:
-            # Other formats say so of a result; here there is no place for it.
-            kept = {key: value for key, value in message.items() if key != "is_error"}
-            return {**kept, **changes}
+            # Chat has no field for it; other formats do.
+            rest = {key: value for key, value in message.items() if key != "is_error"}
+            return {**rest, **changes}
         return {**message, **changes} if changes else message
 
     return _map_list(messages, forwarded)
@@ -265,10 +246,6 @@ def _forward_part(part: JsonObject, cache_marks: bool) -> JsonObject:
     if not cache_marks and any(key in part for key in _CACHE_KEYS):
         part = {key: value for key, value in part.items() if key not in _CACHE_KEYS}
     return {**part, **changes} if changes else part
-
-
-def _needs_cleaning(message: JsonObject) -> bool:
-    return "model" in message or None in message.values() or message.get("tool_calls") == []
 
 
 def _clean_message(message: JsonObject) -> JsonObject:

@@ -1,6 +1,6 @@
 """A chat-completions body, checked and read into what the pipeline asks about."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -14,7 +14,7 @@ from routing.formats.open_tools import move_tool_settings
 from routing.formats.plugins import list_effective_plugins
 from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
 from routing.formats.reasoning import Reasoning, resolve_reasoning
-from routing.formats.server_tools import canonical_tool
+from routing.formats.server_tools import SERVER_PREFIX, canonical_tool
 
 # The words a catalogue may list as an endpoint's supported parameters.
 PARAMETER_VOCABULARY: Final = frozenset(
@@ -144,6 +144,17 @@ class ChatRequest:
         return frozenset(required)
 
 
+def list_provider_tools(chat: ChatRequest) -> Iterator[str]:
+    """The types of its tools that only an upstream of the caller's own format can run. A request
+    with such tools is not translated."""
+    yield from chat.native_tools
+    if chat.format == "messages" and chat.original is not None:
+        for tool in chat.original.get("tools", ()):
+            kind = str(tool.get("type") or "custom")
+            if kind != "custom" and not kind.startswith(SERVER_PREFIX):
+                yield kind
+
+
 def parse_chat(body: JsonObject, *, session_header: str | None, models_max: int = 3) -> ChatRequest:
     """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
     body = move_tool_settings(body)
@@ -234,6 +245,7 @@ def _build_request(
     json_bytes = len(dumps(tools)) if tools else 0
     if response_format:
         json_bytes += len(dumps(response_format))
+    server_tools = (canonical_tool(tool["type"]) for tool in tools if tool["type"] != "function")
     return ChatRequest(
         body=body,
         model=model,
@@ -248,7 +260,7 @@ def _build_request(
         provider=resolve_provider(checked.get("provider"), route=body.get("route")),
         preset=body.get("preset") or None,
         plugins=_read_plugins(body),
-        server_tools=_list_server_tools(tools),
+        server_tools=list(dict.fromkeys(server_tools)),
         tools_given=bool(tools),
         input_modalities=frozenset(facts.modalities),
         output_modalities=frozenset(body.get("modalities") or TEXT_ONLY),
@@ -317,11 +329,6 @@ def _read_plugins(body: JsonObject) -> list[JsonObject]:
     return list_effective_plugins(plugins, transforms)
 
 
-def _list_server_tools(tools: list[JsonObject]) -> list[str]:
-    named = (canonical_tool(tool["type"]) for tool in tools if tool["type"] != "function")
-    return list(dict.fromkeys(named))
-
-
 def _list_supplied(body: JsonObject) -> frozenset[str]:
     """Null, `[]`, `{}` and an object of nulls ask for nothing, so they count as absent."""
     names = PARAMETER_VOCABULARY.intersection(body)
@@ -348,16 +355,16 @@ def convert_functions(body: JsonObject) -> tuple[JsonObject, list[Issue]]:
 
 def convert_offer(body: Mapping[str, Any]) -> JsonObject:
     """What its functions and its choice among them are in the words of tools."""
-    said: JsonObject = {}
+    fields: JsonObject = {}
     if functions := body.get("functions"):
         tools = [{"type": "function", "function": function} for function in functions]
-        said["tools"] = [*body.get("tools", ()), *tools]
+        fields["tools"] = [*body.get("tools", ()), *tools]
         # An answer in the older words has room for one call.
-        said["parallel_tool_calls"] = body.get("parallel_tool_calls", False)
+        fields["parallel_tool_calls"] = body.get("parallel_tool_calls", False)
     if choice := body.get("function_call"):
         is_named = isinstance(choice, dict)
-        said["tool_choice"] = {"type": "function", "function": choice} if is_named else choice
-    return said
+        fields["tool_choice"] = {"type": "function", "function": choice} if is_named else choice
+    return fields
 
 
 def _convert_messages(messages: list[JsonObject]) -> tuple[list[JsonObject], list[Issue]]:

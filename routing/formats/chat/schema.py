@@ -35,12 +35,12 @@ from routing.formats.server_tools import (
     WAITING,
     ContextSize,
     ImageSetting,
-    StopConditions,
     WebSearchShorthand,
     canonical_tool,
     tool_names,
     tool_schemas,
 )
+from routing.formats.stop_conditions import StopConditions
 
 
 class FunctionDefinition(TypedDict, total=False):
@@ -227,11 +227,10 @@ check_chat = tolerant_checker(ChatBody)
 
 
 TOOL_STEPS_MAX: Final = 30
-# Settings of a subagent that the responses format alone has.
 
 
 def find_chat_issues(body: JsonObject) -> list[Issue]:
-    """What is wrong between the fields, in the order of the reference; empty when nothing is."""
+    """The rules that span several fields and are broken, in the documented order of the fields."""
     issues: list[Issue] = []
     if tools := body.get("tools"):
         issues += _tool_issues(tools)
@@ -240,41 +239,47 @@ def find_chat_issues(body: JsonObject) -> list[Issue]:
     if "function_call" in body:
         issues += _function_call_issues(body)
     if body.get("max_tool_calls") is not None and "stop_server_tools_when" not in body:
-        issues += _step_issues(body["max_tool_calls"])
+        steps = body["max_tool_calls"]
+        if steps < 1:
+            issues.append(Issue("max_tool_calls", "Too small: expected number to be >=1"))
+        elif steps > TOOL_STEPS_MAX:
+            issues.append(
+                Issue("max_tool_calls", f"Too big: expected number to be <={TOOL_STEPS_MAX}")
+            )
     if body.get("reasoning_effort") is not None:
-        issues += _effort_issues(body)
-    if "audio" in body:
-        issues += _audio_issues(body)
+        effort = body.get("reasoning", {}).get("effort")
+        if effort is not None and effort != body["reasoning_effort"]:
+            issues.append(Issue("reasoning_effort", "Invalid input: differs from reasoning.effort"))
+    streams_audio = body.get("stream") and "audio" in body.get("modalities", ())
+    if "audio" in body and not streams_audio:
+        text = 'Invalid input: needs "audio" in modalities and stream: true'
+        issues.append(Issue("audio", text))
     return issues
 
 
 def _tool_issues(tools: list[JsonObject]) -> Iterator[Issue]:
-    taken: dict[str, set[str | None]] = {ADVISOR: set(), SUBAGENT: set()}
+    agent_names: dict[str, set[str | None]] = {ADVISOR: set(), SUBAGENT: set()}
     for index, tool in enumerate(tools):
-        names = taken.get(tool["type"])
+        names = agent_names.get(tool["type"])
         if names is None:
             continue
         settings: JsonObject = tool.get("parameters", {})
         path = f"tools.{index}.parameters"
         name = settings["name"].strip() if "name" in settings else None
         if name in names:
-            yield Issue(f"{path}.name", _duplicate_name_text(tool["type"], name))
+            kind = tool["type"]
+            text = (
+                f"Invalid input: only one {kind} may have no name"
+                if name is None
+                else f'Invalid input: another {kind} is named "{name}"'
+            )
+            yield Issue(f"{path}.name", text)
         names.add(name)
         if tool["type"] == SUBAGENT:
-            yield from _subagent_issues(settings, path)
-
-
-def _duplicate_name_text(kind: str, name: str | None) -> str:
-    if name is None:
-        return f"Invalid input: only one {kind} may have no name"
-    return f'Invalid input: another {kind} is named "{name}"'
-
-
-def _subagent_issues(settings: JsonObject, path: str) -> Iterator[Issue]:
-    for key in (*INHERITING, FUNCTIONS, WAITING):
-        if key in settings:
-            text = "Invalid input: only in the responses format may agents call functions"
-            yield Issue(f"{path}.{key}", text)
+            for key in (*INHERITING, FUNCTIONS, WAITING):
+                if key in settings:
+                    text = "Invalid input: only in the responses format may agents call functions"
+                    yield Issue(f"{path}.{key}", text)
 
 
 def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:
@@ -282,7 +287,9 @@ def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:
         yield Issue("tool_choice", "Invalid input: required needs at least one tool")
     elif isinstance(choice, dict) and choice["type"] == "function":
         name = choice["function"]["name"]
-        if not any(_is_function(tool, name) for tool in tools):
+        if not any(
+            tool["type"] == "function" and bool(tool["function"]["name"] == name) for tool in tools
+        ):
             text = f'Invalid input: no function named "{shorten(name)}" in tools'
             yield Issue("tool_choice.function.name", text)
     elif isinstance(choice, dict):
@@ -300,25 +307,3 @@ def _function_call_issues(body: JsonObject) -> Iterator[Issue]:
         if not any(each["name"] == name for each in body.get("functions", ())):
             text = f'Invalid input: no function named "{shorten(name)}" in functions'
             yield Issue("function_call.name", text)
-
-
-def _is_function(tool: JsonObject, name: str) -> bool:
-    return tool["type"] == "function" and bool(tool["function"]["name"] == name)
-
-
-def _step_issues(steps: float) -> Iterator[Issue]:
-    if steps < 1:
-        yield Issue("max_tool_calls", "Too small: expected number to be >=1")
-    elif steps > TOOL_STEPS_MAX:
-        yield Issue("max_tool_calls", f"Too big: expected number to be <={TOOL_STEPS_MAX}")
-
-
-def _effort_issues(body: JsonObject) -> Iterator[Issue]:
-    effort = body.get("reasoning", {}).get("effort")
-    if effort is not None and effort != body["reasoning_effort"]:
-        yield Issue("reasoning_effort", "Invalid input: differs from reasoning.effort")
-
-
-def _audio_issues(body: JsonObject) -> Iterator[Issue]:
-    if "audio" not in body.get("modalities", ()) or not body.get("stream"):
-        yield Issue("audio", 'Invalid input: needs "audio" in modalities and stream: true')

@@ -54,11 +54,13 @@ class ChatStream:
 
     def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
         if len(delta) > 1 or "content" not in delta:
-            delta = self._number_lists(delta)
+            for name in _NUMBERED_LISTS:
+                if isinstance(each := delta.get(name), list):
+                    delta = delta | {name: [self._number_item(name, item) for item in each]}
         if logprobs is None:
             return b"%b%b%b" % (self._open, dumps(delta), self._after_delta)
-        said = b',"logprobs":' + dumps(logprobs)
-        return self._open + dumps(delta) + _OPEN_END + said + self._close
+        logprobs_field = b',"logprobs":' + dumps(logprobs)
+        return self._open + dumps(delta) + _OPEN_END + logprobs_field + self._close
 
     def write_native(self, native: Native) -> bytes:
         """Never called: chat chunks are always written anew."""
@@ -76,19 +78,24 @@ class ChatStream:
     def write_ending(self, ending: Ending) -> bytes:
         """Terminal chunk, usage chunk, `[DONE]`. The finish is told once, like the role: clients
         join what comes twice."""
-        finish = _finish_fields(ending.finish_reason, ending.native_finish)
+        finish = (
+            b',"finish_reason":'
+            + dumps(ending.finish_reason)
+            + b',"native_finish_reason":'
+            + dumps(ending.native_finish)
+        )
         if ending.beside is not None and ending.beside.choice:
             finish += b"," + dumps(ending.beside.choice)[1:-1]
         return self._open + _NOTHING + finish + self._close + self._usage(ending) + DONE
 
     def _usage(self, ending: Ending) -> bytes:
-        beside: JsonObject = {"usage": ending.usage, "service_tier": ending.service_tier}
+        fields: JsonObject = {"usage": ending.usage, "service_tier": ending.service_tier}
         if ending.beside is not None:
-            beside = ending.beside.answer | beside
+            fields = ending.beside.answer | fields
         if ending.router_metadata is not None:
-            beside["router_metadata"] = ending.router_metadata
-        said = self._open + _NOTHING + _OPEN_END + self._close[: -len(b"}\n\n")]
-        return said + b"," + dumps(beside)[1:] + b"\n\n"
+            fields["router_metadata"] = ending.router_metadata
+        chunk = self._open + _NOTHING + _OPEN_END + self._close[: -len(b"}\n\n")]
+        return chunk + b"," + dumps(fields)[1:] + b"\n\n"
 
     def error(self, error: JsonObject, *, router_metadata: JsonObject | None) -> bytes:
         """The error chunk, after which nothing follows."""
@@ -112,21 +119,15 @@ class ChatStream:
         value = {"choices": [], "debug": {"echo_upstream_body": redact_payloads(upstream_body)}}
         return self._head() + b"," + dumps(value)[1:] + b"\n\n"
 
-    def _number_lists(self, delta: JsonObject) -> JsonObject:
-        for name in _NUMBERED_LISTS:
-            if isinstance(each := delta.get(name), list):
-                delta = delta | {name: [self._number_item(name, item) for item in each]}
-        return delta
-
     def _number_item(self, name: str, item: Any) -> Any:
         if not isinstance(item, dict):
             return item
-        place = self._counts[name]
+        index = self._counts[name]
         if name == "reasoning_details" and type(item.get("index")) is int:
             # Fragments of one detail share theirs.
-            place = item["index"]
-        self._counts[name] = max(self._counts[name], place + 1)
-        return {**item, "index": place}
+            index = item["index"]
+        self._counts[name] = max(self._counts[name], index + 1)
+        return {**item, "index": index}
 
     def _head(self) -> bytes:
         served = self._served
@@ -138,15 +139,6 @@ class ChatStream:
             "provider": served.provider,
         }
         return b"data: " + dumps(head)[:-1]
-
-
-def _finish_fields(finish_reason: str, native_finish: str | None) -> bytes:
-    return (
-        b',"finish_reason":'
-        + dumps(finish_reason)
-        + b',"native_finish_reason":'
-        + dumps(native_finish)
-    )
 
 
 def redact_payloads(value: Any, key: str = "") -> Any:
@@ -182,8 +174,8 @@ class LegacyChatStream(ChatStream):
 
     __slots__ = ("_index",)
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         # Of the call that the answer has room for.
         self._index: int | None = None
 

@@ -77,11 +77,11 @@ class SystemOneFormat(DecisionsFormat):
         chat = super().parse(
             body, session_header=session_header, models_max=models_max, beside=beside
         )
-        named = chat.model or ""
-        meant = resolve_name(named, settings.ROUTER_SYSTEMONE_NAMESPACE)
-        if meant != named:
-            chat.model, chat.named_as = meant, named
-            chat.candidates = [meant, *chat.models]
+        model = chat.model or ""
+        resolved = resolve_name(model, settings.ROUTER_SYSTEMONE_NAMESPACE)
+        if resolved != model:
+            chat.model, chat.named_as = resolved, model
+            chat.candidates = [resolved, *chat.models]
         return chat
 
 

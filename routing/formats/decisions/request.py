@@ -111,21 +111,16 @@ def parse_decisions(
     # What comes out is no text that a model would have to be made for.
     request.output_modalities = frozenset()
     # No prompt has more than one question, or more than its provider can take.
-    request.prompt_text_chars = _count_longest_chars(body)
-    return request
-
-
-def _count_longest_chars(body: Mapping[str, Any]) -> int:
-    """Of the state and the longest question."""
-    return len(render_text(body["state"])) + max(
+    request.prompt_text_chars = len(render_text(body["state"])) + max(
         map(len, map(render_text, body["questions"].values()))
     )
+    return request
 
 
 def build_messages(body: Mapping[str, Any]) -> list[JsonObject]:
     """State and questions as a conversation."""
-    told = (body["state"], body["questions"])
-    return [{"role": "user", "content": render_text(each)} for each in told]
+    parts = (body["state"], body["questions"])
+    return [{"role": "user", "content": render_text(each)} for each in parts]
 
 
 def read_questions(body: Mapping[str, Any]) -> dict[str, TypedQuestion]:
@@ -133,9 +128,9 @@ def read_questions(body: Mapping[str, Any]) -> dict[str, TypedQuestion]:
     return {name: _read_question(each) for name, each in body["questions"].items()}
 
 
-def _read_question(said: Mapping[str, Any]) -> TypedQuestion:
-    kind, instructions = said["type"], said["instructions"]
-    criteria: Any = said.get("criteria")
+def _read_question(question: Mapping[str, Any]) -> TypedQuestion:
+    kind, instructions = question["type"], question["instructions"]
+    criteria: Any = question.get("criteria")
     if kind == "choice":
         return TypedQuestion(kind, instructions, tuple(criteria), tuple(criteria.values()))
     if kind == "score":

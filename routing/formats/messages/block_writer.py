@@ -53,27 +53,24 @@ class ObjectScanner:
         self._in_string = self._escaped = self.complete = False
 
     def feed(self, text: str) -> None:
-        place, end = (1, len(text)) if self._escaped and text else (0, len(text))
-        if place:
+        position, end = (1, len(text)) if self._escaped and text else (0, len(text))
+        if position:
             self._escaped = False
-        while place < end and not self.complete:
-            found = (_INSIDE if self._in_string else _OUTSIDE).search(text, place)
-            if found is None:
+        while position < end and not self.complete:
+            match = (_INSIDE if self._in_string else _OUTSIDE).search(text, position)
+            if match is None:
                 return
-            place = self._take(found.group(), found.end(), end)
-
-    def _take(self, mark: str, after: int, end: int) -> int:
-        if mark == '"':
-            self._in_string = not self._in_string
-        elif mark == "\\":
-            self._escaped = after == end
-            return after + 1
-        elif mark in "{[":
-            self._depth += 1
-        else:
-            self._depth -= 1
-            self.complete = mark == "}" and self._depth == 0
-        return after
+            mark, position = match.group(), match.end()
+            if mark == '"':
+                self._in_string = not self._in_string
+            elif mark == "\\":
+                self._escaped = position == end
+                position += 1
+            elif mark in "{[":
+                self._depth += 1
+            else:
+                self._depth -= 1
+                self.complete = mark == "}" and self._depth == 0
 
 
 class _ContentBlock(ABC):
@@ -86,9 +83,9 @@ class _ContentBlock(ABC):
 
     def begin(self) -> bytes:
         self.open = True
-        said = write_block_start(self.index, self.opening()) + b"".join(self.waiting)
+        events = write_block_start(self.index, self.opening()) + b"".join(self.waiting)
         self.waiting.clear()
-        return said
+        return events
 
     def say(self, delta: bytes) -> bytes:
         if self.open:
@@ -134,11 +131,11 @@ class _ThinkingBlock(_ContentBlock):
     def add(self, detail: JsonObject) -> bytes:
         self.thought.add(detail)
         text = "" if self.thought.silent else visible_text(detail)
-        said = self.say(self._head + dumps(text) + DELTA_END) if text else b""
+        events = self.say(self._head + dumps(text) + DELTA_END) if text else b""
         signature = detail.get("signature")
         if isinstance(signature, str) and signature and self.thought.is_claudes:
-            said += self.say(self._signed(signature))
-        return said
+            events += self.say(self._signed(signature))
+        return events
 
     def end(self) -> bytes:
         signature = self.thought.signature() if self.thought.is_foreign else ""
@@ -202,18 +199,18 @@ class _ToolBlock(_ContentBlock):
         return super().begin() if self.name else b""
 
     def end(self) -> bytes:
-        rest = '"}' if self._is_text else self._blank
-        closing = self.say(self._fragment(rest)) if rest else b""
+        remainder = '"}' if self._is_text else self._blank
+        closing = self.say(self._fragment(remainder)) if remainder else b""
         return (b"" if self.open else super().begin()) + closing + super().end()
 
     def add(self, fragment: CallFragment) -> bytes:
         self.id = self.id or fragment.id
         self.name = self.name or fragment.name
-        said = b""
+        delta = b""
         if arguments := self._as_object_text(fragment.arguments):
             self._unscanned.append(arguments)
-            said = self.say(self._fragment(arguments))
-        return super().begin() if self._due and self.name and not self.open else said
+            delta = self.say(self._fragment(arguments))
+        return super().begin() if self._due and self.name and not self.open else delta
 
     def is_settled(self) -> bool:
         for text in self._unscanned:
@@ -307,8 +304,8 @@ class BlockWriter:
             if block.closed:
                 # Nothing but noise follows a whole object.
                 return b""
-            said = block.add(fragment)
-            return said + self._advance() if len(self._blocks) > 1 else said
+            events = block.add(fragment)
+            return events + self._advance() if len(self._blocks) > 1 else events
         block = self._unnumbered = _ToolBlock(self._count)
         if fragment.key is not None:
             self._calls[fragment.key] = block
@@ -317,16 +314,16 @@ class BlockWriter:
 
     def add_block(self, block: JsonObject, input_json: str = "") -> bytes:
         """A block of its own: with an `input_json` its input is empty at first."""
-        shown = {**block, "input": {}} if input_json else block
-        return self._put(_CompleteBlock(self._count, shown, input_json))
+        opening = {**block, "input": {}} if input_json else block
+        return self._put(_CompleteBlock(self._count, opening, input_json))
 
     def finish(self) -> bytes:
         """The rest of every block."""
         blocks, self.text_head = self._blocks, None
-        said = [blocks.popleft().end()] if blocks else []
+        events = [blocks.popleft().end()] if blocks else []
         while blocks:
-            said += (blocks[0].begin(), blocks.popleft().end())
-        return b"".join(said)
+            events += (blocks[0].begin(), blocks.popleft().end())
+        return b"".join(events)
 
     def _last(self) -> _ContentBlock | None:
         return self._blocks[-1] if self._blocks else None
@@ -347,10 +344,10 @@ class BlockWriter:
         return block.begin() + self._advance() if len(self._blocks) == 1 else self._advance()
 
     def _advance(self) -> bytes:
-        said, blocks = [], self._blocks
+        events, blocks = [], self._blocks
         while len(blocks) > 1 and blocks[0].is_settled():
-            said.append(blocks.popleft().end())
-            said.append(blocks[0].begin())
+            events.append(blocks.popleft().end())
+            events.append(blocks[0].begin())
         first = blocks[0] if len(blocks) == 1 else None
         self.text_head = first.head if isinstance(first, _TextBlock) else None
-        return b"".join(said)
+        return b"".join(events)

@@ -18,7 +18,12 @@ def build_chat_messages(body: JsonObject) -> list[JsonObject]:
     (what server tools said, compactions) are left out."""
     messages: list[JsonObject] = []
     if system := body.get("system"):
-        messages.append({"role": "system", "content": _read_content(system)})
+        content = (
+            system
+            if type(system) is str
+            else simplify_content(build_parts(_select_part_blocks(system)))
+        )
+        messages.append({"role": "system", "content": content})
     for message in body["messages"]:
         messages += _translate_message(message)
     return messages or [{"role": "user", "content": ""}]
@@ -30,9 +35,9 @@ def find_orphan_issues(messages: list[JsonObject]) -> Iterator[Issue]:
     for index, message in enumerate(messages):
         blocks = list(enumerate(_content_blocks(message)))
         called.update(block["id"] for _, block in blocks if block["type"] == "tool_use")
-        for place, block in blocks:
+        for position, block in blocks:
             if block["type"] == "tool_result" and block["tool_use_id"] not in called:
-                path = f"messages.{index}.content.{place}.tool_use_id"
+                path = f"messages.{index}.content.{position}.tool_use_id"
                 yield Issue(path, "Invalid input: matches no tool_use of an earlier message")
 
 
@@ -48,31 +53,25 @@ def remove_gateway_blocks(body: JsonObject) -> JsonObject:
 
 def _remove_own_blocks(message: JsonObject) -> JsonObject:
     blocks = _content_blocks(message)
-    ran = {block["tool_use_id"] for block in blocks if block["type"] in _GATEWAY_RESULTS}
-    kept = [block for block in blocks if not _is_own_block(block, ran)]
-    return message if len(kept) == len(blocks) else {**message, "content": kept}
+    gateway_call_ids = {
+        block["tool_use_id"] for block in blocks if block["type"] in _GATEWAY_RESULTS
+    }
+    others = [block for block in blocks if not _is_own_block(block, gateway_call_ids)]
+    return message if len(others) == len(blocks) else {**message, "content": others}
 
 
-def _is_own_block(block: JsonObject, ran: set[str]) -> bool:
+def _is_own_block(block: JsonObject, gateway_call_ids: set[str]) -> bool:
     kind = block["type"]
     if is_gateway_tool_block(block):
         return True
     if kind == "server_tool_use":
-        return block["id"] in ran
+        return block["id"] in gateway_call_ids
     return kind in _GATEWAY_RESULTS or is_gateway_thinking(block)
 
 
 def _content_blocks(message: JsonObject) -> list[JsonObject]:
     content = message["content"]
     return content if type(content) is list else []
-
-
-def _read_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
-    return (
-        content
-        if type(content) is str
-        else simplify_content(build_parts(_select_part_blocks(content)))
-    )
 
 
 def _select_part_blocks(blocks: Any) -> list[JsonObject]:
@@ -83,28 +82,36 @@ def _translate_message(message: JsonObject) -> list[JsonObject]:
     role, content = message["role"], message["content"]
     if type(content) is str:
         return [{"role": role, "content": content}]
-    said = _read_assistant_fields(content)
+    assistant_fields: JsonObject = {}
+    reasoning = [block for block in content if block["type"] in _REASONING_READERS]
+    if reasoning:
+        assistant_fields["reasoning_details"] = [
+            _REASONING_READERS[block["type"]](block, index) for index, block in enumerate(reasoning)
+        ]
+    if calls := [_build_tool_call(block) for block in content if block["type"] == "tool_use"]:
+        assistant_fields["tool_calls"] = calls
     results = [_build_tool_message(block) for block in content if block["type"] == "tool_result"]
     parts = build_parts(_select_part_blocks(content))
-    own = [{"role": role, "content": simplify_content(parts)}] if parts else []
+    messages = [{"role": role, "content": simplify_content(parts)}] if parts else []
     if role != "assistant":
-        return ([{"role": "assistant", "content": None, **said}] if said else []) + results + own
-    if said or not content:
-        own = [{"role": role, "content": simplify_content(parts) if parts else None, **said}]
-    return own + results
-
-
-def _read_assistant_fields(blocks: list[JsonObject]) -> JsonObject:
-    """What only an assistant says: its reasoning and its tool calls."""
-    said: JsonObject = {}
-    details = [block for block in blocks if block["type"] in _REASONING_READERS]
-    if details:
-        said["reasoning_details"] = [
-            _REASONING_READERS[block["type"]](block, index) for index, block in enumerate(details)
+        return (
+            (
+                [{"role": "assistant", "content": None, **assistant_fields}]
+                if assistant_fields
+                else []
+            )
+            + results
+            + messages
+        )
+    if assistant_fields or not content:
+        messages = [
+            {
+                "role": role,
+                "content": simplify_content(parts) if parts else None,
+                **assistant_fields,
+            }
         ]
-    if calls := [_build_tool_call(block) for block in blocks if block["type"] == "tool_use"]:
-        said["tool_calls"] = calls
-    return said
+    return messages + results
 
 
 def _build_tool_call(block: JsonObject) -> JsonObject:
@@ -136,8 +143,8 @@ def build_parts(blocks: Iterable[JsonObject]) -> list[JsonObject]:
     """
     parts: list[JsonObject] = []
     for block in blocks:
-        made = _PART_BUILDERS[block["type"]](block)
-        parts += add_cache_mark(made, block)
+        block_parts = _PART_BUILDERS[block["type"]](block)
+        parts += add_cache_mark(block_parts, block)
     return parts
 
 

@@ -32,8 +32,8 @@ def read_text(content: Any) -> str:
 
 def read_reasoning_details(delta: JsonObject) -> Iterator[JsonObject]:
     """The reasoning items, beginning with plain `reasoning` that no item repeats."""
-    given = delta.get("reasoning_details")
-    listed = given if isinstance(given, list) else []
+    value = delta.get("reasoning_details")
+    listed = value if isinstance(value, list) else []
     details = [item for item in listed if isinstance(item, dict) and _string(item.get("type"))]
     plain = read_text(delta.get("reasoning"))
     if plain and not any(map(visible_text, details)):
@@ -63,8 +63,8 @@ def read_call_fragments(calls: Any) -> Iterator[CallFragment]:
 
 def is_plain_text(arguments: str) -> bool:
     """Whether arguments are the text for a custom tool: they do not even begin an object."""
-    begun = arguments.lstrip()
-    return bool(begun) and begun[0] != "{" and begun != "null"
+    text = arguments.lstrip()
+    return bool(text) and text[0] != "{" and text != "null"
 
 
 def read_citations(annotations: Any) -> Iterator[JsonObject]:
@@ -90,7 +90,12 @@ OWN_PREFIX: Final = "srvtoolu_router_"
 
 def build_tool_use(activity: ToolActivity) -> tuple[JsonObject, str]:
     """The block of a call, and its input as JSON."""
-    value = _parse_input(activity.arguments)
+    try:
+        value = pydantic_core.from_json(activity.arguments or "{}", allow_inf_nan=False)
+    except ValueError:
+        value = {}
+    if not isinstance(value, dict):
+        value = {}
     block = {
         "type": "server_tool_use",
         "id": _block_id(activity),
@@ -105,19 +110,22 @@ def build_tool_result(activity: ToolActivity) -> JsonObject | None:
     """The block of its result, where the format has one for the tool."""
     if activity.block_type is None:
         kind = _WEB_RESULT_TYPES.get(activity.tool)
-        return _build_failed_result(activity, kind) if kind is not None else None
-    said = {
+        if kind is None:
+            return None
+        # A tool that was stopped, or was not run, gave no result of its own.
+        error = {"type": f"{kind}_error", "error_code": "unavailable"}
+        return {
+            "type": kind,
+            "tool_use_id": _block_id(activity),
+            "content": error,
+            "caller": DIRECT,
+        }
+    block = {
         "type": activity.block_type,
         "tool_use_id": _block_id(activity),
         "content": activity.block,
     }
-    return said | ({"caller": DIRECT} if activity.block_type in _RESULTS_WITH_CALLER else {})
-
-
-def _build_failed_result(activity: ToolActivity, kind: str) -> JsonObject:
-    """A tool that was stopped, or was not run, says nothing itself."""
-    error = {"type": f"{kind}_error", "error_code": "unavailable"}
-    return {"type": kind, "tool_use_id": _block_id(activity), "content": error, "caller": DIRECT}
+    return block | ({"caller": DIRECT} if activity.block_type in _RESULTS_WITH_CALLER else {})
 
 
 def count_fetches(activity: ToolActivity) -> int:
@@ -135,19 +143,11 @@ _RESULTS_WITH_CALLER: Final = frozenset({"web_search_tool_result", "web_fetch_to
 def is_gateway_tool_block(block: JsonObject) -> bool:
     """Whether the block tells of a tool that the gateway ran."""
     kind = block["type"]
-    named = block.get("id") if kind == "server_tool_use" else block.get("tool_use_id")
-    return isinstance(named, str) and named.startswith(OWN_PREFIX)
+    call_id = block.get("id") if kind == "server_tool_use" else block.get("tool_use_id")
+    return isinstance(call_id, str) and call_id.startswith(OWN_PREFIX)
 
 
 def _block_id(activity: ToolActivity) -> str:
     """Made of the call's own id, so that both its blocks have the same."""
     plain = "".join(each for each in activity.call_id if each.isascii() and each.isalnum())
     return f"{OWN_PREFIX}{plain[-32:]}_{activity.index}"
-
-
-def _parse_input(arguments: str) -> Any:
-    try:
-        value = pydantic_core.from_json(arguments or "{}", allow_inf_nan=False)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

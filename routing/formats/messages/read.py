@@ -76,24 +76,6 @@ def parse_messages(
     `beside` are checked fields in the words of chat that messages have none for.
     """
     body = move_tool_settings(body)
-    body, checked = _check_body(body, session_header, models_max)
-    orphans = list(find_orphan_issues(body["messages"]))
-    if orphans:
-        raise ChatInvalid(orphans[:ISSUES_MAX], "invalid_prompt")
-    request = build_translated_request(
-        _build_chat_body(body, checked) | (beside or {}),
-        session_header=session_header,
-        format="messages",
-        original=remove_gateway_blocks(body),
-        native_tools=_list_provider_searches(body),
-    )
-    request.native_fields = frozenset(name for name in _NATIVE_FIELDS if body.get(name))
-    return request
-
-
-def _check_body(
-    body: JsonObject, session_header: str | None, models_max: int
-) -> tuple[JsonObject, MessagesBody]:
     try:
         body, checked = check_messages(body)
     except ValidationError as error:
@@ -102,33 +84,48 @@ def _check_body(
     issues += find_header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
-    return body, checked
+    orphans = list(find_orphan_issues(body["messages"]))
+    if orphans:
+        raise ChatInvalid(orphans[:ISSUES_MAX], "invalid_prompt")
+    kinds = [tool.get("type") or "" for tool in body.get("tools", ())]
+    request = build_translated_request(
+        _build_chat_body(body, checked) | (beside or {}),
+        session_header=session_header,
+        format="messages",
+        original=remove_gateway_blocks(body),
+        native_tools=tuple(dict.fromkeys(filter(is_search, kinds))),
+    )
+    request.native_fields = frozenset(name for name in _NATIVE_FIELDS if body.get(name))
+    return request
 
 
 def _build_chat_body(body: JsonObject, checked: MessagesBody) -> JsonObject:
-    known = cast(JsonObject, checked)
+    fields = cast(JsonObject, checked)
     chat = {name: value for name, value in body.items() if name not in _NOT_FORWARDED}
     chat |= {name: body[name] for name in _SAME_FIELDS if name in body}
-    chat |= {name: known[name] for name in _CHECKED_FIELDS if name in known}
+    chat |= {name: fields[name] for name in _CHECKED_FIELDS if name in fields}
     chat |= {"messages": build_chat_messages(body)}
-    if "max_tokens" in known:
-        chat["max_completion_tokens"] = known["max_tokens"]
+    if "max_tokens" in fields:
+        chat["max_completion_tokens"] = fields["max_tokens"]
     if type(body.get("seed")) is int:
         chat["seed"] = body["seed"]
     if stops := body.get("stop_sequences"):
         chat["stop"] = stops
-    if models := _read_models(body):
+    fallbacks = [entry["model"] for entry in body.get("fallbacks") or ()]
+    if models := (fallbacks or body.get("models", [])):
         chat["models"] = models
     if user := body.get("user") or body.get("metadata", {}).get("user_id"):
         chat["user"] = user
     if tier := _read_tier(body):
         chat["service_tier"] = tier
-    return chat | _read_tools(body) | _read_output_fields(body, checked)
-
-
-def _read_models(body: JsonObject) -> list[str]:
-    fallbacks = [entry["model"] for entry in body.get("fallbacks") or ()]
-    return fallbacks or body.get("models", [])
+    config: Any = body.get("output_config", {})
+    output_fields: JsonObject = {}
+    if reasoning := read_reasoning(checked.get("thinking"), config.get("effort")):
+        output_fields["reasoning"] = reasoning
+    if form := config.get("format"):
+        schema = {"name": "response", "schema": form["schema"], "strict": True}
+        output_fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return chat | _read_tools(body) | output_fields
 
 
 def _read_tier(body: JsonObject) -> str | None:
@@ -139,23 +136,18 @@ def _read_tier(body: JsonObject) -> str | None:
     return _TIERS.get(tier or "", tier)
 
 
-def _list_provider_searches(body: JsonObject) -> tuple[str, ...]:
-    kinds = [tool.get("type") or "" for tool in body.get("tools", ())]
-    return tuple(dict.fromkeys(filter(is_search, kinds)))
-
-
 def _read_tools(body: JsonObject) -> JsonObject:
     """Custom tools as functions, the gateway's own as they are; what a provider runs stays out."""
     tools = [chat for tool in body.get("tools", ()) if (chat := _read_tool(tool)) is not None]
     if not tools:
         return {}
-    said: JsonObject = {"tools": tools}
+    fields: JsonObject = {"tools": tools}
     choice = body.get("tool_choice")
-    if choice is not None and (named := _read_tool_choice(choice, tools)) is not None:
-        said["tool_choice"] = named
+    if choice is not None and (chat_choice := _read_tool_choice(choice, tools)) is not None:
+        fields["tool_choice"] = chat_choice
     if choice is not None and choice.get("disable_parallel_tool_use"):
-        said["parallel_tool_calls"] = False
-    return said
+        fields["parallel_tool_calls"] = False
+    return fields
 
 
 def _read_tool(tool: JsonObject) -> JsonObject | None:
@@ -186,18 +178,6 @@ def _read_tool_choice(choice: JsonObject, tools: list[JsonObject]) -> Any:
         if tool["type"] == SERVER_PREFIX + name:
             return {"type": tool["type"]}
     return None
-
-
-def _read_output_fields(body: JsonObject, checked: MessagesBody) -> JsonObject:
-    """Reasoning and output format."""
-    config: Any = body.get("output_config", {})
-    said: JsonObject = {}
-    if reasoning := read_reasoning(checked.get("thinking"), config.get("effort")):
-        said["reasoning"] = reasoning
-    if form := config.get("format"):
-        schema = {"name": "response", "schema": form["schema"], "strict": True}
-        said["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return said
 
 
 def read_reasoning(thinking: Any, effort: str | None) -> JsonObject:

@@ -29,7 +29,8 @@ from routing.formats.fields import (
 from routing.formats.messages.tools import CUSTOM, Tool, ToolChoice
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import CLOSED, ProviderField
-from routing.formats.server_tools import SERVER_PREFIX, StopConditions
+from routing.formats.server_tools import SERVER_PREFIX
+from routing.formats.stop_conditions import StopConditions
 
 ImageType = Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
 
@@ -354,8 +355,8 @@ def find_messages_issues(checked: MessagesBody, models_max: int) -> list[Issue]:
 
 def _fallback_issues(checked: MessagesBody, models_max: int) -> Iterator[Issue]:
     models, fallbacks = checked.get("models"), checked.get("fallbacks")
-    for name, given in (("models", models), ("fallbacks", fallbacks)):
-        if given and len(given) > models_max:
+    for name, names in (("models", models), ("fallbacks", fallbacks)):
+        if names and len(names) > models_max:
             yield Issue(name, f"Too big: expected array to have <={models_max} items")
     if models and fallbacks:
         yield Issue("fallbacks", "Invalid input: cannot be combined with models")
@@ -364,12 +365,15 @@ def _fallback_issues(checked: MessagesBody, models_max: int) -> Iterator[Issue]:
 def find_agent_issues(body: JsonObject) -> list[Issue]:
     """What is wrong with the tools that are models of their own. The checked body has lost the
     settings that are not for this format, so this one is the caller's."""
-    return chat_issues({"tools": [_as_chat_tool(tool) for tool in body.get("tools", ())]})
-
-
-def _as_chat_tool(tool: Any) -> JsonObject:
-    """The type and settings; what the caller's own tools are otherwise is no matter of chat's."""
-    return {"type": tool.get("type") or CUSTOM, "parameters": tool.get("parameters", {})}
+    tools: list[Any] = body.get("tools", [])
+    return chat_issues(
+        {
+            "tools": [
+                {"type": tool.get("type") or CUSTOM, "parameters": tool.get("parameters", {})}
+                for tool in tools
+            ]
+        }
+    )
 
 
 def _choice_issues(choice: Any, tools: list[Any]) -> Iterator[Issue]:
@@ -382,5 +386,5 @@ def _choice_issues(choice: Any, tools: list[Any]) -> Iterator[Issue]:
 
 def _tool_name(tool: JsonObject) -> str | None:
     kind = tool.get("type") or ""
-    own = kind.removeprefix(SERVER_PREFIX) if kind.startswith(SERVER_PREFIX) else None
-    return tool.get("name") or own
+    server_tool = kind.removeprefix(SERVER_PREFIX) if kind.startswith(SERVER_PREFIX) else None
+    return tool.get("name") or server_tool

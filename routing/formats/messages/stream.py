@@ -103,20 +103,20 @@ class MessagesStream:
 
     def write_ending(self, ending: Ending) -> bytes:
         if self._passed is not None:
-            rest, last = self._passed.rest(), self._passed.last(ending)
+            remainder, last = self._passed.rest(), self._passed.last(ending)
         else:
             stop = build_stop_fields(
                 ending.finish_reason, ending.native_finish, ending.stop_sequence
             )
             usage = add_fetches(build_usage(ending.usage, ending.service_tier), self._fetches)
             last = {"delta": {**stop, "container": None}, "usage": usage}
-            rest = (b"" if self._begun else self.write_opening()) + self._blocks.finish()
-        said = rest + write_event("message_delta", last)
-        return said + write_event("message_stop", _metadata_fields(ending.router_metadata))
+            remainder = (b"" if self._begun else self.write_opening()) + self._blocks.finish()
+        events = remainder + write_event("message_delta", last)
+        return events + write_event("message_stop", _metadata_fields(ending.router_metadata))
 
     def error(self, error: JsonObject, *, router_metadata: JsonObject | None) -> bytes:
-        told = None if error.get("code") == 500 else router_metadata
-        return write_event("error", {"error": build_error(error), **_metadata_fields(told)})
+        metadata = None if error.get("code") == 500 else router_metadata
+        return write_event("error", {"error": build_error(error), **_metadata_fields(metadata)})
 
 
 def _metadata_fields(router_metadata: JsonObject | None) -> JsonObject:
@@ -165,7 +165,15 @@ class NativeEvents:
         if name == "message_start":
             return self._start(native.value)
         if name == "message_delta":
-            self._keep(native.value)
+            merged = {"delta": self._delta, "usage": self._usage}
+            for key, item in native.value.items():
+                if key in merged:
+                    changes = item if isinstance(item, dict) else {}
+                    merged[key].update(
+                        {field: each for field, each in changes.items() if each is not None}
+                    )
+                elif key != "type":
+                    self._fields[key] = item
             return b""
         if name in ("message_stop", "error"):
             return b""
@@ -174,7 +182,14 @@ class NativeEvents:
                 native.value.get("content_block")
             )
             return self._begin() + self._blocks.event(native)
-        return self._other(native)
+        if native.name == "ping" and not (self._pinged and self._begun):
+            # One is said with the start.
+            self._pinged = True
+            return b""
+        if self._begun:
+            return write_native_event(native)
+        self._early.append(native)
+        return self._begin() if len(self._early) > _EARLY_MAX else b""
 
     def rest(self) -> bytes:
         """What is missing before the last two events."""
@@ -207,8 +222,8 @@ class NativeEvents:
         if isinstance(usage, dict):
             # A count that came before the start is the later one all the same.
             self._usage = {**usage, **self._usage}
-        said = {name: message[name] for name in _LAST_WORDS if message[name] is not None}
-        self._delta = {**said, **self._delta}
+        stop_fields = {name: message[name] for name in _LAST_WORDS if message[name] is not None}
+        self._delta = {**stop_fields, **self._delta}
         content = message["content"]
         message |= {"content": [], "usage": {**NO_USAGE, **self._usage}}
         fields = {name: item for name, item in value.items() if name != "type"}
@@ -217,25 +232,6 @@ class NativeEvents:
         blocks = [block for block in content if isinstance(block, dict)] if content else []
         self._has_calls = self._has_calls or any(map(is_caller_tool_use, blocks))
         return start + b"".join(map(self._blocks.write_block, blocks))
-
-    def _other(self, native: Native) -> bytes:
-        if native.name == "ping" and not (self._pinged and self._begun):
-            # One is said with the start.
-            self._pinged = True
-            return b""
-        if self._begun:
-            return write_native_event(native)
-        self._early.append(native)
-        return self._begin() if len(self._early) > _EARLY_MAX else b""
-
-    def _keep(self, value: JsonObject) -> None:
-        said = {"delta": self._delta, "usage": self._usage}
-        for name, item in value.items():
-            if name in said:
-                kept = item if isinstance(item, dict) else {}
-                said[name].update({key: each for key, each in kept.items() if each is not None})
-            elif name != "type":
-                self._fields[name] = item
 
 
 _DELTA: Final = b"event: content_block_delta\ndata: "
@@ -314,10 +310,10 @@ class NativeBlocks:
         ended, number = self.end(), _event_index(native.value)
         self._open, self._theirs, self._is_same = True, number, number == self._count
         self._count += 1
-        if (whole := _fill_nulls(block)) == block:
+        if (filled := _fill_nulls(block)) == block:
             return ended + self._numbered(native)
-        own = {"index": self._count - 1, "content_block": whole}
-        return ended + write_event(native.name, {**event_fields(native), **own})
+        fields = {"index": self._count - 1, "content_block": filled}
+        return ended + write_event(native.name, {**event_fields(native), **fields})
 
     def _stop(self, native: Native) -> bytes:
         if not self._open or _event_index(native.value) != self._theirs:

@@ -105,8 +105,8 @@ class ReasoningBlock:
 
     def __init__(self, detail: JsonObject, *, silent: bool) -> None:
         self._kind = detail.get("type")
-        apart = _STREAMED_KEYS if self._kind in _TEXT_KEYS or self._kind == _ENCRYPTED else ()
-        self._whole = {name: item for name, item in detail.items() if name not in apart}
+        streamed = _STREAMED_KEYS if self._kind in _TEXT_KEYS or self._kind == _ENCRYPTED else ()
+        self._whole = {name: item for name, item in detail.items() if name not in streamed}
         self._said: dict[str, list[str]] = {}
         self.silent = silent
         fits = self._kind in ("reasoning.text", _ENCRYPTED)
@@ -149,16 +149,20 @@ class ReasoningBlock:
     def signature(self) -> str:
         if not self.is_foreign:
             return self._joined("signature")
-        words = _TEXT_KEYS[self._kind or ""]
-        kept = self._whole | ({words: self._joined(words)} if self.silent else {words: ""})
+        text_key = _TEXT_KEYS[self._kind or ""]
+        sealed = self._whole | (
+            {text_key: self._joined(text_key)} if self.silent else {text_key: ""}
+        )
         if "signature" in self._said:
-            kept["signature"] = self._joined("signature")
-        return seal(kept)
+            sealed["signature"] = self._joined("signature")
+        return seal(sealed)
 
     def data(self) -> str:
         if not self.is_foreign:
             return self._joined("data")
-        return seal(self._whole | {name: "".join(said) for name, said in self._said.items()})
+        return seal(
+            self._whole | {name: "".join(fragments) for name, fragments in self._said.items()}
+        )
 
     def _joined(self, name: str) -> str:
         return "".join(self._said.get(name, ()))

@@ -48,7 +48,10 @@ def build_answer(answer: CompleteAnswer) -> JsonObject:
     """The body. Raises `BrokenAnswer` where the answer is a part of one."""
     ending = answer.ending
     if ending.failure is not None:
-        raise _build_break_error(ending.failure)
+        metadata = ending.failure.get("metadata")
+        error = BrokenAnswer(ending.failure.get("message"), metadata=metadata)
+        error.error_type = (metadata or {}).get("error_type", error.error_type)
+        raise error
     native = ending.native
     if native is not None and native.kind == WIRE:
         body = _build_native_answer(native.value, answer.served, ending)
@@ -104,9 +107,9 @@ def add_gateway_fields(message: JsonObject, served: AnswerIdentity) -> JsonObjec
     gateways = build_envelope(served)
     if isinstance(identity, str) and identity:
         gateways["id"] = identity
-    said = {name: item for name, item in gateways.items() if name not in message}
-    ours = {name: gateways[name] for name in ("id", "type", "role", "model", "provider")}
-    return {**message, **said, **ours}
+    missing = {name: item for name, item in gateways.items() if name not in message}
+    overridden = {name: gateways[name] for name in ("id", "type", "role", "model", "provider")}
+    return {**message, **missing, **overridden}
 
 
 def is_reasoning_hidden(request: ChatRequest) -> bool:
@@ -167,12 +170,6 @@ def _fill_block(block: Any) -> Any:
     return {**block, **{name: item for name, item in defaults.items() if block.get(name) is None}}
 
 
-def _build_break_error(failure: JsonObject) -> BrokenAnswer:
-    error = BrokenAnswer(failure.get("message"), metadata=failure.get("metadata"))
-    error.error_type = (failure.get("metadata") or {}).get("error_type", error.error_type)
-    return error
-
-
 _TIERS: Final = {"default": "standard", "standard": "standard", "priority": "priority"}
 _COSTS: Final = ("cost", "cost_details", "is_byok")
 _COUNTS: Final = (
@@ -212,22 +209,22 @@ def build_usage(
     that its counts give way where they are not the ones that were charged.
     """
     counted = _count_tokens(usage)
-    whole = {**NO_USAGE, **counted, "service_tier": _TIERS.get(service_tier or "")}
+    result = {**NO_USAGE, **counted, "service_tier": _TIERS.get(service_tier or "")}
     if native is not None:
-        whole |= {name: value for name, value in native.items() if value is not None}
-        if _sum_tokens(whole) != (usage["prompt_tokens"], usage["completion_tokens"]):
-            whole |= {name: counted[name] for name in _COUNTS}
-        if isinstance(tools := whole["server_tool_use"], dict):
-            whole["server_tool_use"] = {**_NO_SERVER_TOOLS, **tools}
-    return whole | {name: usage[name] for name in _COSTS if name in usage}
+        result |= {name: value for name, value in native.items() if value is not None}
+        if _sum_tokens(result) != (usage["prompt_tokens"], usage["completion_tokens"]):
+            result |= {name: counted[name] for name in _COUNTS}
+        if isinstance(tools := result["server_tool_use"], dict):
+            result["server_tool_use"] = {**_NO_SERVER_TOOLS, **tools}
+    return result | {name: usage[name] for name in _COSTS if name in usage}
 
 
 def add_fetches(usage: JsonObject, fetches: int) -> JsonObject:
     """The usage object of an answer for which the gateway fetched pages."""
-    told = usage["server_tool_use"]
-    if not fetches or told is None:
+    server_tools = usage["server_tool_use"]
+    if not fetches or server_tools is None:
         return usage
-    return usage | {"server_tool_use": {**told, "web_fetch_requests": fetches}}
+    return usage | {"server_tool_use": {**server_tools, "web_fetch_requests": fetches}}
 
 
 def build_stop_fields(
@@ -259,35 +256,33 @@ def is_caller_tool_use(block: Any) -> bool:
 def _count_tokens(usage: JsonObject) -> JsonObject:
     prompt = usage.get("prompt_tokens_details") or {}
     completion = usage.get("completion_tokens_details") or {}
-    read = prompt.get("cached_tokens") or 0
-    written = prompt.get("cache_write_tokens") or 0
+    cache_read = prompt.get("cached_tokens") or 0
+    cache_written = prompt.get("cache_write_tokens") or 0
     thinking = completion.get("reasoning_tokens")
-    fresh = usage["prompt_tokens"] - read - written
+    server_tools = usage.get("server_tool_use_details") or {}
+    searches = server_tools.get("web_search_requests") or 0
+    fresh = usage["prompt_tokens"] - cache_read - cache_written
     if fresh < 0:
         # The same tokens were written and read.
-        fresh = max(0, fresh + written)
+        fresh = max(0, fresh + cache_written)
     return {
         "input_tokens": fresh,
         "output_tokens": usage["completion_tokens"],
-        "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": cache_written,
+        "cache_read_input_tokens": cache_read,
         "output_tokens_details": None if thinking is None else {"thinking_tokens": thinking},
-        "server_tool_use": _count_server_tools(usage.get("server_tool_use_details")),
+        "server_tool_use": (
+            _NO_SERVER_TOOLS | {"web_search_requests": searches} if server_tools else None
+        ),
     }
-
-
-def _count_server_tools(details: JsonObject | None) -> JsonObject | None:
-    if not details:
-        return None
-    return _NO_SERVER_TOOLS | {"web_search_requests": details.get("web_search_requests") or 0}
 
 
 def _sum_tokens(usage: JsonObject) -> tuple[int, int] | None:
     counts = [usage[name] or 0 for name in _COUNTS]
     if not all(type(count) is int for count in counts):
         return None
-    fresh, output, written, read = counts
-    return fresh + written + read, output
+    fresh, output, cache_written, cache_read = counts
+    return fresh + cache_written + cache_read, output
 
 
 _ERROR_TYPES: Final = {
@@ -332,17 +327,13 @@ def build_error(error: JsonObject) -> JsonObject:
     code = error.get("code")
     if error_type == "unprocessable":
         error_type, metadata = "invalid_request", {**metadata, "error_type": "invalid_request"}
+    # What the gateway itself blocked names no provider.
+    is_gateways = error_type == _MODERATION and "provider_name" not in metadata
+    kind = "permission_error" if is_gateways else _ERROR_TYPES.get(error_type)
     return {
-        "type": _error_word(error_type, metadata),
+        "type": kind or "invalid_request_error",
         "message": error.get("message"),
         "error_type": error_type,
         "code": 400 if code == 422 else code,
         "metadata": metadata,
     }
-
-
-def _error_word(error_type: str, metadata: JsonObject) -> str:
-    # What the gateway itself blocked names no provider.
-    if error_type == _MODERATION and "provider_name" not in metadata:
-        return "permission_error"
-    return _ERROR_TYPES.get(error_type, "invalid_request_error")

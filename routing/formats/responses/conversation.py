@@ -11,11 +11,11 @@ from routing.entities.ids import is_own_reasoning
 _MARKS: Final = ("cache_control", "prompt_cache_breakpoint")
 
 
-def read_content(given: str | list[JsonObject] | None) -> str | list[JsonObject]:
+def read_content(content: str | list[JsonObject] | None) -> str | list[JsonObject]:
     """A message's content; one text without cache marks is a plain string, as most send it."""
-    if not isinstance(given, list):
-        return given or ""
-    parts = [build_chat_part(part) for part in given if part["type"] != "refusal"]
+    if not isinstance(content, list):
+        return content or ""
+    parts = [build_chat_part(part) for part in content if part["type"] != "refusal"]
     if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
         text: str = parts[0]["text"]
         return text
@@ -40,14 +40,14 @@ def _build_image(part: JsonObject) -> JsonObject:
 
 def _build_file(part: JsonObject) -> JsonObject:
     data = part.get("file_data") or part.get("file_url")
-    given = {
+    fields = {
         "file_data": data,
         "file_id": part.get("file_id"),
         "filename": part.get("filename"),
     }
     return {
         "type": "file",
-        "file": {name: value for name, value in given.items() if value is not None},
+        "file": {name: value for name, value in fields.items() if value is not None},
     }
 
 
@@ -107,18 +107,18 @@ class ModelTurn:
 
     def message(self) -> JsonObject | None:
         """The whole chat message; None where no item came."""
-        said: JsonObject = {name: "".join(all_) for name, all_ in self._texts.items() if all_}
-        said |= {name: found for name, found in self._lists.items() if found}
-        if not said and not self._contents:
+        fields: JsonObject = {name: "".join(texts) for name, texts in self._texts.items() if texts}
+        fields |= {name: items for name, items in self._lists.items() if items}
+        if not fields and not self._contents:
             return None
-        return {"role": "assistant", "content": _join_contents(self._contents), **said}
+        return {"role": "assistant", "content": _join_contents(self._contents), **fields}
 
     def add_message(self, item: JsonObject) -> None:
-        said = item.get("content")
-        parts = said if type(said) is list else []
+        content = item.get("content")
+        parts = content if type(content) is list else []
         refusals = [part["refusal"] for part in parts if part["type"] == "refusal"]
         self._texts["refusal"] += refusals
-        self._contents.append(read_content(said) or (None if refusals else ""))
+        self._contents.append(read_content(content) or (None if refusals else ""))
         notes = [_build_citation(note) for part in parts for note in part.get("annotations") or ()]
         self._lists["annotations"] += [note for note in notes if note is not None]
 
@@ -140,35 +140,34 @@ class ModelTurn:
         """Details that share index and id, so that the item can be put together again; plain text
         of an upstream that knows no more than that is plain text again."""
         given_id = item.get("id")
-        own = is_own_reasoning(given_id)
-        if own and item.get("format") is None and item.get("content"):
+        is_own = is_own_reasoning(given_id)
+        if is_own and item.get("format") is None and item.get("content"):
             self._texts["reasoning"] += [part["text"] for part in item["content"]]
             return
         common = {
-            "id": None if own else given_id,
+            "id": None if is_own else given_id,
             "format": item.get("format") or _DEFAULT_FORMAT,
-            "index": self._index(None if own else given_id),
+            "index": self._indexes.setdefault(
+                len(self._indexes) if is_own or not given_id else given_id, len(self._indexes)
+            ),
         }
         self._lists["reasoning_details"] += [
             {**detail, **common} for detail in _build_details(item)
         ]
 
-    def _index(self, given_id: str | None) -> int:
-        return self._indexes.setdefault(given_id or len(self._indexes), len(self._indexes))
-
 
 def _join_contents(contents: list[Any]) -> Any:
     """One content stays as it is; several are the parts of all of them."""
-    spoken = list(dropwhile(not_, contents))
-    if len(spoken) > 1:
-        return [part for said in spoken for part in _content_as_parts(said)]
-    return (spoken or contents or [None])[-1]
+    non_empty = list(dropwhile(not_, contents))
+    if len(non_empty) > 1:
+        return [part for content in non_empty for part in _content_as_parts(content)]
+    return (non_empty or contents or [None])[-1]
 
 
-def _content_as_parts(said: str | list[JsonObject] | None) -> list[JsonObject]:
-    if isinstance(said, list):
-        return said
-    return [{"type": "text", "text": said}] if said else []
+def _content_as_parts(content: str | list[JsonObject] | None) -> list[JsonObject]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if content else []
 
 
 def _build_details(item: JsonObject) -> list[JsonObject]:
@@ -208,35 +207,15 @@ _REFERENCE: Final = "item_reference"
 
 
 def read_messages(
-    instructions: str | None, given: str | list[JsonObject]
+    instructions: str | None, items: str | list[JsonObject]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
     """The messages, and the items that have no equivalent in chat."""
     messages: list[JsonObject] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
-    if type(given) is str:
-        messages.append({"role": "user", "content": given})
+    if type(items) is str:
+        messages.append({"role": "user", "content": items})
         return messages, []
-    return messages, _read_items(given, messages)
-
-
-def remove_references(body: JsonObject) -> JsonObject:
-    """A checked body without what refers to its other items; the same where nothing does."""
-    items = body["input"]
-    if type(items) is str or not any(item.get("type") == _REFERENCE for item in items):
-        return body
-    return {**body, "input": [item for item in items if item.get("type") != _REFERENCE]}
-
-
-def collect_tools(body: JsonObject) -> JsonObject:
-    """A checked body with the tools that stand among its items beside the others; the same where
-    there are none."""
-    items = body["input"] if type(body["input"]) is list else ()
-    added = [item["tools"] for item in items if item.get("type") == "additional_tools"]
-    return {**body, "tools": [*body.get("tools", ()), *chain(*added)]} if added else body
-
-
-def _read_items(items: Any, messages: list[JsonObject]) -> list[JsonObject]:
     left_out: list[JsonObject] = []
     turn = ModelTurn()
     for item in items:
@@ -253,7 +232,23 @@ def _read_items(items: Any, messages: list[JsonObject]) -> list[JsonObject]:
         else:
             left_out.append(item)
     _end_turn(turn, messages)
-    return left_out
+    return messages, left_out
+
+
+def remove_references(body: JsonObject) -> JsonObject:
+    """A checked body without what refers to its other items; the same where nothing does."""
+    items = body["input"]
+    if type(items) is str or not any(item.get("type") == _REFERENCE for item in items):
+        return body
+    return {**body, "input": [item for item in items if item.get("type") != _REFERENCE]}
+
+
+def collect_tools(body: JsonObject) -> JsonObject:
+    """A checked body with the tools that stand among its items beside the others; the same where
+    there are none."""
+    items = body["input"] if type(body["input"]) is list else ()
+    added = [item["tools"] for item in items if item.get("type") == "additional_tools"]
+    return {**body, "tools": [*body.get("tools", ()), *chain(*added)]} if added else body
 
 
 def _end_turn(turn: ModelTurn, messages: list[JsonObject]) -> ModelTurn:
@@ -273,11 +268,11 @@ def _build_other_message(kind: str, item: JsonObject) -> JsonObject | None:
     return None
 
 
-def _read_other_content(given: str | list[JsonObject] | None) -> str | list[JsonObject]:
+def _read_other_content(content: str | list[JsonObject] | None) -> str | list[JsonObject]:
     """What others than the model said; a refusal among it is text like any other."""
-    if type(given) is list and any(part["type"] == "refusal" for part in given):
-        return [build_chat_part(part) for part in given]
-    return read_content(given)
+    if type(content) is list and any(part["type"] == "refusal" for part in content):
+        return [build_chat_part(part) for part in content]
+    return read_content(content)
 
 
 _TURN_READERS: Final[dict[str, Callable[[ModelTurn, JsonObject], None]]] = {

@@ -91,8 +91,8 @@ class OutputPart:
         self.kind = kind
         self._events = events
         self._place = {**item, kind.index_name: index}
-        beside: JsonObject = {"logprobs": []} if kind is OUTPUT_TEXT else {}
-        fields = {**self._place, **beside}
+        logprobs: JsonObject = {"logprobs": []} if kind is OUTPUT_TEXT else {}
+        fields = {**self._place, **logprobs}
         self._fragments = TextFragments(events, f"{kind.text_events}.delta", fields)
         self._annotations: list[JsonObject] = []
         self._logprobs: list[Any] = []
@@ -125,8 +125,8 @@ class OutputPart:
 
     def closing(self) -> bytes:
         kind, text = self.kind, self._fragments.text
-        beside = {"logprobs": self._logprobs} if kind is OUTPUT_TEXT else {}
-        done = {**self._place, **beside, kind.key: text}
+        logprobs = {"logprobs": self._logprobs} if kind is OUTPUT_TEXT else {}
+        done = {**self._place, **logprobs, kind.key: text}
         return self._events.say(f"{kind.text_events}.done", done) + self._events.say(
             f"{kind.part_events}.done", {**self._place, "part": self._value(text)}
         )

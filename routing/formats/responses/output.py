@@ -66,10 +66,13 @@ class OutputWriter:
             return self._text.delta(text) if text else b""
         # A whole message can be long: pieces are joined once.
         out = [self._add_reasoning(delta)]
-        out.append(self._add_text(_read_text(text), _read_tokens(logprobs, "content")))
+        text, tokens = _read_text(text), _read_tokens(logprobs, "content")
+        if text or (tokens and self._text is not None):
+            part, opened = self._part(OUTPUT_TEXT)
+            out += (opened, part.delta(text, tokens))
         if refusal := _string(delta.get("refusal")):
-            part, begun = self._part(REFUSAL)
-            out += (begun, part.delta(refusal))
+            part, opened = self._part(REFUSAL)
+            out += (opened, part.delta(refusal))
         out += map(self._add_annotation, delta.get("annotations") or ())
         out += map(self._add_image, delta.get("images") or ())
         out += map(self._add_call, delta.get("tool_calls") or ())
@@ -107,18 +110,12 @@ class OutputWriter:
 
     # --- Messages -------------------------------------------------------------------------------
 
-    def _add_text(self, text: str, tokens: list[Any]) -> bytes:
-        if not text and (not tokens or self._text is None):
-            return b""
-        part, begun = self._part(OUTPUT_TEXT)
-        return begun + part.delta(text, tokens)
-
     def _add_annotation(self, note: Any) -> bytes:
         annotation = _flatten_citation(note)
         if annotation is None:
             return b""
-        part, begun = self._part(OUTPUT_TEXT)
-        return begun + part.annotation(annotation)
+        part, opened = self._part(OUTPUT_TEXT)
+        return opened + part.annotation(annotation)
 
     def _part(self, kind: PartKind) -> tuple[OutputPart, bytes]:
         """The open part of this kind in the open message, begun where there is none."""
@@ -131,14 +128,14 @@ class OutputWriter:
             self._said = message
         part = message.open_part(kind)
         if part is None:
-            part, begun = message.begin(kind)
-            out += begun
+            part, opened = message.begin(kind)
+            out += opened
         self._text = part if kind is OUTPUT_TEXT else None
         return part, out
 
     def _end_of_said(self) -> bytes:
-        said, self._said, self._text = self._said, None, None
-        return said.closing("completed") if said is not None else b""
+        item, self._said, self._text = self._said, None, None
+        return item.closing("completed") if item is not None else b""
 
     # --- Reasoning ------------------------------------------------------------------------------
 
@@ -148,13 +145,13 @@ class OutputWriter:
         out: list[bytes] = []
         if text and not any(d.get("text") or d.get("summary") for d in details):
             out.append(self._add_detail({"type": "reasoning.text", "text": text}, set()))
-        begun: set[tuple[int, PartKind]] = set()
+        begun_texts: set[tuple[int, PartKind]] = set()
         for detail in details:
-            known = {"format": _UNKNOWN_FORMAT, **_drop_nulls(detail)}
-            out.append(self._add_detail(known, begun))
+            fields = {"format": _UNKNOWN_FORMAT, **_drop_nulls(detail)}
+            out.append(self._add_detail(fields, begun_texts))
         return b"".join(out)
 
-    def _add_detail(self, detail: JsonObject, begun: set[tuple[int, PartKind]]) -> bytes:
+    def _add_detail(self, detail: JsonObject, begun_texts: set[tuple[int, PartKind]]) -> bytes:
         """`begun` are the texts of this delta: a second one of an item is a part of its own."""
         kind, key = _DETAIL_TEXTS.get(detail.get("type", ""), (None, "data"))
         if kind is None and detail.get("type") != "reasoning.encrypted":
@@ -164,8 +161,8 @@ class OutputWriter:
         if kind is None:
             item.encrypted = text
         elif text:
-            part = None if (id(item), kind) in begun else item.open_part(kind)
-            begun.add((id(item), kind))
+            part = None if (id(item), kind) in begun_texts else item.open_part(kind)
+            begun_texts.add((id(item), kind))
             if part is None:
                 part, opened = item.begin(kind)
                 out += opened
@@ -195,40 +192,40 @@ class OutputWriter:
         item = self._call_of(call, function)
         if item is None:
             out += self._end_of_said()
-            item = self._new_call(call, function)
+            own_id = self._id("fc")
+            item = OutputCall(
+                self._events,
+                own_id,
+                len(self._items),
+                call_id=call.get("id") or self._id("call"),
+                name=function.get("name") or "",
+                beside={name: call[name] for name in (AGENT_ID, AGENT_ITEMS) if name in call},
+            )
+            self._calls[call.get("index")] = self._last_call = item
             out += self._opened(item)
         item.name = item.name or function.get("name") or ""
-        if fragment := _read_arguments(function.get("arguments")):
+        arguments = function.get("arguments")
+        # Arguments that came parsed are JSON text again.
+        is_parsed = isinstance(arguments, dict)
+        fragment = dumps(arguments).decode() if is_parsed else _string(arguments)
+        if fragment:
             out += item.arguments.delta(fragment)
         return out
 
     def _call_of(self, call: JsonObject, function: JsonObject) -> OutputCall | None:
         """The open call that this is a piece of. Some upstreams leave the index out, or give every
         call the same: then a name with another id begins a call."""
-        index, named = call.get("index"), function.get("name")
+        index, name = call.get("index"), function.get("name")
         item = self._last_call if index is None else self._calls.get(index)
-        if item is None or not named:
+        if item is None or not name:
             return item
         given_id = call.get("id")
-        again = item.call_id == given_id if given_id else index is not None
-        return item if again else None
-
-    def _new_call(self, call: JsonObject, function: JsonObject) -> OutputCall:
-        own_id = self._id("fc")
-        item = OutputCall(
-            self._events,
-            own_id,
-            len(self._items),
-            call_id=call.get("id") or self._id("call"),
-            name=function.get("name") or "",
-            beside={name: call[name] for name in (AGENT_ID, AGENT_ITEMS) if name in call},
-        )
-        self._calls[call.get("index")] = self._last_call = item
-        return item
+        is_same = item.call_id == given_id if given_id else index is not None
+        return item if is_same else None
 
     def _add_image(self, image: Any) -> bytes:
-        place = image.get("image_url") if isinstance(image, dict) else None
-        url = place.get("url") if isinstance(place, dict) else None
+        location = image.get("image_url") if isinstance(image, dict) else None
+        url = location.get("url") if isinstance(location, dict) else None
         if not url:
             return b""
         out = self._end_of_said()
@@ -257,15 +254,10 @@ def _string(value: Any) -> str:
     return value if type(value) is str else ""
 
 
-def _read_arguments(fragment: Any) -> str:
-    """A fragment as it came; arguments that came parsed are JSON text again."""
-    return dumps(fragment).decode() if isinstance(fragment, dict) else _string(fragment)
-
-
 def _read_tokens(logprobs: Any, key: str) -> list[Any]:
     tokens = logprobs.get(key) if isinstance(logprobs, dict) else None
-    given = tokens if isinstance(tokens, list) else []
-    return [_fill_token(each) for each in given if isinstance(each, dict)]
+    listed = tokens if isinstance(tokens, list) else []
+    return [_fill_token(each) for each in listed if isinstance(each, dict)]
 
 
 def _fill_token(token: JsonObject) -> JsonObject:

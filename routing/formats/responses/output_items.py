@@ -65,9 +65,9 @@ class _GrowingItem(ABC):
     def end_of_content(self) -> bytes:
         return b""
 
-    def _told(self, what: str) -> bytes:
+    def _told(self, change: str) -> bytes:
         return self.events.say(
-            f"response.output_item.{what}",
+            f"response.output_item.{change}",
             {"output_index": self.output_index, "item": self.value()},
         )
 
@@ -89,9 +89,9 @@ class _ItemWithParts(_GrowingItem):
     def begin(self, kind: PartKind) -> tuple[OutputPart, bytes]:
         """A new part; the one before it ends."""
         ended = self.end_of_content()
-        place = self._counts[kind.index_name]
+        index = self._counts[kind.index_name]
         self._counts[kind.index_name] += 1
-        self._open = part = OutputPart(self.events, kind, self.place, place)
+        self._open = part = OutputPart(self.events, kind, self.place, index)
         self.parts.append(part)
         return part, ended + part.opening()
 
@@ -130,13 +130,16 @@ class OutputReasoning(_ItemWithParts):
     def takes(self, detail: JsonObject) -> bool:
         """Whether the detail is a further piece of this item; a bare signature seals plain text."""
         given_id, index = detail.get("id"), detail.get("index")
-        if self.encrypted is not None or (self.signature is not None and not _is_encrypted(detail)):
+        if self.encrypted is not None or (
+            self.signature is not None and detail.get("type") != "reasoning.encrypted"
+        ):
             return False
         if (
             self.index is None
             and self.given_id is None
             and given_id is None
-            and _is_bare_signature(detail)
+            and bool(detail.get("signature"))
+            and not detail.get("text")
         ):
             return True
         return index == self.index and given_id in (None, self.given_id)
@@ -146,20 +149,14 @@ class OutputReasoning(_ItemWithParts):
         value["summary"] = [part.value() for part in self.parts if part.kind is SUMMARY_TEXT]
         if content := [part.value() for part in self.parts if part.kind is not SUMMARY_TEXT]:
             value["content"] = content
-        beside = {
+        optional = {
             "encrypted_content": self.encrypted,
             "signature": self.signature,
             "format": self.format,
         }
-        return value | {name: said for name, said in beside.items() if said is not None}
-
-
-def _is_encrypted(detail: JsonObject) -> bool:
-    return detail.get("type") == "reasoning.encrypted"
-
-
-def _is_bare_signature(detail: JsonObject) -> bool:
-    return bool(detail.get("signature")) and not detail.get("text")
+        return value | {
+            name: field_value for name, field_value in optional.items() if field_value is not None
+        }
 
 
 class OutputCall(_GrowingItem):
@@ -225,9 +222,9 @@ class OutputTool(_GrowingItem):
     def opening(self) -> bytes:
         if self._steps is None:
             return super().opening()
-        name, under_way = self._steps
-        said = (super().opening(), *(self._step(name, step) for step in under_way))
-        return b"".join(said)
+        name, steps = self._steps
+        events = (super().opening(), *(self._step(name, step) for step in steps))
+        return b"".join(events)
 
     def closing(self, status: str) -> bytes:
         fails = status == "failed" and self._activity.tool not in _MAY_FAIL
@@ -238,8 +235,8 @@ class OutputTool(_GrowingItem):
         if self._steps is None or self._activity.status != "completed":
             return b""
         name, item = self._steps[0], self._activity.item
-        told = self._fused(item) if name == _FUSION_CALL else b""
-        return told + self._step(name, "completed")
+        events = self._fused(item) if name == _FUSION_CALL else b""
+        return events + self._step(name, "completed")
 
     def _fused(self, item: JsonObject) -> bytes:
         """Who was asked and what came of it, told once all of it is there."""
@@ -256,8 +253,8 @@ class OutputTool(_GrowingItem):
             return self._step(
                 _FUSION_CALL, "panel.failed", model=answer["model"], error=answer["error"]
             )
-        said = {"model": answer["model"], "content": answer["answer"]}
-        return self._step(_FUSION_CALL, "panel.completed", **said)
+        fields = {"model": answer["model"], "content": answer["answer"]}
+        return self._step(_FUSION_CALL, "panel.completed", **fields)
 
     def _step(self, name: str, step: str, **fields: Any) -> bytes:
         return self.events.say(f"response.{name}.{step}", {**self.place, **fields})
@@ -314,5 +311,5 @@ class OutputImage(_GrowingItem):
         self.result = url.partition(",")[2] if url.startswith("data:") else url
         return out + self._step("completed") + self.closing("completed")
 
-    def _step(self, what: str) -> bytes:
-        return self.events.say(f"response.image_generation_call.{what}", self.place)
+    def _step(self, step: str) -> bytes:
+        return self.events.say(f"response.image_generation_call.{step}", self.place)

@@ -44,32 +44,6 @@ def parse_responses(
     `beside` are checked fields in the words of chat that responses have none for.
     """
     body = move_tool_settings(body)
-    body = _check_body(body, session_header, models_max)
-    items, waiting = split_agent_items(body["input"])
-    messages, left_out = read_messages(body.get("instructions"), items)
-    messages += build_waiting_messages(waiting)
-    if not messages:
-        raise ChatInvalid([Issue("input", "Invalid input: expected at least one message")])
-    whole = collect_tools(body)
-    request = build_translated_request(
-        {
-            **add_inherited_functions(build_chat_fields(whole), waiting),
-            **(beside or {}),
-            "messages": messages,
-        },
-        session_header=session_header,
-        format="responses",
-        original=body,
-        native_tools=list_native_tools(whole),
-    )
-    request.server_tools = list(
-        dict.fromkeys(request.server_tools + list_nested_server_tools(body))
-    )
-    _count_untranslated(request, left_out, body.get("tools", []))
-    return request
-
-
-def _check_body(body: JsonObject, session_header: str | None, models_max: int) -> JsonObject:
     try:
         body, _ = check_responses(body)
     except ValidationError as error:
@@ -80,18 +54,35 @@ def _check_body(body: JsonObject, session_header: str | None, models_max: int) -
         raise ChatInvalid(issues)
     if orphans := find_orphan_issues(body["input"]):
         raise ChatInvalid(orphans, "invalid_prompt")
-    return remove_references(body)
-
-
-def _count_untranslated(
-    request: ChatRequest, items: list[JsonObject], tools: list[JsonObject]
-) -> None:
-    """An upstream of this format is sent, and bills, what the translation leaves out. Tools of its
-    own go to no other; items are left out elsewhere, so they count for the bound alone."""
+    body = remove_references(body)
+    items, waiting = split_agent_items(body["input"])
+    messages, left_out = read_messages(body.get("instructions"), items)
+    messages += build_waiting_messages(waiting)
+    if not messages:
+        raise ChatInvalid([Issue("input", "Invalid input: expected at least one message")])
+    with_tools = collect_tools(body)
+    request = build_translated_request(
+        {
+            **add_inherited_functions(build_chat_fields(with_tools), waiting),
+            **(beside or {}),
+            "messages": messages,
+        },
+        session_header=session_header,
+        format="responses",
+        original=body,
+        native_tools=list_native_tools(with_tools),
+    )
+    request.server_tools = list(
+        dict.fromkeys(request.server_tools + list_nested_server_tools(body))
+    )
+    # An upstream of this format is sent, and bills, what the translation leaves out. Other
+    # upstreams get none of it; items count all the same for the bound on text.
+    tools = body.get("tools", [])
     natives = [tool for tool in tools if tool["type"] in UNTRANSLATED_TOOLS]
     tool_bytes = len(dumps(natives)) if natives else 0
-    request.text_bytes += tool_bytes + (len(dumps(items)) if items else 0)
+    request.text_bytes += tool_bytes + (len(dumps(left_out)) if left_out else 0)
     request.prompt_text_chars += tool_bytes
+    return request
 
 
 # Tools an upstream of this format runs itself.
@@ -199,15 +190,15 @@ def _read_text_field(text: JsonObject) -> JsonObject:
     return fields
 
 
-def _read_reasoning(given: JsonObject) -> JsonObject:
-    wishes = _select(given, "effort", "summary", "enabled", "max_tokens")
+def _read_reasoning(reasoning: JsonObject) -> JsonObject:
+    wishes = _select(reasoning, "effort", "summary", "enabled", "max_tokens")
     if "max_tokens" in wishes:
         wishes["max_tokens"] = int(wishes["max_tokens"])
     return {"reasoning": wishes}
 
 
-def _read_truncation(how: str) -> JsonObject:
-    return {"transforms": ["middle-out"] if how == "auto" else []}
+def _read_truncation(truncation: str) -> JsonObject:
+    return {"transforms": ["middle-out"] if truncation == "auto" else []}
 
 
 _FIELD_READERS: Final[dict[str, Callable[[Any], JsonObject]]] = {

@@ -47,9 +47,9 @@ from routing.formats.server_tools import (
     SUBAGENT,
     WAITING,
     ImageSetting,
-    StopConditions,
     canonical_tool,
 )
+from routing.formats.stop_conditions import StopConditions
 
 USER_CHARS_MAX = 256
 
@@ -222,20 +222,20 @@ def find_orphan_issues(items: str | list[JsonObject]) -> list[Issue]:
 def _item_issues(items: str | list[JsonObject]) -> Iterator[Issue]:
     """References to what is not there, and tools of the gateway where it does not look for any."""
     references: list[tuple[int, str]] = []
-    known: set[Any] = set()
+    item_ids: set[Any] = set()
     for index, item in enumerate(items if type(items) is list else ()):
         kind = item.get("type")
         if kind == "item_reference":
             references.append((index, item["id"]))
         elif kind == "additional_tools":
-            for place, tool in enumerate(item["tools"]):
+            for position, tool in enumerate(item["tools"]):
                 if any(each["type"].startswith(SERVER_PREFIX) for each in walk_tools([tool])):
-                    path = f"input.{index}.tools.{place}.type"
+                    path = f"input.{index}.tools.{position}.type"
                     yield Issue(path, "Invalid input: tools of the gateway stand in `tools`")
         elif isinstance(item.get("id"), str):
-            known.add(item["id"])
+            item_ids.add(item["id"])
     for index, reference in references:
-        if reference not in known:
+        if reference not in item_ids:
             text = "Invalid input: nothing is stored: set store: false, so that items are sent"
             yield Issue(f"input.{index}.id", text)
 
@@ -249,14 +249,10 @@ def _message_issues(items: list[JsonObject]) -> Iterator[Issue]:
         if item["role"] == "user" and not content:
             yield Issue(path, "Too small: expected array to have >=1 items")
         elif item["role"] in _INSTRUCTION_ROLES:
-            yield from _instruction_issues(content, path)
-
-
-def _instruction_issues(parts: list[JsonObject], path: str) -> Iterator[Issue]:
-    for index, part in enumerate(parts):
-        if part["type"] not in ("input_text", "output_text"):
-            text = "Invalid input: only text is allowed in system and developer messages"
-            yield Issue(f"{path}.{index}.type", text)
+            for part_index, part in enumerate(content):
+                if part["type"] not in ("input_text", "output_text"):
+                    text = "Invalid input: only text is allowed in system and developer messages"
+                    yield Issue(f"{path}.{part_index}.type", text)
 
 
 def _select_chat_fields(body: JsonObject) -> JsonObject:
@@ -287,10 +283,10 @@ def _inheritance_issues(tools: list[JsonObject]) -> Iterator[Issue]:
     for index, tool in enumerate(tools):
         settings = tool.get("parameters", {}) if tool["type"] == SUBAGENT else {}
         path = f"tools.{index}.parameters"
-        for place, name in enumerate(inherited_names(settings)):
+        for position, name in enumerate(inherited_names(settings)):
             if name not in functions:
                 text = f'Invalid input: no function named "{shorten(name)}" in tools'
-                yield Issue(f"{path}.inherited_function_names.{place}", text)
+                yield Issue(f"{path}.inherited_function_names.{position}", text)
         for key in (FUNCTIONS, WAITING):
             if key in settings:
                 yield Issue(f"{path}.{key}", "Invalid input: not a setting of callers")

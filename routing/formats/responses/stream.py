@@ -7,7 +7,6 @@ from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Native
 from routing.formats.caller import (
     AnswerIdentity,
-    AnswerPieces,
     CompleteAnswer,
     Ending,
     ToolActivity,
@@ -49,13 +48,13 @@ class ResponsesStream:
         """This format has no place for it."""
 
     def debug(self, upstream_body: JsonObject) -> bytes:
-        shown = {"echo_upstream_body": redact_payloads(upstream_body)}
-        return self._events.say("response.debug", {"debug": shown})
+        debug_fields = {"echo_upstream_body": redact_payloads(upstream_body)}
+        return self._events.say("response.debug", {"debug": debug_fields})
 
     def write_opening(self) -> bytes:
-        begun = {"response": build_response(self._served, self._request, self._stem)}
-        created = self._events.say("response.created", begun)
-        return created + self._events.say("response.in_progress", begun)
+        fields = {"response": build_response(self._served, self._request, self._stem)}
+        created = self._events.say("response.created", fields)
+        return created + self._events.say("response.in_progress", fields)
 
     def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
         return self._output.add(delta, logprobs)
@@ -65,9 +64,9 @@ class ResponsesStream:
         if kind in _REWRITTEN_EVENTS or not kind.isprintable() or not kind:
             # A name with a line break in it would be two lines of the stream.
             return b""
-        own = value.get("response")
-        if isinstance(own, dict):
-            patched = build_native_progress(own, self._served, self._request, self._stem)
+        response = value.get("response")
+        if isinstance(response, dict):
+            patched = build_native_progress(response, self._served, self._request, self._stem)
             value = {**value, "response": patched}
         self._passed.take(kind, value)
         is_same = value is native.value and value.get("sequence_number") == number
@@ -107,20 +106,17 @@ class ResponsesStream:
         end with."""
         ending = answer.ending
         if answer.pieces:
-            self._add_pieces(answer.pieces)
+            for piece in answer.pieces:
+                if isinstance(piece, ToolActivity):
+                    self._output.begin_tool(piece)
+                    self._output.end_tool(piece)
+                else:
+                    self._output.add(piece, piece.get("logprobs"))
         elif ending.native is None:
             self._output.add(answer.message, answer.logprobs)
         verdict = judge_ending(ending, has_output=self._has_output)
         self._output.finish(cut=verdict.is_cut)
         return self._final(ending, verdict)
-
-    def _add_pieces(self, pieces: AnswerPieces) -> None:
-        for piece in pieces:
-            if isinstance(piece, ToolActivity):
-                self._output.begin_tool(piece)
-                self._output.end_tool(piece)
-            else:
-                self._output.add(piece, piece.get("logprobs"))
 
     @property
     def _has_output(self) -> bool:
@@ -173,28 +169,36 @@ class NativeOutput:
 
     @property
     def items(self) -> list[JsonObject]:
-        return [self._item(place, item) for place, item in self._items.items()]
+        return [self._item(index, item) for index, item in self._items.items()]
 
-    def _item(self, place: Any, item: JsonObject) -> JsonObject:
+    def _item(self, index: Any, item: JsonObject) -> JsonObject:
         if item.get("status") not in (None, "in_progress"):
             return item
-        kept = {**item, "status": "incomplete"}
+        cut = {**item, "status": "incomplete"}
         if item.get("type") == "message":
-            kept["content"] = [
-                _build_text_part("".join(said)) for said in self._fragments_of(place)
+            cut["content"] = [
+                {
+                    "type": "output_text",
+                    "text": "".join(fragments),
+                    "annotations": [],
+                    "logprobs": [],
+                }
+                for fragments in self._fragments_of(index)
             ]
         elif item.get("type") == "function_call":
-            kept["arguments"] = "".join("".join(said) for said in self._fragments_of(place))
-        return kept
+            cut["arguments"] = "".join(
+                "".join(fragments) for fragments in self._fragments_of(index)
+            )
+        return cut
 
-    def _fragments_of(self, place: Any) -> list[list[str]]:
-        return [said for (at, _), said in self._fragments.items() if at == place]
+    def _fragments_of(self, index: Any) -> list[list[str]]:
+        return [fragments for (at, _), fragments in self._fragments.items() if at == index]
 
     def _fragment(self, value: JsonObject) -> None:
-        place, text = _output_index(value), value.get("delta")
+        index, text = _output_index(value), value.get("delta")
         part = value.get("content_index")
         if isinstance(text, str):
-            key = (place, part if isinstance(part, int) else None)
+            key = (index, part if isinstance(part, int) else None)
             self._fragments.setdefault(key, []).append(text)
 
     def _begun_or_done(self, value: JsonObject) -> None:
@@ -204,12 +208,8 @@ class NativeOutput:
 
 
 def _output_index(value: JsonObject) -> int | None:
-    place = value.get("output_index")
-    return place if isinstance(place, int) else None
-
-
-def _build_text_part(text: str) -> JsonObject:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    index = value.get("output_index")
+    return index if isinstance(index, int) else None
 
 
 _EVENT_READERS: Final[dict[str, Callable[[NativeOutput, JsonObject], None]]] = {

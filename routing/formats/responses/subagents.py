@@ -53,17 +53,19 @@ class _AgentCalls(NamedTuple):
 
 
 def split_agent_items(
-    given: str | list[JsonObject],
+    items: str | list[JsonObject],
 ) -> tuple[str | list[JsonObject], list[WaitingAgent]]:
     """Checked items of the model that the request is for, and the agents that wait. What agents
     called that have gone on since is left out, as all that server tools did."""
-    if isinstance(given, str) or not (rounds := _group_agent_calls(given)):
-        return given, []
+    if isinstance(items, str) or not (rounds := _group_agent_calls(items)):
+        return items, []
     of_agents = {call_id for each in rounds for call_id in each.call_ids}
-    rest = [item for item in given if not _is_agent_item(item, of_agents)]
-    last = _last_answer_index(given)
-    outputs = {item["call_id"]: item for item in given if item.get("type") == _OUTPUT}
-    return rest, [_build_waiting_agent(each, outputs) for each in rounds if _is_waiting(each, last)]
+    others = [item for item in items if not _is_agent_item(item, of_agents)]
+    last = _last_answer_index(items)
+    outputs = {item["call_id"]: item for item in items if item.get("type") == _OUTPUT}
+    return others, [
+        _build_waiting_agent(each, outputs) for each in rounds if _is_waiting(each, last)
+    ]
 
 
 def build_waiting_messages(waiting: Iterable[WaitingAgent]) -> list[JsonObject]:
@@ -75,9 +77,9 @@ def build_waiting_messages(waiting: Iterable[WaitingAgent]) -> list[JsonObject]:
             "arguments": dumps({"resume": each.id}).decode(),
         }
         call = {"id": each.id, "type": "function", "function": function}
-        said = dumps({"status": "waiting", "id": each.id, "note": _RESUME_NOTE}).decode()
+        result = dumps({"status": "waiting", "id": each.id, "note": _RESUME_NOTE}).decode()
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": each.id, "content": said})
+        messages.append({"role": "tool", "tool_call_id": each.id, "content": result})
     return messages
 
 
@@ -95,15 +97,15 @@ def add_inherited_functions(fields: JsonObject, waiting: list[WaitingAgent]) -> 
     past: dict[str | None, list[JsonObject]] = {}
     for each in waiting:
         past.setdefault(each.name, []).append({"id": each.id, "messages": each.messages})
-    made = [
+    built = [
         _build_subagent_tool(tool, functions, past) if tool["type"] == SUBAGENT else tool
         for tool in tools
     ]
-    fields = fields | {"tools": made}
+    fields = fields | {"tools": built}
     is_free = fields.get("tool_choice", "auto") == "auto"
     # Some models that think before they call cannot be made to.
     if waiting and is_free and "reasoning" not in fields:
-        alone = sum(tool["type"] == SUBAGENT for tool in made) == 1
+        alone = sum(tool["type"] == SUBAGENT for tool in built) == 1
         fields["tool_choice"] = {"type": SUBAGENT} if alone else "required"
     return fields
 
@@ -115,27 +117,27 @@ def inherited_names(settings: Mapping[str, Any]) -> list[str]:
     return [name.strip() for name in settings.get("inherited_function_names") or ()]
 
 
-def find_subagent_issues(given: str | list[JsonObject], tools: list[JsonObject]) -> Iterator[Issue]:
+def find_subagent_issues(items: str | list[JsonObject], tools: list[JsonObject]) -> Iterator[Issue]:
     """Calls of agents that cannot go on: of another one than there is, or without what they need.
     Items are looked at where their schema was met."""
-    if isinstance(given, str) or not (rounds := _group_agent_calls(given)):
+    if isinstance(items, str) or not (rounds := _group_agent_calls(items)):
         return
     names = {_agent_name(tool) for tool in tools if tool["type"] == SUBAGENT}
-    answered = {item["call_id"] for item in given if item.get("type") == _OUTPUT}
-    last = _last_answer_index(given)
+    answered = {item["call_id"] for item in items if item.get("type") == _OUTPUT}
+    last = _last_answer_index(items)
     if sum(_is_waiting(each, last) for each in rounds) > WAITING_MAX:
         yield Issue("input", f"Too big: expected <={WAITING_MAX} agents that wait")
         return
     for each in rounds:
-        place = each.calls[0][0]
+        first_index = each.calls[0][0]
         if not _is_waiting(each, last):
             continue
         if each.state is None:
             text = "Invalid input: what the agent said is missing, send its items as they came"
-            yield Issue(f"input.{place}.{AGENT_ITEMS}", text)
+            yield Issue(f"input.{first_index}.{AGENT_ITEMS}", text)
         elif each.state.get("name") not in names:
             text = "Invalid input: the subagent that made this call is not in tools"
-            yield Issue(f"input.{place}.{AGENT_ID}", text)
+            yield Issue(f"input.{first_index}.{AGENT_ID}", text)
         for index, call in each.calls:
             if call["call_id"] not in answered:
                 text = "Invalid input: no output for this call"
@@ -143,7 +145,7 @@ def find_subagent_issues(given: str | list[JsonObject], tools: list[JsonObject])
 
 
 def _group_agent_calls(items: list[JsonObject]) -> list[_AgentCalls]:
-    found: list[_AgentCalls] = []
+    rounds: list[_AgentCalls] = []
     latest: dict[str, _AgentCalls] = {}
     for index, item in enumerate(items):
         if item.get("type") != "function_call" or not item.get(AGENT_ID):
@@ -152,9 +154,9 @@ def _group_agent_calls(items: list[JsonObject]) -> list[_AgentCalls]:
         # Models give the same ids again: the first call has what the agent said.
         if agent not in latest or item.get(AGENT_ITEMS):
             latest[agent] = _AgentCalls(agent, [])
-            found.append(latest[agent])
+            rounds.append(latest[agent])
         latest[agent].calls.append((index, item))
-    return found
+    return rounds
 
 
 def _is_agent_item(item: JsonObject, call_ids: set[str]) -> bool:
@@ -164,7 +166,7 @@ def _is_agent_item(item: JsonObject, call_ids: set[str]) -> bool:
 
 def _last_answer_index(items: list[JsonObject]) -> int:
     """Where the model, or a tool that the gateway ran, has last said anything but calls."""
-    places = (place for place, item in enumerate(items) if _is_answer(item))
+    places = (index for index, item in enumerate(items) if _is_answer(item))
     return max(places, default=-1)
 
 
@@ -202,10 +204,10 @@ def _build_subagent_tool(
     settings = tool.get("parameters", {})
     names = functions if settings.get("inherit_functions") else inherited_names(settings)
     inherited = [functions[name] for name in dict.fromkeys(names) if name in functions]
-    mine = past.get(_agent_name(tool), [])
-    if not (inherited or mine):
+    agent_past = past.get(_agent_name(tool), [])
+    if not (inherited or agent_past):
         return tool
-    return {**tool, "parameters": settings | {FUNCTIONS: inherited, WAITING: mine}}
+    return {**tool, "parameters": settings | {FUNCTIONS: inherited, WAITING: agent_past}}
 
 
 def _agent_name(tool: Mapping[str, Any]) -> str | None:
@@ -215,5 +217,5 @@ def _agent_name(tool: Mapping[str, Any]) -> str | None:
 
 def _function_name(name: str | None) -> str:
     """What the model knows the tool by, where no function has its name."""
-    words = f"subagent_{name}" if name else "subagent"
-    return _NOT_IN_NAMES.sub("_", words)[:64]
+    full_name = f"subagent_{name}" if name else "subagent"
+    return _NOT_IN_NAMES.sub("_", full_name)[:64]

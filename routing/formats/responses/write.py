@@ -42,15 +42,15 @@ class ResponseStatus(NamedTuple):
         return self.status != "completed"
 
     def fields(self) -> JsonObject:
-        said: JsonObject = {
+        fields: JsonObject = {
             "completed_at": None if self.is_cut else int(time.time()),
             "status": self.status,
             "error": build_error(self.failure) if self.failure else None,
             "incomplete_details": {"reason": self.reason} if self.reason else None,
         }
         if self.failure:
-            said["error_type"] = read_error_type(self.failure)
-        return said
+            fields["error_type"] = read_error_type(self.failure)
+        return fields
 
 
 def judge_ending(ending: Ending, *, has_output: bool) -> ResponseStatus:
@@ -101,13 +101,13 @@ def build_native_response(
     native: Native, served: AnswerIdentity, request: ChatRequest, stem: str, ending: Ending
 ) -> JsonObject:
     """The upstream's own last object with the gateway's fields in it; unknown ones stay."""
-    own = _fill_response(find_response(native), request)
-    value = own | _gateway_fields(served, request, stem)
+    response = _fill_response(find_response(native), request)
+    value = response | _gateway_fields(served, request, stem)
     usage = build_usage(ending.usage)
-    value["usage"] = merge_usage(own.get("usage"), usage)
-    value["output_text"] = _join_texts(own.get("output"))
+    value["usage"] = merge_usage(response.get("usage"), usage)
+    value["output_text"] = _join_texts(response.get("output"))
     if ending.failure is not None:
-        value |= judge_ending(ending, has_output=bool(own.get("output"))).fields()
+        value |= judge_ending(ending, has_output=bool(response.get("output"))).fields()
     value.setdefault("completed_at", _completed_at(value))
     if ending.router_metadata is not None:
         value["router_metadata"] = ending.router_metadata
@@ -115,35 +115,35 @@ def build_native_response(
 
 
 def build_native_progress(
-    own: JsonObject, served: AnswerIdentity, request: ChatRequest, stem: str
+    response: JsonObject, served: AnswerIdentity, request: ChatRequest, stem: str
 ) -> JsonObject:
     """The upstream's own object at the beginning of a stream."""
-    return _fill_response(own, request) | _gateway_fields(served, request, stem)
+    return _fill_response(response, request) | _gateway_fields(served, request, stem)
 
 
-def _fill_response(own: JsonObject, request: ChatRequest) -> JsonObject:
+def _fill_response(response: JsonObject, request: ChatRequest) -> JsonObject:
     """The upstream's object with the fields it left out, which callers may rely on."""
-    wanted = {"error": None, "incomplete_details": None, **build_echo(request)}
-    return own | {name: value for name, value in wanted.items() if name not in own}
+    defaults = {"error": None, "incomplete_details": None, **build_echo(request)}
+    return response | {name: value for name, value in defaults.items() if name not in response}
 
 
 def find_response(native: Native) -> JsonObject:
     """The response object that a whole answer is, or that a terminal event holds."""
-    own, inner = native.value, native.value.get("response")
-    return inner if own.get("object") != "response" and isinstance(inner, dict) else own
+    value, inner = native.value, native.value.get("response")
+    return inner if value.get("object") != "response" and isinstance(inner, dict) else value
 
 
 def build_echo(request: ChatRequest) -> JsonObject:
     """What the caller asked for, every field there."""
-    asked = request.original or {}
-    same = {name: asked.get(name) for name in _ECHOED_FIELDS}
+    original = request.original or {}
+    same = {name: original.get(name) for name in _ECHOED_FIELDS}
     return {
         **same,
-        "tools": asked.get("tools", []),
-        "tool_choice": asked.get("tool_choice", "auto"),
-        "parallel_tool_calls": asked.get("parallel_tool_calls") is not False,
-        "text": {"format": {"type": "text"}, **asked.get("text", {})},
-        "truncation": asked.get("truncation") or "disabled",
+        "tools": original.get("tools", []),
+        "tool_choice": original.get("tool_choice", "auto"),
+        "parallel_tool_calls": original.get("parallel_tool_calls") is not False,
+        "text": {"format": {"type": "text"}, **original.get("text", {})},
+        "truncation": original.get("truncation") or "disabled",
         "previous_response_id": None,
         "store": False,
         "background": False,
@@ -180,9 +180,9 @@ def _status_fields(verdict: ResponseStatus | None) -> JsonObject:
 
 
 def _gateway_fields(served: AnswerIdentity, request: ChatRequest, stem: str) -> JsonObject:
-    told = build_echo(request)
-    kept = {name: told[name] for name in _CALLER_FIELDS}
-    return {"id": response_id(stem), "model": served.model, **kept}
+    echo = build_echo(request)
+    caller_fields = {name: echo[name] for name in _CALLER_FIELDS}
+    return {"id": response_id(stem), "model": served.model, **caller_fields}
 
 
 def _completed_at(value: JsonObject) -> int | None:
@@ -266,8 +266,8 @@ def ends_incomplete(error_type: str | None, *, has_output: bool) -> bool:
 
 def read_error_type(failure: JsonObject) -> str:
     """`failure` has code, message and metadata."""
-    named: str = (failure.get("metadata") or {}).get("error_type", "server")
-    return named
+    error_type: str = (failure.get("metadata") or {}).get("error_type", "server")
+    return error_type
 
 
 def build_error(failure: JsonObject) -> dict[str, str]:
