@@ -19,8 +19,6 @@ import sys
 import urllib.parse
 from typing import Any
 
-from gateway.http.jsonio import JsonObject
-
 LENGTH = struct.Struct(">I")
 NICE = 10
 MAGIC = b"%PDF-"
@@ -45,11 +43,11 @@ def main() -> None:
     tell(told)
 
 
-def read(data: bytes, facts: JsonObject, limits: JsonObject) -> JsonObject:
+def read(data: bytes, facts: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     """`text`, `pages` where there are any, `cut`, and the `hash` of the content. Of a file that is
     neither a PDF nor text the hash alone."""
     content = opened(data, facts["encoding"])
-    told: JsonObject = {"hash": hashlib.sha256(content).hexdigest()}
+    told: dict[str, Any] = {"hash": hashlib.sha256(content).hexdigest()}
     if MAGIC in content[:MAGIC_WITHIN]:
         told |= pdf(content, limits)
     elif facts["is_pdf"]:
@@ -73,7 +71,7 @@ def opened(data: bytes, encoding: str) -> bytes:
         raise Unreadable("its data is no base64") from None
 
 
-def pdf(content: bytes, limits: JsonObject) -> JsonObject:
+def pdf(content: bytes, limits: dict[str, Any]) -> dict[str, Any]:
     # What pypdf thinks of a file is nobody's business.
     from pypdf import PdfReader
     from pypdf.errors import PdfReadError
@@ -94,7 +92,7 @@ def pdf(content: bytes, limits: JsonObject) -> JsonObject:
         raise Unreadable("it is no PDF that can be read") from None
 
 
-def pages(reader: Any, limits: JsonObject) -> JsonObject:
+def pages(reader: Any, limits: dict[str, Any]) -> dict[str, Any]:
     texts: list[str] = []
     count, size = len(reader.pages), 0
     for number, page in enumerate(reader.pages, start=1):
@@ -110,7 +108,7 @@ def pages(reader: Any, limits: JsonObject) -> JsonObject:
     }
 
 
-def bind(limits: JsonObject) -> None:
+def bind(limits: dict[str, Any]) -> None:
     """The process ends by itself, whatever becomes of whoever waits for it."""
     os.nice(NICE)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -138,7 +136,7 @@ def whole(length: int) -> bytes:
     return bytes(data)
 
 
-def tell(told: JsonObject) -> None:
+def tell(told: dict[str, Any]) -> None:
     """The text apart from the rest: as JSON it would be several times as long, and its reader would
     have to take it in one go."""
     text: str | None = told.pop("text", None)

@@ -14,8 +14,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.http.jsonio import JsonObject
-
 LENGTH = struct.Struct(">I")
 NICE = 10
 
@@ -59,7 +57,7 @@ def write_json(value: Any) -> str | None:
     return made
 
 
-def bind(limits: JsonObject) -> None:
+def bind(limits: dict[str, Any]) -> None:
     """Set the limits, so that the process ends even if its parent is gone."""
     os.nice(NICE)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -18,12 +18,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from gateway.http.jsonio import JsonObject
 from routing.tools.sandbox.diffs import DiffFailed, patch_text
 
-Order = JsonObject
+Order = dict[str, Any]
 
 WORK = Path("/workspace")
 LENGTH = struct.Struct(">I")
