@@ -2,10 +2,9 @@
 
 from django.urls import URLPattern, path, re_path
 
-from routing.history.views.analytics import ActivityViewSet, AnalyticsViewSet
-from routing.history.views.generations import ContentViewSet, FeedbackViewSet
+from routing.views.analytics import ActivityViewSet, AnalyticsViewSet
 from routing.views.catalogue import EndpointViewSet, ModelViewSet, ProviderViewSet
-from routing.views.generation import GenerationViewSet
+from routing.views.generation import ContentViewSet, FeedbackViewSet, GenerationViewSet
 from routing.views.inference import (
     ChatViewSet,
     DecisionsViewSet,

@@ -59,7 +59,7 @@ class Describe(Protocol):
         *statuses: int,
         success: int = 200,
         body: type[BaseModel] | Component | None = None,
-        parameters: Sequence[OpenApiParameter] | None = None,
+        parameters: Sequence[OpenApiParameter | Component] | None = None,
     ) -> Callable[[F], F]: ...
 
 
@@ -75,7 +75,7 @@ def managed(tag: str, *always: int, path: Sequence[OpenApiParameter] = ()) -> De
         *statuses: int,
         success: int = 200,
         body: type[BaseModel] | Component | None = None,
-        parameters: Sequence[OpenApiParameter] | None = None,
+        parameters: Sequence[OpenApiParameter | Component] | None = None,
     ) -> Callable[[F], F]:
         refusals = [*always, *statuses, *([413] if body else [])]
         responses: dict[Any, Any] = {
@@ -89,7 +89,7 @@ def managed(tag: str, *always: int, path: Sequence[OpenApiParameter] = ()) -> De
             summary=summary,
             description=f"{description} Takes a management key.",
             tags=[tag],
-            parameters=list(path if parameters is None else parameters),
+            parameters=list[Any](path if parameters is None else parameters),
             request=None if body is None else {"application/json": body},
             responses=responses,
         )

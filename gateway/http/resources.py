@@ -1,27 +1,52 @@
-"""Bases of the pydantic models that describe the API's resources: bodies, changes and objects.
+"""Bases of the pydantic models that describe the API's resources: queries, bodies and objects.
 
-A model says once what a resource's fields are. It checks bodies, names the fields of answers, and
-is the schema of both in the OpenAPI document.
+A model says once what a resource's fields are. It checks queries and bodies, names the fields of
+answers, and is the schema of all three in the OpenAPI document.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, Any, Final, Self
 from uuid import UUID
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
+    Field,
     GetJsonSchemaHandler,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from gateway.http.errors import InvalidRequest, SchemaInvalid
-from gateway.http.jsonio import format_time
-from gateway.http.validation import UNDEFINED, list_issues
+from gateway.http.jsonio import JsonObject, format_time
+from gateway.http.validation import UNDEFINED, describe_options, list_issues
+
+# The default of an answer's field that is there only where it says something.
+ABSENT: Final[Any] = object()
+# Any JSON object.
+OpenObject = Annotated[JsonObject, WithJsonSchema({"type": "object", "additionalProperties": True})]
+
+
+def enum(options: Iterable[str | int]) -> Any:
+    """Annotates a field of an answer with the values that it can have."""
+    return Field(json_schema_extra={"enum": list(options)})
+
+
+def one_of(options: Iterable[str]) -> Any:
+    """Annotates a text of a query or body: one of these, else the refusal lists them."""
+    texts = list(options)
+
+    def check(value: Any) -> str:
+        if isinstance(value, str) and value in texts:
+            return value
+        raise PydanticCustomError("option", "{text}", {"text": describe_options(texts)})
+
+    return BeforeValidator(check, json_schema_input_type=Annotated[str, enum(texts)])
 
 
 class Body(BaseModel):
@@ -44,10 +69,10 @@ class Body(BaseModel):
         return body | dict.fromkeys(absent, UNDEFINED) if absent else body
 
     @classmethod
-    def read(cls, body: Mapping[str, Any]) -> Self:
-        """The checked body. Raises `SchemaInvalid`."""
+    def read(cls, body: Mapping[str, Any], **context: Any) -> Self:
+        """The checked body; validators see the context. Raises `SchemaInvalid`."""
         try:
-            return cls.model_validate(body)
+            return cls.model_validate(body, context=context)
         except ValidationError as error:
             raise SchemaInvalid(list_issues(error)) from None
 
@@ -79,18 +104,54 @@ class Changes(Body):
         return {**schema, "minProperties": 1}
 
 
+class Query(Body):
+    """The query string of a request. Values arrive as text, and an empty one counts as absent."""
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any], **context: Any) -> Self:
+        """The checked query; unknown names are ignored. Raises `SchemaInvalid`."""
+        fields = {name: body[name] for name in cls.model_fields if body.get(name)}
+        return super().read(fields, **context)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Null is no value of a query string; it stands for what is absent."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        for field in schema["properties"].values():
+            if isinstance(field.get("type"), list):
+                field["type"] = next(kind for kind in field["type"] if kind != "null")
+            if "enum" in field:
+                field["enum"] = [option for option in field["enum"] if option is not None]
+        return schema
+
+
 class ResourceObject(BaseModel):
-    """An object of an answer; every field is always there. It is never validated: rows are ours."""
+    """An object of an answer. It is never validated: rows are ours.
+
+    Every field is always there, but for those whose default is `ABSENT`.
+    """
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     @classmethod
-    def from_row(cls, row: object, **computed: Any) -> dict[str, Any]:
+    def from_row(cls, row: object, **computed: Any) -> JsonObject:
         """The JSON object: each field is among `computed`, or the row's attribute of its name."""
         return {
             name: computed[name] if name in computed else _as_json(getattr(row, name))
-            for name in cls.model_fields
+            for name, field in cls.model_fields.items()
+            if name in computed or field.default is not ABSENT
         }
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        fields = cls.model_fields.items()
+        schema["required"] = [name for name, field in fields if field.default is not ABSENT]
+        return schema
 
 
 def _as_json(value: Any) -> Any:

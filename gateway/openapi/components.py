@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from gateway.http.jsonio import JsonObject
+from gateway.http.jsonio import JsonObject, dumps, loads
 
 Schema = JsonObject
 
@@ -62,7 +62,8 @@ class ModelSchemas(GenerateJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
         described = super().model_schema(schema)
-        described.pop("title", None)
+        if described["title"] == schema["cls"].__name__:
+            del described["title"]
         if "description" in described:
             described["description"] = " ".join(described["description"].split())
         return described
@@ -99,7 +100,14 @@ def _schema_of(model: type[BaseModel]) -> tuple[Schema, Mapping[str, Schema]]:
         union_format="primitive_type_array",
         mode="serialization" if answered else "validation",
     )
-    return schema, schema.pop("$defs", {})
+    schema.pop("title", None)
+    definitions = schema.pop("$defs", {})
+    titles = {name: each.pop("title", name) for name, each in definitions.items()}
+    for name, title in titles.items():
+        if title != name:
+            old, new = (f'"{REF_TEMPLATE.format(model=each)}"'.encode() for each in (name, title))
+            schema, definitions = loads(dumps([schema, definitions]).replace(old, new))
+    return schema, {titles[name]: each for name, each in definitions.items()}
 
 
 @cache

@@ -11,12 +11,19 @@ from django.db import connection
 
 from accounts.models import ApiKey, User, Workspace
 from gateway.http.jsonio import JsonObject, format_time, usd
-from routing.history.body import AnalyticsBody
 from routing.history.conditions import build_conditions
 from routing.history.deadline import deadline
-from routing.history.dialect import Dialect, dialect
+from routing.history.dialect import GRANULARITIES, Dialect, dialect
 from routing.history.metrics import ARRAY, DIMENSIONS, METRICS, SCALAR, Kind
 from routing.history.rollup import read_rollup_state
+from routing.history.schemas import (
+    AnalyticsBody,
+    AnalyticsDimension,
+    AnalyticsGranularity,
+    AnalyticsMeta,
+    AnalyticsMetric,
+    AnalyticsOperator,
+)
 from routing.history.statement import Statement, UsageQuery
 
 _Row = JsonObject
@@ -159,25 +166,25 @@ _LABELS: Final[Mapping[str, Callable[[set[Any]], dict[Any, _Row]]]] = {
 
 # --- GET /analytics/meta ----------------------------------------------------------------------
 
-META: Final[Mapping[str, Any]] = {
-    "metrics": [
-        {
-            "name": name,
-            "display_label": metric.label,
-            "is_rate": metric.is_rate,
-            "display_format": metric.display,
-        }
+META: Final = AnalyticsMeta.from_row(
+    None,
+    metrics=[
+        AnalyticsMetric.from_row(
+            metric, name=name, display_label=metric.label, display_format=metric.display
+        )
         for name, metric in METRICS.items()
     ],
-    "dimensions": [
-        {"name": name, "display_label": dimension.label} for name, dimension in DIMENSIONS.items()
+    dimensions=[
+        AnalyticsDimension.from_row(dimension, name=name, display_label=dimension.label)
+        for name, dimension in DIMENSIONS.items()
     ],
-    "operators": [
-        *({"name": name, "value_type": "scalar"} for name in SCALAR),
-        *({"name": name, "value_type": "array"} for name in ARRAY),
+    operators=[
+        AnalyticsOperator.from_row(None, name=name, value_type=value_type)
+        for value_type, names in (("scalar", SCALAR), ("array", ARRAY))
+        for name in names
     ],
-    "granularities": [
-        {"name": name, "display_label": name.capitalize()}
-        for name in ("minute", "hour", "day", "week", "month")
+    granularities=[
+        AnalyticsGranularity.from_row(None, name=name, display_label=name.capitalize())
+        for name in GRANULARITIES
     ],
-}
+)

@@ -8,9 +8,9 @@ from uuid import UUID
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, describe_options, name_json_type
 from routing.entities.end_users import hash_user
-from routing.history.body import Filter
 from routing.history.dialect import Dialect
 from routing.history.metrics import ARRAY, DIMENSIONS, SCALAR
+from routing.history.schemas import AnalyticsFilter
 from routing.history.sql import Sql
 from routing.history.statement import QueryCondition
 
@@ -29,7 +29,7 @@ class _UnusableValue(ValueError):
 
 
 def build_conditions(
-    filters: Sequence[Filter], account_id: UUID, sql_dialect: Dialect
+    filters: Sequence[AnalyticsFilter], account_id: UUID, sql_dialect: Dialect
 ) -> tuple[QueryCondition, ...]:
     """Build the condition of each filter. Raises `SchemaInvalid` for unusable values."""
     found: list[QueryCondition] = []
@@ -45,7 +45,7 @@ def build_conditions(
 
 
 def _build_condition(
-    query_filter: Filter, account_id: UUID, sql_dialect: Dialect
+    query_filter: AnalyticsFilter, account_id: UUID, sql_dialect: Dialect
 ) -> QueryCondition:
     dimension = DIMENSIONS[query_filter.field]
     if query_filter.field in _UNORDERED and query_filter.operator not in _EQUALITIES:

@@ -9,11 +9,13 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 from django.db.models import Count, Q
+from pydantic import ConfigDict, Field
 
 from accounts.caller import Caller
 from accounts.models import Membership
 from gateway.http.errors import NotFound, PermissionDenied
 from gateway.http.jsonio import JsonObject, dumps
+from gateway.http.resources import ABSENT, OpenObject, ResourceObject
 from gateway.sealing import seal_bytes, unseal_bytes
 from routing.history.content_draft import ContentDraft
 from routing.history.models import GenerationContent
@@ -29,6 +31,37 @@ _PURGES_MAX: Final = 400
 
 class OnlyAdmins(PermissionDenied):
     message = "Only organization admins can read the content of generations"
+
+
+class GenerationInput(ResourceObject):
+    """The chat messages that the request came to, whatever format it was in."""
+
+    messages: list[OpenObject]
+
+
+class GenerationOutput(ResourceObject):
+    completion: str | None
+    reasoning: str | None
+    tool_calls: list[OpenObject] = ABSENT
+
+
+class GenerationContentError(ResourceObject):
+    message: str
+    status: int
+    provider_name: str | None
+    raw: str | None
+    previous_errors: list[OpenObject]
+
+
+class GenerationContentObject(ResourceObject):
+    """Prompt and answer of a generation."""
+
+    model_config = ConfigDict(title="GenerationContent")
+
+    input: GenerationInput
+    output: GenerationOutput
+    error: GenerationContentError | None
+    truncated: bool = Field(ABSENT, description="True where there was more than is kept.")
 
 
 def build_sealed_row(draft: ContentDraft) -> GenerationContent:

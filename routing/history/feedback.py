@@ -1,24 +1,23 @@
 """Feedback on generations, stored for the operator. It affects nothing else."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from accounts.caller import Caller
-from gateway.http.errors import NotFound, SchemaInvalid
-from gateway.http.validation import UNDEFINED, list_issues
+from gateway.http.errors import NotFound
+from gateway.http.resources import Body
 from routing.history.models import GenerationFeedback
 from routing.metering.models import Generation
 
 
-class Feedback(BaseModel):
+class Feedback(Body):
     """Unknown fields are ignored."""
 
-    model_config = ConfigDict(strict=True, validate_default=True)
+    model_config = ConfigDict(title="GenerationFeedback")
 
-    generation_id: Annotated[str, Field(min_length=1)] = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
+    generation_id: str = Field(min_length=1)
     category: Literal[
         "latency",
         "incoherence",
@@ -27,24 +26,16 @@ class Feedback(BaseModel):
         "billing",
         "api_error",
         "other",
-    ] = UNDEFINED  # type: ignore[assignment]  # A missing value gets the message of a wrong one.
+    ]
     comment: Annotated[str, Field(max_length=GenerationFeedback.COMMENT_CHARS_MAX)] | None = None
-
-
-def read_feedback(body: Mapping[str, Any]) -> Feedback:
-    """Check the body. Raises `SchemaInvalid`."""
-    try:
-        return Feedback.model_validate(body)
-    except ValidationError as error:
-        raise SchemaInvalid(list_issues(error)) from None
 
 
 def store_feedback(*, caller: Caller, feedback: Feedback, at: datetime) -> GenerationFeedback:
     """Store feedback on one of the account's generations. Raises `NotFound`."""
-    mine = Generation.objects.filter(
+    own = Generation.objects.filter(
         pk=feedback.generation_id, account_id=caller.account_id, lost=False
     )
-    if not mine.exists():
+    if not own.exists():
         raise NotFound
     return GenerationFeedback.objects.create(
         account_id=caller.account_id,

@@ -33,8 +33,8 @@ from routing.metering.models import Generation
 from routing.metering.report import build_usage_report
 from routing.metering.usage import Usage
 from routing.upstreams import failures
-from routing.views.generation import generation_object
 from routing.views.openapi.chat import CHAT_MEANINGS, DEPRECATED_FIELDS
+from routing.views.schemas.generation import serialize_generation
 from tests.support.catalogue import CONFORMANCE
 from tests.support.operations import fill
 
@@ -194,7 +194,7 @@ def test_records_keys_and_credits_fit_their_description(document: dict[str, Any]
     _, manager = create_key(account=key.account, name="m", workspace=None)
     header = {"authorization": f"Bearer {manager}"}
 
-    assert fits(document, "Generation", generation_object(Generation.objects.get()))
+    assert fits(document, "Generation", serialize_generation(Generation.objects.get()))
     assert fits(document, "CurrentKey", shown)
     assert fits(document, "Credits", Client().get("/api/v1/credits", headers=header).json())
 

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from gateway.http.errors import SchemaInvalid
-from routing.history.body import read_analytics_body
 from routing.history.metrics import DIMENSIONS, METRICS
+from routing.history.schemas import read_analytics_body
 from tests.routing.history.records import NOW
 
 ASKED: dict[str, Any] = {"metrics": ["request_count"]}

@@ -1,0 +1,130 @@
+"""The record of a generation: its query and the fields of its object."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from accounts.views.schemas.fields import UsdAmount
+from gateway.http.jsonio import JsonObject, usd
+from gateway.http.resources import ABSENT, Query, ResourceObject
+from routing.entities.end_users import hash_user
+from routing.metering.models import Generation
+
+_Milliseconds = Annotated[int | None, Field(description="Milliseconds.")]
+_Charge = Annotated[UsdAmount, Field(description="USD charged to the account.")]
+
+
+class GenerationQuery(Query):
+    """The generation that is asked for."""
+
+    id: str = Field(min_length=1)
+
+
+class ProviderResponse(ResourceObject):
+    """One attempt at an endpoint."""
+
+    status: int | None
+    provider_name: str = ABSENT
+    model_permaslug: str = ABSENT
+    endpoint_id: str = ABSENT
+    id: str | None = ABSENT
+    latency: _Milliseconds = ABSENT
+    is_byok: bool = ABSENT
+    routed_service_tier: str | None = ABSENT
+
+
+class GenerationObject(ResourceObject):
+    """The record of a generation."""
+
+    model_config = ConfigDict(title="Generation")
+
+    id: str
+    request_id: str | None
+    upstream_id: str | None
+    created_at: datetime
+    model: str
+    provider_name: str | None
+    router: str | None
+    api_type: Literal["completions", "decisions"] | None
+    app_id: str | None
+    workspace_id: str | None
+    preset_id: str | None
+    session_id: str | None
+    external_user: str | None
+    origin: str
+    http_referer: str | None
+    user_agent: str | None
+    data_region: Literal["global", "europe", "us"]
+    streamed: bool | None
+    cancelled: bool | None
+    finish_reason: str | None
+    native_finish_reason: str | None
+    latency: _Milliseconds
+    generation_time: _Milliseconds
+    moderation_latency: _Milliseconds
+    tokens_prompt: int | None
+    tokens_completion: int | None
+    native_tokens_prompt: int | None
+    native_tokens_completion: int | None
+    native_tokens_reasoning: int | None
+    native_tokens_cached: int | None
+    native_tokens_completion_images: int | None
+    num_media_prompt: int | None
+    num_media_completion: int | None
+    num_input_audio_prompt: int | None
+    num_search_results: int | None
+    num_fetches: int | None
+    web_search_engine: str | None
+    service_tier: str | None
+    is_byok: bool
+    usage: _Charge
+    total_cost: _Charge
+    upstream_inference_cost: UsdAmount | None
+    cache_discount: UsdAmount | None
+    response_cache_source_id: str | None
+    provider_responses: list[ProviderResponse] | None
+
+
+def serialize_generation(row: Generation) -> JsonObject:
+    """The JSON of a `GenerationObject`."""
+    detail, user = row.detail, row.external_user
+    saved_nano = detail.get("cache_saved_nano")
+    # The list price of what was got with the team's own credentials.
+    own_nano = detail.get("own_cost_nano", row.upstream_cost_nano if row.is_byok else 0)
+    # Providers keep the name of their search engine to themselves.
+    engine = detail.get("search_engine") or ("native" if detail.get("web_searches") else None)
+    return GenerationObject.from_row(
+        row,
+        request_id=None,
+        router=detail.get("router"),
+        app_id=detail.get("app"),
+        external_user=None if user is None else hash_user(row.account_id, user),
+        origin=detail.get("origin", ""),
+        http_referer=detail.get("http_referer"),
+        user_agent=detail.get("user_agent"),
+        data_region=detail.get("region", "global"),
+        latency=row.latency_ms,
+        generation_time=row.generation_time_ms,
+        moderation_latency=detail.get("moderation_latency_ms"),
+        native_tokens_prompt=row.tokens_prompt,
+        native_tokens_completion=row.tokens_completion,
+        native_tokens_reasoning=row.tokens_reasoning,
+        native_tokens_cached=row.tokens_cached,
+        native_tokens_completion_images=detail.get("completion_images", 0),
+        num_media_prompt=detail.get("media_parts", 0),
+        num_media_completion=None,
+        num_input_audio_prompt=detail.get("audio_parts", 0),
+        num_search_results=detail.get("search_results"),
+        num_fetches=detail.get("fetches"),
+        web_search_engine=engine,
+        usage=usd(row.charge_nano),
+        total_cost=usd(row.charge_nano),
+        upstream_inference_cost=usd(own_nano),
+        cache_discount=None if saved_nano is None else usd(saved_nano),
+        response_cache_source_id=detail.get("response_cache_source_id"),
+        provider_responses=[
+            {name: value for name, value in attempt.items() if name != "error_type"}
+            for attempt in row.attempts
+        ],
+    )
