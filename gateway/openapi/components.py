@@ -92,6 +92,7 @@ def component(model: type[BaseModel]) -> Component:
     return Component(name, later=partial(_schema_of, model))
 
 
+@cache
 def _schema_of(model: type[BaseModel]) -> tuple[Schema, Mapping[str, Schema]]:
     answered = model.model_config.get("json_schema_serialization_defaults_required")
     schema = model.model_json_schema(
@@ -167,9 +168,10 @@ class ComponentExtension(OpenApiSerializerExtension):
         name: str = self.target.name
         return name
 
-    def get_identity(self, auto_schema: AutoSchema, direction: Direction) -> Component:
-        component: Component = self.target
-        return component
+    def get_identity(self, auto_schema: AutoSchema, direction: Direction) -> Any:
+        """A model may also be a definition of another one: what is equal is one."""
+        target: Component = self.target
+        return ComponentIdentity(target.told()[0]) if target.later else target
 
     def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Schema:
         described, definitions = self.target.told()

@@ -1,19 +1,18 @@
-"""Reading presets: for the API by its keys' scope, and the active ones for requests."""
+"""Reading presets: those of a key's scope, and the active ones for requests."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-import orjson
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from accounts.caller import Caller
 from accounts.models import Workspace
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import DatabaseGone, NotFound, SchemaInvalid
-from gateway.http.jsonio import JsonObject, format_optional_time, format_time, loads
+from gateway.http.jsonio import JsonObject, loads
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 from gateway.ttl_cache import TtlCache
@@ -63,90 +62,51 @@ def resolve_scope(caller: Caller, query: Mapping[str, Any], *, lists: bool = Fal
 _VERSION_MAX = 2**31 - 1
 
 
-def list_presets(place: PresetScope, page: Page) -> tuple[list[Preset], int]:
+def list_presets(scope: PresetScope, page: Page) -> tuple[list[Preset], int]:
     """One page, most recently updated first, and how many there are. Raises `NotFound` for a
     workspace that is not the account's."""
-    rows = Preset.objects.filter(place.presets)
-    rows_shown = rows.select_related("creator").order_by("-updated_at", "pk")[page.rows]
-    found, total = list(rows_shown), rows.count()
-    if not total and place.workspace_id and not _workspace_is_there(place):
+    rows = Preset.objects.filter(scope.presets)
+    presets = list(rows.select_related("creator").order_by("-updated_at", "pk")[page.rows])
+    total = rows.count()
+    if total or not scope.workspace_id:
+        return presets, total
+    if not Workspace.objects.filter(scope.workspace).exists():
         raise NotFound
-    return found, total
+    return presets, total
 
 
-def _workspace_is_there(place: PresetScope) -> bool:
-    return Workspace.objects.filter(place.workspace).exists()
-
-
-def find_preset(place: PresetScope, slug: str) -> Preset:
+def find_preset(scope: PresetScope, slug: str) -> Preset:
     """The preset of that slug with the version in force. Raises `NotFound`."""
     with_version = ("creator", "designated_version__creator")
-    found = Preset.objects.filter(place.presets, slug=slug).select_related(*with_version).first()
-    if found is None:
-        raise NotFound
-    return found
-
-
-def list_versions(place: PresetScope, slug: str, page: Page) -> tuple[list[PresetVersion], int]:
-    """One page of a preset's versions, the first one first. Raises `NotFound`."""
-    preset = Preset.objects.filter(place.presets, slug=slug).only("pk").first()
+    presets = Preset.objects.filter(scope.presets, slug=slug).select_related(*with_version)
+    preset = presets.first()
     if preset is None:
         raise NotFound
-    rows = _versions().filter(preset=preset)
+    return preset
+
+
+def list_versions(scope: PresetScope, slug: str, page: Page) -> tuple[list[PresetVersion], int]:
+    """One page of a preset's versions, the first one first. Raises `NotFound`."""
+    preset = Preset.objects.filter(scope.presets, slug=slug).only("pk").first()
+    if preset is None:
+        raise NotFound
+    rows = PresetVersion.objects.select_related("creator").filter(preset=preset)
     return list(rows.order_by("version")[page.rows]), rows.count()
 
 
-def find_version(place: PresetScope, slug: str, number: int) -> PresetVersion:
+def find_version(scope: PresetScope, slug: str, number: int) -> PresetVersion:
     """That version of the preset. Raises `NotFound`."""
-    presets = Preset.objects.filter(place.presets, slug=slug)
-    wanted = _versions().filter(preset__in=presets, version=min(number, _VERSION_MAX))
-    found = wanted.first()
-    if found is None:
+    version = (
+        PresetVersion.objects.select_related("creator")
+        .filter(
+            preset__in=Preset.objects.filter(scope.presets, slug=slug),
+            version=min(number, _VERSION_MAX),
+        )
+        .first()
+    )
+    if version is None:
         raise NotFound
-    return found
-
-
-def _versions() -> QuerySet[PresetVersion]:
-    return PresetVersion.objects.select_related("creator")
-
-
-def serialize_preset(row: Preset) -> JsonObject:
-    """A preset as in lists; `creator` must have been selected."""
-    return {
-        "id": str(row.pk),
-        "name": row.name,
-        "slug": row.slug,
-        "description": row.description,
-        "status": row.status,
-        "status_updated_at": format_optional_time(row.status_updated_at),
-        "created_at": format_time(row.created_at),
-        "updated_at": format_time(row.updated_at),
-        "creator_user_id": row.creator.public_id if row.creator else "",
-        "workspace_id": str(row.workspace_id),
-        "designated_version_id": str(row.designated_version_id),
-    }
-
-
-def serialize_preset_with_version(row: Preset) -> JsonObject:
-    """A preset with its designated version."""
-    return {
-        **serialize_preset(row),
-        "designated_version": serialize_version(row.designated_version),
-    }
-
-
-def serialize_version(row: PresetVersion) -> JsonObject:
-    """A version. It never changes, so its two times are one."""
-    return {
-        "id": str(row.pk),
-        "preset_id": str(row.preset_id),
-        "version": row.version,
-        "config": orjson.Fragment(row.config),
-        "system_prompt": row.system_prompt,
-        "creator_id": row.creator.public_id if row.creator else "",
-        "created_at": format_time(row.created_at),
-        "updated_at": format_time(row.created_at),
-    }
+    return version
 
 
 # Bytes of presets that a process caches at most, and the least that an entry counts for.
@@ -187,7 +147,7 @@ def forget_active_presets() -> None:
     _recent.forget()
 
 
-def _read_active(name: tuple[UUID, str]) -> ActivePreset | None:
+def _load_active(name: tuple[UUID, str]) -> ActivePreset | None:
     return run_queries(Lane.READ, lambda: _query_active(*name))
 
 
@@ -208,13 +168,9 @@ def _query_active(workspace_id: UUID, slug: str) -> ActivePreset | None:
     )
 
 
-def _weight(found: ActivePreset | None) -> int:
-    return max(_BYTES_MIN, found.size_bytes if found else 0)
-
-
 _recent: TtlCache[tuple[UUID, str], ActivePreset] = TtlCache(
-    _read_active,
+    _load_active,
     age_max_s=settings.API_KEY_CACHE_SECONDS,
     size_max=_BYTES_MAX,
-    weight_of=_weight,
+    weight_of=lambda preset: max(_BYTES_MIN, preset.size_bytes if preset else 0),
 )

@@ -1,18 +1,17 @@
 """Creating presets, adding versions, and changing the designated version."""
 
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from django.db import IntegrityError, OperationalError, connection, transaction
-from django.db.models import FilteredRelation, OuterRef, Q, QuerySet, Subquery
+from django.db.models import FilteredRelation, OuterRef, Q, Subquery
 
 from accounts.models import Membership, User, Workspace
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import GatewayError, NotFound, PayloadTooLarge
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from routing.presets.models import Preset, PresetVersion
 from routing.presets.read import PresetScope, forget_active_presets
 from routing.presets.schema import PresetContent
@@ -35,16 +34,8 @@ class PresetArchived(PresetConflict):
     message = "Preset is archived"
 
 
-class _PresetLookup(NamedTuple):
-    """The workspace, the creator of the version, and the preset if it exists."""
-
-    workspace_id: uuid.UUID
-    maker: User | None
-    preset: Preset | None
-
-
 def save_version(
-    *, place: PresetScope, slug: str, content: PresetContent, creator: str | None, by: Actor
+    *, scope: PresetScope, slug: str, content: PresetContent, creator: str | None, by: Actor
 ) -> Preset:
     """Add a version to the preset of that slug and designate it; create the preset if it is new.
 
@@ -56,18 +47,28 @@ def save_version(
     if len(config.encode()) + len(content.system_prompt.encode()) > CONTENT_BYTES_MAX:
         text = f"Request payload too large: a preset keeps at most {CONTENT_BYTES_MAX} bytes"
         raise PayloadTooLarge(text)
-    now = datetime.now(UTC)
     version = PresetVersion(
-        config=config, system_prompt=content.system_prompt, version=1, created_at=now
+        config=config,
+        system_prompt=content.system_prompt,
+        version=1,
+        created_at=datetime.now(UTC),
     )
-    with _conflict_on_race(), transaction.atomic():
-        found = _find(place, slug, creator)
-        version.creator = found.maker
-        if found.preset is None:
-            preset = _create(place, found, slug, version, by)
-        else:
-            _limit_lock_wait()
-            preset = _add(found.preset, version, by)
+    try:
+        with transaction.atomic():
+            row = _find_row(scope, slug, creator)
+            if row["maker"]:
+                version.creator = User(pk=row["maker"], public_id=row["maker_public_id"])
+            if row["kept__id"]:
+                preset = _add_version(row, version, by)
+            else:
+                preset = _create_preset(scope, row["pk"], slug, version, by)
+            transaction.on_commit(forget_active_presets)
+    except IntegrityError as error:
+        raise PresetConflict from error
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) in _LOST or "locked" in str(error):
+            raise PresetConflict from error
+        raise
     preset.designated_version = version
     return preset
 
@@ -103,31 +104,21 @@ def delete_workspace_presets(workspace_id: uuid.UUID) -> int:
     return gone
 
 
-@contextmanager
-def _conflict_on_race() -> Iterator[None]:
-    """Turn database errors of concurrent changes into `PresetConflict`."""
-    try:
-        yield
-    except IntegrityError as error:
-        raise PresetConflict from error
-    except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) in _LOST or "locked" in str(error):
-            raise PresetConflict from error
-        raise
+_FIELDS: Final = tuple(field.attname for field in Preset._meta.concrete_fields)
+_PRESET_COLUMNS: Final = tuple(f"kept__{name}" for name in _FIELDS)
 
 
-def _limit_lock_wait() -> None:
-    """Set PostgreSQL's lock timeout. SQLite has a limit of its own."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
-
-
-def _find(place: PresetScope, slug: str, creator: str | None) -> _PresetLookup:
-    """Find workspace, creator and preset in one query. Raises `NotFound`."""
-    makers = _makers(creator)
-    row = (
-        Workspace.objects.filter(place.workspace)
+def _find_row(scope: PresetScope, slug: str, creator: str | None) -> JsonObject:
+    """Workspace, creator of the version, and the preset if it exists, in one query. Raises
+    `NotFound`."""
+    if creator is not None:
+        makers = User.objects.filter(public_id=creator)
+    else:
+        member = {"memberships__account": OuterRef("account")}
+        admins = User.objects.filter(memberships__role=Membership.Role.ADMIN, **member)
+        makers = admins.order_by("memberships__created_at", "memberships__pk")
+    row: JsonObject | None = (
+        Workspace.objects.filter(scope.workspace)
         .annotate(
             kept=FilteredRelation("presets", condition=Q(presets__slug=slug)),
             maker=Subquery(makers.values("pk")[:1]),
@@ -138,38 +129,18 @@ def _find(place: PresetScope, slug: str, creator: str | None) -> _PresetLookup:
     )
     if row is None:
         raise NotFound
-    maker = User(pk=row["maker"], public_id=row["maker_public_id"]) if row["maker"] else None
-    return _PresetLookup(row["pk"], maker, _preset_in(row) if row["kept__id"] else None)
+    return row
 
 
-_FIELDS: Final = tuple(field.attname for field in Preset._meta.concrete_fields)
-_PRESET_COLUMNS: Final = tuple(f"kept__{name}" for name in _FIELDS)
-
-
-def _makers(creator: str | None) -> QuerySet[User]:
-    if creator is not None:
-        return User.objects.filter(public_id=creator)
-    admins = Q(memberships__account=OuterRef("account"), memberships__role=Membership.Role.ADMIN)
-    return User.objects.filter(admins).order_by("memberships__created_at", "memberships__pk")
-
-
-def _preset_in(row: Mapping[str, Any]) -> Preset:
-    preset = Preset(**{name: row[f"kept__{name}"] for name in _FIELDS})
-    preset._state.adding = False
-    if preset.creator_id is not None:
-        preset.creator = User(pk=preset.creator_id, public_id=row["kept__creator__public_id"])
-    return preset
-
-
-def _create(
-    place: PresetScope, found: _PresetLookup, slug: str, version: PresetVersion, by: Actor
+def _create_preset(
+    scope: PresetScope, workspace_id: uuid.UUID, slug: str, version: PresetVersion, by: Actor
 ) -> Preset:
     preset = Preset(
-        account_id=place.account_id,
-        workspace_id=found.workspace_id,
+        account_id=scope.account_id,
+        workspace_id=workspace_id,
         slug=slug,
         name=slug,
-        creator=found.maker,
+        creator=version.creator,
         designated_version_id=version.pk,
         created_at=version.created_at,
         updated_at=version.created_at,
@@ -179,21 +150,6 @@ def _create(
     version.save(force_insert=True)
     facts = {**read_fields(preset, ("slug", "workspace_id", "designated_version_id")), "version": 1}
     _record(by, "created", preset, None, facts)
-    transaction.on_commit(forget_active_presets)
-    return preset
-
-
-def _add(preset: Preset, version: PresetVersion, by: Actor) -> Preset:
-    if preset.status == Preset.Status.ARCHIVED:
-        raise PresetArchived
-    before = {"designated_version_id": preset.designated_version_id}
-    version.preset, version.version = preset, _next_number(preset, version)
-    version.save(force_insert=True)
-    preset.designated_version_id, preset.latest_version = version.pk, version.version
-    preset.updated_at = version.created_at
-    after = {"designated_version_id": version.pk, "version": version.version}
-    _record(by, "updated", preset, before, after)
-    transaction.on_commit(forget_active_presets)
     return preset
 
 
@@ -203,6 +159,24 @@ _NEXT: Final = (
     "designated_version_id = %s, updated_at = %s "
     "WHERE id = %s AND status <> %s RETURNING latest_version"
 )
+
+
+def _add_version(row: JsonObject, version: PresetVersion, by: Actor) -> Preset:
+    """Designate the version as the next one of the preset in the row of `_find_row`."""
+    preset = Preset(**{name: row[f"kept__{name}"] for name in _FIELDS})
+    preset._state.adding = False
+    if preset.creator_id is not None:
+        preset.creator = User(pk=preset.creator_id, public_id=row["kept__creator__public_id"])
+    if preset.status == Preset.Status.ARCHIVED:
+        raise PresetArchived
+    before = {"designated_version_id": preset.designated_version_id}
+    version.preset, version.version = preset, _next_number(preset, version)
+    version.save(force_insert=True)
+    preset.designated_version_id, preset.latest_version = version.pk, version.version
+    preset.updated_at = version.created_at
+    after = {"designated_version_id": version.pk, "version": version.version}
+    _record(by, "updated", preset, before, after)
+    return preset
 
 
 def _next_number(preset: Preset, version: PresetVersion) -> int:
@@ -216,11 +190,14 @@ def _next_number(preset: Preset, version: PresetVersion) -> int:
         Preset.Status.ARCHIVED.value,
     ]
     with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # SQLite has a limit of its own.
+            cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
         cursor.execute(_NEXT, values)
-        row = cursor.fetchone()
-    if row is None:
+        numbers = cursor.fetchone()
+    if numbers is None:
         raise PresetConflict
-    return int(row[0])
+    return int(numbers[0])
 
 
 def _record(

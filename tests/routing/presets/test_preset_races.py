@@ -28,8 +28,8 @@ def account() -> Account:
 
 
 def saved(account: Account, slug: str = "old") -> Preset:
-    place = PresetScope(account.pk, None)
-    return save_version(place=place, slug=slug, content=CONTENT, creator=None, by=SYSTEM)
+    scope = PresetScope(account.pk, None)
+    return save_version(scope=scope, slug=slug, content=CONTENT, creator=None, by=SYSTEM)
 
 
 def together(account: Account, slug: str) -> list[int]:
@@ -135,7 +135,7 @@ def test_what_only_a_bug_can_reach_is_no_conflict(
     def broken(*_: object) -> None:
         raise OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr(services, "_find", broken)
+    monkeypatch.setattr(services, "_find_row", broken)
 
     with pytest.raises(OperationalError) as raised:
         saved(account)
