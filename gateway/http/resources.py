@@ -150,8 +150,9 @@ class ResourceObject(BaseModel):
     ) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core_schema))
         fields = cls.model_fields.items()
-        schema["required"] = [name for name, field in fields if field.default is not ABSENT]
-        return schema
+        required = [name for name, field in fields if field.default is not ABSENT]
+        del schema["required"]
+        return {**schema, "required": required} if required else schema
 
 
 def _as_json(value: Any) -> Any:

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
 from gateway.http.errors import SchemaInvalid
+from gateway.http.resources import Query
 from gateway.http.validation import Issue
 from routing.catalogue.listing import (
     NOTHING,
@@ -27,18 +31,188 @@ from routing.entities.vocabulary import (
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 1000
 _DAY_S: Final = 86_400
-_FALSE: Final = frozenset({"", "0", "false", "no", "off"})
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
 _REGIONS: Final = {"eu": "europe", "us": "us"}
-INDEXES: Final = ("intelligence", "coding", "agentic")
-
-Test = Callable[[ModelEntry], bool]
+_TEXT: Final = frozenset({"text"})
 
 
-class ModelQuery(NamedTuple):
-    """The query parameters (`words`), the time in Unix seconds, and the statistics."""
+def _refusal(expected: str, value: str) -> PydanticCustomError:
+    text = f"expected {expected}, received {value[:64]!r}"
+    return PydanticCustomError("unexpected", "{text}", {"text": text})
 
-    words: Mapping[str, str]
-    now_s: float
+
+def _parser(parse: Callable[[str], object], **schema: Any) -> BeforeValidator:
+    """Annotates a parameter that is text of this schema, with what reads it."""
+    return BeforeValidator(parse, json_schema_input_type=Annotated[Any, WithJsonSchema(schema)])
+
+
+def _whole(minimum: int, maximum: int | None = None) -> BeforeValidator:
+    """A whole number within these bounds."""
+    expected = f"a whole number of at least {minimum}"
+    expected += f" and at most {maximum}" if maximum is not None else ""
+
+    def parse(value: str) -> int:
+        # Eighteen digits fit a 64-bit number; more would make int() itself the cost.
+        if not (value.isascii() and value.isdigit() and len(value) <= 18):
+            raise _refusal(expected, value)
+        number = int(value)
+        if number < minimum or (maximum is not None and number > maximum):
+            raise _refusal(expected, value)
+        return number
+
+    bounds = {"minimum": minimum} if maximum is None else {"minimum": minimum, "maximum": maximum}
+    return _parser(parse, type="integer", **bounds)
+
+
+def _decimal(maximum: int | None = None) -> BeforeValidator:
+    """A number from 0 on."""
+    expected = "a number of at least 0" + (f" and at most {maximum}" if maximum else "")
+
+    def parse(value: str) -> Decimal:
+        try:
+            number = Decimal(value)
+        except InvalidOperation:
+            raise _refusal(expected, value) from None
+        if not number.is_finite() or number < 0 or (maximum is not None and number > maximum):
+            raise _refusal(expected, value)
+        return number
+
+    bounds = {"minimum": 0} if maximum is None else {"minimum": 0, "maximum": maximum}
+    return _parser(parse, type="number", **bounds)
+
+
+def _word(options: Sequence[str]) -> BeforeValidator:
+    """One of these words."""
+
+    def parse(value: str) -> str:
+        if value not in options:
+            raise _refusal(f"one of {', '.join(options)}", value)
+        return value
+
+    return _parser(parse, type="string", enum=list(options))
+
+
+def _words(options: Sequence[str] | None = None) -> BeforeValidator:
+    """A comma list of these words, or of any, which are folded."""
+
+    def parse(value: str) -> frozenset[str]:
+        words = [word.strip() for word in value.split(",") if word.strip()]
+        if options is None:
+            return frozenset(word.casefold() for word in words)
+        for word in words:
+            if word not in options:
+                raise _refusal(f"members of {', '.join(options)}", word)
+        return frozenset(words)
+
+    return _parser(parse, type="string")
+
+
+def _refuse_feed(value: str) -> str:
+    if value.lower() not in _FALSE:
+        raise PydanticCustomError("no_feed", "feeds are not available")
+    return value
+
+
+_Feed = Annotated[
+    str | None,
+    _parser(_refuse_feed, type="string"),
+    Field(description="Feeds are not offered: a true value is refused."),
+]
+_PromptPrice = Annotated[
+    Decimal | None, _decimal(), Field(description="Prompt price, USD per million tokens.")
+]
+_CompletionPrice = Annotated[
+    Decimal | None, _decimal(), Field(description="Completion price, USD per million tokens.")
+]
+_Days = Annotated[int | None, _whole(0), Field(description="Days since created.")]
+_Rate = Annotated[
+    Decimal | None,
+    _decimal(maximum=1),
+    Field(
+        description="0 to 1, of the last minutes; models of which nothing is known are left out."
+    ),
+]
+_Benchmark = Annotated[
+    Decimal | None,
+    _decimal(),
+    Field(description="Benchmarks are not kept here, so no model passes."),
+]
+_OutputModalities = Annotated[
+    frozenset[str] | None,
+    _words(("all", *OUTPUT_MODALITIES)),
+    Field(description="Comma list, or `all`; `text` when absent."),
+]
+_AnyWords = Annotated[frozenset[str] | None, _words()]
+
+
+class CountQuery(Query):
+    """Which models are counted."""
+
+    output_modalities: _OutputModalities = None
+
+
+class ModelQuery(Query):
+    """Which models are listed, and in which order. Parameters are checked in this order."""
+
+    offset: Annotated[int | None, _whole(0)] = Field(
+        None, description="Without offset and limit everything is returned."
+    )
+    limit: Annotated[int | None, _whole(1, LIMIT_MAX)] = Field(
+        None, description=f"{LIMIT_DEFAULT} when only offset is given."
+    )
+    use_rss: _Feed = None
+    use_rss_chat_links: _Feed = None
+    sort: Annotated[str | None, _word(SORTS)] = Field(
+        None,
+        description="`newest` when absent. Models without the figure come last; without a key the "
+        "figures of speed are not known.",
+    )
+    category: Annotated[str | None, _word(CATEGORIES)] = None
+    supported_parameters: Annotated[frozenset[str] | None, _words(PARAMETERS)] = Field(
+        None, description="Comma list; all of them must be supported."
+    )
+    output_modalities: _OutputModalities = None
+    input_modalities: Annotated[frozenset[str] | None, _words(INPUT_MODALITIES)] = Field(
+        None, description="Comma list; one of them is enough."
+    )
+    q: str | None = Field(None, description="Text in name or id.")
+    context: Annotated[int | None, _whole(1)] = Field(
+        None, description="Least context length, tokens."
+    )
+    min_price: _PromptPrice = None
+    max_price: _PromptPrice = None
+    min_output_price: _CompletionPrice = None
+    max_output_price: _CompletionPrice = None
+    arch: _AnyWords = Field(None, description="Comma list of families or tokenizers.")
+    model_authors: _AnyWords = Field(None, description="Comma list.")
+    providers: _AnyWords = Field(None, description="Comma list of slugs or names.")
+    distillable: Annotated[str | None, _word(("true", "false"))] = None
+    zdr: Annotated[str | None, _word(("true",))] = None
+    region: Annotated[str | None, _word(tuple(_REGIONS))] = None
+    min_age_days: _Days = None
+    max_age_days: _Days = None
+    min_tool_success_rate: _Rate = None
+    max_tool_success_rate: _Rate = None
+    min_intelligence_index: _Benchmark = None
+    min_coding_index: _Benchmark = None
+    min_agentic_index: _Benchmark = None
+    max_intelligence_index: _Benchmark = None
+    max_coding_index: _Benchmark = None
+    max_agentic_index: _Benchmark = None
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any], **context: Any) -> Self:
+        """The checked query. Raises `SchemaInvalid` for the first odd value."""
+        try:
+            return super().read(body, **context)
+        except SchemaInvalid as error:
+            raise SchemaInvalid([Issue(**error.metadata["issues"][0])]) from None
+
+
+class Now(NamedTuple):
+    """What models are compared with: the time in Unix seconds, and the statistics."""
+
+    at_s: float
     learned: LearnedStats = NOTHING
 
 
@@ -50,222 +224,107 @@ class ModelPage(NamedTuple):
     next: str | None
 
 
-def list_page(models: Sequence[ModelEntry], query: ModelQuery, *, path: str) -> ModelPage:
-    """The models of a query, out of models that come newest first.
+def list_page(
+    models: Sequence[ModelEntry], parameters: Mapping[str, str], now: Now, *, path: str
+) -> ModelPage:
+    """The models of a query string, out of models that come newest first.
 
     Raises `SchemaInvalid`; unknown parameters are ignored.
     """
-    offset = _parse_integer(query.words, "offset", 0, None)
-    limit = _parse_integer(query.words, "limit", 1, LIMIT_MAX)
-    found = filter_models(models, query)
-    if offset is None and limit is None:
-        return ModelPage(found, len(found), None)
-    start = offset or 0
-    end = start + (limit or LIMIT_DEFAULT)
-    more = {**query.words, "offset": str(end), "limit": str(end - start)}
-    following = f"{path}?{urlencode(more)}" if end < len(found) else None
-    return ModelPage(found[start:end], len(found), following)
+    query = ModelQuery.read(parameters)
+    matches = filter_models(models, query, now)
+    if query.offset is None and query.limit is None:
+        return ModelPage(matches, len(matches), None)
+    start = query.offset or 0
+    end = start + (query.limit or LIMIT_DEFAULT)
+    more = {**parameters, "offset": str(end), "limit": str(end - start)}
+    following = f"{path}?{urlencode(more)}" if end < len(matches) else None
+    return ModelPage(matches[start:end], len(matches), following)
 
 
-def filter_models(models: Sequence[ModelEntry], query: ModelQuery) -> Sequence[ModelEntry]:
+def filter_models(
+    models: Sequence[ModelEntry], query: ModelQuery, now: Now
+) -> Sequence[ModelEntry]:
     """The models that pass every filter, in the order asked for (as they come by default)."""
-    for name in ("use_rss", "use_rss_chat_links"):
-        if query.words.get(name, "").lower() not in _FALSE:
-            raise SchemaInvalid([Issue(name, "feeds are not available")])
-    sort = _parse_word(query.words, "sort", SORTS)
-    tests = [test for filter_ in _FILTERS for test in filter_(query.words)]
-    tests += [*_age_tests(query), *_figure_tests(query)]
-    found = [model for model in models if all(test(model) for test in tests)]
-    return sort_models(found, sort, query.learned)
+    values = dict(query)
+    values["q"] = (query.q or "").strip().casefold()
+    values["output_modalities"] = query.output_modalities or _TEXT
+    tests = [
+        (test, values[name])
+        for name, test in _TESTS.items()
+        # An empty list filters nothing.
+        if values[name] is not None and values[name] not in ("", frozenset())
+    ]
+    matches = [model for model in models if all(test(model, value, now) for test, value in tests)]
+    return sort_models(matches, query.sort, now.learned)
 
 
-def count_models(models: Sequence[ModelEntry], words: Mapping[str, str]) -> int:
-    """How many of the models have one of the output modalities."""
-    tests = _output_tests(words)
-    return sum(all(test(model) for test in tests) for model in models)
+def count_models(models: Sequence[ModelEntry], parameters: Mapping[str, str]) -> int:
+    """How many of the models have one of the output modalities. Raises `SchemaInvalid`."""
+    modalities = CountQuery.read(parameters).output_modalities or _TEXT
+    return sum(_has_output(model, modalities) for model in models)
 
 
-def _refusal(name: str, value: str, expected: str) -> SchemaInvalid:
-    return SchemaInvalid([Issue(name, f"expected {expected}, received {value[:64]!r}")])
+def _has_output(model: ModelEntry, modalities: frozenset[str]) -> bool:
+    return "all" in modalities or not modalities.isdisjoint(model.output_modalities)
 
 
-def _parse_word(query: Mapping[str, str], name: str, words: Sequence[str]) -> str | None:
-    value = query.get(name) or None
-    if value is not None and value not in words:
-        raise _refusal(name, value, f"one of {', '.join(words)}")
-    return value
+def _supports_all(model: ModelEntry, parameters: frozenset[str]) -> bool:
+    endpoints = list_published(model)
+    return parameters <= {name for each in endpoints for name in each.supported_parameters}
 
 
-def _split_list(query: Mapping[str, str], name: str) -> list[str]:
-    return [word.strip() for word in query.get(name, "").split(",") if word.strip()]
-
-
-def _parse_words(query: Mapping[str, str], name: str, words: Sequence[str]) -> set[str]:
-    given = _split_list(query, name)
-    for word in given:
-        if word not in words:
-            raise _refusal(name, word, f"members of {', '.join(words)}")
-    return set(given)
-
-
-def _parse_integer(
-    query: Mapping[str, str], name: str, minimum: int, maximum: int | None
-) -> int | None:
-    value = query.get(name, "")
-    if not value:
-        return None
-    bounds = f"a whole number of at least {minimum}"
-    bounds += f" and at most {maximum}" if maximum is not None else ""
-    # Eighteen digits fit a 64-bit number; more would make int() itself the cost.
-    if not (value.isascii() and value.isdigit() and len(value) <= 18):
-        raise _refusal(name, value, bounds)
-    number = int(value)
-    if number < minimum or (maximum is not None and number > maximum):
-        raise _refusal(name, value, bounds)
-    return number
-
-
-def _parse_decimal(
-    query: Mapping[str, str], name: str, maximum: int | None = None
-) -> Decimal | None:
-    value = query.get(name, "")
-    if not value:
-        return None
-    expected = "a number of at least 0" + (f" and at most {maximum}" if maximum else "")
-    try:
-        number = Decimal(value)
-    except InvalidOperation:
-        raise _refusal(name, value, expected) from None
-    if not number.is_finite() or number < 0 or (maximum is not None and number > maximum):
-        raise _refusal(name, value, expected)
-    return number
-
-
-def _category_tests(query: Mapping[str, str]) -> list[Test]:
-    category = _parse_word(query, "category", CATEGORIES)
-    return [lambda model: category in model.categories] if category else []
-
-
-def _parameter_tests(query: Mapping[str, str]) -> list[Test]:
-    wanted = _parse_words(query, "supported_parameters", PARAMETERS)
-
-    def supports_all(model: ModelEntry) -> bool:
-        return wanted <= {
-            name for end in list_published(model) for name in end.supported_parameters
-        }
-
-    return [supports_all] if wanted else []
-
-
-def _output_tests(query: Mapping[str, str]) -> list[Test]:
-    wanted = _parse_words(query, "output_modalities", ("all", *OUTPUT_MODALITIES)) or {"text"}
-    return [] if "all" in wanted else [lambda model: not wanted.isdisjoint(model.output_modalities)]
-
-
-def _input_tests(query: Mapping[str, str]) -> list[Test]:
-    wanted = _parse_words(query, "input_modalities", INPUT_MODALITIES)
-    return [lambda model: not wanted.isdisjoint(model.input_modalities)] if wanted else []
-
-
-def _text_tests(query: Mapping[str, str]) -> list[Test]:
-    text = query.get("q", "").strip().casefold()
-    return [lambda model: text in f"{model.name}\n{model.id}".casefold()] if text else []
-
-
-def _context_tests(query: Mapping[str, str]) -> list[Test]:
-    least = _parse_integer(query, "context", 1, None)
-    return [] if least is None else [lambda model: (model.context_length or 0) >= least]
-
-
-def _price_tests(query: Mapping[str, str]) -> list[Test]:
-    """Bounds on the price of the endpoint that stands for the model, USD per million tokens."""
-    bounds = (("prompt", ""), ("completion", "output_"))
-    return [test for key, infix in bounds for test in _price_bounds(query, key, infix)]
-
-
-def _price_bounds(query: Mapping[str, str], key: str, infix: str) -> list[Test]:
-    least = _parse_decimal(query, f"min_{infix}price")
-    most = _parse_decimal(query, f"max_{infix}price")
-    tests: list[Test] = []
-    if least is not None:
-        tests.append(lambda model: usd_per_million(model, key) >= least)
-    if most is not None:
-        tests.append(lambda model: usd_per_million(model, key) <= most)
-    return tests
-
-
-def _name_tests(query: Mapping[str, str]) -> list[Test]:
-    tests: list[Test] = []
-    if families := _folded_words(query, "arch"):
-        tests.append(lambda model: not families.isdisjoint(_architectures(model)))
-    if authors := _folded_words(query, "model_authors"):
-        tests.append(lambda model: model.id.partition("/")[0].casefold() in authors)
-    if providers := _folded_words(query, "providers"):
-        tests.append(lambda model: not providers.isdisjoint(_providers(model)))
-    return tests
-
-
-def _folded_words(query: Mapping[str, str], name: str) -> set[str]:
-    return {word.casefold() for word in _split_list(query, name)}
-
-
-def _architectures(model: ModelEntry) -> set[str]:
-    """What a caller may call the architecture: the family, its bare name, the tokenizer."""
+def _is_architecture(model: ModelEntry, names: frozenset[str]) -> bool:
+    """A caller may name the family, its bare name, or the tokenizer."""
     family = model.family or ""
-    names = (family, family.partition("/")[2], model.tokenizer or "")
-    return {name.casefold() for name in names if name}
+    own = (family, family.partition("/")[2], model.tokenizer or "")
+    return any(name and name.casefold() in names for name in own)
 
 
-def _providers(model: ModelEntry) -> set[str]:
-    return {name for endpoint in list_published(model) for name in endpoint.provider.names}
+def _has_provider(model: ModelEntry, names: frozenset[str]) -> bool:
+    return any(not names.isdisjoint(each.provider.names) for each in list_published(model))
 
 
-def _policy_tests(query: Mapping[str, str]) -> list[Test]:
-    tests: list[Test] = []
-    distillable = _parse_word(query, "distillable", ("true", "false"))
-    if distillable:
-        tests.append(lambda model: model.distillable == (distillable == "true"))
-    if _parse_word(query, "zdr", ("true",)):
-        tests.append(lambda model: any(endpoint.zdr for endpoint in list_published(model)))
-    region = _parse_word(query, "region", tuple(_REGIONS))
-    if region:
-        wanted = _REGIONS[region]
-        tests.append(lambda model: any(end.region == wanted for end in list_published(model)))
-    return tests
+def _is_in_region(model: ModelEntry, word: str) -> bool:
+    return any(endpoint.region == _REGIONS[word] for endpoint in list_published(model))
 
 
-def _age_tests(query: ModelQuery) -> list[Test]:
-    least, most = (
-        _parse_integer(query.words, f"{side}_age_days", 0, None) for side in ("min", "max")
-    )
-    tests: list[Test] = []
-    if least is not None:
-        tests.append(lambda model: query.now_s - model.created >= least * _DAY_S)
-    if most is not None:
-        tests.append(lambda model: query.now_s - model.created <= most * _DAY_S)
-    return tests
+def _tool_share(model: ModelEntry, now: Now, default: float) -> float:
+    """The share of tool calls that succeeded; the default where it is not known."""
+    share = tool_success(model, now.learned)
+    return default if share is None else share
 
 
-def _figure_tests(query: ModelQuery) -> list[Test]:
-    """Bounds on figures; a model without the figure is left out."""
-    low = _parse_decimal(query.words, "min_tool_success_rate", maximum=1)
-    high = _parse_decimal(query.words, "max_tool_success_rate", maximum=1)
-    tests: list[Test] = []
-    if low is not None or high is not None:
-        least, most = float(low or 0), float(1 if high is None else high)
-        tests.append(lambda model: _is_within(tool_success(model, query.learned), least, most))
-    for name in [f"{side}_{index}_index" for side in ("min", "max") for index in INDEXES]:
-        if _parse_decimal(query.words, name) is not None:
-            # Benchmarks are not kept.
-            tests.append(lambda model: False)
-    return tests
-
-
-def _is_within(value: float | None, least: float, most: float) -> bool:
-    return value is not None and least <= value <= most
-
-
-_FILTERS: Final = (
-    *(_category_tests, _parameter_tests, _output_tests, _input_tests, _text_tests),
-    *(_context_tests, _price_tests, _name_tests, _policy_tests),
-)
+# What a model must be to pass a parameter of that value.
+_TESTS: Final[Mapping[str, Callable[[ModelEntry, Any, Now], bool]]] = {
+    "category": lambda model, category, _: category in model.categories,
+    "supported_parameters": lambda model, names, _: _supports_all(model, names),
+    "output_modalities": lambda model, modalities, _: _has_output(model, modalities),
+    "input_modalities": lambda model, modalities, _: (
+        not modalities.isdisjoint(model.input_modalities)
+    ),
+    "q": lambda model, text, _: text in f"{model.name}\n{model.id}".casefold(),
+    "context": lambda model, tokens, _: (model.context_length or 0) >= tokens,
+    # Prices are those of the endpoint that stands for the model.
+    "min_price": lambda model, usd, _: usd_per_million(model, "prompt") >= usd,
+    "max_price": lambda model, usd, _: usd_per_million(model, "prompt") <= usd,
+    "min_output_price": lambda model, usd, _: usd_per_million(model, "completion") >= usd,
+    "max_output_price": lambda model, usd, _: usd_per_million(model, "completion") <= usd,
+    "arch": lambda model, names, _: _is_architecture(model, names),
+    "model_authors": lambda model, names, _: model.id.partition("/")[0].casefold() in names,
+    "providers": lambda model, names, _: _has_provider(model, names),
+    "distillable": lambda model, word, _: model.distillable == (word == "true"),
+    "zdr": lambda model, _word, _: any(endpoint.zdr for endpoint in list_published(model)),
+    "region": lambda model, word, _: _is_in_region(model, word),
+    "min_age_days": lambda model, days, now: now.at_s - model.created >= days * _DAY_S,
+    "max_age_days": lambda model, days, now: now.at_s - model.created <= days * _DAY_S,
+    # A model whose share is not known passes neither.
+    "min_tool_success_rate": lambda model, least, now: _tool_share(model, now, -1) >= float(least),
+    "max_tool_success_rate": lambda model, most, now: _tool_share(model, now, 2) <= float(most),
+    # Benchmarks are not kept.
+    **{
+        f"{side}_{index}_index": lambda model, value, now: False
+        for side in ("min", "max")
+        for index in ("intelligence", "coding", "agentic")
+    },
+}

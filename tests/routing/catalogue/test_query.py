@@ -6,7 +6,14 @@ import pytest
 from gateway.http.errors import SchemaInvalid
 from routing.catalogue.listing import LearnedStats
 from routing.catalogue.load import load_catalogue
-from routing.catalogue.query import ModelPage, ModelQuery, count_models, filter_models, list_page
+from routing.catalogue.query import (
+    ModelPage,
+    ModelQuery,
+    Now,
+    count_models,
+    filter_models,
+    list_page,
+)
 from routing.catalogue.snapshot import build_snapshot
 from routing.entities.entries import Snapshot
 from routing.metering.popularity import Calls
@@ -57,7 +64,7 @@ def listed(db: None) -> Snapshot:
 
 
 def paged(listed: Snapshot, words: dict[str, str]) -> ModelPage:
-    return list_page(listed.listing, ModelQuery(words, NOW_S), path="/models")
+    return list_page(listed.listing, words, Now(NOW_S), path="/models")
 
 
 KEPT: list[tuple[str, list[str]]] = [
@@ -101,8 +108,8 @@ KEPT: list[tuple[str, list[str]]] = [
 
 
 def kept(listed: Snapshot, query: str, *known: LearnedStats) -> list[str]:
-    asked = ModelQuery(dict(parse_qsl(query, keep_blank_values=True)), NOW_S, *known)
-    return [found.id for found in filter_models(listed.listing, asked)]
+    asked = ModelQuery.read(dict(parse_qsl(query, keep_blank_values=True)))
+    return [found.id for found in filter_models(listed.listing, asked, Now(NOW_S, *known))]
 
 
 def test_a_filter_keeps_what_it_says(listed: Snapshot) -> None:
