@@ -23,13 +23,13 @@ class RoutingConfig(AppConfig):
         from gateway.health import register_check
         from gateway.http.vendor_names import register_router_check
 
-        register_check("catalogue", True, _catalogue_report)
-        register_router_check(_stands_for_a_router)
-        register_belongings("presets", WorkspaceBelongings(_presets, _clear_presets))
+        register_check("catalogue", True, _report_catalogue)
+        register_router_check(_is_router_alias)
+        register_belongings("presets", WorkspaceBelongings(_list_presets, _delete_presets))
         register_higher_apps(_AccountPorts())
 
 
-def _catalogue_report() -> JsonObject:
+def _report_catalogue() -> JsonObject:
     """Ready even when empty: an operator loads it while the server runs."""
     from routing.catalogue.snapshot import catalogue
 
@@ -37,20 +37,20 @@ def _catalogue_report() -> JsonObject:
     return {"ok": True, "version": snapshot.version, "endpoints": snapshot.endpoint_count}
 
 
-def _presets() -> Any:
+def _list_presets() -> Any:
     from routing.presets.models import Preset
 
     return Preset.objects.all()
 
 
-def _clear_presets(workspace_id: "UUID") -> int:
+def _delete_presets(workspace_id: "UUID") -> int:
     from routing.presets.services import delete_workspace_presets
 
     return delete_workspace_presets(workspace_id)
 
 
-def _stands_for_a_router(theirs: str, ours: str) -> bool:
-    from routing.known_models import is_router_alias
+def _is_router_alias(theirs: str, ours: str) -> bool:
+    from routing.ports import is_router_alias
 
     return is_router_alias(theirs, ours)
 
@@ -59,27 +59,27 @@ class _AccountPorts:
     """`accounts.ports.HigherApps`. Modules are imported when the first question comes."""
 
     def is_known_model(self, name: str) -> bool:
-        from routing.known_models import is_model_name
+        from routing.ports import is_model_name
 
         return is_model_name(name)
 
     def is_known_provider(self, slug: str) -> bool:
-        from routing.known_providers import is_provider_slug
+        from routing.ports import is_provider_slug
 
         return is_provider_slug(slug)
 
     def find_model_slugs(self, names: Iterable[str]) -> Mapping[str, str]:
-        from routing.known_catalogue import find_model_slugs
+        from routing.ports import find_model_slugs
 
         return find_model_slugs(names)
 
     def find_provider_slugs(self, names: Iterable[str]) -> Mapping[str, str]:
-        from routing.known_catalogue import find_provider_slugs
+        from routing.ports import find_provider_slugs
 
         return find_provider_slugs(names)
 
     def try_key(self, slug: str, key: str) -> "KeyTrial":
-        from routing.known_providers import try_key
+        from routing.ports import try_key
 
         return try_key(slug, key)
 

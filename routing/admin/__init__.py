@@ -8,7 +8,6 @@ from routing.admin import (
     preset,
     provider,
     samples,
-    versions,
 )
 
 __all__ = [
@@ -19,5 +18,4 @@ __all__ = [
     "preset",
     "provider",
     "samples",
-    "versions",
 ]

@@ -37,31 +37,41 @@ class Stretch(NamedTuple):
         """Percent."""
         return 100 * (self.calls - self.errors) / self.calls if self.calls else None
 
+    @property
+    def title(self) -> str:
+        at = self.started_at.astimezone(UTC).strftime("%H:%M")
+        calls = f"{self.calls} calls, {self.errors} failed, {self.rate_limited} rate limited"
+        return f"{at} UTC: {calls}"
 
-def history(endpoints: Collection[int], *, until: datetime | None = None) -> SafeString:
+
+def draw_history(endpoints: Collection[int], *, until: datetime | None = None) -> SafeString:
     """Charts of the day up to `until`, now by default, of these endpoints together. What is not
     written yet is the last stretch, which ends now."""
     until = until or timezone.now()
     samples = EndpointSample.objects.filter(endpoint__in=endpoints, started_at__lt=until)
-    stretches = stretches_of(samples.filter(started_at__gte=until - SPAN))
+    stretches = load_stretches(samples.filter(started_at__gte=until - SPAN))
     if newest := build_newest_samples(endpoints, until.timestamp()):
-        stretches.append(_together(newest))
+        stretches.append(_merge_samples(newest))
     if not stretches:
         return format_html("<p>{}</p>", "No traffic in the last 24 hours.")
-    drawn = [
-        ("Status", _status(stretches, until)),
-        ("Uptime, percent", _uptime(stretches, until)),
+    uptimes = [(each.started_at, each.uptime) for each in stretches]
+    medians = [(each.started_at, each.p50_ms) for each in stretches]
+    slow = [(each.started_at, each.p90_ms) for each in stretches]
+    longest_ms = max((value for _, value in medians + slow if value is not None), default=1)
+    charts = [
+        ("Status", _draw_status(stretches, until)),
+        ("Uptime, percent", _draw_lines([uptimes], until, top=100.0, label="uptime")),
         (
             "Time to first token, milliseconds: median and 90th percentile",
-            _latency(stretches, until),
+            _draw_lines([medians, slow], until, top=_round_up(longest_ms), label="latency"),
         ),
     ]
     return format_html_join(
-        "", '<figure class="history"><figcaption>{}</figcaption>{}</figure>', drawn
+        "", '<figure class="history"><figcaption>{}</figcaption>{}</figure>', charts
     )
 
 
-def stretches_of(samples: "QuerySet[EndpointSample]") -> list[Stretch]:
+def load_stretches(samples: "QuerySet[EndpointSample]") -> list[Stretch]:
     """Endpoints together: counts are sums, times are averages weighted by calls."""
     rows: Iterable[Any] = (
         samples.values("started_at")
@@ -78,7 +88,7 @@ def stretches_of(samples: "QuerySet[EndpointSample]") -> list[Stretch]:
     return [_stretch(row) for row in rows]
 
 
-def _together(samples: Sequence[EndpointSample]) -> Stretch:
+def _merge_samples(samples: Sequence[EndpointSample]) -> Stretch:
     timed = [each for each in samples if each.first_token_p50_ms is not None]
     row = {
         "started_at": samples[0].started_at,
@@ -104,32 +114,20 @@ def _stretch(row: dict[str, Any]) -> Stretch:
     )
 
 
-# --- The three charts -----------------------------------------------------------------------------
+# --- Drawing -----------------------------------------------------------------------------
 
 
-def _status(stretches: Sequence[Stretch], until: datetime) -> SafeString:
+def _draw_status(stretches: Sequence[Stretch], until: datetime) -> SafeString:
     width = f"{_WIDTH * (STRETCH / SPAN):.2f}"
     bars = format_html_join(
         "",
         '<rect x="{}" y="0" width="{}" height="{}" fill="{}"><title>{}</title></rect>',
         (
-            (_x(each.started_at, until), width, _STRIP, _colour(each), _told(each))
+            (_x(each.started_at, until), width, _STRIP, _colour(each), each.title)
             for each in stretches
         ),
     )
-    return _picture(bars, until, _STRIP, "status")
-
-
-def _uptime(stretches: Sequence[Stretch], until: datetime) -> SafeString:
-    points = [(each.started_at, each.uptime) for each in stretches]
-    return _lines([points], until, top=100.0, label="uptime")
-
-
-def _latency(stretches: Sequence[Stretch], until: datetime) -> SafeString:
-    medians = [(each.started_at, each.p50_ms) for each in stretches]
-    slow = [(each.started_at, each.p90_ms) for each in stretches]
-    known = [value for _, value in medians + slow if value is not None]
-    return _lines([medians, slow], until, top=_round_up(max(known, default=1)), label="latency")
+    return _draw_picture(bars, until, _STRIP, "status")
 
 
 def _colour(each: Stretch) -> str:
@@ -139,24 +137,19 @@ def _colour(each: Stretch) -> str:
     return _GOOD if not failing else _SOME if failing < _MANY else _BAD
 
 
-def _told(each: Stretch) -> str:
-    at = each.started_at.astimezone(UTC).strftime("%H:%M")
-    return f"{at} UTC: {each.calls} calls, {each.errors} failed, {each.rate_limited} rate limited"
-
-
-# --- Drawing --------------------------------------------------------------------------------------
-
 _Points = Sequence[tuple[datetime, float | None]]
 
 
-def _lines(series: Sequence[_Points], until: datetime, *, top: float, label: str) -> SafeString:
+def _draw_lines(
+    series: Sequence[_Points], until: datetime, *, top: float, label: str
+) -> SafeString:
     scale = format_html_join(
         "",
         '<line x1="0" x2="{}" y1="{}" y2="{}" stroke="currentColor" stroke-opacity="0.2"/>'
         '<text x="-6" y="{}" text-anchor="end">{}</text>',
         ((_WIDTH, y, y, y + 4, f"{value:g}") for value, y in ((top, 0), (0, _HEIGHT))),
     )
-    drawn = format_html_join(
+    lines = format_html_join(
         "",
         '<path d="{}" fill="none" stroke="{}" stroke-width="1.5" stroke-linecap="round"/>',
         (
@@ -164,7 +157,7 @@ def _lines(series: Sequence[_Points], until: datetime, *, top: float, label: str
             for points, colour in zip(series, _LINES, strict=False)
         ),
     )
-    return _picture(scale + drawn, until, _HEIGHT, label)
+    return _draw_picture(scale + lines, until, _HEIGHT, label)
 
 
 def _path(points: _Points, until: datetime, top: float) -> Iterator[str]:
@@ -179,11 +172,18 @@ def _path(points: _Points, until: datetime, top: float) -> Iterator[str]:
         before = at
 
 
-def _picture(content: SafeString, until: datetime, height: int, label: str) -> SafeString:
+def _draw_picture(content: SafeString, until: datetime, height: int, label: str) -> SafeString:
+    last = until.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    last -= timedelta(hours=last.hour % _HOURS_BETWEEN)
+    ticks = [last - timedelta(hours=hours) for hours in range(0, 24, _HOURS_BETWEEN)]
     hours = format_html_join(
         "",
         '<text x="{}" y="{}" text-anchor="middle">{}</text>',
-        ((_x(at, until), height + _BELOW - 3, at.strftime("%H:%M")) for at in _ticks(until)),
+        (
+            (_x(at, until), height + _BELOW - 3, at.strftime("%H:%M"))
+            for at in ticks
+            if at > until - SPAN
+        ),
     )
     box = f"{-_LEFT} -6 {_WIDTH + _LEFT + 12} {height + _BELOW + 8}"
     return format_html(
@@ -191,13 +191,6 @@ def _picture(content: SafeString, until: datetime, height: int, label: str) -> S
         ' fill="currentColor">{}{}</svg>',
         *(box, _WIDTH + _LEFT + 12, f"{label} over the last 24 hours", content, hours),
     )
-
-
-def _ticks(until: datetime) -> Iterable[datetime]:
-    last = until.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    last -= timedelta(hours=last.hour % _HOURS_BETWEEN)
-    ticks = (last - timedelta(hours=hours) for hours in range(0, 24, _HOURS_BETWEEN))
-    return [at for at in ticks if at > until - SPAN]
 
 
 def _x(at: datetime, until: datetime) -> str:

@@ -8,12 +8,13 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 
-from routing.admin.charts import history
+from gateway.http.jsonio import JsonObject
+from routing.admin.charts import draw_history
 from routing.admin.checks import CheckedForm
 from routing.admin.prices import PricedFilter, PricedRows
 from routing.admin.samples import DropsHistory
 from routing.admin.status import SwitchedAdmin
-from routing.admin.trial_page import trial_page
+from routing.admin.trial import trial_page
 from routing.catalogue.models import Endpoint
 from routing.catalogue.spec import EndpointSpec
 
@@ -27,8 +28,8 @@ class EndpointForm(CheckedForm):
         model = Endpoint
         fields = "__all__"
 
-    def described(self, said: dict[str, Any]) -> dict[str, Any]:
-        return super().described(said) | {"provider": said["provider"].slug}
+    def describe_entry(self, fields: JsonObject) -> JsonObject:
+        return super().describe_entry(fields) | {"provider": fields["provider"].slug}
 
 
 @admin.register(Endpoint)
@@ -89,7 +90,7 @@ class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
 
     @admin.display(description="")
     def history(self, endpoint: Endpoint) -> str:
-        return history([endpoint.pk])
+        return draw_history([endpoint.pk])
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if "pricing" in form.changed_data and "price_source" not in form.changed_data:

@@ -95,7 +95,7 @@ class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
             },
         ),
         ("Attempts", {"fields": ("attempt_table",)}),
-        ("Routing", {"fields": ("trace_shown",)}),
+        ("Routing", {"fields": ("candidates",)}),
         (
             "Tokens and time",
             {
@@ -117,7 +117,7 @@ class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
         ("Caller", {"fields": ("session_id", "external_user", "detail_table")}),
     )
     readonly_fields = (
-        *("attempt_table", "trace_shown", "charge", "hold", "charge_against_hold", "upstream_cost"),
+        *("attempt_table", "candidates", "charge", "hold", "charge_against_hold", "upstream_cost"),
         *("ledger_entries", "detail_table"),
     )
 
@@ -130,17 +130,23 @@ class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
     @admin.display(description="attempts")
     def attempt_table(self, generation: Generation) -> SafeString:
         heads = format_html_join("", "<th>{}</th>", ((t,) for t in _ATTEMPT_COLUMNS.values()))
-        rows = format_html_join("", "<tr>{}</tr>", ((_cells(a),) for a in generation.attempts))
+        cells = [
+            format_html_join(
+                "", "<td>{}</td>", ((_as_text(attempt.get(name)),) for name in _ATTEMPT_COLUMNS)
+            )
+            for attempt in generation.attempts
+        ]
+        rows = format_html_join("", "<tr>{}</tr>", ((each,) for each in cells))
         table = "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>"
         return format_html(table, heads, rows)
 
     @admin.display(description="candidates")
-    def trace_shown(self, generation: Generation) -> SafeString:
+    def candidates(self, generation: Generation) -> SafeString:
         return trace_table(generation.trace)
 
     @admin.display(description="detail")
     def detail_table(self, generation: Generation) -> SafeString:
-        rows = ((name, _shown(value)) for name, value in generation.detail.items())
+        rows = ((name, _as_text(value)) for name, value in generation.detail.items())
         cells = format_html_join("", "<tr><th>{}</th><td>{}</td></tr>", rows)
         return format_html("<table><tbody>{}</tbody></table>", cells)
 
@@ -158,12 +164,7 @@ class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
         return format_html('<a href="{}?{}">Its ledger entries</a>', page, query)
 
 
-def _cells(attempt: dict[str, Any]) -> SafeString:
-    cells = ((_shown(attempt.get(name)),) for name in _ATTEMPT_COLUMNS)
-    return format_html_join("", "<td>{}</td>", cells)
-
-
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return "-"
     return value if isinstance(value, str) else dumps(value).decode()

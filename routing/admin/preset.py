@@ -113,7 +113,16 @@ class PresetAdmin(PageAdmin):
         cells = format_html_join(
             "",
             '<tr><td><a href="{}">{}</a></td><td>{}</td><td>{}</td><td>{}</td></tr>',
-            (_version_cells(version) for version in rows[:_VERSIONS_SHOWN]),
+            (
+                (
+                    reverse("admin:routing_presetversion_change", args=[version.pk]),
+                    version.version,
+                    f"{version.created_at:%Y-%m-%d %H:%M} UTC",
+                    str(version.creator or "-"),
+                    version.system_prompt[:_PROMPT_CHARS_SHOWN],
+                )
+                for version in rows[:_VERSIONS_SHOWN]
+            ),
         )
         page = reverse("admin:routing_presetversion_changelist")
         return format_html(
@@ -123,16 +132,6 @@ class PresetAdmin(PageAdmin):
             page,
             urlencode({"preset__id__exact": str(preset.pk)}),
         )
-
-
-def _version_cells(version: PresetVersion) -> tuple[str, int, str, str, str]:
-    return (
-        reverse("admin:routing_presetversion_change", args=[version.pk]),
-        version.version,
-        f"{version.created_at:%Y-%m-%d %H:%M} UTC",
-        str(version.creator or "-"),
-        version.system_prompt[:_PROMPT_CHARS_SHOWN],
-    )
 
 
 @admin.register(PresetVersion)

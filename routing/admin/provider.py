@@ -7,12 +7,13 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from gateway.http.jsonio import JsonObject
 from gateway.outbound.http_client import Origin
-from routing.admin.charts import history
+from routing.admin.charts import draw_history
 from routing.admin.checks import CheckedForm
 from routing.admin.samples import DropsHistory, probe_text
 from routing.admin.status import SwitchedAdmin
-from routing.admin.trial_page import trial_page
+from routing.admin.trial import trial_page
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import ProviderSpec
 from routing.statistics.models import ProviderProbe
@@ -39,9 +40,10 @@ class ProviderForm(CheckedForm):
         model = Provider
         exclude = ("credential_sealed",)
 
-    def described(self, said: dict[str, Any]) -> dict[str, Any]:
-        told = super().described(said) | {"slug": said.get("slug") or self.instance.slug}
-        return {name: value for name, value in told.items() if name != "credential" or value}
+    def describe_entry(self, fields: JsonObject) -> JsonObject:
+        entry = super().describe_entry(fields)
+        entry["slug"] = fields.get("slug") or self.instance.slug
+        return {name: value for name, value in entry.items() if name != "credential" or value}
 
     def clean_base_url(self) -> str:
         base_url: str = self.cleaned_data["base_url"]
@@ -51,22 +53,24 @@ class ProviderForm(CheckedForm):
             raise forms.ValidationError(str(error)) from None
         return base_url
 
-    def clean(self) -> dict[str, Any]:
-        said = super().clean()
-        given, removed = bool(said.get("new_credential")), bool(said.get("remove_credential"))
-        if given and removed:
+    def clean(self) -> JsonObject:
+        fields = super().clean()
+        is_given, is_removed = fields.get("new_credential"), fields.get("remove_credential")
+        if is_given and is_removed:
             self.add_error("remove_credential", "Give a credential or remove it, not both.")
-        if "base_url" in said and not given and not removed and self._goes_elsewhere(said):
+        if is_given or is_removed or "base_url" not in fields:
+            return fields
+        if self._sends_credential_elsewhere(fields["base_url"]):
             self.add_error("new_credential", "The address changed: give the credential again.")
-        return said
+        return fields
 
-    def _goes_elsewhere(self, said: dict[str, Any]) -> bool:
+    def _sends_credential_elsewhere(self, base_url: str) -> bool:
         """Whether a credential that was given to one server would now be sent to another."""
-        known = self.initial.get("base_url")
-        if not self.instance.has_credential or not known:
+        former = self.initial.get("base_url")
+        if not self.instance.has_credential or not former:
             return False
         try:
-            return Origin.parse(known).pool_key != Origin.parse(said["base_url"]).pool_key
+            return Origin.parse(former).pool_key != Origin.parse(base_url).pool_key
         except ValueError:
             return True
 
@@ -155,7 +159,7 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
     @admin.display(description="")
     def history(self, provider: Provider) -> str:
         endpoints = Endpoint.objects.filter(provider=provider.pk)
-        return history(list(endpoints.values_list("pk", flat=True)))
+        return draw_history(list(endpoints.values_list("pk", flat=True)))
 
     @admin.display(description="endpoints", ordering="endpoint_count")
     def endpoints(self, provider: Any) -> int:
@@ -163,8 +167,8 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
         return count
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        said = form.cleaned_data
-        credential, removed = said["new_credential"], said["remove_credential"]
+        fields = form.cleaned_data
+        credential, removed = fields["new_credential"], fields["remove_credential"]
         if credential or removed:
             obj.set_credential(credential or None)
         super().save_model(request, obj, form, change)

@@ -14,7 +14,6 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from accounts.admin.fields import UsdField
-from accounts.models import LedgerEntry
 from accounts.services.records import operator_actor, record_change
 from gateway.http.jsonio import format_usd
 from routing.metering.models import Generation
@@ -37,43 +36,36 @@ class ReversalForm(forms.Form):
 
     def reverse(self, generation: Generation, user: Any) -> bool | None:
         """Whether it is new; None, and an error on the form, where it cannot be."""
-        said = self.cleaned_data
+        amount_nano = self.cleaned_data["amount"]
         try:
-            entry, new = _reverse(generation, said["amount"], str(said["ref"]), self.note(user))
+            entry, is_new = reverse_usage(
+                generation_id=generation.pk,
+                amount_nano=amount_nano,
+                source_ref=str(self.cleaned_data["ref"]),
+                note=f"{self.cleaned_data['reason']} (by {user})",
+            )
         except (NotCharged, MoreThanCharged):
             self.add_error("amount", "It is more than what is left of the charge.")
             return None
-        if (entry.generation_id, entry.amount_nano) != (generation.pk, -said["amount"]):
+        if (entry.generation_id, entry.amount_nano) != (generation.pk, -amount_nano):
             self.add_error(None, "This form was used for another reversal. Open it again.")
             return None
-        if new:
-            _record(entry, user)
-        return new
-
-    def note(self, user: Any) -> str:
-        return f"{self.cleaned_data['reason']} (by {user})"
-
-
-def _reverse(
-    generation: Generation, amount_nano: int, source_ref: str, note: str
-) -> tuple[LedgerEntry, bool]:
-    return reverse_usage(
-        generation_id=generation.pk, amount_nano=amount_nano, source_ref=source_ref, note=note
-    )
-
-
-def _record(entry: LedgerEntry, user: Any) -> None:
-    told = {"kind": str(entry.kind), "amount_usd": format_usd(entry.amount_nano)}
-    told |= {"generation_id": str(entry.generation_id), "note": entry.note}
-    record_change(
-        by=operator_actor(user),
-        action="booked",
-        object_type="ledger_entry",
-        object_id=entry.pk,
-        account_id=entry.account_id,
-        before=None,
-        after=told,
-    )
+        if is_new:
+            record_change(
+                by=operator_actor(user),
+                action="booked",
+                object_type="ledger_entry",
+                object_id=entry.pk,
+                account_id=entry.account_id,
+                before=None,
+                after={
+                    "kind": str(entry.kind),
+                    "amount_usd": format_usd(entry.amount_nano),
+                    "generation_id": str(entry.generation_id),
+                    "note": entry.note,
+                },
+            )
+        return is_new
 
 
 class ReversalPage(_Page):
@@ -96,9 +88,16 @@ class ReversalPage(_Page):
         if form.is_valid():
             # The entry and who made it, or neither.
             with transaction.atomic():
-                new = form.reverse(generation, request.user)
-            if new is not None:
-                return self._told(request, generation, form.cleaned_data["amount"], new)
+                is_new = form.reverse(generation, request.user)
+            if is_new is not None:
+                amount = f"{format_usd(form.cleaned_data['amount'])} USD"
+                if is_new:
+                    messages.success(request, f"Gave {amount} of {generation} back.")
+                else:
+                    text = f"{amount} had been given back already, and count once."
+                    messages.warning(request, text)
+                page = reverse("admin:routing_generation_change", args=[generation.pk])
+                return HttpResponseRedirect(page)
         context = {
             **self.admin_site.each_context(request),
             "title": "Give back its charge",
@@ -108,14 +107,3 @@ class ReversalPage(_Page):
             "form": form,
         }
         return TemplateResponse(request, "admin/routing/generation/reverse.html", context)
-
-    def _told(
-        self, request: HttpRequest, generation: Generation, amount_nano: int, new: bool
-    ) -> HttpResponseBase:
-        said = f"{format_usd(amount_nano)} USD"
-        if new:
-            messages.success(request, f"Gave {said} of {generation} back.")
-        else:
-            messages.warning(request, f"{said} had been given back already, and count once.")
-        page = reverse("admin:routing_generation_change", args=[generation.pk])
-        return HttpResponseRedirect(page)

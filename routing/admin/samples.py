@@ -1,4 +1,4 @@
-"""What was written down of endpoints and providers, to look at."""
+"""What processes write down of endpoints, providers and the catalogue, to look at."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from gateway.admin import ReadOnlyAdmin
+from routing.catalogue.models import CatalogueServing, CatalogueVersion
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.statistics.models import EndpointSample, ProviderProbe
 
@@ -70,3 +71,18 @@ class CallsCountedAdmin(ReadOnlyAdmin):
     """Up to when those were counted."""
 
     list_display = ("until",)
+
+
+@admin.register(CatalogueVersion)
+class CatalogueVersionAdmin(ReadOnlyAdmin):
+    """One row; it counts changes."""
+
+    list_display = ("version",)
+
+
+@admin.register(CatalogueServing)
+class CatalogueServingAdmin(ReadOnlyAdmin):
+    """A process that was killed leaves its row behind; look at when it was last seen."""
+
+    list_display = ("process", "version", "seen_at")
+    ordering = ("-seen_at",)

@@ -29,17 +29,14 @@ def trace_table(text: str) -> SafeString:
         trace = loads(text.encode())
         if not trace or trace.get("v") != VERSION:
             return format_html("{}", "-")
-        return format_html("{}{}", _facts_table(trace), _endpoint_table(trace))
+        rows = format_html_join("", "<tr><th>{}</th><td>{}</td></tr>", _list_facts(trace))
+        facts = format_html("<table><tbody>{}</tbody></table>", rows)
+        return format_html("{}{}", facts, _build_endpoint_table(trace))
     except (MalformedJson, *UNREADABLE):
         return format_html("{}", "-")
 
 
-def _facts_table(trace: Mapping[str, Any]) -> SafeString:
-    rows = format_html_join("", "<tr><th>{}</th><td>{}</td></tr>", _facts(trace))
-    return format_html("<table><tbody>{}</tbody></table>", rows)
-
-
-def _facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _list_facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Asked for", ", ".join(trace["requested"])
     if trace["models"] != trace["requested"]:
         yield "Models", ", ".join(trace["models"])
@@ -47,29 +44,31 @@ def _facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     rule: str = trace["rule"]
     last = f"; {trace['last']} endpoints last" if "last" in trace else ""
     yield "Ordered by", _RULES.get(rule, rule) + last
-    yield "Request", _listed(trace["ask"])
+    yield "Request", _describe_facts(trace["ask"])
     if "policy" in trace:
-        yield "Policy", _listed(trace["policy"]) + (", and more" if trace.get("cut") else "")
+        yield (
+            "Policy",
+            _describe_facts(trace["policy"]) + (", and more" if trace.get("cut") else ""),
+        )
     if "failed_step" in trace:
         yield "Nothing left after", trace["failed_step"]
     if "more" in trace:
-        yield "Endpoints not shown", _listed(trace["more"])
+        yield "Endpoints not shown", _describe_facts(trace["more"])
 
 
-def _endpoint_table(trace: Mapping[str, Any]) -> SafeString:
+def _build_endpoint_table(trace: Mapping[str, Any]) -> SafeString:
     """Columns that are empty in every row are left out."""
     rows = list(read_rows(trace))
     cells = {title: [cell(row) for row in rows] for title, cell in _COLUMNS.items()}
-    shown = {title: column for title, column in cells.items() if any(column)}
-    heads = format_html_join("", "<th>{}</th>", ((title,) for title in shown))
-    lines = zip(*shown.values(), strict=True)
-    body = format_html_join("", "<tr>{}</tr>", ((_cells(line),) for line in lines))
+    columns = {title: column for title, column in cells.items() if any(column)}
+    heads = format_html_join("", "<th>{}</th>", ((title,) for title in columns))
+    lines = [
+        format_html_join("", "<td>{}</td>", ((cell or "-",) for cell in line))
+        for line in zip(*columns.values(), strict=True)
+    ]
+    body = format_html_join("", "<tr>{}</tr>", ((line,) for line in lines))
     table = "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>"
     return format_html(table, heads, body)
-
-
-def _cells(line: tuple[str, ...]) -> SafeString:
-    return format_html_join("", "<td>{}</td>", ((cell or "-",) for cell in line))
 
 
 def _percentile(key: str, place: int, form: str) -> Callable[[TraceRow], str]:
@@ -84,7 +83,7 @@ def _figure(key: str, form: str) -> Callable[[TraceRow], str]:
     return lambda row: form.format(row.figures[key]) if key in row.figures else ""
 
 
-def _standing(row: TraceRow) -> str:
+def _describe_standing(row: TraceRow) -> str:
     words = [name.replace("_", " ") for name in row.health]
     words += ["sticky"] if row.sticky else []
     words += [f"own credential {place + 1}" for place in row.byok]
@@ -102,7 +101,7 @@ _COLUMNS: Final[Mapping[str, Callable[[TraceRow], str]]] = {
     "Step or error": lambda row: row.why or "",
     "USD per million in / out": lambda row: " / ".join(f"{usd:.10g}" for usd in row.usd or ()),
     "Drawn with": lambda row: "" if row.weight is None else f"{row.weight:.2%}",
-    "Standing": _standing,
+    "Standing": _describe_standing,
     "First token p50, s": _percentile("ttft", 0, "{:.3g}"),
     "First token p90, s": _percentile("ttft", 2, "{:.3g}"),
     "Tokens/s p50": _percentile("tps", 0, "{:.1f}"),
@@ -112,12 +111,12 @@ _COLUMNS: Final[Mapping[str, Callable[[TraceRow], str]]] = {
 }
 
 
-def _listed(facts: Mapping[str, Any]) -> str:
+def _describe_facts(facts: Mapping[str, Any]) -> str:
     """`{"only": ["a", "b"], "zdr": true}` as `only: a, b; zdr`."""
-    return "; ".join(_said(name.replace("_", " "), value) for name, value in facts.items())
+    return "; ".join(_describe_fact(name.replace("_", " "), value) for name, value in facts.items())
 
 
-def _said(name: str, value: Any) -> str:
+def _describe_fact(name: str, value: Any) -> str:
     if value is True:
         return name
     if isinstance(value, list):

@@ -6,7 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.contrib.admin import AdminSite
 from django.db import connection
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
 
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.reply import Reply
@@ -35,87 +39,90 @@ class EndpointTrial:
     said: str
 
 
+def trial_page(
+    request: HttpRequest, site: AdminSite, endpoints: QuerySet[Any], *, send: bool
+) -> TemplateResponse:
+    """Test requests to these endpoints: sent and shown, or explained with a button to send them."""
+    chosen = list(endpoints.select_related("model", "provider")[: TRIALS_MAX + 1])
+    context = {
+        **site.each_context(request),
+        "title": "Test request",
+        "opts": Endpoint._meta,
+        "endpoints": chosen[:TRIALS_MAX],
+        "left_out": len(chosen) > TRIALS_MAX,
+        "trials_max": TRIALS_MAX,
+        "tokens": OUTPUT_TOKENS_MAX,
+        "seconds": TOTAL_S,
+        "trials": try_endpoints(chosen) if send else None,
+    }
+    return TemplateResponse(request, "admin/routing/endpoint/trial.html", context)
+
+
 def try_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointTrial]:
     """Ask up to ten endpoints at once; all of it takes about 15 s at most."""
-    asked = [(endpoint, _credential(endpoint)) for endpoint in endpoints[:TRIALS_MAX]]
+    credentials: list[str | UnsealError | None] = []
+    for endpoint in endpoints[:TRIALS_MAX]:
+        try:
+            credentials.append(endpoint.provider.credential())
+        except UnsealError as error:
+            credentials.append(error)
     if not connection.in_atomic_block:
         # The answers take their time; meanwhile the connection serves others.
         connection.close()
     with ThreadPoolExecutor(max_workers=TRIALS_MAX) as threads:
-        return list(threads.map(lambda pair: _try(*pair), asked))
+        return list(threads.map(_try_endpoint, endpoints, credentials))
 
 
-def _credential(endpoint: Endpoint) -> str | UnsealError | None:
-    try:
-        return endpoint.provider.credential()
-    except UnsealError as error:
-        return error
-
-
-def _try(endpoint: Endpoint, credential: str | UnsealError | None) -> EndpointTrial:
+def _try_endpoint(endpoint: Endpoint, credential: str | UnsealError | None) -> EndpointTrial:
     kind = endpoint.provider.kind
     if kind not in CHAT_KINDS:
-        return _skip_endpoint(endpoint, f"Endpoints of kind {kind} cannot be tried from here.")
+        text = f"Endpoints of kind {kind} cannot be tried from here."
+        return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, said=text)
     if isinstance(credential, UnsealError):
-        return _skip_endpoint(endpoint, f"The stored credential {credential}. Enter it again.")
+        text = f"The stored credential {credential}. Enter it again."
+        return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, said=text)
     started = time.monotonic()
     status: int | None = None
     try:
-        with _ask(endpoint, credential) as reply:
+        with _send_request(endpoint, credential) as reply:
             status = reply.status
-            ok, said = _judge_reply(kind, reply, reply.read_all())
+            ok, text = _judge_reply(kind, reply, reply.read_all())
     except (OutboundError, ValueError) as error:
-        ok, said = False, f"No answer: {error}"
+        ok, text = False, f"No answer: {error}"
     latency_ms = round((time.monotonic() - started) * 1000)
-    return EndpointTrial(endpoint, ok, status, latency_ms, _mask_credential(credential, said))
+    if credential:
+        # Some upstreams repeat the credential they refuse.
+        text = text.replace(credential, "[credential]")
+    return EndpointTrial(endpoint, ok, status, latency_ms, text)
 
 
-def _skip_endpoint(endpoint: Endpoint, why: str) -> EndpointTrial:
-    return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, said=why)
-
-
-def _ask(endpoint: Endpoint, credential: str | None) -> Reply:
-    prompt = Prompt(_body(endpoint), None, False, OUTPUT_TOKENS_MAX, None, None, False)
-    takes = frozenset(endpoint.supported_parameters)
+def _send_request(endpoint: Endpoint, credential: str | None) -> Reply:
+    supported = endpoint.supported_parameters
+    # The newer name of the cap only where the older one is not offered.
+    newer = "max_completion_tokens" in supported and "max_tokens" not in supported
+    body = {
+        "model": endpoint.upstream_model,
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_completion_tokens" if newer else "max_tokens": OUTPUT_TOKENS_MAX,
+    }
+    prompt = Prompt(body, None, False, OUTPUT_TOKENS_MAX, None, None, False)
+    takes = frozenset(supported)
     terms = Terms(endpoint.upstream_model, takes, None, credential, None, OUTPUT_TOKENS_MAX)
     provider = endpoint.provider
     return call_once(provider.base_url, provider.kind, prompt, terms, total_s=TOTAL_S)
 
 
-def _body(endpoint: Endpoint) -> dict[str, Any]:
-    """The newer name of the cap only where the older one is not offered."""
-    supported = endpoint.supported_parameters
-    newer = "max_completion_tokens" in supported and "max_tokens" not in supported
-    return {
-        "model": endpoint.upstream_model,
-        "messages": [{"role": "user", "content": "Say hello."}],
-        "max_completion_tokens" if newer else "max_tokens": OUTPUT_TOKENS_MAX,
-    }
-
-
 def _judge_reply(kind: str, reply: Reply, body: bytes) -> tuple[bool, str]:
     """Whether it is an answer, and its first words or the upstream's own error."""
+    own_text = body.decode("utf-8", "replace")[:RAW_CHARS_MAX]
     if not 200 <= reply.status < 300:
-        return False, _text(body) or "An empty answer."
+        return False, own_text or "An empty answer."
     try:
         answer = wire_of(kind).answer(body, reply.headers.get("content-type", ""))
     except UpstreamFailure as failure:
         return False, f"Not an answer: {failure.raw or failure.message}"
     if answer.error is not None:
-        return False, _text(body)
-    words = _words(answer.message)
-    return True, words[:_SHOWN_CHARS] or "An answer without text."
-
-
-def _words(message: dict[str, Any]) -> str:
-    told = map(message.get, ("content", "reasoning", "reasoning_content"))
-    return next((text for text in told if isinstance(text, str) and text), "")
-
-
-def _text(body: bytes) -> str:
-    return body.decode("utf-8", "replace")[:RAW_CHARS_MAX]
-
-
-def _mask_credential(credential: str | None, said: str) -> str:
-    """Some upstreams repeat the credential they refuse."""
-    return said.replace(credential, "[credential]") if credential else said
+        return False, own_text
+    texts = map(answer.message.get, ("content", "reasoning", "reasoning_content"))
+    text = next((each for each in texts if isinstance(each, str) and each), "")
+    return True, text[:_SHOWN_CHARS] or "An answer without text."

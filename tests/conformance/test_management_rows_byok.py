@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import requests
 
-from routing import known_providers
+from routing import ports
 from tests.conformance.desk import Desk
 from tests.conformance.own_credentials import ask, fingerprint
 from tests.conformance.test_management_rows import error_of
@@ -63,12 +63,12 @@ def test_a_provider_is_believed_in_what_it_refuses_and_nothing_else(
         urls = {"strict": f"http://127.0.0.1:{strict.port}/v1", "gone": "http://127.0.0.1:9/v1"}
         known = {slug: SimpleNamespace(base_url=url, kind="openai") for slug, url in urls.items()}
         snapshot = SimpleNamespace(providers=known)
-        monkeypatch.setattr(known_providers, "_snapshot", lambda: snapshot)
+        monkeypatch.setattr(ports, "_snapshot", lambda: snapshot)
         told = {}
         for status in (200, 401, 403, 404, 429, 500):
             monkeypatch.setattr(Strict, "status", status)
-            told[status] = known_providers.try_key("strict", KEY)
-        gone = [known_providers.try_key(slug, KEY).verdict for slug in ("gone", "nobody")]
+            told[status] = ports.try_key("strict", KEY)
+        gone = [ports.try_key(slug, KEY).verdict for slug in ("gone", "nobody")]
 
     assert gone == ["untold", "untold"]
     verdicts = ["accepted", "refused", "refused", "untold", "untold", "untold"]

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from gateway.shared_cache import SharedCache
-from routing.admin.charts import STRETCH, history, stretches_of
+from routing.admin.charts import STRETCH, draw_history, load_stretches
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.statistics.models import EndpointSample, ProviderProbe
 from tests.routing.selection import entries
@@ -45,12 +45,12 @@ def pictures(html: str) -> list[ET.Element]:
 
 
 def drawn(served: Endpoint) -> list[ET.Element]:
-    return pictures(str(history([served.pk], until=UNTIL)))
+    return pictures(str(draw_history([served.pk], until=UNTIL)))
 
 
 def test_status_uptime_and_latency_are_drawn(served: Endpoint) -> None:
     sample(served, ago=300)
-    assert str(history([served.pk], until=UNTIL)) == "<p>No traffic in the last 24 hours.</p>"
+    assert str(draw_history([served.pk], until=UNTIL)) == "<p>No traffic in the last 24 hours.</p>"
     for ago in range(1, 20):
         sample(served, ago=ago, first_token_p50_ms=100 + ago, first_token_p90_ms=400)
     status, uptime, latency = drawn(served)
@@ -90,7 +90,7 @@ def test_endpoints_of_a_provider_are_put_together(served: Endpoint, other: Endpo
     sample(served, calls=30, errors=3, first_token_p50_ms=100, first_token_p90_ms=200)
     sample(other, calls=10, first_token_p50_ms=500, first_token_p90_ms=600)
     sample(other, ago=2, calls=0, rate_limited=2)
-    limited, both = stretches_of(EndpointSample.objects.all())
+    limited, both = load_stretches(EndpointSample.objects.all())
     assert (both.calls, both.errors, both.p50_ms, both.p90_ms) == (40, 3, 200, 300)
     assert both.uptime == pytest.approx(92.5)
     assert (limited.rate_limited, limited.uptime, limited.p50_ms) == (2, None, None)
@@ -108,8 +108,8 @@ def test_the_last_bar_ends_now(
         made = attempt(clock, entries.endpoint(pk=at.pk), failure=failure)
         seen.record_attempt(made, streamed=True, tokens=50)
     refreshed(seen)
-    of_one = str(history([served.pk], until=UNTIL))
-    of_both = str(history([served.pk, other.pk], until=UNTIL))
+    of_one = str(draw_history([served.pk], until=UNTIL))
+    of_both = str(draw_history([served.pk, other.pk], until=UNTIL))
     assert "11:58 UTC: 3 calls, 0 failed" in of_one
     assert "11:58 UTC: 4 calls, 1 failed" in of_both
     assert "11:53 UTC: 10 calls, 0 failed" in of_one

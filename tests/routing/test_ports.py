@@ -3,7 +3,7 @@
 import pytest
 
 from routing.catalogue.snapshot import catalogue
-from routing.known_models import is_router_alias
+from routing.ports import is_router_alias
 from tests.routing.selection.snapshots import priced, snapshot
 
 
