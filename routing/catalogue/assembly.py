@@ -68,10 +68,12 @@ def read_rows() -> Rows:
     with _one_moment():
         return Rows(
             version=current_version(),
-            providers=_all(Provider.objects.order_by("pk").values_list(*PROVIDER_FIELDS)),
-            models=_all(Model.objects.order_by("pk").values_list(*MODEL_FIELDS)),
-            aliases=_all(ModelAlias.objects.order_by("pk").values_list("alias", "model__slug")),
-            endpoints=_all(Endpoint.objects.order_by("pk").values_list(*ENDPOINT_FIELDS)),
+            providers=_fetch_rows(Provider.objects.order_by("pk").values_list(*PROVIDER_FIELDS)),
+            models=_fetch_rows(Model.objects.order_by("pk").values_list(*MODEL_FIELDS)),
+            aliases=_fetch_rows(
+                ModelAlias.objects.order_by("pk").values_list("alias", "model__slug")
+            ),
+            endpoints=_fetch_rows(Endpoint.objects.order_by("pk").values_list(*ENDPOINT_FIELDS)),
         )
 
 
@@ -80,8 +82,14 @@ def _one_moment() -> Iterator[None]:
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "sqlite":
-        with _deferred_transaction():
+        # atomic() would begin IMMEDIATE and make the ledger's writer wait for a read.
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN DEFERRED")
+        try:
             yield
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("ROLLBACK")
     else:
         with transaction.atomic():
             with connection.cursor() as cursor:
@@ -89,19 +97,7 @@ def _one_moment() -> Iterator[None]:
             yield
 
 
-@contextmanager
-def _deferred_transaction() -> Iterator[None]:
-    # atomic() would begin IMMEDIATE and make the ledger's writer wait for a read.
-    with connection.cursor() as cursor:
-        cursor.execute("BEGIN DEFERRED")
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("ROLLBACK")
-
-
-def _all(rows: Any) -> list[tuple[Any, ...]]:
+def _fetch_rows(rows: Any) -> list[tuple[Any, ...]]:
     """The rows; on PostgreSQL in pieces, between which the event loop gets its turn."""
     cooperative = under_gevent() and connection.vendor != "sqlite"
     found: list[tuple[Any, ...]] = []
@@ -139,28 +135,35 @@ class _Assembly:
 
     def snapshot(self) -> Snapshot:
         for row in self.rows.providers:
-            self._provider(dict(zip(PROVIDER_FIELDS, row, strict=True)))
+            self._add_provider(dict(zip(PROVIDER_FIELDS, row, strict=True)))
         endpoints: dict[int, list[JsonObject]] = {}
         for row in self.rows.endpoints:
             fields = dict(zip(ENDPOINT_FIELDS, row, strict=True))
             endpoints.setdefault(fields["model_id"], []).append(fields)
         models = [
-            self._model(dict(zip(MODEL_FIELDS, row, strict=True)), endpoints)
+            self._build_model(dict(zip(MODEL_FIELDS, row, strict=True)), endpoints)
             for row in self.rows.models
+        ]
+        listing = [
+            model
+            for model in models
+            if model.visible
+            and any(
+                each.prices is not None and each.status > STATUS_DISABLED
+                for each in model.endpoints
+            )
         ]
         return Snapshot(
             version=self.rows.version,
             models=MappingProxyType({model.id: model for model in models}),
             aliases=MappingProxyType(dict(self.rows.aliases)),
             providers=MappingProxyType({entry.slug: entry for entry in self.providers.values()}),
-            listing=tuple(
-                sorted(filter(_is_listed, models), key=lambda model: (-model.created, model.id))
-            ),
+            listing=tuple(sorted(listing, key=lambda model: (-model.created, model.id))),
             endpoint_count=len(self.rows.endpoints),
             problems=tuple(self.problems),
         )
 
-    def _provider(self, fields: JsonObject) -> None:
+    def _add_provider(self, fields: JsonObject) -> None:
         self.flags[fields["pk"]] = {flag: fields.pop(flag) for flag in _FLAGS}
         sealed = fields.pop("credential_sealed")
         try:
@@ -169,21 +172,25 @@ class _Assembly:
             # A call without the credential it needs would only burn the caller's time.
             fields |= {"credential": None, "status": min(fields["status"], STATUS_DISABLED)}
             self.problems.append(f"provider {fields['slug']} is off: its credential {error}")
-        fields["datacenters"] = self._optional(fields["datacenters"])
+        fields["datacenters"] = self._tuple_or_none(fields["datacenters"])
         self.providers[fields["pk"]] = ProviderEntry(**fields)
 
-    def _model(self, fields: JsonObject, endpoints: dict[int, list[JsonObject]]) -> ModelEntry:
+    def _build_model(
+        self, fields: JsonObject, endpoints: dict[int, list[JsonObject]]
+    ) -> ModelEntry:
         fields["id"] = fields.pop("slug")
         for key in ("input_modalities", "output_modalities", "categories"):
             fields[key] = self._tuple(fields[key])
-        fields["supported_voices"] = self._optional(fields["supported_voices"])
-        entries = tuple(self._endpoint(own, fields) for own in endpoints.get(fields["pk"], ()))
+        fields["supported_voices"] = self._tuple_or_none(fields["supported_voices"])
+        entries = tuple(
+            self._build_endpoint(own, fields) for own in endpoints.get(fields["pk"], ())
+        )
         if fields["context_length"] is None:
             known = [entry.context_length for entry in entries if entry.context_length]
             fields["context_length"] = max(known, default=None)
         return ModelEntry(**fields, endpoints=entries)
 
-    def _endpoint(self, own: JsonObject, model: JsonObject) -> EndpointEntry:
+    def _build_endpoint(self, own: JsonObject, model: JsonObject) -> EndpointEntry:
         provider_pk = own.pop("provider_id")
         provider = self.providers[provider_pk]
         for flag, inherited in self.flags[provider_pk].items():
@@ -207,14 +214,14 @@ class _Assembly:
             canonical_slug=model["canonical_slug"],
             model_name=model["name"],
             distillable=model["distillable"],
-            decides=_decides(own["supported_parameters"], model, provider.kind),
-            efforts=self._efforts(model["reasoning"]),
+            decides=_find_deciding(own["supported_parameters"], model, provider.kind),
+            efforts=self._parse_efforts(model["reasoning"]),
             provider=provider,
             prices=prices,
             pricing=pricing,
         )
 
-    def _efforts(self, reasoning: Mapping[str, Any] | None) -> EffortRules | None:
+    def _parse_efforts(self, reasoning: Mapping[str, Any] | None) -> EffortRules | None:
         known = reasoning or {}
         supported, mandatory = known.get("supported_efforts"), known.get("mandatory", False)
         if not supported and not mandatory:
@@ -238,7 +245,7 @@ class _Assembly:
     def _tuple(self, words: Sequence[str]) -> tuple[str, ...]:
         return _intern(tuple(words), self._words, tuple)
 
-    def _optional(self, words: Sequence[str] | None) -> tuple[str, ...] | None:
+    def _tuple_or_none(self, words: Sequence[str] | None) -> tuple[str, ...] | None:
         return None if words is None else self._tuple(words)
 
     def _set(self, words: Sequence[str]) -> frozenset[str]:
@@ -255,14 +262,7 @@ def _intern(
     return known[words]
 
 
-def _is_listed(model: ModelEntry) -> bool:
-    return model.visible and any(
-        endpoint.prices is not None and endpoint.status > STATUS_DISABLED
-        for endpoint in model.endpoints
-    )
-
-
-def _decides(supported: frozenset[str], model: Mapping[str, Any], kind: str) -> str | None:
+def _find_deciding(supported: frozenset[str], model: Mapping[str, Any], kind: str) -> str | None:
     """How an endpoint answers decisions, one of `DECIDING`; None if it does not."""
     if not model["decisions"]:
         return None

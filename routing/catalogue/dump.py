@@ -13,26 +13,20 @@ def dump_catalogue() -> JsonObject:
     """`{providers, models}` with what differs from a file's defaults."""
     endpoints: dict[int, list[JsonObject]] = defaultdict(list)
     for row in Endpoint.objects.select_related("provider").order_by("model", "pk"):
-        endpoints[row.model_id].append(_endpoint(row))
-    models = Model.objects.order_by("pk").prefetch_related("aliases")
-    return {
-        "providers": [_fields(row, ProviderSpec) for row in Provider.objects.order_by("pk")],
-        "models": [_model(row, endpoints[row.pk]) for row in models],
-    }
+        fields = _list_fields(row, EndpointSpec)
+        endpoints[row.model_id].append({"provider": row.provider.slug, **fields, "tier": row.tier})
+    models: list[JsonObject] = []
+    for model in Model.objects.order_by("pk").prefetch_related("aliases"):
+        fields = _list_fields(model, ModelSpec)
+        entry = {"id": model.slug, **fields, "decisions": model.decisions}
+        if aliases := [alias.alias for alias in model.aliases.all()]:
+            entry["aliases"] = aliases
+        models.append({**entry, "endpoints": endpoints[model.pk]})
+    providers = [_list_fields(row, ProviderSpec) for row in Provider.objects.order_by("pk")]
+    return {"providers": providers, "models": models}
 
 
-def _model(row: Model, endpoints: list[JsonObject]) -> JsonObject:
-    fields = {"id": row.slug, **_fields(row, ModelSpec), "decisions": row.decisions}
-    if aliases := [alias.alias for alias in row.aliases.all()]:
-        fields["aliases"] = aliases
-    return {**fields, "endpoints": endpoints}
-
-
-def _endpoint(row: Endpoint) -> JsonObject:
-    return {"provider": row.provider.slug, **_fields(row, EndpointSpec), "tier": row.tier}
-
-
-def _fields(row: Provider | Model | Endpoint, spec: type[BaseModel]) -> JsonObject:
+def _list_fields(row: Provider | Model | Endpoint, spec: type[BaseModel]) -> JsonObject:
     """The row's columns that a file has a key for, without those at their default."""
     columns = {column.name for column in row._meta.concrete_fields} - {"provider", "model", "id"}
     names = [name for name in spec.model_fields if name in columns]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.entities.vocabulary import STATUS_ELEVATED_ERRORS, STATUS_RATE_LIMITED, STATUS_REMOVED
@@ -46,27 +46,27 @@ def list_published(model: ModelEntry) -> list[EndpointEntry]:
 
 def top_endpoint(model: ModelEntry) -> EndpointEntry | None:
     """The endpoint that stands for a model: the cheapest of those that could serve it best."""
-    return min(list_published(model), key=_rank, default=None)
 
+    def rank(endpoint: EndpointEntry) -> tuple[object, ...]:
+        assert endpoint.prices is not None
+        price = endpoint.prices.prompt + endpoint.prices.completion
+        return (not endpoint.routable, endpoint.tier != "default", price, endpoint.tag)
 
-def _rank(endpoint: EndpointEntry) -> tuple[object, ...]:
-    assert endpoint.prices is not None
-    price = endpoint.prices.prompt + endpoint.prices.completion
-    return (not endpoint.routable, endpoint.tier != "default", price, endpoint.tag)
+    return min(list_published(model), key=rank, default=None)
 
 
 def list_permitted(snapshot: Snapshot, rules: ListingRules) -> tuple[ModelEntry, ...]:
     """The listed models with the endpoints that the rules allow; models without any are omitted."""
     if rules == NO_RULES:
         return snapshot.listing
-    known = snapshot.derive(_Listings)
-    found = known.by_rules.get(rules)
-    if found is None:
-        found = _narrow_models(snapshot.listing, rules)
+    listings = snapshot.derive(_Listings)
+    models = listings.by_rules.get(rules)
+    if models is None:
+        models = _narrow_models(snapshot.listing, rules)
         # A new dict, because this may run in several threads.
-        kept = known.by_rules if len(known.by_rules) < _LISTINGS_MAX else {}
-        known.by_rules = {**kept, rules: found}
-    return found
+        others = listings.by_rules if len(listings.by_rules) < _LISTINGS_MAX else {}
+        listings.by_rules = {**others, rules: models}
+    return models
 
 
 class _Listings:
@@ -91,18 +91,17 @@ def _narrow_models(models: Iterable[ModelEntry], rules: ListingRules) -> tuple[M
             and all(test(endpoint) for test in guards)
         )
 
-    left = [_with_only(model, tuple(filter(allows, model.endpoints))) for model in models]
-    return tuple(filter(list_published, left))
+    narrowed = []
+    for model in models:
+        endpoints = tuple(filter(allows, model.endpoints))
+        is_whole = len(endpoints) == len(model.endpoints)
+        narrowed.append(model if is_whole else replace(model, endpoints=endpoints))
+    return tuple(filter(list_published, narrowed))
 
 
 def _open(endpoint: EndpointEntry) -> bool:
     """Whether the tier is open: a request may open every service tier."""
     return True
-
-
-def _with_only(model: ModelEntry, endpoints: tuple[EndpointEntry, ...]) -> ModelEntry:
-    all_left = len(endpoints) == len(model.endpoints)
-    return model if all_left else replace(model, endpoints=endpoints)
 
 
 _T = TypeVar("_T")
@@ -119,6 +118,10 @@ class LearnedStats(NamedTuple):
     def of(self, endpoint: EndpointEntry) -> EndpointStats:
         return self.figures.get(endpoint.pk, NO_FIGURES)
 
+    def count_calls(self, model: ModelEntry, period: Literal["week", "month"]) -> int | None:
+        calls = self.calls.get(model.id)
+        return None if calls is None else getattr(calls, period)
+
     def status(self, endpoint: EndpointEntry) -> int:
         """The catalogue's status, or what traffic says where that is worse; never an exclusion."""
         if endpoint.pk in self.standing.parked:
@@ -133,14 +136,14 @@ NOTHING: Final = LearnedStats()
 
 def throughput_tps(model: ModelEntry, learned: LearnedStats) -> float | None:
     """The median of the fastest endpoint, in tokens per second."""
-    found = _known_figures(model, learned, lambda figures: figures.throughput_tps)
-    return max([each.p50 for each in found], default=None)
+    speeds = _known_figures(model, learned, lambda figures: figures.throughput_tps)
+    return max([each.p50 for each in speeds], default=None)
 
 
 def latency_s(model: ModelEntry, learned: LearnedStats) -> float | None:
     """The median time to the first token of the endpoint that answers soonest."""
-    found = _known_figures(model, learned, lambda figures: figures.latency_s)
-    return min([each.p50 for each in found], default=None)
+    latencies = _known_figures(model, learned, lambda figures: figures.latency_s)
+    return min([each.p50 for each in latencies], default=None)
 
 
 def tool_success(model: ModelEntry, learned: LearnedStats) -> float | None:
@@ -157,8 +160,8 @@ def tool_success(model: ModelEntry, learned: LearnedStats) -> float | None:
 def _known_figures(
     model: ModelEntry, learned: LearnedStats, part: Callable[[EndpointStats], _T | None]
 ) -> list[_T]:
-    found = [part(learned.of(endpoint)) for endpoint in list_published(model)]
-    return [each for each in found if each is not None]
+    parts = [part(learned.of(endpoint)) for endpoint in list_published(model)]
+    return [each for each in parts if each is not None]
 
 
 Figure = Callable[[ModelEntry, LearnedStats], float | Decimal | None]
@@ -172,9 +175,9 @@ def sort_models(
     figure = _FIGURES[name] if name else None
     if figure is None:
         return models
-    known = [(figure(model, learned), model) for model in models]
-    ranked = sorted([pair for pair in known if pair[0] is not None], key=_first)
-    return [model for _, model in ranked] + [model for value, model in known if value is None]
+    pairs: list[tuple[Any, ModelEntry]] = [(figure(model, learned), model) for model in models]
+    ranked = sorted([pair for pair in pairs if pair[0] is not None], key=lambda pair: pair[0])
+    return [model for _, model in ranked] + [model for value, model in pairs if value is None]
 
 
 def usd_per_million(model: ModelEntry, key: str) -> Decimal:
@@ -185,38 +188,19 @@ def usd_per_million(model: ModelEntry, key: str) -> Decimal:
     return price * _MILLION
 
 
-def _first(pair: tuple[Any, ModelEntry]) -> Any:
-    return pair[0]
-
-
-def _context(model: ModelEntry, learned: LearnedStats) -> float | None:
-    return None if model.context_length is None else -model.context_length
-
-
-def _throughput(model: ModelEntry, learned: LearnedStats) -> float | None:
-    fastest = throughput_tps(model, learned)
-    return None if fastest is None else -fastest
-
-
-def _month(model: ModelEntry, learned: LearnedStats) -> float | None:
-    calls = learned.calls.get(model.id)
-    return None if calls is None else -calls.month
-
-
-def _week(model: ModelEntry, learned: LearnedStats) -> float | None:
-    calls = learned.calls.get(model.id)
-    return None if calls is None else -calls.week
+def _highest_first(value: float | None) -> float | None:
+    return None if value is None else -value
 
 
 # What each order goes by, lowest first; None keeps the newest first.
 _FIGURES: Final[Mapping[str, Figure | None]] = {
     "newest": None,
-    "most-popular": _month,
-    "top-weekly": _week,
+    "most-popular": lambda model, learned: _highest_first(learned.count_calls(model, "month")),
+    "top-weekly": lambda model, learned: _highest_first(learned.count_calls(model, "week")),
     "pricing-low-to-high": lambda model, _: usd_per_million(model, "prompt"),
     "pricing-high-to-low": lambda model, _: -usd_per_million(model, "prompt"),
-    "context-high-to-low": _context,
-    "throughput-high-to-low": _throughput,
+    "context-high-to-low": lambda model, _: _highest_first(model.context_length),
+    "throughput-high-to-low": lambda model, learned: _highest_first(throughput_tps(model, learned)),
     "latency-low-to-high": latency_s,
     # Benchmarks are not kept: no model has the figure.
     "intelligence-high-to-low": None,

@@ -67,33 +67,43 @@ class _Planning:
         self.aliases = dict(ModelAlias.objects.values_list("alias", "model__slug"))
 
     def plan(self, *, prune: bool) -> CatalogueChanges:
-        self.out.errors = [*_repeats(self.spec), *self._unknown_providers(), *_unset(self.spec)]
+        self.out.errors = list(self._list_errors())
         if self.out.errors:
             return self.out
         for provider in self.spec.providers:
-            self._provider(provider)
+            self._plan_provider(provider)
         for at, model in enumerate(self.spec.models):
-            self._model(model, f"models[{at}]")
+            self._plan_model(model, f"models[{at}]")
         if prune:
-            self._prune()
+            self._plan_pruning()
         return self.out
 
-    def _unknown_providers(self) -> Iterator[str]:
+    def _list_errors(self) -> Iterator[str]:
+        """Names that occur twice, unknown providers, and credentials that are not set."""
+        yield from _find_repeated_names(self.spec)
         known = {*self.providers, *(provider.slug for provider in self.spec.providers)}
-        for place, endpoint in _endpoints(self.spec):
-            if endpoint.provider not in known:
-                yield f"{place}.provider: no provider {endpoint.provider!r} here or in the database"
+        for at, model in enumerate(self.spec.models):
+            for number, endpoint in enumerate(model.endpoints):
+                if endpoint.provider not in known:
+                    place = f"models[{at}].endpoints[{number}].provider"
+                    yield f"{place}: no provider {endpoint.provider!r} here or in the database"
+        for at, provider in enumerate(self.spec.providers):
+            credential = provider.credential or ""
+            name = credential.removeprefix(_ENV)
+            if credential.startswith(_ENV) and not os.environ.get(name):
+                place = f"providers[{at}].credential"
+                yield f"{place}: the environment variable {name} is not set"
 
-    def _provider(self, spec: ProviderSpec) -> None:
+    def _plan_provider(self, spec: ProviderSpec) -> None:
         fields = spec.model_dump(exclude={"credential"})
         row = self.providers.get(spec.slug)
         new = row is None
         row = row or Provider(slug=spec.slug)
-        changed = _set(row, fields) + _set_credential(row, spec)
+        changed = _set_fields(row, fields) + _set_credential(row, spec)
         self.providers[spec.slug] = row
-        self._keep(row, changed, f"provider {spec.slug}", new=new)
+        self._plan_row(row, changed, f"provider {spec.slug}", new=new)
 
-    def _keep(
+    def _plan_row(
         self, row: Row, changed: list[str], name: str, *, new: bool, also: bool = False
     ) -> None:
         if new:
@@ -101,18 +111,18 @@ class _Planning:
         else:
             self.out.save(row, changed, name, also=also)
 
-    def _model(self, spec: ModelSpec, place: str) -> None:
+    def _plan_model(self, spec: ModelSpec, place: str) -> None:
         row = self.models.get(spec.id)
         new = row is None
         row = row or Model(slug=spec.id, created=int(time.time()))
         self.models[spec.id] = row
-        changed = _set(row, _model_fields(spec))
-        moved = self._set_aliases(row, spec)
-        self._keep(row, changed, f"model {spec.id}", new=new, also=moved)
+        changed = _set_fields(row, _list_model_fields(spec))
+        has_other_aliases = self._plan_aliases(row, spec)
+        self._plan_row(row, changed, f"model {spec.id}", new=new, also=has_other_aliases)
         for at, endpoint in enumerate(spec.endpoints):
-            self._endpoint(row, endpoint, f"{place}.endpoints[{at}]")
+            self._plan_endpoint(row, endpoint, f"{place}.endpoints[{at}]")
 
-    def _set_aliases(self, model: Model, spec: ModelSpec) -> bool:
+    def _plan_aliases(self, model: Model, spec: ModelSpec) -> bool:
         """Plan the aliases of a model; whether any is added, moved or removed."""
         wanted = set(spec.aliases)
         own = {alias for alias, slug in self.aliases.items() if slug == spec.id}
@@ -123,7 +133,7 @@ class _Planning:
             self.out.new.setdefault(ModelAlias, []).append(ModelAlias(alias=alias, model=model))
         return wanted != own
 
-    def _endpoint(self, model: Model, spec: EndpointSpec, place: str) -> None:
+    def _plan_endpoint(self, model: Model, spec: EndpointSpec, place: str) -> None:
         name = f"endpoint {model.slug} at {spec.tag}"
         row = self.endpoints.get((model.slug, spec.tag))
         new = row is None
@@ -134,9 +144,9 @@ class _Planning:
         if fields["pricing"] is None:
             where = "the price book has none" if spec.pricing == "auto" else "give pricing"
             self.out.warnings.append(f"{place}: {name} has no price and is not used; {where}")
-        self._keep(row, _set(row, fields), name, new=new)
+        self._plan_row(row, _set_fields(row, fields), name, new=new)
 
-    def _prune(self) -> None:
+    def _plan_pruning(self) -> None:
         named = {model.id: {end.tag for end in model.endpoints} for model in self.spec.models}
         providers = {provider.slug for provider in self.spec.providers}
         for slug, provider in self.providers.items():
@@ -156,7 +166,7 @@ class _Planning:
             self.out.disabled.append(name)
 
 
-def _set(row: Row, fields: JsonObject) -> list[str]:
+def _set_fields(row: Row, fields: JsonObject) -> list[str]:
     """Put the values on the row and name those that differ."""
     different = [name for name, value in fields.items() if getattr(row, name) != value]
     for name in different:
@@ -164,7 +174,7 @@ def _set(row: Row, fields: JsonObject) -> list[str]:
     return different
 
 
-def _model_fields(spec: ModelSpec) -> JsonObject:
+def _list_model_fields(spec: ModelSpec) -> JsonObject:
     fields = spec.model_dump(exclude={"id", "aliases", "endpoints"})
     fields["canonical_slug"] = spec.canonical_slug or spec.id
     if spec.decisions is None:
@@ -196,33 +206,21 @@ def _set_credential(row: Provider, spec: ProviderSpec) -> list[str]:
     return ["credential_sealed"]
 
 
-def _unset(spec: CatalogueSpec) -> Iterator[str]:
-    for at, provider in enumerate(spec.providers):
-        name = (provider.credential or "").removeprefix(_ENV)
-        if (provider.credential or "").startswith(_ENV) and not os.environ.get(name):
-            place = f"providers[{at}].credential"
-            yield f"{place}: the environment variable {name} is not set"
-
-
-def _endpoints(spec: CatalogueSpec) -> Iterator[tuple[str, EndpointSpec]]:
-    for at, model in enumerate(spec.models):
-        for endpoint_at, endpoint in enumerate(model.endpoints):
-            yield f"models[{at}].endpoints[{endpoint_at}]", endpoint
-
-
-def _repeats(spec: CatalogueSpec) -> Iterator[str]:
+def _find_repeated_names(spec: CatalogueSpec) -> Iterator[str]:
     """Errors for names that occur twice in the file."""
-    yield from _twice((f"providers[{at}].slug", row.slug) for at, row in enumerate(spec.providers))
+    yield from _name_repeats(
+        (f"providers[{at}].slug", row.slug) for at, row in enumerate(spec.providers)
+    )
     models = list(enumerate(spec.models))
     ids = [(f"models[{at}].id", model.id) for at, model in models]
     aliases = [(f"models[{at}].aliases", alias) for at, model in models for alias in model.aliases]
-    yield from _twice([*ids, *aliases])
+    yield from _name_repeats([*ids, *aliases])
     for at, model in models:
         tags = ((f"models[{at}].endpoints[{n}].tag", e.tag) for n, e in enumerate(model.endpoints))
-        yield from _twice(tags)
+        yield from _name_repeats(tags)
 
 
-def _twice(names: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _name_repeats(names: Iterable[tuple[str, str]]) -> Iterator[str]:
     seen: dict[str, str] = {}
     for place, name in names:
         if name in seen:
@@ -248,30 +246,26 @@ def load_catalogue(document: object, *, prune: bool = False, check: bool = False
     with transaction.atomic():
         # Two loads at once: the second compares with what the first has written.
         CatalogueVersion.objects.select_for_update().first()
-        difference = plan_changes(spec, prune=prune)
-        if difference.writes and not difference.errors and not check:
-            _apply(difference)
-        return _report(difference)
+        changes = plan_changes(spec, prune=prune)
+        if changes.writes and not changes.errors and not check:
+            with bump_version("default"):
+                ModelAlias.objects.filter(alias__in=changes.aliases_gone).delete()
+                for kind in (Provider, Model, ModelAlias, Endpoint):
+                    if kind in changes.new:
+                        kind.objects.bulk_create(changes.new[kind], batch_size=_BATCH_ROWS)
+                for row, fields in changes.touched:
+                    row.save(update_fields=fields)
+        return _build_report(changes)
 
 
 def rejection_report(*errors: str) -> JsonObject:
     """The report of a file that could not be parsed."""
-    return _report(CatalogueChanges(errors=list(errors)))
+    return _build_report(CatalogueChanges(errors=list(errors)))
 
 
-def _apply(difference: CatalogueChanges) -> None:
-    with bump_version("default"):
-        ModelAlias.objects.filter(alias__in=difference.aliases_gone).delete()
-        for kind in (Provider, Model, ModelAlias, Endpoint):
-            if kind in difference.new:
-                kind.objects.bulk_create(difference.new[kind], batch_size=_BATCH_ROWS)
-        for row, fields in difference.touched:
-            row.save(update_fields=fields)
-
-
-def _report(difference: CatalogueChanges) -> JsonObject:
+def _build_report(changes: CatalogueChanges) -> JsonObject:
     names = ("added", "changed", "disabled", "unchanged", "errors", "warnings")
-    lists = {name: getattr(difference, name) for name in names}
+    lists = {name: getattr(changes, name) for name in names}
     return {"version": current_version(), **lists}
 
 

@@ -5,7 +5,7 @@ The package is imported at first use, because it is slow to import and only comm
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from routing.catalogue.version import CatalogueVersion, bump_version, current_ve
 from routing.entities.prices import PriceError, Prices, plain
 
 if TYPE_CHECKING:
-    from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice, TimeOfDateConstraint
+    from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice
 
 _MILLION: Final = Decimal(1_000_000)
 _THOUSAND: Final = Decimal(1_000)
@@ -70,12 +70,12 @@ def book_entry(provider_slug: str, model: str) -> BookEntry | None:
 
 def _pricing(model: "ModelInfo", now: datetime) -> JsonObject | None:
     """The pricing object, or None if one of the book's prices has no counterpart in `Prices`."""
-    base, by_time = _in_force(model, now)
+    base, by_time = _find_prices_in_force(model, now)
     try:
-        pricing = _base(base)
-        overrides = list(_tiers(base))
+        pricing = _list_base_prices(base)
+        overrides = list(_list_tiers(base))
         for conditional in by_time:
-            overrides += _by_time_of_day(conditional, pricing)
+            overrides += _list_overrides_by_time(conditional, pricing)
         if overrides:
             pricing["overrides"] = overrides
         return Prices.parse(pricing).published()
@@ -83,7 +83,9 @@ def _pricing(model: "ModelInfo", now: datetime) -> JsonObject | None:
         return None
 
 
-def _in_force(model: "ModelInfo", now: datetime) -> "tuple[ModelPrice, list[ConditionalPrice]]":
+def _find_prices_in_force(
+    model: "ModelInfo", now: datetime
+) -> "tuple[ModelPrice, list[ConditionalPrice]]":
     """The newest price list that has begun, and those after it that depend on the time of day."""
     from genai_prices.types import ModelPrice, TimeOfDateConstraint
 
@@ -106,14 +108,14 @@ def _list_prices(prices: "ModelPrice") -> Iterator[tuple[str, Any, Decimal]]:
             yield key, price, units
 
 
-def _base(prices: "ModelPrice") -> JsonObject:
+def _list_base_prices(prices: "ModelPrice") -> JsonObject:
     return {
         key: plain(getattr(price, "base", price) / units)
         for key, price, units in _list_prices(prices)
     }
 
 
-def _tiers(prices: "ModelPrice") -> Iterator[JsonObject]:
+def _list_tiers(prices: "ModelPrice") -> Iterator[JsonObject]:
     """One override for each threshold and key, lowest threshold first so that the highest wins."""
     steps = [
         (tier.start, key, plain(tier.price / units))
@@ -125,26 +127,27 @@ def _tiers(prices: "ModelPrice") -> Iterator[JsonObject]:
         yield {"min_prompt_tokens": start, **replaced}
 
 
-def _by_time_of_day(conditional: "ConditionalPrice", base: JsonObject) -> Iterator[JsonObject]:
-    window = _window(conditional.constraint)
-    listed = _base(conditional.prices)
+def _list_overrides_by_time(
+    conditional: "ConditionalPrice", base: JsonObject
+) -> Iterator[JsonObject]:
+    constraint: Any = conditional.constraint
+    window = {
+        "utc_start": _format_utc(constraint.start_time),
+        "utc_end": _format_utc(constraint.end_time),
+    }
+    listed = _list_base_prices(conditional.prices)
     # The book replaces its whole list. A cache price it leaves out there is the prompt price again.
     absent = {key: listed["prompt"] for key in base if "cache" in key and key not in listed}
     yield {**window, **absent, **listed}
-    for tier in _tiers(conditional.prices):
+    for tier in _list_tiers(conditional.prices):
         yield {**window, **tier}
 
 
-def _window(constraint: "TimeOfDateConstraint | Any") -> dict[str, str]:
-    times = {"utc_start": constraint.start_time, "utc_end": constraint.end_time}
-    return {key: _utc(time) for key, time in times.items()}
-
-
-def _utc(time: Any) -> str:
-    moment = datetime.combine(datetime(2000, 1, 2, tzinfo=UTC), time)
-    if time.tzinfo is None:
-        return str(time.strftime("%H%M"))
-    return moment.astimezone(UTC).strftime("%H%M")
+def _format_utc(moment: time) -> str:
+    if moment.tzinfo is None:
+        return moment.strftime("%H%M")
+    at = datetime.combine(datetime(2000, 1, 2, tzinfo=UTC), moment)
+    return at.astimezone(UTC).strftime("%H%M")
 
 
 # What the book knows a price by: the provider's slug and its own name of the model.
@@ -180,40 +183,35 @@ def refresh_prices(*, check: bool = False) -> PriceRefresh:
     its record names them: nothing that was charged changes. With `check` nothing is written.
     """
     # The book is slow to load, so prices are looked up before the lock is taken.
-    prices = {entry: book_prices(*entry) for entry in set(map(_entry, _priced_from_book()))}
+    prices = {entry: book_prices(*entry) for entry in set(map(_name_entry, _list_book_priced()))}
     with transaction.atomic():
         # Two at once, or a load beside: the second compares with what the first has written.
         CatalogueVersion.objects.select_for_update().first()
-        rows = list(_priced_from_book())
-        found = _compare_prices(rows, prices)
-        moved = {(each.model, each.tag): each.after for each in found.drift}
+        rows = list(_list_book_priced())
+        refresh = PriceRefresh()
+        for row in rows:
+            today = prices.get(_name_entry(row))
+            if today is None:
+                refresh.unknown.append((row.model.slug, row.tag))
+            elif today == row.pricing:
+                refresh.unchanged += 1
+            else:
+                refresh.drift.append(Drift(row.model.slug, row.tag, row.pricing, today))
+        moved = {(each.model, each.tag): each.after for each in refresh.drift}
         if moved and not check:
             with bump_version("default"):
                 for row in rows:
                     if (row.model.slug, row.tag) in moved:
                         row.pricing = moved[row.model.slug, row.tag]
                         row.save(update_fields=["pricing"])
-        found.version = current_version()
-        return found
+        refresh.version = current_version()
+        return refresh
 
 
-def _priced_from_book() -> QuerySet[Endpoint]:
+def _list_book_priced() -> QuerySet[Endpoint]:
     rows = Endpoint.objects.filter(price_source="book").order_by("model__slug", "tag")
     return rows.select_related("model", "provider")
 
 
-def _entry(row: Endpoint) -> _Entry:
+def _name_entry(row: Endpoint) -> _Entry:
     return row.provider.slug, row.upstream_model
-
-
-def _compare_prices(rows: list[Endpoint], prices: dict[_Entry, _Pricing]) -> PriceRefresh:
-    result = PriceRefresh()
-    for row in rows:
-        today = prices.get(_entry(row))
-        if today is None:
-            result.unknown.append((row.model.slug, row.tag))
-        elif today == row.pricing:
-            result.unchanged += 1
-        else:
-            result.drift.append(Drift(row.model.slug, row.tag, row.pricing, today))
-    return result

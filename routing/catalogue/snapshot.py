@@ -47,14 +47,14 @@ STALE_S: Final = 30.0
 
 def build_snapshot() -> Snapshot:
     """Read and assemble the catalogue as it is now. Raises `DatabaseError`."""
-    with _no_collections():
+    with _collector_disabled():
         # Not the lane of the hot path's reads: a big catalogue would hold them up.
         rows = run_queries(Lane.OPERATOR, read_rows)
         return run_in_thread(lambda: assemble(rows))
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
+def _collector_disabled() -> Iterator[None]:
     """Keep the garbage collector out: the many new objects would set off full collections.
 
     One of those holds every thread for as long as it takes (280 ms and more were seen on a busy
@@ -105,17 +105,14 @@ class Catalogue:
         """
         if self._snapshot is None:
             try:
-                self._load_first()
+                with self._loading:
+                    if self._snapshot is None:
+                        self._serve(build_snapshot())
             except (DatabaseError, InterfaceError) as error:
                 log.warning("catalogue not loaded: %s", error)
                 raise Unavailable from error
         assert self._snapshot is not None
         return self._snapshot
-
-    def _load_first(self) -> None:
-        with self._loading:
-            if self._snapshot is None:
-                self._serve(build_snapshot())
 
     def _serve(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -166,18 +163,16 @@ class Catalogue:
                 self.refresh_if_changed()
                 self._report()
                 self._failing = False
-            except Exception as error:  # noqa: BLE001 - The poller must outlive whatever a bad row or a lost database does to it.
-                self._complain(error)
+            except Exception as error:
+                # Logged once until a refresh succeeds; the old snapshot stays.
+                if not self._failing:
+                    known = isinstance(error, DatabaseError | InterfaceError)
+                    trace = None if known else error
+                    log.error("catalogue not refreshed: %s", error, exc_info=trace)
+                self._failing = True
+                connection.close_if_unusable_or_obsolete()
             self._stopping.wait(settings.CATALOGUE_POLL_SECONDS)
         connection.close()
-
-    def _complain(self, error: Exception) -> None:
-        """Log a failed refresh once until one succeeds; the old snapshot stays."""
-        if not self._failing:
-            known = isinstance(error, DatabaseError | InterfaceError)
-            log.error("catalogue not refreshed: %s", error, exc_info=None if known else error)
-        self._failing = True
-        connection.close_if_unusable_or_obsolete()
 
     def _report(self) -> None:
         assert self._snapshot is not None

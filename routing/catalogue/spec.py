@@ -47,21 +47,21 @@ def _one_of(words: tuple[Any, ...]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _without_repeats(words: list[str]) -> list[str]:
+def _drop_repeats(words: list[str]) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def _http_url(value: str) -> str:
+def _check_http_url(value: str) -> str:
     if not _HTTP.match(value):
         raise ValueError("expected a URL that begins with http:// or https://")
     return value
 
 
-def _without_slash(value: str) -> str:
+def _strip_slash(value: str) -> str:
     return value.rstrip("/")
 
 
-def _unix_seconds(value: object) -> object:
+def _parse_unix_seconds(value: object) -> object:
     """A date or moment of YAML as Unix seconds."""
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time(), UTC)
@@ -70,12 +70,12 @@ def _unix_seconds(value: object) -> object:
     return value
 
 
-def _iso_day(value: object) -> object:
+def _format_day(value: object) -> object:
     return value.isoformat() if type(value) is date else value
 
 
 def _words(words: tuple[str, ...]) -> Any:
-    return Annotated[list[Annotated[str, _one_of(words)]], AfterValidator(_without_repeats)]
+    return Annotated[list[Annotated[str, _one_of(words)]], AfterValidator(_drop_repeats)]
 
 
 _Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
@@ -90,10 +90,12 @@ Alias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*
 Tag = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*(/[a-z0-9._-]+)?$", max_length=128)
 ]
-Url = Annotated[_Line, AfterValidator(_http_url)]
+Url = Annotated[_Line, AfterValidator(_check_http_url)]
 ParameterName = Annotated[str, _one_of(DEFAULT_PARAMETERS)]
 Country = Annotated[str, StringConstraints(pattern=r"^[A-Z]{2}$")]
-Day = Annotated[str, BeforeValidator(_iso_day), StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Day = Annotated[
+    str, BeforeValidator(_format_day), StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")
+]
 Seconds = Annotated[float, Field(gt=0, le=604_800)]
 Count = Annotated[int, Field(ge=1, le=2**53)]
 Temperature = Annotated[float, Field(ge=TEMPERATURE_MIN, le=TEMPERATURE_MAX, allow_inf_nan=False)]
@@ -103,12 +105,12 @@ Outputs: TypeAlias = _words(OUTPUT_MODALITIES)  # type: ignore[valid-type]  # Bu
 Categories: TypeAlias = _words(CATEGORIES)  # type: ignore[valid-type]  # Built from the vocabulary.
 ExtraParameters: TypeAlias = Annotated[
     list[Annotated[str, StringConstraints(pattern=EXTRA_PARAMETER_FORM)]],
-    AfterValidator(_without_repeats),
+    AfterValidator(_drop_repeats),
 ]
 Parameters: TypeAlias = _words(PARAMETERS)  # type: ignore[valid-type]  # Built from the vocabulary.
 
 
-def _pricing(value: object) -> object:
+def _publish_pricing(value: object) -> object:
     """A pricing object in its published form; `auto` and null stay."""
     return value if value in (None, "auto") else Prices.parse(value).published()
 
@@ -121,7 +123,7 @@ class ProviderSpec(_Spec):
     slug: Slug
     name: Annotated[_Line, Field(max_length=100)]
     kind: Annotated[str, _one_of(WIRE_KINDS)] = "openai"
-    base_url: Annotated[Url, AfterValidator(_without_slash)]
+    base_url: Annotated[Url, AfterValidator(_strip_slash)]
     credential: Annotated[str, Field(min_length=1, max_length=10_000)] | None = None
     collects_data: bool = True
     zdr: bool = False
@@ -146,7 +148,9 @@ class EndpointSpec(_Spec):
     tag: Tag = ""
     upstream_model: _Line
     status: Status = 0
-    pricing: Annotated[JsonObject | Literal["auto"] | None, BeforeValidator(_pricing)] = None
+    pricing: Annotated[JsonObject | Literal["auto"] | None, BeforeValidator(_publish_pricing)] = (
+        None
+    )
     price_source: Annotated[str, _one_of(PRICE_SOURCES)] = "hand"
     quantization: Annotated[str, _one_of(QUANTIZATIONS)] | None = None
     context_length: Count | None = None
@@ -208,7 +212,9 @@ class ModelSpec(_Spec):
     canonical_slug: ModelId = ""
     name: _Line
     description: Annotated[str, Field(max_length=20_000)] = ""
-    created: Annotated[int, BeforeValidator(_unix_seconds), Field(ge=0, le=2**40)] | None = None
+    created: Annotated[int, BeforeValidator(_parse_unix_seconds), Field(ge=0, le=2**40)] | None = (
+        None
+    )
     aliases: list[Alias] = []
     family: ModelId | None = None
     visible: bool = True
@@ -241,20 +247,16 @@ def parse_spec(document: object) -> tuple[CatalogueSpec | None, list[str]]:
     try:
         return CatalogueSpec.model_validate({} if document is None else document), []
     except ValidationError as error:
-        return None, [_error_text(detail) for detail in error.errors(include_url=False)]
+        return None, [_describe_error(detail) for detail in error.errors(include_url=False)]
 
 
-def _error_text(detail: Any) -> str:
-    place = _place(detail["loc"])
+def _describe_error(detail: Any) -> str:
+    # `("models", 3, "pricing", "[key]")` is told as `models[3].pricing`.
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]]
+    place = "".join(part for part in parts if part != ".[key]").lstrip(".")
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, PriceError):
         place = f"{place}.{cause.field}" if cause.field else place
         return f"{place}: {cause.problem}"
     text = "unknown key" if detail["type"] == "extra_forbidden" else detail["msg"]
     return f"{place or 'the file'}: {text.removeprefix('Value error, ')}"
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    """`("models", 3, "pricing", "[key]")` as `models[3].pricing`."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
-    return "".join(part for part in parts if part != ".[key]").lstrip(".")

@@ -50,13 +50,6 @@ def current_version(using: str | None = None) -> int:
     return rows.values_list("version", flat=True).first() or 0
 
 
-def _bump(using: str) -> None:
-    rows = CatalogueVersion.objects.using(using)
-    if not rows.filter(pk=_ROW).update(version=F("version") + 1):
-        rows.bulk_create([CatalogueVersion(pk=_ROW)], ignore_conflicts=True)
-        rows.filter(pk=_ROW).update(version=F("version") + 1)
-
-
 @contextmanager
 def bump_version(using: str) -> Iterator[None]:
     """A transaction that changes the catalogue.
@@ -65,7 +58,10 @@ def bump_version(using: str) -> Iterator[None]:
     let two of them wait for each other's rows.
     """
     with transaction.atomic(using=using):
-        _bump(using)
+        rows = CatalogueVersion.objects.using(using)
+        if not rows.filter(pk=_ROW).update(version=F("version") + 1):
+            rows.bulk_create([CatalogueVersion(pk=_ROW)], ignore_conflicts=True)
+            rows.filter(pk=_ROW).update(version=F("version") + 1)
         yield
 
 
