@@ -1,6 +1,6 @@
 """Applying the preset that a request names: finding the name, then parsing the merged body."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import ValidationError
@@ -14,7 +14,7 @@ from routing.formats.chat.schema import check_chat
 from routing.formats.decisions.request import check_decisions
 from routing.formats.messages.schema import check_messages
 from routing.formats.responses.schema import check_responses
-from routing.presets.merge import MergedBody, merge_preset
+from routing.presets.merge import merge_preset
 from routing.presets.read import find_active_preset
 from routing.selection.model_references import preset_of
 
@@ -57,13 +57,16 @@ def find_named_preset(body: Mapping[str, Any]) -> NamedPreset | None:
 
     Raises `InvalidRequest` for two that differ, and for a suffix behind a slug.
     """
-    field = body.get("preset")
-    if type(field) is str and ":" not in field and _has_plain_model(body):
-        model = body.get("model")
+    field, model = body.get("preset"), body.get("model")
+    # The common case: no list of models, and the model names no preset.
+    is_plain = "models" not in body and "fallbacks" not in body
+    is_plain &= "@" not in model if type(model) is str else model is None
+    if is_plain and type(field) is str and ":" not in field:
         rest = dict(body)
         del rest["preset"]
         return NamedPreset(field, rest, model) if field else None
-    slugs = dict.fromkeys(preset.slug for preset in map(preset_of, _references(body)) if preset)
+    references = _list_references(body)
+    slugs = dict.fromkeys(preset.slug for preset in map(preset_of, references) if preset)
     if type(field) is str and field:
         if slugs.keys() - {field}:
             raise InvalidRequest("preset: differs from the preset that the model names")
@@ -77,33 +80,19 @@ def find_named_preset(body: Mapping[str, Any]) -> NamedPreset | None:
     slug = next(iter(slugs))
     if ":" in slug:
         raise InvalidRequest("model: a suffix belongs before @preset/, not after")
-    return NamedPreset(slug, _without_preset(body), next(_references(body), None))
-
-
-def _has_plain_model(body: Mapping[str, Any]) -> bool:
-    """Whether there is no list of models and the model names no preset: the common case."""
-    model = body.get("model")
-    plain = "@" not in model if type(model) is str else model is None
-    return plain and "models" not in body and "fallbacks" not in body
-
-
-def _references(body: Mapping[str, Any]) -> Iterator[str]:
-    entries = [body.get("model"), *(each for name in _LISTS for each in _entries(body, name))]
-    for entry in entries:
-        model = entry.get("model") if type(entry) is dict else entry
-        if type(model) is str:
-            yield model
-
-
-def _without_preset(body: Mapping[str, Any]) -> JsonObject:
     rest = {name: value for name, value in body.items() if name != "preset"}
-    model = rest.get("model")
     if type(model) is str and (preset := preset_of(model)) is not None:
         if preset.model:
             rest["model"] = preset.model
         else:
             del rest["model"]
-    return rest
+    return NamedPreset(slug, rest, references[0] if references else None)
+
+
+def _list_references(body: Mapping[str, Any]) -> list[str]:
+    entries = [body.get("model"), *(each for name in _LISTS for each in _entries(body, name))]
+    models = [entry.get("model") if type(entry) is dict else entry for entry in entries]
+    return [model for model in models if type(model) is str]
 
 
 def insert_models(body: JsonObject, models: Sequence[str]) -> JsonObject:
@@ -171,14 +160,31 @@ def read_with_preset(
     if preset.chat_defaults is not None and format == "chat" and has_model:
         # The fast path, which most presets take.
         defaults = {**preset.chat_defaults, **insert_models(named.body, ())}
-        return PresetRequest(
-            _read_defaults(body, defaults, read), preset.id, named.requested, preset.caching
-        )
+        try:
+            chat = read(defaults)
+        except ChatInvalid:
+            # Issues name the paths of the body that was sent.
+            _check_sent(format, body)
+            raise
+        return PresetRequest(chat, preset.id, named.requested, preset.caching)
     expanded = insert_models(named.body, preset.models)
     merged = merge_preset(format, expanded, preset.config, preset.system_prompt)
     if "model" not in merged.body:
-        _put_default_model(format, body, merged.body, caller.default_text_model)
-    chat = _read_merged(format, body, merged, read)
+        models = merged.body.get("models")
+        if type(models) is list and models:
+            # As chat reads it.
+            merged.body["model"] = models[0]
+        elif caller.default_text_model:
+            merged.body["model"] = caller.default_text_model
+        else:
+            _check_sent(format, body)
+            raise InvalidRequest("No model specified")
+    try:
+        chat = read(merged.body, beside=merged.beside)
+    except ChatInvalid as error:
+        _check_sent(format, body)
+        issues = [_restore_path(issue, merged.before) for issue in error.issues]
+        raise ChatInvalid(issues, error.error_type) from None
     # Reported with the unavailable tools, after the check for tools that the workspace disabled.
     chat.native_tools += merged.missing
     chat.server_tools += merged.missing
@@ -186,45 +192,15 @@ def read_with_preset(
     return PresetRequest(chat, preset.id, requested, preset.caching)
 
 
-def _read_defaults(body: JsonObject, defaults: JsonObject, read: ParseBody) -> ChatRequest:
-    try:
-        return read(defaults)
-    except ChatInvalid:
-        # Issues name the paths of the body that was sent.
-        _check("chat", body)
-        raise
-
-
-def _put_default_model(format: str, given_body: JsonObject, body: JsonObject, default: str) -> None:
-    """Write `model`: the first of `models`, as chat reads it, else the workspace's default."""
-    models = body.get("models")
-    if type(models) is list and models:
-        body["model"] = models[0]
-    elif default:
-        body["model"] = default
-    else:
-        _check(format, given_body)
-        raise InvalidRequest("No model specified")
-
-
-def _read_merged(format: str, body: JsonObject, merged: MergedBody, read: ParseBody) -> ChatRequest:
-    try:
-        return read(merged.body, beside=merged.beside)
-    except ChatInvalid as error:
-        # Issues name the paths of the body that was sent.
-        _check(format, body)
-        issues = [_original_place(issue, merged.before) for issue in error.issues]
-        raise ChatInvalid(issues, error.error_type) from None
-
-
-def _check(format: str, body: JsonObject) -> None:
+def _check_sent(format: str, body: JsonObject) -> None:
+    """Refuse what is wrong in the body as it was sent, by its own paths. Raises `ChatInvalid`."""
     try:
         _CHECKS[format](body)
     except ValidationError as error:
         raise ChatInvalid(list_issues(error)) from None
 
 
-def _original_place(issue: Issue, before: int) -> Issue:
+def _restore_path(issue: Issue, before: int) -> Issue:
     """The issue with its path in the body that was sent."""
     field, _, rest = issue.path.partition(".")
     place, _, more = rest.partition(".")

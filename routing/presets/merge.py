@@ -5,7 +5,7 @@ the preset's settings unchanged. Settings that the format cannot express go into
 the words of chat.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
@@ -19,13 +19,6 @@ from routing.presets.tools import (
     text_format,
 )
 
-# The keys of the config that each field of a body overrides.
-_CHAT_SAYS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{name: (name,) for name in SAME_NAME["chat"]},
-    **dict.fromkeys(CAPS, CAPS),
-    "reasoning_effort": ("reasoning",),
-    "function_call": ("tool_choice",),
-}
 # Fields of chat that the other formats accept too, though they are not their own.
 _CHAT_WORDS_TOO: Final[Mapping[str, tuple[str, ...]]] = {
     "responses": ("min_p", "top_a", "repetition_penalty", "logit_bias", "seed", "stop"),
@@ -34,16 +27,30 @@ _CHAT_WORDS_TOO: Final[Mapping[str, tuple[str, ...]]] = {
         *("frequency_penalty", "presence_penalty", "image_config"),
     ),
 }
-_RESPONSES_SAYS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{name: (name,) for name in (*SAME_NAME["responses"], *_CHAT_WORDS_TOO["responses"])},
-    "max_output_tokens": CAPS,
+# The keys of the config that each field of a body overrides.
+_OVERRIDES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "chat": {
+        **{name: (name,) for name in SAME_NAME["chat"]},
+        **dict.fromkeys(CAPS, CAPS),
+        "reasoning_effort": ("reasoning",),
+        "function_call": ("tool_choice",),
+    },
+    "responses": {
+        **{name: (name,) for name in (*SAME_NAME["responses"], *_CHAT_WORDS_TOO["responses"])},
+        "max_output_tokens": CAPS,
+    },
+    "messages": {
+        **{name: (name,) for name in (*SAME_NAME["messages"], *_CHAT_WORDS_TOO["messages"])},
+        "max_tokens": CAPS,
+        "fallbacks": ("models",),
+        "stop_sequences": ("stop",),
+        "thinking": ("reasoning",),
+    },
 }
-_MESSAGES_SAYS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{name: (name,) for name in (*SAME_NAME["messages"], *_CHAT_WORDS_TOO["messages"])},
-    "max_tokens": CAPS,
-    "fallbacks": ("models",),
-    "stop_sequences": ("stop",),
-    "thinking": ("reasoning",),
+# An inner object, and the key that each field in it overrides.
+_INNER_OVERRIDES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "responses": ("text", {"format": "response_format", "verbosity": "verbosity"}),
+    "messages": ("output_config", {"format": "response_format", "effort": "reasoning"}),
 }
 # Tools are merged one by one; caching is not sent to upstreams.
 _MERGED_SEPARATELY: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls", *CACHE_KEYS})
@@ -84,7 +91,10 @@ def merge_preset(
     """
     if format == "decisions":
         return _merge_decisions(body, config)
-    given_keys = _GIVEN_KEYS[format](body)
+    overrides = _OVERRIDES[format]
+    given_keys = {key for name in overrides.keys() & body.keys() for key in overrides[name]}
+    if format in _INNER_OVERRIDES:
+        given_keys |= _list_inner_keys(body, *_INNER_OVERRIDES[format])
     defaults = {
         name: config[name]
         for name in config
@@ -92,38 +102,23 @@ def merge_preset(
     }
     result, beside = dict(body), JsonObject()
     _MERGES[format](result, beside, defaults)
-    missing = _put_tools(format, result, config.get("tools", ()))
+    missing: tuple[str, ...] = ()
+    preset_tools, own_tools = config.get("tools", ()), result.get("tools", [])
+    if preset_tools and type(own_tools) is list:
+        tools, missing_types = convert_tools(format, preset_tools)
+        result["tools"] = merge_tools(tools, own_tools)
+        missing = tuple(dict.fromkeys(missing_types))
     _put_choice(format, result, config, given_keys)
     before = _put_prompt(format, result, system_prompt) if system_prompt else 0
     return MergedBody(result, beside, before, missing)
 
 
-def _given_keys(says: Mapping[str, tuple[str, ...]], body: Mapping[str, Any]) -> set[str]:
-    return {key for name in says.keys() & body.keys() for key in says[name]}
-
-
-def _chat_keys(body: Mapping[str, Any]) -> set[str]:
-    return _given_keys(_CHAT_SAYS, body)
-
-
-def _responses_keys(body: Mapping[str, Any]) -> set[str]:
-    return _given_keys(_RESPONSES_SAYS, body) | _given_keys_inside(body, "text", _TEXT)
-
-
-_TEXT: Final = {"format": "response_format", "verbosity": "verbosity"}
-_OUTPUT: Final = {"format": "response_format", "effort": "reasoning"}
-
-
-def _messages_keys(body: Mapping[str, Any]) -> set[str]:
-    return _given_keys(_MESSAGES_SAYS, body) | _given_keys_inside(body, "output_config", _OUTPUT)
-
-
-def _given_keys_inside(body: Mapping[str, Any], field: str, says: Mapping[str, str]) -> set[str]:
+def _list_inner_keys(body: Mapping[str, Any], field: str, keys: Mapping[str, str]) -> set[str]:
     """The config keys that an inner object overrides; null overrides all of them."""
     inner = body.get(field)
     if inner is None:
-        return set(says.values()) if field in body else set()
-    return {key for name, key in says.items() if name in inner} if type(inner) is dict else set()
+        return set(keys.values()) if field in body else set()
+    return {key for name, key in keys.items() if name in inner} if type(inner) is dict else set()
 
 
 def _merge_chat(body: JsonObject, beside: JsonObject, defaults: JsonObject) -> None:
@@ -148,14 +143,15 @@ def _merge_responses(body: JsonObject, beside: JsonObject, defaults: JsonObject)
     if "verbosity" in defaults:
         text["verbosity"] = defaults.pop("verbosity")
     if text:
-        body["text"] = {**_object(body.get("text")), **text}
+        given = body.get("text")
+        body["text"] = {**given, **text} if isinstance(given, dict) else text
     if "reasoning" in defaults:
         reasoning = defaults["reasoning"]
         defaults["reasoning"] = {name: reasoning[name] for name in reasoning if name != "exclude"}
         beside["reasoning"] = reasoning
     if not _RESPONSES_MODALITIES.issuperset(defaults.get("modalities", ())):
         beside["modalities"] = defaults.pop("modalities")
-    _put_rest(body, beside, defaults, _RESPONSES_SAYS)
+    _put_rest(body, beside, defaults, _OVERRIDES["responses"])
 
 
 def _merge_messages(body: JsonObject, beside: JsonObject, defaults: JsonObject) -> None:
@@ -168,7 +164,7 @@ def _merge_messages(body: JsonObject, beside: JsonObject, defaults: JsonObject) 
         beside["response_format"] = chat_response_format(defaults.pop("response_format"))
     if defaults.get("top_k", 0) < 0:
         beside["top_k"] = defaults.pop("top_k")
-    _put_rest(body, beside, defaults, _MESSAGES_SAYS)
+    _put_rest(body, beside, defaults, _OVERRIDES["messages"])
 
 
 def _merge_decisions(body: Mapping[str, Any], config: Mapping[str, Any]) -> MergedBody:
@@ -213,20 +209,6 @@ def _put_truncation(body: JsonObject, defaults: JsonObject) -> None:
         body["transforms"] = ["middle-out"] if how == "auto" else []
 
 
-def _object(value: Any) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _put_tools(format: str, body: JsonObject, kept: Sequence[Any]) -> tuple[str, ...]:
-    """Merge the tools; returns the types of the preset's tools that the format does not offer."""
-    given = body.get("tools", [])
-    if not kept or type(given) is not list:
-        return ()
-    tools, missing = convert_tools(format, kept)
-    body["tools"] = merge_tools(tools, given)
-    return tuple(dict.fromkeys(missing))
-
-
 def _put_choice(
     format: str, body: JsonObject, config: Mapping[str, Any], given_keys: set[str]
 ) -> None:
@@ -244,14 +226,10 @@ def _put_choice(
     if format != "messages" and parallel is not None:
         body.setdefault("parallel_tool_calls", parallel)
     elif tools and parallel is False:
-        _choose_one_at_a_time(body)
-
-
-def _choose_one_at_a_time(body: JsonObject) -> None:
-    """In messages `disable_parallel_tool_use` is part of the choice."""
-    choice = body.get("tool_choice", {"type": "auto"})
-    if isinstance(choice, dict) and choice.get("type") != "none":
-        body["tool_choice"] = {"disable_parallel_tool_use": True, **choice}
+        # In messages `disable_parallel_tool_use` is part of the choice.
+        written = body.get("tool_choice", {"type": "auto"})
+        if isinstance(written, dict) and written.get("type") != "none":
+            body["tool_choice"] = {"disable_parallel_tool_use": True, **written}
 
 
 def _put_prompt(format: str, body: JsonObject, prompt: str) -> int:
@@ -278,13 +256,8 @@ _PROMPTS: Final = {
     "responses": ("instructions", "input"),
     "messages": ("system", "messages"),
 }
-_GIVEN_KEYS: Final[Mapping[str, Callable[[Mapping[str, Any]], set[str]]]] = {
-    "chat": _chat_keys,
-    "responses": _responses_keys,
-    "messages": _messages_keys,
-}
-_Lay = Callable[[JsonObject, JsonObject, JsonObject], None]
-_MERGES: Final[Mapping[str, _Lay]] = {
+_Merge = Callable[[JsonObject, JsonObject, JsonObject], None]
+_MERGES: Final[Mapping[str, _Merge]] = {
     "chat": _merge_chat,
     "responses": _merge_responses,
     "messages": _merge_messages,

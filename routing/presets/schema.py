@@ -99,49 +99,38 @@ def check_body(format: str, body: Mapping[str, Any], *, models_max: int) -> Json
 
     Raises `ChatInvalid`.
     """
-    kept: JsonObject = {name: body[name] for name in body if name in _FIELDS[format]}
-    kept = move_tool_settings(kept)
+    fields: JsonObject = {name: body[name] for name in body if name in _FIELDS[format]}
+    fields = move_tool_settings(fields)
     try:
-        kept, checked = _CHECKS[format](kept)
+        fields, checked = _CHECKS[format](fields)
     except ValidationError as error:
         raise ChatInvalid(list_issues(error)) from None
-    issues = [*_RULES[format](kept, checked, models_max), *_nested_preset_issues(kept)]
+    issues = _RULES[format](fields, checked, models_max)
+    models = [("model", fields.get("model"))]
+    models += [(f"models.{place}", each) for place, each in enumerate(fields.get("models") or ())]
+    models += [
+        (f"fallbacks.{place}.model", each["model"])
+        for place, each in enumerate(fields.get("fallbacks") or ())
+    ]
+    issues += [
+        Issue(path, "Invalid input: a preset cannot name a preset")
+        for path, model in models
+        if model is not None and preset_of(model) is not None
+    ]
     if issues:
         raise ChatInvalid(issues)
-    return kept
-
-
-def _nested_preset_issues(kept: Mapping[str, Any]) -> Iterator[Issue]:
-    """A preset that names another one."""
-    named = [("model", kept.get("model"))]
-    named += [(f"models.{place}", each) for place, each in enumerate(kept.get("models") or ())]
-    named += [
-        (f"fallbacks.{place}.model", each["model"])
-        for place, each in enumerate(kept.get("fallbacks") or ())
-    ]
-    for path, model in named:
-        if model is not None and preset_of(model) is not None:
-            yield Issue(path, "Invalid input: a preset cannot name a preset")
-
-
-def _chat_issues(kept: JsonObject, checked: Any, models_max: int) -> list[Issue]:
-    return find_models_issues(kept, models_max) + find_chat_issues(kept)
-
-
-def _responses_issues(kept: JsonObject, checked: Any, models_max: int) -> list[Issue]:
-    # The rules read the conversation too, of which a preset keeps nothing.
-    body = {**kept, "input": ""}
-    return find_models_issues(kept, models_max) + find_responses_issues(body)
-
-
-def _messages_issues(kept: JsonObject, checked: Any, models_max: int) -> list[Issue]:
-    return find_messages_issues(checked, models_max)
+    return fields
 
 
 _RULES: Final[Mapping[str, Callable[[JsonObject, Any, int], list[Issue]]]] = {
-    "chat": _chat_issues,
-    "responses": _responses_issues,
-    "messages": _messages_issues,
+    "chat": lambda fields, _, models_max: (
+        find_models_issues(fields, models_max) + find_chat_issues(fields)
+    ),
+    # The rules read the conversation too, of which a preset keeps nothing.
+    "responses": lambda fields, _, models_max: (
+        find_models_issues(fields, models_max) + find_responses_issues({**fields, "input": ""})
+    ),
+    "messages": lambda _, checked, models_max: find_messages_issues(checked, models_max),
 }
 
 
@@ -158,63 +147,66 @@ class PresetContent(NamedTuple):
 
 def build_content(format: str, body: Mapping[str, Any], *, models_max: int) -> PresetContent:
     """The content of a body in "chat", "responses" or "messages". Raises `ChatInvalid`."""
-    kept = check_body(format, body, models_max=models_max)
-    config = {name: kept[name] for name in SAME_NAME[format] if kept.get(name) is not None}
-    config |= _CONFIGS[format](kept)
+    fields = check_body(format, body, models_max=models_max)
+    config = {name: fields[name] for name in SAME_NAME[format] if fields.get(name) is not None}
+    config |= _RENAMED[format](fields)
     if not config.get("models", True):
         del config["models"]
     config |= {name: int(config[name]) for name in INTEGER_KEYS.intersection(config)}
     if config.get("reasoning", {}).get("max_tokens") is not None:
         budget = int(config["reasoning"]["max_tokens"])
         config["reasoning"] = {**config["reasoning"], "max_tokens": budget}
-    return PresetContent(config, _SYSTEM_PROMPTS[format](body))
+    if format == "responses":
+        return PresetContent(config, body.get("instructions") or "")
+    contents = [body.get("system")] if format == "messages" else _list_instructions(body)
+    return PresetContent(config, _BETWEEN.join(text for each in contents for text in _texts(each)))
 
 
-def _chat_config(kept: JsonObject) -> JsonObject:
-    effort, renamed = kept.get("reasoning_effort"), convert_offer(kept)
-    if effort and "reasoning" not in kept:
+def _rename_chat_fields(fields: JsonObject) -> JsonObject:
+    effort, renamed = fields.get("reasoning_effort"), convert_offer(fields)
+    if effort and "reasoning" not in fields:
         renamed["reasoning"] = {"effort": effort}
     return renamed
 
 
-def _responses_config(kept: JsonObject) -> JsonObject:
-    text = kept.get("text", {})
+def _rename_responses_fields(fields: JsonObject) -> JsonObject:
+    text = fields.get("text", {})
     renamed = {
-        "max_tokens": kept.get("max_output_tokens"),
+        "max_tokens": fields.get("max_output_tokens"),
         "response_format": text.get("format"),
         "verbosity": text.get("verbosity"),
     }
     return {name: value for name, value in renamed.items() if value is not None}
 
 
-def _messages_config(kept: JsonObject) -> JsonObject:
-    output = kept.get("output_config", {})
-    models = [entry["model"] for entry in kept.get("fallbacks") or ()]
+def _rename_messages_fields(fields: JsonObject) -> JsonObject:
+    output = fields.get("output_config", {})
+    models = [entry["model"] for entry in fields.get("fallbacks") or ()]
     renamed: JsonObject = {
-        "stop": kept.get("stop_sequences"),
+        "stop": fields.get("stop_sequences"),
         "response_format": output.get("format"),
-        "reasoning": read_reasoning(kept.get("thinking"), output.get("effort")) or None,
+        "reasoning": read_reasoning(fields.get("thinking"), output.get("effort")) or None,
         "models": models or None,
     }
     return {name: value for name, value in renamed.items() if value is not None}
 
 
-_CONFIGS: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {
-    "chat": _chat_config,
-    "responses": _responses_config,
-    "messages": _messages_config,
+# What a config calls otherwise than the format.
+_RENAMED: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {
+    "chat": _rename_chat_fields,
+    "responses": _rename_responses_fields,
+    "messages": _rename_messages_fields,
 }
 
 
-def _chat_prompt(body: Mapping[str, Any]) -> str:
-    """The texts of its instructions. The conversation itself is not kept, and not checked."""
+def _list_instructions(body: Mapping[str, Any]) -> list[Any]:
+    """What a chat tells the model. The conversation itself is not kept, and not checked."""
     messages = body.get("messages")
-    said = [
+    return [
         message.get("content")
         for message in (messages if isinstance(messages, list) else ())
         if isinstance(message, dict) and is_instruction(message)
     ]
-    return _BETWEEN.join(text for content in said for text in _texts(content))
 
 
 def is_instruction(message: Mapping[str, Any]) -> bool:
@@ -223,24 +215,9 @@ def is_instruction(message: Mapping[str, Any]) -> bool:
     return type(role) is str and role in _INSTRUCTION_ROLES
 
 
-def _responses_prompt(body: Mapping[str, Any]) -> str:
-    return body.get("instructions") or ""
-
-
-def _messages_prompt(body: Mapping[str, Any]) -> str:
-    return _BETWEEN.join(_texts(body.get("system")))
-
-
 def _texts(content: Any) -> Iterator[str]:
     """A text, or those of a list of parts; anything else says nothing."""
     for part in content if isinstance(content, list) else [content]:
         text = part.get("text") if isinstance(part, dict) else part
         if isinstance(text, str) and text:
             yield text
-
-
-_SYSTEM_PROMPTS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "chat": _chat_prompt,
-    "responses": _responses_prompt,
-    "messages": _messages_prompt,
-}

@@ -66,14 +66,14 @@ def tool_identity(tool: Any) -> object:
     if not isinstance(tool, dict):
         return id(tool)
     if (function := _function_name(tool)) is not None:
-        return _FUNCTION, _word(function)
-    kind = canonical_tool(_word(tool.get("type")) or CUSTOM)
+        return _FUNCTION, _text_or_none(function)
+    kind = canonical_tool(_text_or_none(tool.get("type")) or CUSTOM)
     if kind in (ADVISOR, SUBAGENT):
         settings = tool.get("parameters")
-        inside = _word(settings.get("name")) if isinstance(settings, dict) else None
-        name = inside or _word(tool.get("name"))
+        inside = _text_or_none(settings.get("name")) if isinstance(settings, dict) else None
+        name = inside or _text_or_none(tool.get("name"))
         return kind, name.strip() if name else None
-    return kind, _word(tool.get(_NAMED[kind])) if kind in _NAMED else None
+    return kind, _text_or_none(tool.get(_NAMED[kind])) if kind in _NAMED else None
 
 
 def _function_name(tool: Tool) -> Any:
@@ -86,7 +86,7 @@ def _function_name(tool: Tool) -> Any:
     return None
 
 
-def _word(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -94,34 +94,35 @@ def convert_tools(format: str, tools: Iterable[Tool]) -> tuple[list[Tool], list[
     """A preset's tools in that format, and the types of those that nothing can run for this
     caller. Provider tools of messages are dropped in other formats, as in translation.
     """
-    said: list[Tool] = []
+    converted: list[Tool] = []
     missing: list[str] = []
     for tool in tools:
         kind = tool.get("type") or CUSTOM
-        if (function := _function(tool)) is not None:
-            said.append(_FUNCTION_WRITERS[format](function, tool))
+        if _function_name(tool) is not None:
+            converted.append(_FUNCTION_WRITERS[format](_read_function(tool), tool))
         elif kind in _NOT_OFFERED[format]:
             missing.append(kind)
         elif kind in SHORTHANDS or kind.startswith(SERVER_PREFIX):
-            said.append(_server_tool(format, tool))
-        elif _is_in_format(format, kind):
-            said.append(tool)
+            if format == "messages" and kind in SHORTHANDS:
+                # Messages have no shorthands of web search: write its own name.
+                settings = {
+                    name: value
+                    for name, value in tool.items()
+                    if name not in ("type", "parameters")
+                }
+                settings |= tool.get("parameters", {})
+                tool = {"type": WEB_SEARCH, "parameters": settings}
+            converted.append(tool)
+        elif format == ("responses" if kind in _RESPONSES_ONLY else "messages"):
+            # It is run by upstreams of this format.
+            converted.append(tool)
         elif kind in _RESPONSES_ONLY or kind.startswith(SEARCH_PREFIX):
             missing.append(kind)
-    return said, missing
+    return converted, missing
 
 
-def _is_in_format(format: str, kind: str) -> bool:
-    """Whether a tool that upstreams run belongs to this format."""
-    if kind in _RESPONSES_ONLY:
-        return format == "responses"
-    return format == "messages"
-
-
-def _function(tool: Tool) -> Tool | None:
-    """The chat format's `function` object; None for a tool that is no function."""
-    if _function_name(tool) is None:
-        return None
+def _read_function(tool: Tool) -> Tool:
+    """The chat format's `function` object of a function tool."""
     if "input_schema" in tool:
         return {**_pick(tool, "name", "description", "strict"), "parameters": tool["input_schema"]}
     return _pick(tool.get("function", tool), *_FUNCTION_KEYS)
@@ -131,36 +132,28 @@ def _pick(value: Mapping[str, Any], *names: str) -> Tool:
     return {name: value[name] for name in names if value.get(name) is not None}
 
 
-def _chat_function(function: Tool, tool: Tool) -> Tool:
-    return {"type": _FUNCTION, "function": function, **_pick(tool, "cache_control")}
-
-
-def _responses_function(function: Tool, tool: Tool) -> Tool:
-    said = {"type": _FUNCTION, "parameters": None, **function}
-    return said | _pick(tool, "cache_control", "defer_loading")
-
-
-def _messages_function(function: Tool, tool: Tool) -> Tool:
+def _write_messages_function(function: Tool, tool: Tool) -> Tool:
     if "input_schema" in tool:
         return tool
     schema = {"type": "object", **function.get("parameters", {})}
-    said = {**_pick(function, "name", "description", "strict"), "input_schema": schema}
-    return said | _pick(tool, "cache_control")
+    written = {**_pick(function, "name", "description", "strict"), "input_schema": schema}
+    return written | _pick(tool, "cache_control")
 
 
-_FUNCTION_WRITERS: Final = {
-    "chat": _chat_function,
-    "responses": _responses_function,
-    "messages": _messages_function,
+_FUNCTION_WRITERS: Final[Mapping[str, Callable[[Tool, Tool], Tool]]] = {
+    "chat": lambda function, tool: {
+        "type": _FUNCTION,
+        "function": function,
+        **_pick(tool, "cache_control"),
+    },
+    "responses": lambda function, tool: {
+        "type": _FUNCTION,
+        "parameters": None,
+        **function,
+        **_pick(tool, "cache_control", "defer_loading"),
+    },
+    "messages": _write_messages_function,
 }
-
-
-def _server_tool(format: str, tool: Tool) -> Tool:
-    """Messages have no shorthands of web search: write its own name, with settings inside."""
-    if format != "messages" or tool["type"] not in SHORTHANDS:
-        return tool
-    settings = {name: value for name, value in tool.items() if name not in ("type", "parameters")}
-    return {"type": WEB_SEARCH, "parameters": {**settings, **tool.get("parameters", {})}}
 
 
 # Modes of messages, and their names in the other formats.
@@ -187,7 +180,7 @@ def convert_choice(format: str, given: Any, tools: Sequence[JsonObject]) -> Any:
     choice = _read_choice(given)
     if choice is None:
         return given if format == "responses" else None
-    return _CHOICES[format](choice, {tool_identity(tool) for tool in tools})
+    return _CHOICE_WRITERS[format](choice, {tool_identity(tool) for tool in tools})
 
 
 def _read_choice(given: Any) -> PresetToolChoice | None:
@@ -213,7 +206,7 @@ def _resolve_server_tool(choice: PresetToolChoice, tools: set[object]) -> Preset
     return choice._replace(name=None, kind=own)
 
 
-def _chat_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
+def _write_chat_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
     choice = _resolve_server_tool(choice, tools)
     if choice.mode is not None:
         return choice.mode
@@ -223,7 +216,7 @@ def _chat_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
     return chosen if ("function", choice.name) in tools else None
 
 
-def _responses_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
+def _write_responses_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
     given = choice.given
     if isinstance(given, dict) and given["type"] == "allowed_tools":
         return given
@@ -238,7 +231,7 @@ def _responses_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
     return chosen if ("function", choice.name) in tools else None
 
 
-def _messages_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
+def _write_messages_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
     if isinstance(choice.given, dict) and choice.given["type"] in (*_MODES, "tool"):
         return choice.given
     if choice.mode is not None:
@@ -250,10 +243,10 @@ def _messages_choice(choice: PresetToolChoice, tools: set[object]) -> Any:
     return named if ("function", choice.name) in tools else None
 
 
-_CHOICES: Final[Mapping[str, Callable[[PresetToolChoice, set[object]], Any]]] = {
-    "chat": _chat_choice,
-    "responses": _responses_choice,
-    "messages": _messages_choice,
+_CHOICE_WRITERS: Final[Mapping[str, Callable[[PresetToolChoice, set[object]], Any]]] = {
+    "chat": _write_chat_choice,
+    "responses": _write_responses_choice,
+    "messages": _write_messages_choice,
 }
 
 
@@ -272,5 +265,5 @@ def text_format(kept: JsonObject) -> JsonObject | None:
     kept = chat_response_format(kept)
     if kept["type"] != "json_schema":
         return kept if kept["type"] in ("text", "json_object") else None
-    said = {name: value for name, value in kept["json_schema"].items() if value is not None}
-    return {"type": "json_schema", "schema": {}, **said}
+    fields = {name: value for name, value in kept["json_schema"].items() if value is not None}
+    return {"type": "json_schema", "schema": {}, **fields}

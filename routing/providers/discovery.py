@@ -123,7 +123,7 @@ def discover(
         # requests would quote the whole header in its complaint.
         raise DiscoveryError(f"the key of {provider.name} has characters no key has")
     try:
-        entries = _entries(provider, key)
+        entries = _fetch_entries(provider, key)
     except NoModelList:
         if not named:
             raise
@@ -131,34 +131,35 @@ def discover(
     if named:
         listed = {entry["id"]: entry for entry in reversed(entries)}
         entries = [listed.get(name, {"id": name}) for name in named]
-    found: dict[str, FoundModel] = {}
+    models: dict[str, FoundModel] = {}
     for entry in entries:
-        model = _model(provider, entry)
-        found.setdefault(model.id, replace(model, chats=True) if named else model)
-    return list(found.values())
+        model = _read_entry(provider, entry)
+        models.setdefault(model.id, replace(model, chats=True) if named else model)
+    return list(models.values())
 
 
-def _entries(provider: KnownProvider, key: str | None) -> list[JsonObject]:
+def _fetch_entries(provider: KnownProvider, key: str | None) -> list[JsonObject]:
     """The listed entries that have an id. Raises `DiscoveryError`."""
-    answer = _answer(provider, key)
-    entries = answer.get("data") if isinstance(answer, dict) else answer
-    if not isinstance(entries, list):
+    answer = _fetch_list(provider, key)
+    listed = answer.get("data") if isinstance(answer, dict) else answer
+    if not isinstance(listed, list):
         raise NoModelList(f"{provider.name} answered without a list of models")
-    found = [each for each in entries if isinstance(each, dict)]
-    found = [each for each in found if isinstance(each.get("id"), str) and each["id"]]
-    if not found:
+    entries = [each for each in listed if isinstance(each, dict)]
+    entries = [each for each in entries if isinstance(each.get("id"), str) and each["id"]]
+    if not entries:
         raise NoModelList(f"{provider.name} lists no models")
-    return found
+    return entries
 
 
-def _answer(provider: KnownProvider, key: str | None) -> Any:
+def _fetch_list(provider: KnownProvider, key: str | None) -> Any:
     listing = wire_of(provider.kind).listing(key)
     url = provider.base_url.rstrip("/") + listing.path
+    proxy = settings.ROUTER_UPSTREAM_PROXY
     try:
         with requests.Session() as session:
             # Proxies and .netrc of the environment are none of a provider's business.
             session.trust_env = False
-            session.proxies = _proxies()
+            session.proxies = {"http": proxy, "https": proxy} if proxy else {}
             response = session.get(
                 url,
                 headers=dict(listing.headers),
@@ -167,16 +168,24 @@ def _answer(provider: KnownProvider, key: str | None) -> Any:
                 stream=True,
             )
             with response:
-                _refuse_status(provider, response)
-                return loads(_body(provider, response))
+                status = response.status_code
+                if status in (401, 403):
+                    raise DiscoveryError(f"{provider.name} refuses the key (status {status})")
+                body = _read_body(provider, response)
+                if status != 200:
+                    text = body[:_WORDS_SHOWN].decode(errors="replace")
+                    raise NoModelList(
+                        f"{provider.name} answered {status}: {' '.join(text.split())}"
+                    )
+                return loads(body)
     except MalformedJson as error:
         raise NoModelList(f"{provider.name} answered without JSON at {url}") from error
     except (requests.RequestException, ValueError) as error:
-        why = _reason(error)
+        why = _describe_silence(error)
         raise DiscoveryError(f"{provider.name} does not answer at {url}: {why}") from error
 
 
-def _reason(error: Exception) -> str:
+def _describe_silence(error: Exception) -> str:
     """Why there is no answer, in a few words: requests tells the whole chain of causes."""
     if isinstance(error, requests.Timeout):
         return "it is silent for too long"
@@ -190,21 +199,7 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:_WORDS_SHOWN]
 
 
-def _proxies() -> dict[str, str]:
-    proxy = settings.ROUTER_UPSTREAM_PROXY
-    return {"http": proxy, "https": proxy} if proxy else {}
-
-
-def _refuse_status(provider: KnownProvider, response: requests.Response) -> None:
-    if response.status_code in (401, 403):
-        raise DiscoveryError(f"{provider.name} refuses the key (status {response.status_code})")
-    if response.status_code != 200:
-        words = _body(provider, response)[:_WORDS_SHOWN].decode(errors="replace").strip()
-        words = " ".join(words.split())
-        raise NoModelList(f"{provider.name} answered {response.status_code}: {words}")
-
-
-def _body(provider: KnownProvider, response: requests.Response) -> bytes:
+def _read_body(provider: KnownProvider, response: requests.Response) -> bytes:
     deadline = time.monotonic() + TOTAL_S
     body = bytearray()
     for chunk in response.iter_content(65_536):
@@ -216,9 +211,16 @@ def _body(provider: KnownProvider, response: requests.Response) -> bytes:
     return bytes(body)
 
 
-def _model(provider: KnownProvider, entry: JsonObject) -> FoundModel:
+def _read_entry(provider: KnownProvider, entry: JsonObject) -> FoundModel:
     name = entry.get("name") or entry.get("display_name")
-    created = entry.get("created") or _unix_s(entry.get("created_at"))
+    created = entry.get("created")
+    if not created:
+        try:
+            created = int(datetime.fromisoformat(entry["created_at"]).timestamp())
+        except (KeyError, TypeError, ValueError, OverflowError):
+            created = None
+    parameters = entry.get("supported_parameters")
+    is_told = isinstance(parameters, list) and bool(parameters)
     listed = wire_of(provider.kind).read_listed(entry)
     return FoundModel(
         id=_our_id(provider.slug, entry["id"]),
@@ -227,10 +229,10 @@ def _model(provider: KnownProvider, entry: JsonObject) -> FoundModel:
         created=created if type(created) is int and 0 < created < 2**40 else None,
         context_length=_first_count(entry, _CONTEXT_KEYS),
         max_completion_tokens=_first_count(entry, _OUTPUT_KEYS) or listed.output_tokens_max,
-        input_modalities=_input_modalities(provider, entry, listed),
-        supported_parameters=_parameters(provider, entry, listed),
-        chats=_chats(entry),
-        assumed=_is_assumed(provider, entry, listed),
+        input_modalities=_find_input_modalities(provider, entry, listed),
+        supported_parameters=_find_parameters(provider, entry, listed),
+        chats=_is_chat_model(entry),
+        assumed=not is_told and listed.parameters is None and provider.slug != "openai",
     )
 
 
@@ -255,14 +257,9 @@ def _mapping(entry: JsonObject, key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _unix_s(date: Any) -> int | None:
-    try:
-        return int(datetime.fromisoformat(date).timestamp())
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _input_modalities(provider: KnownProvider, entry: JsonObject, listed: ListedModel) -> list[str]:
+def _find_input_modalities(
+    provider: KnownProvider, entry: JsonObject, listed: ListedModel
+) -> list[str]:
     named = _mapping(entry, "architecture").get("input_modalities")
     if isinstance(named, list) and "text" in named:
         return [modality for modality in INPUT_MODALITIES if modality in named]
@@ -273,7 +270,7 @@ def _input_modalities(provider: KnownProvider, entry: JsonObject, listed: Listed
     return ["text", "image"] if sees or provider.slug == "openai" else ["text"]
 
 
-def _parameters(provider: KnownProvider, entry: JsonObject, listed: ListedModel) -> list[str]:
+def _find_parameters(provider: KnownProvider, entry: JsonObject, listed: ListedModel) -> list[str]:
     named = entry.get("supported_parameters")
     if isinstance(named, list) and named:
         return [parameter for parameter in PARAMETERS if parameter in named]
@@ -285,23 +282,18 @@ def _parameters(provider: KnownProvider, entry: JsonObject, listed: ListedModel)
     return list(_REASONING if reasons else USUAL_PARAMETERS + _OPENAI_EXTRA)
 
 
-def _is_assumed(provider: KnownProvider, entry: JsonObject, listed: ListedModel) -> bool:
-    named = isinstance(entry.get("supported_parameters"), list) and entry["supported_parameters"]
-    return not named and listed.parameters is None and provider.slug != "openai"
-
-
-def _chats(entry: JsonObject) -> bool:
+def _is_chat_model(entry: JsonObject) -> bool:
     """False where the provider says that the model does something else, or says nothing of it and
     its name does."""
     outputs = _mapping(entry, "architecture").get("output_modalities")
     able = _mapping(entry, "capabilities").get("completion_chat")
-    told = [
+    claims = [
         None if not isinstance(outputs, list) else "text" in outputs,
         able if isinstance(able, bool) else None,
         entry.get("supports_chat"),
         True if entry.get("type") in _CHAT_TYPES else None,
         False if entry.get("type") in _OTHER_TYPES else None,
     ]
-    if False in told:
+    if False in claims:
         return False
-    return True in told or not _OTHER_NAMES.search(entry["id"])
+    return True in claims or not _OTHER_NAMES.search(entry["id"])

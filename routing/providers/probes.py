@@ -63,10 +63,6 @@ def _has_logprobs(answer: Answer) -> bool:
     return isinstance(first, dict) and bool(first.get("top_logprobs"))
 
 
-def _has_call(answer: Answer) -> bool:
-    return bool(answer.message.get("tool_calls"))
-
-
 def _fits_schema(answer: Answer) -> bool:
     text = answer.message.get("content")
     try:
@@ -110,7 +106,7 @@ PROBES: Final = (
         ("tools",),
         "What is the weather in Oslo?",
         {"tools": [_TOOL], "tool_choice": "required"},
-        _has_call,
+        lambda answer: bool(answer.message.get("tool_calls")),
     ),
     Probe(
         "json_schema",
@@ -136,11 +132,11 @@ def probe_models(
     """What the first of these models take, by id. Raises nothing: who does not answer tells
     nothing."""
     deadline = time.monotonic() + TOTAL_S
-    asked = models[:MODELS_MAX]
+    probed = models[:MODELS_MAX]
     work = partial(_probe_model, provider, key, deadline)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:
-        found = list(threads.map(work, asked))
-    return {model.id: each for model, each in zip(asked, found, strict=True)}
+        results = list(threads.map(work, probed))
+    return {model.id: result for model, result in zip(probed, results, strict=True)}
 
 
 def _probe_model(
@@ -149,21 +145,22 @@ def _probe_model(
     parameters = list(model.supported_parameters)
     outcomes: dict[str, ProbeOutcome] = {}
     for probe in PROBES:
-        outcome = outcomes[probe.name] = _outcome(provider, key, deadline, model, probe)
+        outcome = outcomes[probe.name] = _run_probe(provider, key, deadline, model, probe)
         if outcome is ProbeOutcome.UNTOLD:
             continue
-        kept = {ProbeOutcome.DONE: probe.proves, ProbeOutcome.IGNORED: probe.ignored}.get(
-            outcome, ()
-        )
-        parameters = [each for each in parameters if each not in probe.proves] + list(kept)
+        parameters = [each for each in parameters if each not in probe.proves]
+        if outcome is ProbeOutcome.DONE:
+            parameters += probe.proves
+        elif outcome is ProbeOutcome.IGNORED:
+            parameters += probe.ignored
     chats = True
     if set(outcomes.values()) == {ProbeOutcome.REFUSED}:
         # It refuses every probe: perhaps it does not chat.
-        chats = _outcome(provider, key, deadline, model, _PLAIN) is not ProbeOutcome.REFUSED
+        chats = _run_probe(provider, key, deadline, model, _PLAIN) is not ProbeOutcome.REFUSED
     return ProbeResult(parameters, {name: each.value for name, each in outcomes.items()}, chats)
 
 
-def _outcome(
+def _run_probe(
     provider: KnownProvider, key: str | None, deadline: float, model: FoundModel, probe: Probe
 ) -> ProbeOutcome:
     left_s = deadline - time.monotonic()
@@ -180,26 +177,19 @@ def _outcome(
             provider.base_url, provider.kind, prompt, terms, total_s=min(_CALL_S, left_s)
         ) as reply:
             status, content_type = reply.status, reply.headers.get("content-type", "")
-            said = reply.read_all()
+            content = reply.read_all()
     except (OutboundError, ValueError):
         return ProbeOutcome.UNTOLD
     if not 200 <= status < 300:
         return ProbeOutcome.REFUSED if status in _REFUSALS else ProbeOutcome.UNTOLD
     try:
-        answer = wire_of(provider.kind).answer(said, content_type)
+        answer = wire_of(provider.kind).answer(content, content_type)
     except UpstreamFailure:
         return ProbeOutcome.UNTOLD
-    return _read(answer, probe)
-
-
-def _read(answer: Answer, probe: Probe) -> ProbeOutcome:
     if answer.error is not None:
         return ProbeOutcome.REFUSED
     if probe.heeded(answer):
         return ProbeOutcome.DONE
     # An answer that was cut off says nothing.
-    return (
-        ProbeOutcome.UNTOLD
-        if answer.native_finish in ("length", "max_tokens")
-        else ProbeOutcome.IGNORED
-    )
+    is_cut_off = answer.native_finish in ("length", "max_tokens")
+    return ProbeOutcome.UNTOLD if is_cut_off else ProbeOutcome.IGNORED

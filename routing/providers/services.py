@@ -42,46 +42,49 @@ def add_provider(
     provider does not say. Existing rows keep an operator's changes. Raises `DiscoveryError` before
     anything is stored.
     """
-    found = discover(provider, key, named=named)
+    models = discover(provider, key, named=named)
     books = {
-        model.id: book_entry(provider.slug, model.upstream_model) for model in found if model.chats
+        model.id: book_entry(provider.slug, model.upstream_model) for model in models if model.chats
     }
     probed: dict[str, ProbeResult] = {}
     if probe:
         priced = {name for name, book in books.items() if pricing or (book and book.pricing)}
-        unknown = [each for each in found if each.assumed and each.id in priced]
-        probed = probe_models(provider, key, _without_endpoint(provider, unknown))
+        # What has a priced endpoint may have been changed by an operator.
+        rows = Endpoint.objects.filter(provider__slug=provider.slug, tag=provider.slug)
+        there = set(rows.filter(pricing__isnull=False).values_list("model__slug", flat=True))
+        unknown = [each for each in models if each.assumed and each.id in priced - there]
+        probed = probe_models(provider, key, unknown)
     with transaction.atomic():
-        row = _provider_row(provider, key)
+        row = _store_provider(provider, key)
         added = AddedModels()
-        for model in found:
-            one = probed.get(model.id)
-            if not model.chats or (one and not one.chats):
+        for model in models:
+            probe_result = probed.get(model.id)
+            if not model.chats or (probe_result and not probe_result.chats):
                 added.skipped.append(model.id)
                 continue
             endpoint = _add_model(added, row, model, books[model.id], pricing)
-            if one and endpoint and endpoint.supported_parameters == model.supported_parameters:
-                endpoint.supported_parameters = one.parameters
+            if probe_result is None or endpoint is None:
+                continue
+            if endpoint.supported_parameters == model.supported_parameters:
+                endpoint.supported_parameters = probe_result.parameters
                 endpoint.save(update_fields=["supported_parameters"])
-                added.probed[model.id] = one.outcomes
+                added.probed[model.id] = probe_result.outcomes
         added.version = current_version()
     return added
 
 
-def _without_endpoint(provider: KnownProvider, models: Sequence[FoundModel]) -> list[FoundModel]:
-    """The models without a priced endpoint: a priced one may have been changed by an operator."""
-    rows = Endpoint.objects.filter(provider__slug=provider.slug, tag=provider.slug)
-    there = set(rows.filter(pricing__isnull=False).values_list("model__slug", flat=True))
-    return [model for model in models if model.id not in there]
-
-
-def _provider_row(provider: KnownProvider, key: str | None) -> Provider:
+def _store_provider(provider: KnownProvider, key: str | None) -> Provider:
     base_url = provider.base_url.rstrip("/")
     row = Provider.objects.filter(slug=provider.slug).first()
     if row is None:
         row = Provider(slug=provider.slug, name=provider.name, kind=provider.kind)
-    elif (row.base_url, _stored_credential(row), row.kind) == (base_url, key, provider.kind):
-        return row
+    else:
+        try:
+            credential = row.credential()
+        except UnsealError:
+            credential = None
+        if (row.base_url, credential, row.kind) == (base_url, key, provider.kind):
+            return row
     row.base_url, row.kind = base_url, provider.kind
     row.set_credential(key)
     row.save()
@@ -91,13 +94,6 @@ def _provider_row(provider: KnownProvider, key: str | None) -> Provider:
 def find_kind(slug: str) -> str | None:
     """The wire kind of a stored provider."""
     return Provider.objects.filter(slug=slug).values_list("kind", flat=True).first()
-
-
-def _stored_credential(row: Provider) -> str | None:
-    try:
-        return row.credential()
-    except UnsealError:
-        return None
 
 
 def _add_model(
@@ -115,41 +111,33 @@ def _add_model(
         added.kept.append(found.id)
         return None
     if model is None:
-        model = _new_model(found, book, visible=pricing is not None)
+        model = Model.objects.create(
+            slug=found.id,
+            canonical_slug=found.id,
+            name=found.name or (book.name if book else None) or found.id,
+            created=found.created or int(time.time()),
+            context_length=found.context_length or (book.context_length if book else None),
+            input_modalities=found.input_modalities,
+            output_modalities=["text"],
+            visible=pricing is not None,
+        )
     elif pricing is not None and not model.endpoints.filter(pricing__isnull=False).exists():
         # It was hidden because it had no price, and now has one.
         model.visible = True
         model.save(update_fields=["visible"])
     if endpoint is None:
-        endpoint = _new_endpoint(model, provider, found)
+        endpoint = Endpoint(
+            model=model,
+            provider=provider,
+            tag=provider.slug,
+            upstream_model=found.upstream_model,
+            context_length=found.context_length,
+            max_completion_tokens=found.max_completion_tokens,
+            supported_parameters=found.supported_parameters,
+        )
     if endpoint.pk is None or pricing is not None:
         endpoint.pricing = pricing
         endpoint.price_source = "book" if book and book.pricing else "hand"
         endpoint.save()
     (added.unpriced if pricing is None else added.enabled).append(found.id)
     return endpoint
-
-
-def _new_model(found: FoundModel, book: BookEntry | None, *, visible: bool) -> Model:
-    return Model.objects.create(
-        slug=found.id,
-        canonical_slug=found.id,
-        name=found.name or (book.name if book else None) or found.id,
-        created=found.created or int(time.time()),
-        context_length=found.context_length or (book.context_length if book else None),
-        input_modalities=found.input_modalities,
-        output_modalities=["text"],
-        visible=visible,
-    )
-
-
-def _new_endpoint(model: Model, provider: Provider, found: FoundModel) -> Endpoint:
-    return Endpoint(
-        model=model,
-        provider=provider,
-        tag=provider.slug,
-        upstream_model=found.upstream_model,
-        context_length=found.context_length,
-        max_completion_tokens=found.max_completion_tokens,
-        supported_parameters=found.supported_parameters,
-    )

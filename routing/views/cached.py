@@ -45,7 +45,7 @@ class Caching:
         """The answer that is there, charged nothing and recorded; None where there is none."""
         found = None if self._wish.clears else find(self._name)
         entry = None if found is None else unpacked(found, self._name)
-        return None if entry is None else _told_again(self._progress, entry)
+        return None if entry is None else _answer_from_cache(self._progress, entry)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -97,7 +97,7 @@ def caching_of(progress: RequestProgress, wish: Wish, body: JsonObject) -> Cachi
     return Caching(progress, wish, body)
 
 
-def _told_again(progress: RequestProgress, entry: Entry) -> HttpResponseBase:
+def _answer_from_cache(progress: RequestProgress, entry: Entry) -> HttpResponseBase:
     # Nothing was asked, so there is nothing to be kept beside the first one's.
     progress.content = None
     progress.cached = entry
@@ -124,9 +124,5 @@ def _told_again(progress: RequestProgress, entry: Entry) -> HttpResponseBase:
             retold(content, ids=ids, now=progress.context.created), headers=headers
         )
     events = retold_events(content, ids=ids, now=progress.context.created)
-    return EventStream(_parts(events), [], headers=headers)
-
-
-def _parts(events: bytes) -> Iterator[bytes]:
-    for start in range(0, len(events), _WRITE_BYTES):
-        yield events[start : start + _WRITE_BYTES]
+    parts = (events[start : start + _WRITE_BYTES] for start in range(0, len(events), _WRITE_BYTES))
+    return EventStream(parts, [], headers=headers)

@@ -39,47 +39,33 @@ def answered_once(
     if isinstance(begun, StoredAnswer):
         return told_again(begun)
     try:
-        answer = view.carried_out(request, caller, body, generation_id=begun.generation_id)
+        answer: Any = view.carried_out(request, caller, body, generation_id=begun.generation_id)
     except BaseException:
-        _failed(begun, view.progress)
+        # An answer that was had is charged, though its caller never saw it.
+        if view.progress is not None and view.progress.served_by is not None:
+            finish(begun, status=200, body=None)
+        else:
+            forget(begun)
         raise
-    assert view.progress is not None
-    _answered(begun, view.progress, answer)
+    progress = view.progress
+    assert progress is not None
+    if isinstance(answer, EventStream):
+        answer.call_at_end(lambda: _end_stream(begun, progress))
+    else:
+        content = None if progress.context.choice.retains_nothing else answer.content
+        finish(begun, status=answer.status_code, body=content)
     return answer
 
 
-def _failed(claim: Claim, progress: RequestProgress | None) -> None:
-    """An answer that was had is charged, though its caller never saw it."""
-    if progress is not None and progress.served_by is not None:
-        finish(claim, status=200, body=None)
-    else:
-        forget(claim)
-
-
-def _answered(claim: Claim, progress: RequestProgress, answer: Any) -> None:
-    if isinstance(answer, EventStream):
-        answer.call_at_end(lambda: _streamed(claim, progress))
-        return
-    keeps = not progress.context.choice.retains_nothing
-    finish(claim, status=answer.status_code, body=answer.content if keeps else None)
-
-
-def _streamed(claim: Claim, progress: RequestProgress) -> None:
-    """At a stream's end: whether there is anything that must not happen twice."""
-    if _came_to_nothing(progress):
-        forget(claim)
-    else:
-        finish(claim, status=200, body=None)
-
-
-def _came_to_nothing(progress: RequestProgress) -> bool:
-    """Whether it never reached an upstream, or failed there. In doubt it did not."""
+def _end_stream(claim: Claim, progress: RequestProgress) -> None:
+    """Forget a stream that never reached an upstream, or failed there: it may happen again."""
+    statuses = Generation.objects.filter(pk=progress.context.generation_id)
     try:
-        statuses = run_queries(Lane.READ, lambda: _recorded(progress.context.generation_id))
+        recorded = run_queries(Lane.READ, lambda: list(statuses.values_list("status", flat=True)))
+        has_failed = recorded != [200] if recorded else not progress.settled
     except DATABASE_GONE:
-        return False
-    return statuses != [200] if statuses else not progress.settled
-
-
-def _recorded(generation: str) -> list[int]:
-    return list(Generation.objects.filter(pk=generation).values_list("status", flat=True))
+        has_failed = False
+    if has_failed:
+        forget(claim)
+    else:
+        finish(claim, status=200, body=None)
