@@ -79,7 +79,7 @@ def mean_loss(examples: Sequence[Example], temperature: float) -> float:
 def build_report(examples: Sequence[Example], temperature: float = 1.0) -> CalibrationReport:
     """What the answers are worth once they went through the temperature."""
     judged = [Example(calibrated(each.probabilities, temperature), each.right) for each in examples]
-    bins = _fill_bins([(max(p), _find_best(p) == right) for p, right in judged])
+    bins = _fill_bins([(max(p), p.index(max(p)) == right) for p, right in judged])
     count = len(examples)
     return CalibrationReport(
         accuracy=sum(each.answers * each.right for each in bins) / count,
@@ -87,11 +87,6 @@ def build_report(examples: Sequence[Example], temperature: float = 1.0) -> Calib
         loss=mean_loss(examples, temperature),
         bins=bins,
     )
-
-
-def _find_best(probabilities: Sequence[float]) -> int:
-    """The place of the likeliest; of equals the first."""
-    return probabilities.index(max(probabilities))
 
 
 def _fill_bins(answers: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:

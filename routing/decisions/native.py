@@ -1,6 +1,6 @@
 """Questions and answers of upstreams that speak the decisions format themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from math import floor, fsum, isfinite
 from typing import Any, Final
@@ -60,16 +60,12 @@ def _read_shares(question: TypedQuestion, said: Any) -> tuple[float, ...]:
         raise NoAnswer("probabilities of something else than the labels")
     shares = [_read_share(said.get(label, 0)) for label in question.labels]
     total = fsum(shares)
-    if abs(total - 1) > _allowed_error(shares):
+    # How far from 1 the sum of these may be: each is off by up to half of its last decimal
+    # place, so the more labels and the fewer decimals, the further.
+    decimals = max(_DECIMALS_MIN, *map(_count_decimals, shares))
+    if abs(total - 1) > min(_ERROR_MAX, len(shares) / 2 * 10.0**-decimals + _ARITHMETIC_ERROR):
         raise NoAnswer("probabilities that do not add up")
     return tuple(share / total for share in shares)
-
-
-def _allowed_error(shares: Sequence[float]) -> float:
-    """How far from 1 the sum of these may be: each is off by up to half of its last decimal place,
-    so the more labels and the fewer decimals, the further."""
-    decimals = max(_DECIMALS_MIN, *map(_count_decimals, shares))
-    return min(_ERROR_MAX, len(shares) / 2 * 10.0**-decimals + _ARITHMETIC_ERROR)
 
 
 def _count_decimals(share: float) -> int:
@@ -86,26 +82,21 @@ def _read_confidence(answer: Mapping[str, Any]) -> float | None:
 def _infer_shares(question: TypedQuestion, answer: Mapping[str, Any]) -> tuple[float, ...]:
     """The distribution behind an answer that tells none."""
     if question.kind == "score":
-        return _spread_around_score(len(question.labels), answer.get("score"))
+        levels = len(question.labels)
+        score = answer.get("score")
+        # The two levels beside a score, so that it is their mean.
+        if not _is_number(score) or not 0 <= score <= levels - 1:
+            raise NoAnswer("a score beyond the levels")
+        below = min(floor(score), levels - 2)
+        share = score - below
+        return tuple(
+            {below: 1 - share, below + 1: share}.get(level, 0.0) for level in range(levels)
+        )
     if answer.get("choice") not in question.labels:
         raise NoAnswer("a choice of something else than the labels")
-    return _spread_around_choice(question.labels, str(answer["choice"]), _read_confidence(answer))
-
-
-def _spread_around_choice(
-    labels: Sequence[str], choice: str, confidence: float | None
-) -> tuple[float, ...]:
-    """The chosen label as likely as the confidence says, the others alike."""
-    even = 1 / len(labels)
+    confidence = _read_confidence(answer)
+    # The chosen label as likely as the confidence says, the others alike.
+    even = 1 / len(question.labels)
     likely = even + (1 if confidence is None else confidence) * (1 - even)
-    rest = (1 - likely) / max(1, len(labels) - 1)
-    return tuple(likely if label == choice else rest for label in labels)
-
-
-def _spread_around_score(levels: int, score: Any) -> tuple[float, ...]:
-    """The two levels beside a score, so that it is their mean."""
-    if not _is_number(score) or not 0 <= score <= levels - 1:
-        raise NoAnswer("a score beyond the levels")
-    below = min(floor(score), levels - 2)
-    share = score - below
-    return tuple({below: 1 - share, below + 1: share}.get(level, 0.0) for level in range(levels))
+    rest = (1 - likely) / max(1, len(question.labels) - 1)
+    return tuple(likely if label == str(answer["choice"]) else rest for label in question.labels)

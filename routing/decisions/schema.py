@@ -33,7 +33,12 @@ def build_request(state: str, question: TypedQuestion, *, reasons: bool = False)
             "json_schema": {
                 "name": "probabilities",
                 "strict": True,
-                "schema": _build_schema(names),
+                "schema": {
+                    "type": "object",
+                    "properties": {name: {"type": "number"} for name in names},
+                    "required": list(names),
+                    "additionalProperties": False,
+                },
             },
         },
         **({} if reasons else {"reasoning": {"effort": "none"}}),
@@ -42,7 +47,13 @@ def build_request(state: str, question: TypedQuestion, *, reasons: bool = False)
 
 def read_judgement(question: TypedQuestion, content: str) -> Judgement:
     """The distribution in an answer's text. Raises `NoAnswer` for what does not fit the schema."""
-    numbers = _read_numbers(content, _list_names(question))
+    try:
+        said = loads(content.encode("utf-8", "replace"))
+    except MalformedJson as error:
+        raise NoAnswer("the answer is no JSON") from error
+    if not isinstance(said, dict):
+        raise NoAnswer("the answer is no object")
+    numbers = [_read_number(said.get(name), name) for name in _list_names(question)]
     if question.kind != "noul":
         return Judgement(normalize(numbers))
     [yes] = numbers
@@ -65,25 +76,6 @@ def normalize(numbers: Sequence[float]) -> tuple[float, ...]:
 def _list_names(question: TypedQuestion) -> tuple[str, ...]:
     marks = list_marks(question)
     return marks[:1] if question.kind == "noul" else marks
-
-
-def _build_schema(names: Sequence[str]) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": {name: {"type": "number"} for name in names},
-        "required": list(names),
-        "additionalProperties": False,
-    }
-
-
-def _read_numbers(content: str, names: Sequence[str]) -> list[float]:
-    try:
-        said = loads(content.encode("utf-8", "replace"))
-    except MalformedJson as error:
-        raise NoAnswer("the answer is no JSON") from error
-    if not isinstance(said, dict):
-        raise NoAnswer("the answer is no object")
-    return [_read_number(said.get(name), name) for name in names]
 
 
 def _read_number(value: Any, name: str) -> float:

@@ -67,11 +67,10 @@ def _grow(question: TypedQuestion, most: int, parts: list[TypedQuestion]) -> _No
         return _Node(place, (None,) * count)
     groups = list(_group_labels(question, min(most, ceil(count / most))))
     parts.append(_ask_for_group(question, groups))
-    return _Node(place, tuple(_grow_group(group, most, parts) for group in groups))
-
-
-def _grow_group(group: TypedQuestion, most: int, parts: list[TypedQuestion]) -> _Node | None:
-    return _grow(group, most, parts) if len(group.labels) > 1 else None
+    return _Node(
+        place,
+        tuple(_grow(group, most, parts) if len(group.labels) > 1 else None for group in groups),
+    )
 
 
 def _group_labels(question: TypedQuestion, number: int) -> Iterator[TypedQuestion]:

@@ -132,7 +132,14 @@ def _together(
 ) -> None:
     session.begin()
     lock_accounts(session, [order.payer for order in orders])
-    _close(session, batch)
+    # What frees money, before what takes it.
+    for account_id, sums in sorted(batch.closed_accounts.items()):
+        session.expect(1)
+        move_account(session, account_id, sums)
+    if batch.expected:
+        delete_exact_holds(session, batch.expected)
+    for (every, held), sums in sorted(batch.closed_counters.items()):
+        move_counters(session, every, held, sums, exactly=True)
     _open(session, batch, enforced)
 
 
@@ -190,17 +197,6 @@ def _sums_of(known: dict[_Key, MoneyMoves], key: _Key) -> MoneyMoves:
     if found is None:
         found = known[key] = MoneyMoves()
     return found
-
-
-def _close(session: LedgerSession, batch: _Batch) -> None:
-    """What frees money, before what takes it."""
-    for account_id, sums in sorted(batch.closed_accounts.items()):
-        session.expect(1)
-        move_account(session, account_id, sums)
-    if batch.expected:
-        delete_exact_holds(session, batch.expected)
-    for (every, held), sums in sorted(batch.closed_counters.items()):
-        move_counters(session, every, held, sums, exactly=True)
 
 
 def _open(session: LedgerSession, batch: _Batch, enforced: bool) -> None:

@@ -78,10 +78,17 @@ def classify_error(error: BaseException) -> FailureKind:
     """Which of the three an error is; one that says nothing of itself is passing."""
     state = getattr(error, "sqlstate", None)
     if state is not None:
-        return _classify_state(state)
+        if state.startswith(_LASTING_STATES):
+            return FailureKind.LASTING
+        if state.startswith(_PASSING_STATES):
+            return FailureKind.PASSING
+        return FailureKind.ITEM if state.startswith(_ITEM_STATES) else FailureKind.STRANGE
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
-        return _classify_code(code)
+        primary = code & 0xFF
+        if primary in _PASSING_CODES:
+            return FailureKind.PASSING
+        return FailureKind.ITEM if primary in _ITEM_CODES else FailureKind.LASTING
     return FailureKind.ITEM if isinstance(error, _ITEM_ERRORS) else FailureKind.PASSING
 
 
@@ -92,18 +99,3 @@ def is_reported_by_server(error: BaseException) -> bool:
     """
     state = getattr(error, "sqlstate", None)
     return state is not None and not state.startswith(("08", "57"))
-
-
-def _classify_state(state: str) -> FailureKind:
-    if state.startswith(_LASTING_STATES):
-        return FailureKind.LASTING
-    if state.startswith(_PASSING_STATES):
-        return FailureKind.PASSING
-    return FailureKind.ITEM if state.startswith(_ITEM_STATES) else FailureKind.STRANGE
-
-
-def _classify_code(code: int) -> FailureKind:
-    primary = code & 0xFF
-    if primary in _PASSING_CODES:
-        return FailureKind.PASSING
-    return FailureKind.ITEM if primary in _ITEM_CODES else FailureKind.LASTING

@@ -58,7 +58,9 @@ class Pipeline:
         fresh: list[str] = []
         for sql, parameters in waiting:
             if sql not in self._prepared:
-                self._prepare(sql)
+                name = b"flight_%d" % next(_NAMES)
+                self._prepared[sql] = name
+                self._raw.pgconn.send_prepare(name, number_placeholders(sql))
                 fresh.append(sql)
             pgconn.send_query_prepared(self._prepared[sql], parameters)
         pgconn.pipeline_sync()
@@ -67,12 +69,13 @@ class Pipeline:
         failed = next((each for each in results if each.status == pq.ExecStatus.FATAL_ERROR), None)
         if failed is not None:
             self._forget(fresh)
-            raise _build_error(failed)
-
-    def _prepare(self, sql: str) -> None:
-        name = b"flight_%d" % next(_NAMES)
-        self._prepared[sql] = name
-        self._raw.pgconn.send_prepare(name, number_placeholders(sql))
+            message = failed.error_message.decode("utf-8", "replace").strip()
+            state = failed.error_field(pq.DiagnosticField.SQLSTATE)
+            raise (
+                _error_class(state.decode())(message)
+                if state
+                else psycopg.OperationalError(message)
+            )
 
     def _forget(self, fresh: Iterable[str]) -> None:
         """Behind a failed statement nothing is prepared; what was before it is prepared twice."""
@@ -99,12 +102,6 @@ def _read_results(pgconn: pq.abc.PGconn) -> Generator[Wait, int, list[Any]]:
             return results
         else:
             results.append(result)
-
-
-def _build_error(result: Any) -> psycopg.Error:
-    message = result.error_message.decode("utf-8", "replace").strip()
-    state = result.error_field(pq.DiagnosticField.SQLSTATE)
-    return _error_class(state.decode())(message) if state else psycopg.OperationalError(message)
 
 
 def _error_class(state: str) -> type[psycopg.Error]:

@@ -114,7 +114,14 @@ def settle_orders(
     its record is no longer `lost`. `other_payers` are those of the batch's other orders: one
     transaction locks all its accounts at once, or two processes could deadlock.
     """
-    orders = _deduplicate(orders)
+    # Keep the first order of each generation; a settlement replaces a release of the same
+    # one.
+    chosen: dict[str, SettleOrder | ReleaseOrder] = {}
+    for order in orders:
+        known = chosen.setdefault(order.generation_id, order)
+        if isinstance(known, ReleaseOrder) and isinstance(order, SettleOrder):
+            chosen[order.generation_id] = order
+    orders = list(chosen.values())
     # Waits for anybody who settles the same generation, or changes a limit, before reading.
     lock_accounts(session, [*(order.payer for order in orders), *other_payers], even_one=True)
     open_holds = delete_holds(session, [order.generation_id for order in orders])
@@ -124,21 +131,14 @@ def settle_orders(
     _move_money(session, counters, due, open_holds)
     settled = [order for order in due if isinstance(order, SettleOrder)]
     late = [order.generation_id for order in settled if order.generation_id not in open_holds]
-    _delete_lost_records(session, late)
+    if late:
+        condition, parameters = session.among("id", late)
+        session.execute(
+            f"DELETE FROM routing_generation WHERE lost AND {condition}",  # noqa: S608 - A condition of placeholders.
+            parameters,
+        )
     write_entries(session, settled)
     write_records(session, settled)
-
-
-def _deduplicate(
-    orders: Sequence[SettleOrder | ReleaseOrder],
-) -> list[SettleOrder | ReleaseOrder]:
-    """Keep the first order of each generation; a settlement replaces a release of the same one."""
-    chosen: dict[str, SettleOrder | ReleaseOrder] = {}
-    for order in orders:
-        known = chosen.setdefault(order.generation_id, order)
-        if isinstance(known, ReleaseOrder) and isinstance(order, SettleOrder):
-            chosen[order.generation_id] = order
-    return list(chosen.values())
 
 
 def delete_holds(session: LedgerSession, generation_ids: list[str]) -> dict[str, HoldAmounts]:
@@ -268,15 +268,6 @@ def move_counters(
     )
 
 
-def _delete_lost_records(session: LedgerSession, generation_ids: list[str]) -> None:
-    if generation_ids:
-        condition, parameters = session.among("id", generation_ids)
-        session.execute(
-            f"DELETE FROM routing_generation WHERE lost AND {condition}",  # noqa: S608 - A condition of placeholders.
-            parameters,
-        )
-
-
 def write_entries(session: LedgerSession, orders: Sequence[SettleOrder]) -> None:
     """Insert the usage entries, and those of BYOK fees."""
     rows = [build_entry_row(session, order) for order in orders]
@@ -287,6 +278,8 @@ def write_entries(session: LedgerSession, orders: Sequence[SettleOrder]) -> None
 def build_entry_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...]:
     """The values of `ENTRY_COLUMNS`."""
     payer = order.payer
+    # The day whose windows the payer is charged in.
+    day = dict(payer.windows).get("day")
     return (
         session.uuid(payer.account_id),
         session.uuid(payer.workspace_id),
@@ -295,7 +288,7 @@ def build_entry_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ..
         order.charge_nano - _fee_nano(order),
         order.byok_nano,
         order.generation_id,
-        _day_of(payer),
+        None if day is None else day.isoformat(),
         "generation",
         order.generation_id,
         "",
@@ -313,12 +306,6 @@ def _build_fee_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...
     row[3:6] = ["byok_fee", _fee_nano(order), 0]
     row[8] = "byok_fee"
     return tuple(row)
-
-
-def _day_of(payer: Payer) -> str | None:
-    """The day whose windows the payer is charged in."""
-    day = dict(payer.windows).get("day")
-    return None if day is None else day.isoformat()
 
 
 def write_records(session: LedgerSession, orders: Iterable[SettleOrder]) -> None:

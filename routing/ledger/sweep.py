@@ -3,7 +3,7 @@
 Order of locks: accounts in primary-key order, then their holds, then their counters.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -28,7 +28,11 @@ def sweep_expired(session: LedgerSession, now: datetime) -> int:
     ).fetchall()
     if not expired:
         return 0
-    _lock_by_id(session, {row[1] for row in expired})
+    if not session.is_sqlite:
+        session.execute(
+            "SELECT id FROM accounts_account WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+            [sorted({row[1] for row in expired})],
+        )
     condition, parameters = session.among("generation_id", [row[0] for row in expired])
     rows = session.execute(
         f"DELETE FROM accounts_hold WHERE {condition}"  # noqa: S608 - A condition of placeholders.
@@ -49,14 +53,6 @@ def sweep_expired(session: LedgerSession, now: datetime) -> int:
     return len(rows)
 
 
-def _lock_by_id(session: LedgerSession, account_ids: Iterable[Any]) -> None:
-    if not session.is_sqlite:
-        session.execute(
-            "SELECT id FROM accounts_account WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
-            [sorted(account_ids)],
-        )
-
-
 def sweep_all_expired(session: LedgerSession, now: datetime) -> int:
     """Sweep in batches, a transaction each, until none is left. Returns how many were freed."""
     total = 0
@@ -72,14 +68,14 @@ def sweep_all_expired(session: LedgerSession, now: datetime) -> int:
 def _build_lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
     values: JsonObject = dict.fromkeys(RECORD_COLUMNS)
     values |= dict.fromkeys(_ZEROS, 0) | dict.fromkeys(_NOES, False)
-    values |= {"created_at": row[8], "api_type": _api_type(row[0]), "model": row[7]}
+    values |= {
+        "created_at": row[8],
+        "api_type": "decisions" if row[0].startswith(DECISIONS_PREFIX) else "completions",
+        "model": row[7],
+    }
     values |= {"requested_model": row[7], "status": 500, "lost": True, "hold_nano": row[4]}
     values |= {"attempts": "[]", "detail": "{}", "trace": "{}"}
     return (row[0], row[1], row[2], row[3], *[values[column] for column in RECORD_COLUMNS])
-
-
-def _api_type(generation_id: str) -> str:
-    return "decisions" if generation_id.startswith(DECISIONS_PREFIX) else "completions"
 
 
 _ZEROS = (

@@ -101,15 +101,12 @@ class TicketTimeouts:
             line = self._lines.setdefault(timeout_s, deque())
             line.append((time.monotonic() + timeout_s, ticket))
             if not self._looking:
-                self._begin()
+                from gevent import spawn
+
+                self._looking = True
+                spawn(self._look)
             ticket.done.wait()
         return ticket.outcome is not None
-
-    def _begin(self) -> None:
-        from gevent import spawn
-
-        self._looking = True
-        spawn(self._look)
 
     def _look(self) -> None:
         from gevent import sleep

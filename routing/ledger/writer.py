@@ -163,48 +163,45 @@ class LedgerWriter:
         try:
             with self._watchdog:
                 while not self._is_done():
-                    self._run_once()
+                    if not self._queue and not self._singles:
+                        next_at = self._next_sweep_at
+                        if self._backlog:
+                            next_at = min(next_at, self._backlog.due_at)
+                        self._work.wait(
+                            max(0.01, min(next_at - time.monotonic(), settings.HOLD_SWEEP_SECONDS))
+                        )
+                        self._work.clear()
+                    self._sweep_if_due()
+                    if self._backlog:
+                        self._commit(self._backlog.take(BATCH_MAX))
+                    if len(self._queue) > self._was_alone:
+                        # Orders about to be placed are waited for: a larger batch costs each
+                        # of them less (measured).
+                        yield_control(rounds=2)
+                    batch = self._take_batch()
+                    self._was_alone = len(batch) <= 1
+                    self._commit(batch)
         except BaseException:
             log.exception("The ledger writer died")
             self._fail_all()
             raise
         finally:
             self._close()
-            self._hand_over()
-
-    def _run_once(self) -> None:
-        if not self._queue and not self._singles:
-            self._work.wait(self._idle_s())
-            self._work.clear()
-        self._sweep_if_due()
-        if self._backlog:
-            self._commit(self._backlog.take(BATCH_MAX))
-        if len(self._queue) > self._was_alone:
-            # Whoever is about to place an order does: a larger batch costs each less (measured).
-            yield_control(rounds=2)
-        batch = self._take_batch()
-        self._was_alone = len(batch) <= 1
-        self._commit(batch)
+            # From here on a submitted order starts a new thread; for those that came
+            # in while this one was ending, nobody else would.
+            with self._lock:
+                self._thread = None
+                if self._given_up:
+                    for waiting in self._singles, self._queue, self._backlog.tickets:
+                        while waiting:
+                            waiting.popleft().finish(Unavailable())
+                elif self._queue or self._singles or self._backlog:
+                    self._begin()
 
     def _is_done(self) -> bool:
         if not self._stopping or self._given_up:
             return self._given_up
         return not (self._queue or self._singles or self._backlog)
-
-    def _hand_over(self) -> None:
-        """From here on a submitted order starts a new thread; for those that came in while this one
-        was ending, nobody else would."""
-        with self._lock:
-            self._thread = None
-            if self._given_up:
-                self._fail_rest()
-            elif self._queue or self._singles or self._backlog:
-                self._begin()
-
-    def _fail_rest(self) -> None:
-        for waiting in (self._singles, self._queue, self._backlog.tickets):
-            while waiting:
-                waiting.popleft().finish(Unavailable())
 
     def _take_batch(self) -> list[Ticket]:
         waiting, maximum = (self._singles, 1) if self._singles else (self._queue, BATCH_MAX)
@@ -230,7 +227,12 @@ class LedgerWriter:
                 self._salvage(batch)
                 raise
             else:
-                self._finish(batch, outcomes)
+                if self._backlog:
+                    self._backlog.hurry()
+                for ticket, outcome in zip(batch, outcomes, strict=True):
+                    ticket.finish(outcome)
+                    if ticket.abandoned and outcome is True:
+                        self._release_if_hold(ticket)
                 batch = []
         self._batch = batch
 
@@ -269,14 +271,6 @@ class LedgerWriter:
             session.set_up()
         self._watchdog.busy_since = time.monotonic()
         return session
-
-    def _finish(self, batch: list[Ticket], outcomes: list[Outcome]) -> None:
-        if self._backlog:
-            self._backlog.hurry()
-        for ticket, outcome in zip(batch, outcomes, strict=True):
-            ticket.finish(outcome)
-            if ticket.abandoned and outcome is True:
-                self._release_if_hold(ticket)
 
     # --- When it fails --------------------------------------------------------------------------
 
@@ -374,12 +368,6 @@ class LedgerWriter:
             run_native(Lane.LEDGER, session.close_quietly)
 
     # --- The sweep ------------------------------------------------------------------------------
-
-    def _idle_s(self) -> float:
-        next_at = self._next_sweep_at
-        if self._backlog:
-            next_at = min(next_at, self._backlog.due_at)
-        return max(0.01, min(next_at - time.monotonic(), settings.HOLD_SWEEP_SECONDS))
 
     def _sweep_if_due(self) -> None:
         if time.monotonic() < self._next_sweep_at:

@@ -107,10 +107,11 @@ def _prompt(usage: Usage, of: _Prices) -> int:
     kept_1h, written, plain = usage.cache_write_1h_tokens, usage.cache_write_tokens, of["prompt"]
     if plain is not None and not (usage.cached_tokens or written or usage.prompt_audio_tokens):
         return plain * usage.prompt_tokens
+    price = of["input_cache_write_1h"]
     kinds = (
         (usage.cached_tokens, of["input_cache_read"]),
         (written - kept_1h, of["input_cache_write"]),
-        (kept_1h, _first(of["input_cache_write_1h"], of["input_cache_write"])),
+        (kept_1h, of["input_cache_write"] if price is None else price),
         (usage.prompt_audio_tokens, of["audio"]),
     )
     tokens = usage.prompt_tokens
@@ -146,10 +147,6 @@ def _by_kind(tokens: int, price: int | None, kinds: tuple[tuple[int, int | None]
             tokens -= count
             total += own * count
     return total + price * tokens
-
-
-def _first(price: int | None, otherwise: int | None) -> int | None:
-    return otherwise if price is None else price
 
 
 def _rounded(amount: int, parts: int) -> int:

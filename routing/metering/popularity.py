@@ -70,34 +70,24 @@ def count_calls(now: datetime) -> int:
 
     Two at once do not count twice: who moves the mark writes.
     """
-    ended_by = now - timedelta(seconds=_longest_call_s())
-    counted, mark = 0, _read_mark(ended_by)
+    ended_by = now - timedelta(
+        seconds=max(settings.ROUTER_TOTAL_TIMEOUT, settings.HOLD_LEASE_SECONDS) + 60
+    )
+    # Where counting goes on; at first, where it can matter.
+    row = CallsCounted.objects.filter(pk=1).first()
+    if row is None:
+        first = Generation.objects.order_by("created_at").values_list("created_at", flat=True)
+        since = max(ended_by - timedelta(days=MONTH_DAYS), first.first() or ended_by)
+        row, _ = CallsCounted.objects.get_or_create(pk=1, defaults={"until": since})
+    counted, mark = 0, row.until
     while mark < ended_by:
-        until = min(_full_hour_after(mark), ended_by)
+        until = min(mark.replace(minute=0, second=0, microsecond=0) + _HOUR, ended_by)
         answered = _count_answered(mark, until)
         if not _add_counts(mark, until, answered):
             break
         counted, mark = counted + sum(answered.values()), until
     DailyCalls.objects.filter(day__lte=_days_before(now, MONTH_DAYS + 1)).delete()
     return counted
-
-
-def _longest_call_s() -> float:
-    return max(settings.ROUTER_TOTAL_TIMEOUT, settings.HOLD_LEASE_SECONDS) + 60
-
-
-def _read_mark(ended_by: datetime) -> datetime:
-    """Where counting goes on; at first, where it can matter."""
-    row = CallsCounted.objects.filter(pk=1).first()
-    if row is None:
-        first = Generation.objects.order_by("created_at").values_list("created_at", flat=True)
-        since = max(ended_by - timedelta(days=MONTH_DAYS), first.first() or ended_by)
-        row, _ = CallsCounted.objects.get_or_create(pk=1, defaults={"until": since})
-    return row.until
-
-
-def _full_hour_after(moment: datetime) -> datetime:
-    return moment.replace(minute=0, second=0, microsecond=0) + _HOUR
 
 
 def _count_answered(since: datetime, until: datetime) -> dict[str, int]:

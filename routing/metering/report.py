@@ -24,12 +24,25 @@ def build_usage_report(
 ) -> JsonObject:
     """The `usage` object; `cost` in it is what the account was charged, no more and no less. With a
     team's own credential its list price stands beside. `tools` are those that the gateway ran."""
+    details = {
+        "cached_tokens": usage.cached_tokens,
+        "audio_tokens": usage.prompt_audio_tokens,
+        "video_tokens": usage.video_tokens,
+    }
+    if usage.cache_write_tokens:
+        details["cache_write_tokens"] = usage.cache_write_tokens
     report = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": _prompt_details(usage),
-        "completion_tokens_details": _completion_details(usage),
+        "prompt_tokens_details": details,
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens,
+            "audio_tokens": usage.completion_audio_tokens,
+            "image_tokens": usage.completion_image_tokens,
+            "accepted_prediction_tokens": usage.accepted_prediction_tokens,
+            "rejected_prediction_tokens": usage.rejected_prediction_tokens,
+        },
         "cost": usd(charged_nano),
         "cost_details": {
             "upstream_inference_cost": usd(cost.total_nano) if is_byok else None,
@@ -51,24 +64,3 @@ def build_usage_report(
             "web_search_requests": usage.web_searches,
         }
     return report
-
-
-def _prompt_details(usage: Usage) -> dict[str, int]:
-    details = {
-        "cached_tokens": usage.cached_tokens,
-        "audio_tokens": usage.prompt_audio_tokens,
-        "video_tokens": usage.video_tokens,
-    }
-    if usage.cache_write_tokens:
-        details["cache_write_tokens"] = usage.cache_write_tokens
-    return details
-
-
-def _completion_details(usage: Usage) -> dict[str, int | None]:
-    return {
-        "reasoning_tokens": usage.reasoning_tokens,
-        "audio_tokens": usage.completion_audio_tokens,
-        "image_tokens": usage.completion_image_tokens,
-        "accepted_prediction_tokens": usage.accepted_prediction_tokens,
-        "rejected_prediction_tokens": usage.rejected_prediction_tokens,
-    }

@@ -44,9 +44,31 @@ def reverse_usage(
         known = LedgerEntry.objects.filter(source=SOURCE, source_ref=source_ref).first()
         if known is not None:
             return known, False
-        if amount_nano > _left_nano(generation_id):
+        kinds = "usage", "byok_fee", "usage_reversal"
+        mine = LedgerEntry.objects.filter(generation_id=generation_id, kind__in=kinds)
+        total_nano: int = mine.aggregate(left=Sum("amount_nano"))["left"]
+        if amount_nano > total_nano:
             raise MoreThanCharged(generation_id)
-        _lower(charge, generation, amount_nano)
+        Account.objects.filter(pk=charge.account_id).update(
+            total_usage_nano=F("total_usage_nano") - amount_nano
+        )
+        # Pinned at admission, as the charge's were.
+        windows = list_windows(generation.created_at.date())
+        of_key = Q()
+        for window, start in windows:
+            of_key |= Q(window=window, window_start=start)
+        key, workspace = charge.api_key_id, charge.workspace_id
+        assert key is not None
+        assert workspace is not None
+        less = F("spent_nano") - amount_nano
+        lowered = SpendCounter.objects.filter(
+            of_key, scope=SpendCounter.Scope.KEY, scope_id=str(key)
+        ).update(spent_nano=less)
+        assert lowered == len(windows)
+        budgets = find_budget_counters(
+            build_django_reader(), ChargeScope(charge.account_id, workspace, key, windows)
+        )
+        SpendCounter.objects.filter(pk__in=budgets).update(spent_nano=less)
         entry = LedgerEntry.objects.create(
             account_id=charge.account_id,
             workspace_id=charge.workspace_id,
@@ -61,33 +83,3 @@ def reverse_usage(
             created_at=datetime.now(UTC),
         )
     return entry, True
-
-
-def _left_nano(generation_id: str) -> int:
-    kinds = ("usage", "byok_fee", "usage_reversal")
-    mine = LedgerEntry.objects.filter(generation_id=generation_id, kind__in=kinds)
-    total_nano: int = mine.aggregate(left=Sum("amount_nano"))["left"]
-    return total_nano
-
-
-def _lower(charge: LedgerEntry, generation: Generation, amount_nano: int) -> None:
-    Account.objects.filter(pk=charge.account_id).update(
-        total_usage_nano=F("total_usage_nano") - amount_nano
-    )
-    # Pinned at admission, as the charge's were.
-    windows = list_windows(generation.created_at.date())
-    of_key = Q()
-    for window, start in windows:
-        of_key |= Q(window=window, window_start=start)
-    key, workspace = charge.api_key_id, charge.workspace_id
-    assert key is not None
-    assert workspace is not None
-    less = F("spent_nano") - amount_nano
-    lowered = SpendCounter.objects.filter(
-        of_key, scope=SpendCounter.Scope.KEY, scope_id=str(key)
-    ).update(spent_nano=less)
-    assert lowered == len(windows)
-    budgets = find_budget_counters(
-        build_django_reader(), ChargeScope(charge.account_id, workspace, key, windows)
-    )
-    SpendCounter.objects.filter(pk__in=budgets).update(spent_nano=less)

@@ -46,8 +46,8 @@ def read_caller_headers(request: HttpRequest) -> CallerHeaders:
 def categories(header: str) -> tuple[str, ...]:
     """The first two well-formed words of a comma list; what is not well-formed is left out."""
     words = (word.strip() for word in header.split(","))
-    return tuple(word for word in words if _well_formed(word))[:CATEGORIES_MAX]
-
-
-def _well_formed(word: str) -> bool:
-    return len(word) <= CATEGORY_CHARS_MAX and _CATEGORY.fullmatch(word) is not None
+    return tuple(
+        word
+        for word in words
+        if len(word) <= CATEGORY_CHARS_MAX and _CATEGORY.fullmatch(word) is not None
+    )[:CATEGORIES_MAX]

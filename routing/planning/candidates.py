@@ -9,7 +9,6 @@ from django.conf import settings
 from accounts.caller import Caller
 from gateway.eventloop import yield_control
 from gateway.http.errors import InvalidRequest, NotFound
-from gateway.http.jsonio import JsonObject
 from gateway.http.validation import shorten
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import DECIDING, EndpointEntry, ModelEntry, Snapshot
@@ -151,7 +150,12 @@ def resolution_of(
     if chat.reasoning is not None and chat.reasoning.is_off:
         resolution = _able_without_reasoning(snapshot, references, resolution)
     if resolution.plugins:
-        _refuse_what_nothing_runs(resolution.plugins, chat.plugins)
+        # The refusal that the plugin itself would get. An entry of its own has the last
+        # word.
+        said = {plugin["id"]: plugin for plugin in chat.plugins}
+        lacking = missing_plugins([said.get(name, {"id": name}) for name in resolution.plugins])
+        if lacking:
+            raise InvalidRequest(f"server tool not available: {', '.join(lacking)}")
     return resolution
 
 
@@ -194,14 +198,6 @@ def _has_suffix(preset: PresetReference) -> bool:
     return ":" in preset.slug
 
 
-def _refuse_what_nothing_runs(names: Iterable[str], plugins: Iterable[JsonObject]) -> None:
-    """The refusal that the plugin itself would get. An entry of its own has the last word."""
-    said = {plugin["id"]: plugin for plugin in plugins}
-    lacking = missing_plugins([said.get(name, {"id": name}) for name in names])
-    if lacking:
-        raise InvalidRequest(f"server tool not available: {', '.join(lacking)}")
-
-
 def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
     """Whether some reference leaves the choice of the model to a virtual router."""
     return any(
@@ -217,32 +213,28 @@ def _auto(
 ) -> AutoSettings:
     """What the routers go by."""
     names = [parse_reference(reference) for reference in references]
-    tiers = frozenset([tier for name in names for tier in _tiers(name.suffixes)])
+    tiers = frozenset(
+        [tier for name in names for suffix in name.suffixes if (tier := EFFECTS[suffix].tier)]
+    )
     return AutoSettings(
         candidates=tuple(settings.ROUTER_AUTO_MODELS),
-        wishes={_ROUTER_OF[each["id"]]: _wishes(chat, each) for each in _router_plugins(chat)},
+        wishes={
+            _ROUTER_OF[each["id"]]: AutoOptions(
+                allowed=tuple(each.get("allowed_models", ())),
+                excluded=tuple(each.get("excluded_models", ())),
+                cost_tier=each.get("cost_tier") or _tier_of(each.get("cost_quality_tradeoff")),
+                pinned=_latest_model(chat)
+                if each.get("pin_model") and each["id"] == _PINS
+                else None,
+            )
+            for each in chat.plugins
+            if each["id"] in _ROUTER_OF and each.get("enabled", True)
+        },
         usable=_usable(
             ask,
             lambda: policy(Resolution((), "auto", admitted_tiers=tiers)),
             without_reasoning=chat.reasoning is not None and chat.reasoning.is_off,
         ),
-    )
-
-
-def _tiers(suffixes: Iterable[str]) -> list[str]:
-    return [tier for suffix in suffixes if (tier := EFFECTS[suffix].tier)]
-
-
-def _router_plugins(chat: ChatRequest) -> list[JsonObject]:
-    return [each for each in chat.plugins if each["id"] in _ROUTER_OF and each.get("enabled", True)]
-
-
-def _wishes(chat: ChatRequest, plugin: JsonObject) -> AutoOptions:
-    return AutoOptions(
-        allowed=tuple(plugin.get("allowed_models", ())),
-        excluded=tuple(plugin.get("excluded_models", ())),
-        cost_tier=plugin.get("cost_tier") or _tier_of(plugin.get("cost_quality_tradeoff")),
-        pinned=_latest_model(chat) if plugin.get("pin_model") and plugin["id"] == _PINS else None,
     )
 
 
@@ -273,7 +265,9 @@ def _usable(
     def passing(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
         if without_reasoning:
             models = (model for model in models if not model.must_reason)
-        for batch, endpoints in batches(models, lambda model: _in_format(model, ask)):
+        for batch, endpoints in batches(
+            models, lambda model: [each for each in model.by_price if each.serves(ask.kinds)]
+        ):
             left: Sequence[EndpointEntry] = endpoints
             for keep in filters():
                 left = keep(left)
@@ -281,10 +275,6 @@ def _usable(
             yield from [model for model in batch if model.id in ids]
 
     return passing
-
-
-def _in_format(model: ModelEntry, ask: Requirements) -> list[EndpointEntry]:
-    return [each for each in model.by_price if each.serves(ask.kinds)]
 
 
 def batches(

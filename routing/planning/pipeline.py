@@ -162,14 +162,19 @@ def plan_request(planning: Planning) -> None:
     requests. Raises `GatewayError`."""
     named = planning.chat.candidates or [planning.caller.default_text_model]
     if planning.chat.plugins or any(":" in name for name in named):
-        _add_plugins(planning)
+        # The plugins that are in force, and the server tools that they add.
+        default_model = planning.caller.default_text_model
+        planning.chat, planning.plugins = plugged(planning.chat, default_model)
     if planning.chat.native_tools:
         planning.chat = search_beside_own_tools(planning.chat)
     planning.asked = resolve(planning.chat, planning.caller, region=planning.region)
     if planning.plugins or planning.chat.native_tools:
         _reshape(planning)
-    if planning.caller.guard is not None and planning.caller.guard.filters:
-        _filter_content(planning)
+    guard = planning.caller.guard
+    if guard is not None and guard.filters:
+        result = filtered(planning.chat, guard.filters, planning.caller.account_id)
+        planning.chat, planning.blocked = result.chat, result.refusal
+        planning.stages += result.stages
     if planning.plugins and planning.blocked is None:
         assert planning.plugin_context is not None
         planning.blocked = refusal_by(planning.plugins, planning.chat, planning.plugin_context)
@@ -189,12 +194,6 @@ def plan_request(planning: Planning) -> None:
         _compress(planning)
 
 
-def _add_plugins(planning: Planning) -> None:
-    """Take the plugins that are in force, and the server tools that they add."""
-    default_model = planning.caller.default_text_model
-    planning.chat, planning.plugins = plugged(planning.chat, default_model)
-
-
 def _reshape(planning: Planning) -> None:
     """Search here where no provider of the models does, and let plugins change the request; one
     that is changed is resolved anew."""
@@ -212,15 +211,6 @@ def _plugin_context(planning: Planning) -> PluginContext:
     if planning.refuse_early is None:
         return context
     return replace(context, refuse=partial(planning.refuse_early, copy(planning)))
-
-
-def _filter_content(planning: Planning) -> None:
-    """Put the request through the content filters of the caller's guardrails."""
-    guard = planning.caller.guard
-    assert guard is not None
-    result = filtered(planning.chat, guard.filters, planning.caller.account_id)
-    planning.chat, planning.blocked = result.chat, result.refusal
-    planning.stages += result.stages
 
 
 def _hold_to_wire(planning: Planning) -> None:

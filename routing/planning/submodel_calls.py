@@ -4,7 +4,6 @@ It has a plan and attempts of its own. What it costs is a fee of the answer that
 whose hold is raised for it; there is no record of it beside.
 """
 
-from functools import partial
 from typing import Final
 
 from gateway.http.errors import GatewayError
@@ -34,29 +33,22 @@ def ask_model(asker: RequestProgress, body: JsonObject) -> ModelAnswer:
         # As much a request in progress as any other.
         slot = slots.take()
         try:
-            return _told(_call(asker, body))
+            assert asker.last_attempt is not None
+            named = {"model": asker.last_attempt.endpoint.model_id, **body}
+            # What the caller wants of whoever gets to read the conversation.
+            wishes = asker.root.context.chat.body.get("provider") or {}
+            rules = {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
+            if rules:
+                named["provider"] = rules
+            models_max = settings.ROUTER_MAX_MODELS
+            chat = CHAT.parse(named, session_header=None, models_max=models_max)
+            return _told(plan_submodel_call(asker, chat))
         finally:
             slot.release()
     except ChatInvalid as error:
         raise ToolFailed(str(error)) from None
     except GatewayError as error:
         raise ToolFailed(error.text) from None
-
-
-def _call(asker: RequestProgress, body: JsonObject) -> RequestProgress:
-    assert asker.last_attempt is not None
-    named = {"model": asker.last_attempt.endpoint.model_id, **body}
-    if rules := _data_rules(asker):
-        named["provider"] = rules
-    read = partial(CHAT.parse, session_header=None, models_max=settings.ROUTER_MAX_MODELS)
-    chat = read(named)
-    return plan_submodel_call(asker, chat)
-
-
-def _data_rules(asker: RequestProgress) -> JsonObject:
-    """What the caller wants of whoever gets to read the conversation."""
-    wishes = asker.root.context.chat.body.get("provider") or {}
-    return {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
 
 
 def _told(progress: RequestProgress) -> ModelAnswer:

@@ -92,11 +92,10 @@ def choose_free_models(
     return list(dict.fromkeys(chain(first, islice(drawn, MODELS_MAX))))[:MODELS_MAX]
 
 
-def _bands_by_distance(tier: int) -> tuple[int, ...]:
-    return tuple(sorted(range(len(COST_TIERS)), key=lambda band: (abs(band - tier), band)))
-
-
-_NEAREST: Final = {tier: _bands_by_distance(place) for place, tier in enumerate(COST_TIERS)}
+_NEAREST: Final = {
+    tier: tuple(sorted(range(len(COST_TIERS)), key=lambda band: (abs(band - place), band)))
+    for place, tier in enumerate(COST_TIERS)
+}
 
 
 def _cheapest_of_band(ranking: Ranking, tier: CostTier, usable: UsableModels) -> list[ModelEntry]:

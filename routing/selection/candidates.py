@@ -1,7 +1,7 @@
 """The credentials with which endpoints are tried, and their order: the team's prioritised ones,
 then the shared ones, then the team's fallback ones."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from routing.entities.entries import EndpointEntry
@@ -39,12 +39,10 @@ def list_candidates(
 
 
 def _own_candidates(group: Sequence[EndpointEntry], places: Places) -> list[Candidate]:
-    found = chain.from_iterable(_turns_at(each, places) for each in group)
+    found = chain.from_iterable(
+        (Candidate(each, place) for place in places.get(each.pk, ())) for each in group
+    )
     return sorted(found, key=lambda candidate: candidate.own or 0)
-
-
-def _turns_at(endpoint: EndpointEntry, places: Places) -> Iterator[Candidate]:
-    return (Candidate(endpoint, place) for place in places.get(endpoint.pk, ()))
 
 
 def _is_shared(endpoint: EndpointEntry, state: EndpointState) -> bool:

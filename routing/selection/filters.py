@@ -100,7 +100,10 @@ def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list
         found.append(
             (
                 PARAMETERS_STEP,
-                partial(_keep_passing, _native_fields_test(requirements.native_fields)),
+                partial(
+                    _keep_passing,
+                    lambda endpoint: requirements.native_fields <= endpoint.taken_fields,
+                ),
             )
         )
     fits = _context_test(requirements.prompt_tokens, requirements.output_tokens)
@@ -150,7 +153,6 @@ def policy_tests(policy: Policy) -> list[Test]:
 
 
 def _has_no_references(policy: Policy) -> bool:
-    """Whether no reference opens a tier or names an endpoint."""
     return not (
         policy.only
         or policy.order
@@ -223,7 +225,10 @@ def _quantization_test(wanted: frozenset[str]) -> Test:
 def _price_test(caps_usd: Mapping[str, Decimal]) -> Test:
     """A test that every price is at most its cap; a price that is not published counts as 0."""
     caps = [
-        (attrgetter(name), _per_token(cap_usd) if name in _PER_TOKEN else cap_usd)
+        (
+            attrgetter(name),
+            min(cap_usd, _CAP_USD_MAX).scaleb(_MILLIONTH) if name in _PER_TOKEN else cap_usd,
+        )
         for name, cap_usd in caps_usd.items()
     ]
 
@@ -235,11 +240,6 @@ def _price_test(caps_usd: Mapping[str, Decimal]) -> Test:
         return True
 
     return test
-
-
-def _per_token(cap_usd: Decimal) -> Decimal:
-    # A caller may write a million digits; arithmetic on them would block the process.
-    return min(cap_usd, _CAP_USD_MAX).scaleb(_MILLIONTH)
 
 
 # --- Filters of the request -----------------------------------------------------------------------
@@ -256,14 +256,13 @@ def _tier_filter(service_tier: str | None, admitted: Test) -> Keep:
         left = _keep_passing(admitted, endpoints)
         if service_tier != "flex":
             return left
-        by_model = (list(group) for _, group in groupby(left, key=model_id_of))
-        return [each for group in by_model for each in _prefer_flex(group)]
+        kept: list[EndpointEntry] = []
+        for _, group in groupby(left, key=model_id_of):
+            of_model = list(group)
+            kept += [each for each in of_model if each.tier == "flex"] or of_model
+        return kept
 
     return keep
-
-
-def _prefer_flex(endpoints: list[EndpointEntry]) -> list[EndpointEntry]:
-    return [each for each in endpoints if each.tier == "flex"] or endpoints
 
 
 def _list_media_tests(requirements: Requirements) -> Iterator[tuple[str, Test]]:
@@ -304,10 +303,6 @@ def _parameters_test(required: frozenset[str]) -> Test:
         return named <= supported and not _OUTPUT_CAP.isdisjoint(supported)
 
     return test
-
-
-def _native_fields_test(fields: frozenset[str]) -> Test:
-    return lambda endpoint: fields <= endpoint.taken_fields
 
 
 def _context_test(prompt_tokens: int, output_tokens: int | None) -> Test:

@@ -65,14 +65,10 @@ def _both(first: Test, second: Test) -> Test:
     return lambda endpoint: first(endpoint) and second(endpoint)
 
 
-def _is_present(test: Test | None) -> bool:
-    return test is not None
-
-
 # The test that the lists of models, providers and regions make; None if there are no lists.
 # All requests of a key with guardrails share one policy object.
 guardrail_test: IdentityCache[Policy, Test | None] = IdentityCache(
-    _build_guardrail_test, may_keep=_is_present
+    _build_guardrail_test, may_keep=lambda test: test is not None
 )
 
 

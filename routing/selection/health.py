@@ -55,7 +55,8 @@ class EndpointHealth:
     def snapshot(self, now: float) -> HealthSnapshot:
         """The unhealthy endpoints at `now`. Most requests get the cached snapshot."""
         if now >= self._valid_until:
-            self._forget_healthy(now)
+            for key in [key for key, record in self._records.items() if record.is_over(now)]:
+                del self._records[key]
             ends = [end for each in self._records.values() for end in each.ends() if end > now]
             self._valid_until = min(ends, default=math.inf)
             self._snapshot = _build_snapshot(self._records, now) if self._records else ALL_HEALTHY
@@ -131,10 +132,6 @@ class EndpointHealth:
 
     def _invalidate(self) -> None:
         self._valid_until = -math.inf
-
-    def _forget_healthy(self, now: float) -> None:
-        for key in [key for key, record in self._records.items() if record.is_over(now)]:
-            del self._records[key]
 
 
 def _build_snapshot(records: dict[int, _Record], now: float) -> HealthSnapshot:

@@ -26,7 +26,11 @@ class Automaton(NamedTuple):
         before, states = "", [self.starts]
         for name in sorted(names):
             # What names begin with alike is gone through once.
-            shared = _shared_prefix_length(before, name)
+            shared = 0
+            for mine, its in zip(before, name, strict=False):
+                if mine != its:
+                    break
+                shared += 1
             del states[shared + 1 :]
             state = states[-1]
             for char in name[shared:]:
@@ -56,16 +60,6 @@ class Patterns(NamedTuple):
         if self.others is None:
             return set(found)
         return self.others.matching(found.symmetric_difference(names)).union(found)
-
-
-def _shared_prefix_length(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    count = 0
-    for mine, its in zip(one, other, strict=False):
-        if mine != its:
-            break
-        count += 1
-    return count
 
 
 @lru_cache(maxsize=16)

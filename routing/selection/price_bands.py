@@ -94,19 +94,30 @@ class PriceIndex:
         offers = [
             offer for model in snapshot.models.values() for offer in _list_offers(model, kinds)
         ]
-        self._offers = sorted(offers, key=_by_price)
+        self._offers = sorted(
+            offers, key=lambda offer: (offer.endpoint.token_usd, offer.model.id, offer.endpoint.tag)
+        )
         self._abilities = tuple(kinds)
         # As patterns are compared.
         self._lower = {id: id.lower() for id in snapshot.models}
         self._text = {model.id for model in snapshot.listing if "text" in model.output_modalities}
-        self._free = {model.id for model in snapshot.listing if _is_free(model)} & self._text
+        self._free = {
+            model.id
+            for model in snapshot.listing
+            if all(each.prices is not None and each.prices.is_free for each in model.by_price)
+        } & self._text
         self._shelves: dict[Need, Offers] = {}
 
     def find_offers(self, snapshot: Snapshot, need: Need) -> Offers:
         """The offers that meet the need, cached. `snapshot` must be the index's own."""
         found = self._shelves.get(need)
         if found is None:
-            found = self._select_offers(snapshot, need)
+            names = self._model_ids(snapshot, need)
+            able = {at for at, each in enumerate(self._abilities) if each.meet(need)}
+            offers = [o for o in self._offers if o.abilities in able and o.model.id in names]
+            firsts = _cheapest_offers(offers)
+            tokens_max = min([each.prompt_tokens_max for each in firsts], default=0.0)
+            found = Offers(tuple(offers), rank_models(firsts), tokens_max)
             # A new dict, because a native thread may be reading the old one.
             kept = self._shelves if len(self._shelves) < _CACHE_MAX else {}
             self._shelves = {**kept, need: found}
@@ -116,14 +127,6 @@ class PriceIndex:
         """The models that the need's lists allow, whatever their abilities."""
         names = self._model_ids(snapshot, need)
         return tuple([model for id, model in snapshot.models.items() if id in names])
-
-    def _select_offers(self, snapshot: Snapshot, need: Need) -> Offers:
-        names = self._model_ids(snapshot, need)
-        able = {at for at, each in enumerate(self._abilities) if each.meet(need)}
-        offers = [o for o in self._offers if o.abilities in able and o.model.id in names]
-        firsts = _cheapest_offers(offers)
-        tokens_max = min([each.prompt_tokens_max for each in firsts], default=0.0)
-        return Offers(tuple(offers), rank_models(firsts), tokens_max)
 
     def _model_ids(self, snapshot: Snapshot, need: Need) -> set[str]:
         """Ids of the models that the settings and patterns allow."""
@@ -245,12 +248,3 @@ def _abilities_index(endpoint: EndpointEntry, known: dict[Abilities, int]) -> in
         output_modalities=endpoint.output_modalities,
     )
     return known.setdefault(abilities, len(known))
-
-
-def _by_price(offer: Offer) -> tuple[Decimal, str, str]:
-    return (offer.endpoint.token_usd, offer.model.id, offer.endpoint.tag)
-
-
-def _is_free(model: ModelEntry) -> bool:
-    """Whether no endpoint of it, also of tiers that a suffix may open, costs anything."""
-    return all(each.prices is not None and each.prices.is_free for each in model.by_price)

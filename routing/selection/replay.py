@@ -1,6 +1,6 @@
 """Reading a stored trace back: requirements, policy, statistics and the outcome per endpoint."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -78,10 +78,14 @@ def read_replay(trace: Any) -> Replay:
     if trace.get("cut"):
         raise NotReplayable("the policy was too long to store")
     try:
+        facts = trace["ask"]
+        sets = {name: frozenset(facts.get(name, ())) for name in ("kinds", *WORD_SETS)}
         return Replay(
             models=tuple(trace["models"]),
-            requirements=_read_requirements(trace["ask"]),
-            policy=_read_policy(trace.get("policy", {})),
+            requirements=Requirements(**{**facts, **sets}),
+            policy=Policy(
+                **{name: _READERS[name](value) for name, value in trace.get("policy", {}).items()}
+            ),
             rows={(row.model, row.tag): row for row in read_rows(trace)},
             by_session=trace.get("by_session", False),
         )
@@ -101,7 +105,10 @@ def read_rows(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
     places = trace.get("places") or range(ordered)
     errors = dict(trace.get("attempts", []))
     figures, weights = trace.get("figures"), trace.get("weights")
-    own, own_last = (_read_places(trace.get(name, ())) for name in ("byok", "byok_fallback"))
+    own, own_last = (
+        {at: tuple(places) for at, *places in trace.get(name, ())}
+        for name in ("byok", "byok_fallback")
+    )
     for at, tag in enumerate(tags):
         in_order = at < ordered
         yield TraceRow(
@@ -131,18 +138,18 @@ def read_state(replay: Replay, models: Iterable[ModelEntry]) -> EndpointState:
     }
     return EndpointState(
         figures={key: _read_stats(row.figures) for key, row in rows.items() if row.figures},
-        health=HealthSnapshot(*[_keys_with(rows, name) for name in HealthSnapshot._fields]),
+        health=HealthSnapshot(
+            *[
+                frozenset(key for key, row in rows.items() if name in row.health)
+                for name in HealthSnapshot._fields
+            ]
+        ),
         sticky=next((key for key, row in rows.items() if row.sticky), None),
         sticky_by_session=replay.by_session,
         byok={key: row.byok for key, row in rows.items() if row.byok},
         byok_fallback={key: row.byok_fallback for key, row in rows.items() if row.byok_fallback},
         unshared=frozenset(key for key, row in rows.items() if row.unshared),
     )
-
-
-def _read_places(lists: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
-    """Places of the team's own credentials by the number of the endpoint they are for."""
-    return {at: tuple(places) for at, *places in lists}
 
 
 def endpoint_name(endpoint: EndpointEntry) -> tuple[str, str]:
@@ -164,15 +171,6 @@ def _health_words(at: int, trace: Mapping[str, Any]) -> Iterator[str]:
             yield name
     if trace.get("probe") == at:
         yield "probe"
-
-
-def _read_requirements(facts: Mapping[str, Any]) -> Requirements:
-    sets = {name: frozenset(facts.get(name, ())) for name in ("kinds", *WORD_SETS)}
-    return Requirements(**{**facts, **sets})
-
-
-def _read_policy(facts: Mapping[str, Any]) -> Policy:
-    return Policy(**{name: _READERS[name](value) for name, value in facts.items()})
 
 
 def _field_reader(default: Any, name: str) -> Any:
@@ -199,7 +197,3 @@ def _read_stats(known: Mapping[str, Any]) -> EndpointStats:
         uptime_1d=up[2],
         calls=known.get("n", 0),
     )
-
-
-def _keys_with(rows: Mapping[int, TraceRow], word: str) -> frozenset[int]:
-    return frozenset(key for key, row in rows.items() if word in row.health)

@@ -101,9 +101,13 @@ def resolve_models(
     models = tuple(dict.fromkeys([model for each in found for model in each.models]))
     effects = [effect for each in found for effect in each.effects]
     virtual = next((each.virtual for each in found if each.virtual), None)
+    # The value of `router_metadata.strategy`: of the first virtual router, else of the first
+    # reference, else whether there are several models.
+    routers = [each.strategy for each in found if each.strategy in _ROUTER_STRATEGIES]
+    own = routers[0] if routers else found[0].strategy
     return Resolution(
         models=models,
-        strategy=_strategy(found, models),
+        strategy=own or ("fallback" if len(models) > 1 else "direct"),
         sort=next((effect.sort for effect in effects if effect.sort), None),
         admitted_tiers=_opened_tiers(effects),
         plugins=tuple(dict.fromkeys([effect.plugin for effect in effects if effect.plugin])),
@@ -125,14 +129,12 @@ def find_model(snapshot: Snapshot, reference: str) -> ModelEntry | None:
 def newest_by_family(snapshot: Snapshot) -> dict[str, ModelEntry]:
     """The newest listed model of each family; of equally new ones one without a variant."""
     newest: dict[str, ModelEntry] = {}
-    for model in sorted(snapshot.listing, key=_age):
+    for model in sorted(
+        snapshot.listing, key=lambda model: (-model.created, ":" in model.id, model.id)
+    ):
         if model.family is not None:
             newest.setdefault(model.family, model)
     return newest
-
-
-def _age(model: ModelEntry) -> tuple[int, bool, str]:
-    return (-model.created, ":" in model.id, model.id)
 
 
 def _resolve_reference(request: _Request, reference: str) -> _Resolved:
@@ -225,11 +227,3 @@ def _check_serves(model: ModelEntry, requirements: Requirements, reference: str)
 
 def _opened_tiers(effects: Sequence[SuffixEffect]) -> frozenset[str]:
     return frozenset([effect.tier for effect in effects if effect.tier])
-
-
-def _strategy(found: Sequence[_Resolved], models: Sequence[ModelEntry]) -> str:
-    """The value of `router_metadata.strategy`: of the first virtual router, else of the first
-    reference, else whether there are several models."""
-    routers = [each.strategy for each in found if each.strategy in _ROUTER_STRATEGIES]
-    own = routers[0] if routers else found[0].strategy
-    return own or ("fallback" if len(models) > 1 else "direct")

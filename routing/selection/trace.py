@@ -12,7 +12,7 @@ filters are in `removed`. Elsewhere an endpoint is its index in these columns.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter
@@ -112,7 +112,10 @@ def build_trace(
     trace["tag"] = [each.tag for each in endpoints]
     trace["usd"] = list(map(_token_prices, endpoints))
     if len(models) > 1:
-        _put_models(trace, endpoints)
+        # `model`: the place of each endpoint's model among `models`.
+        places = {name: place for place, name in enumerate(trace["models"])}
+        trace["model"] = [places.setdefault(each.model_id, len(places)) for each in endpoints]
+        trace["models"] = list(places)
     if removed:
         trace["removed"] = [each.step for each in removed]
     if attempts:
@@ -157,13 +160,6 @@ def _token_prices(endpoint: EndpointEntry) -> list[float] | None:
         return None
     factor = (1 - prices.discount) * _MILLION
     return [float(prices.prompt * factor), float(prices.completion * factor)]
-
-
-def _put_models(trace: dict[str, Any], endpoints: Iterable[EndpointEntry]) -> None:
-    """`model`: the place of each endpoint's model among `models`."""
-    places = {name: place for place, name in enumerate(trace["models"])}
-    trace["model"] = [places.setdefault(each.model_id, len(places)) for each in endpoints]
-    trace["models"] = list(places)
 
 
 def _put_state(
@@ -246,20 +242,17 @@ def _serialize_policy(policy: Policy) -> dict[str, Any]:
     for name, value, default in zip(POLICY_FIELDS, _values(policy), _DEFAULTS, strict=True):
         if value is not default and value != default:
             changed[name] = _to_json_value(value)
-            if isinstance(value, tuple | frozenset) and _is_too_long(value):
+            if isinstance(value, tuple | frozenset) and (
+                len(value) > WORDS_MAX or max(map(len, value), default=0) > WORD_CHARS_MAX
+            ):
                 data["cut"] = True
     if changed:
         data["policy"] = changed
     return data
 
 
-def _is_from_guardrails(data: Mapping[str, Any]) -> bool:
-    """Whether only guardrails set the policy, so that it is the same for every request of a key."""
-    return _OF_GUARDRAILS.issuperset(data.get("policy", ()))
-
-
 _cached_policy: IdentityCache[Policy, dict[str, Any]] = IdentityCache(
-    _serialize_policy, may_keep=_is_from_guardrails
+    _serialize_policy, may_keep=lambda data: _OF_GUARDRAILS.issuperset(data.get("policy", ()))
 )
 
 
@@ -275,7 +268,3 @@ def _to_json_value(value: Any) -> Any:
 
 def _shorten(words: Sequence[str]) -> list[str]:
     return [word[:WORD_CHARS_MAX] for word in words[:WORDS_MAX]]
-
-
-def _is_too_long(words: Collection[str]) -> bool:
-    return len(words) > WORDS_MAX or max(map(len, words), default=0) > WORD_CHARS_MAX

@@ -87,8 +87,23 @@ def payment_required(
             return insufficient_credits(context)
     for limit in limits:
         if limit.asked_nano > limit.left_nano:
-            affordable = _affordable(limit, output_tokens, prompt_nano)
-            return _too_dear(limit, output_tokens, affordable)
+            # The most output tokens that what is left would pay for, besides the
+            # prompt.
+            output_nano = max(1, limit.asked_nano - prompt_nano)
+            affordable = max(0, output_tokens * (limit.left_nano - prompt_nano) // output_nano)
+            metadata: JsonObject = {
+                "limit_source": limit.source,
+                "provider_name": None,
+                "remedy_hint": "Ask for fewer max_tokens, or raise what may be spent.",
+            }
+            if limit.source == "router_credits":
+                metadata["reason"] = "weight_exceeds_budget"
+            return PaymentRequired(
+                "This request requires more credits, or fewer max_tokens. You requested up to "
+                f"{output_tokens} tokens, but can only afford {affordable}. What is left of "
+                f"{limit.name} decides. {limit.remedy}",
+                metadata=metadata,
+            )
     busy = [each for each in limits if each.asked_nano > each.left_nano - each.held_nano]
     return _in_flight(next(iter(busy), None))
 
@@ -176,28 +191,6 @@ def _managed_remedy(context: RequestContext, path: str) -> str:
     return (
         f"A management key of the account can raise it with {path}, "
         f"described at {context.root_url}{reverse('docs')}"
-    )
-
-
-def _affordable(limit: _Limit, asked_tokens: int, prompt_nano: int) -> int:
-    """The most output tokens that what is left would pay for, besides the prompt."""
-    output_nano = max(1, limit.asked_nano - prompt_nano)
-    return max(0, asked_tokens * (limit.left_nano - prompt_nano) // output_nano)
-
-
-def _too_dear(limit: _Limit, asked_tokens: int, affordable: int) -> PaymentRequired:
-    metadata: JsonObject = {
-        "limit_source": limit.source,
-        "provider_name": None,
-        "remedy_hint": "Ask for fewer max_tokens, or raise what may be spent.",
-    }
-    if limit.source == "router_credits":
-        metadata["reason"] = "weight_exceeds_budget"
-    return PaymentRequired(
-        "This request requires more credits, or fewer max_tokens. You requested up to "
-        f"{asked_tokens} tokens, but can only afford {affordable}. What is left of {limit.name} "
-        f"decides. {limit.remedy}",
-        metadata=metadata,
     )
 
 

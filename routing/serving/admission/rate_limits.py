@@ -110,7 +110,13 @@ def _key_limits(progress: RequestProgress) -> list[Limit]:
         found.append(_one_request(progress.context.payer.key_id, requests))
     if tokens := settings.ROUTER_KEY_TPM:
         # One that may use more than the whole limit waits for a minute that is all its own.
-        cost = min(_tokens_bound(progress), tokens)
+        cost = min(
+            max(
+                (_tokens_at(progress, endpoint) for endpoint in progress.context.plan.order),
+                default=1,
+            ),
+            tokens,
+        )
         found.append(Limit(f"{_TOKENS}:{progress.context.payer.key_id}", tokens, MINUTE_S, cost))
     return found
 
@@ -118,13 +124,6 @@ def _key_limits(progress: RequestProgress) -> list[Limit]:
 @lru_cache(4_096)
 def _one_request(key_id: int, most: int) -> Limit:
     return Limit(f"{_REQUESTS}:{key_id}", most, MINUTE_S)
-
-
-def _tokens_bound(progress: RequestProgress) -> int:
-    """The most tokens that the call may use at any endpoint of its plan."""
-    return max(
-        (_tokens_at(progress, endpoint) for endpoint in progress.context.plan.order), default=1
-    )
 
 
 def _tokens_at(progress: RequestProgress, endpoint: EndpointEntry) -> int:
@@ -138,7 +137,7 @@ def _tokens_at(progress: RequestProgress, endpoint: EndpointEntry) -> int:
 
 
 def _refusal(progress: RequestProgress, exceeded: Exceeded) -> GatewayError:
-    kind = _kind(exceeded.limit)
+    kind = exceeded.limit.scope.partition(":")[0]
     return build_refusal(exceeded, source=_SOURCES[kind], message=_texts(progress, exceeded)[kind])
 
 
@@ -162,7 +161,3 @@ def _daily_text(progress: RequestProgress) -> str:
         f"Rate limit exceeded: free-models-per-day. Add {credits} credits to unlock {more} free "
         "model requests per day"
     )
-
-
-def _kind(limit: Limit) -> str:
-    return limit.scope.partition(":")[0]

@@ -25,7 +25,6 @@ from routing.serving.tool_loop.loop_relay import LoopRelay
 from routing.serving.tool_loop.turns import context_of, guarded_results, tell_stage, turns_after
 from routing.statistics.observation import record_attempt
 from routing.tools.calls import RunningCalls, ServerToolCall
-from routing.tools.interface import Result
 
 
 class LoopStream(AnswerStream):
@@ -85,7 +84,17 @@ class LoopStream(AnswerStream):
         try:
             yield from self._waited(running, relay)
         except (CallerGone, GeneratorExit):
-            note_results(self._progress, attempt, self._stopped(running))
+            # The results there are, once agents have counted what their providers
+            # bill.
+            self._progress.root_loop.caller_left = not self._stopping
+            if self._progress.root_loop.caller_left:
+                # Not every caller who is given up has closed its end.
+                self._watch.cut()
+            note_results(
+                self._progress,
+                attempt,
+                running.stop(to_the_end=self._progress.root_loop.caller_left),
+            )
             raise
         except BaseException:  # Also a greenlet being killed must not leave tools running.
             note_results(self._progress, attempt, running.stop())
@@ -98,14 +107,6 @@ class LoopStream(AnswerStream):
         relay.loop.told(results)
         yield relay.results(relay.loop.activities, results)
         self._wrote_at = process.now()
-
-    def _stopped(self, running: RunningCalls) -> list[Result]:
-        """The results there are, once agents have counted what their providers bill."""
-        self._progress.root_loop.caller_left = not self._stopping
-        if self._progress.root_loop.caller_left:
-            # Not every caller who is given up has closed its end.
-            self._watch.cut()
-        return running.stop(to_the_end=self._progress.root_loop.caller_left)
 
     def _waited(self, running: RunningCalls, relay: LoopRelay) -> Work[None]:
         """Until all tools have ended; the caller's connection is kept alive meanwhile."""

@@ -234,12 +234,23 @@ class Attempts:
     def _held(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:
         """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
         self._request = None
-        needed = self._needed(self._estimated_nano(endpoint), is_own=is_own)
+        needed = needed_for(self._estimated_nano(endpoint), is_own=is_own)
         if self._progress.loop is not None:
             needed = _shared(self._progress, needed)
         root = self._progress.root
         if root.held_nano is None:
-            return self._place(endpoint, needed)
+            progress = self._progress
+            lease = timedelta(seconds=settings.HOLD_LEASE_SECONDS)
+            order = HoldOrder(
+                generation_id=progress.context.generation_id,
+                payer=progress.context.payer,
+                amount_nano=needed.amount_nano,
+                model=endpoint.model_id,
+                created_at=progress.context.created_at,
+                lease_expires_at=progress.context.created_at + lease,
+                byok_nano=needed.byok_nano,
+            )
+            return self._booked(order, endpoint)
         more = _more(needed, Held(root.held_nano, root.held_byok_nano))
         return more is None or self._raise(endpoint, more)
 
@@ -251,23 +262,6 @@ class Attempts:
             return estimate_nano(demands[0], room, prices, output_cap=cap)
         total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
         return min(total, ESTIMATE_MAX_NANO)
-
-    def _needed(self, estimated_nano: int, *, is_own: bool) -> "Held":
-        return needed_for(estimated_nano, is_own=is_own)
-
-    def _place(self, endpoint: EndpointEntry, needed: "Held") -> bool:
-        progress = self._progress
-        lease = timedelta(seconds=settings.HOLD_LEASE_SECONDS)
-        order = HoldOrder(
-            generation_id=progress.context.generation_id,
-            payer=progress.context.payer,
-            amount_nano=needed.amount_nano,
-            model=endpoint.model_id,
-            created_at=progress.context.created_at,
-            lease_expires_at=progress.context.created_at + lease,
-            byok_nano=needed.byok_nano,
-        )
-        return self._booked(order, endpoint)
 
     def _raise(self, endpoint: EndpointEntry, more: "Held") -> bool:
         root = self._progress.root

@@ -46,7 +46,14 @@ def request_for(
 def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) -> Prompt:
     chat, kind = progress.context.chat, endpoint.provider.kind
     if chat.reasoning is not None:
-        chat = fit_reasoning(chat, endpoint, _output_tokens_max(chat, kind, terms))
+        # What a share of the output is a share of.
+        default = terms.output_default if wire_of(kind).needs_output_cap else None
+        wanted = chat.max_output_tokens or default
+        chat = fit_reasoning(
+            chat,
+            endpoint,
+            min([cap for cap in (wanted, terms.output_cap) if cap is not None], default=None),
+        )
     reasoning = chat.reasoning
     # What is asked of a model that has tools of the gateway's is not what the caller wrote, nor is
     # what plugins made of it.
@@ -54,7 +61,16 @@ def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) ->
         kind == progress.context.format.wire and progress.loop is None and not chat.rewritten
     )
     return Prompt(
-        body=_chat_body(chat, terms) if kind == CHAT.wire else _translatable(chat, kind),
+        body=build_forwarded_body(
+            chat,
+            upstream_model=terms.upstream_model,
+            supported=terms.supported,
+            user_hash=terms.user_hash,
+            stream_usage=True,
+            max_tokens_cap=terms.output_cap,
+        )
+        if kind == CHAT.wire
+        else _translatable(chat, kind),
         original=chat.original if is_own_words else None,
         stream=chat.stream,
         max_output_tokens=chat.max_output_tokens,
@@ -62,13 +78,6 @@ def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) ->
         reasoning_tokens=reasoning.max_tokens if reasoning else None,
         exclude_reasoning=progress.context.hides_reasoning,
     )
-
-
-def _output_tokens_max(chat: ChatRequest, kind: str, terms: Terms) -> int | None:
-    """What a share of the output is a share of."""
-    default = terms.output_default if wire_of(kind).needs_output_cap else None
-    wanted = chat.max_output_tokens or default
-    return min([cap for cap in (wanted, terms.output_cap) if cap is not None], default=None)
 
 
 def terms_of(progress: RequestProgress, endpoint: EndpointEntry, own_key: str | None) -> Terms:
@@ -99,17 +108,6 @@ def _translatable(chat: ChatRequest, kind: str) -> JsonObject:
     if not chat.tools_off or wire_of(kind).keeps_tools_when_off:
         return chat.body
     return {name: value for name, value in chat.body.items() if name not in _OF_TOOLS}
-
-
-def _chat_body(chat: ChatRequest, terms: Terms) -> JsonObject:
-    return build_forwarded_body(
-        chat,
-        upstream_model=terms.upstream_model,
-        supported=terms.supported,
-        user_hash=terms.user_hash,
-        stream_usage=True,
-        max_tokens_cap=terms.output_cap,
-    )
 
 
 def send(
@@ -209,7 +207,10 @@ def fit_reasoning(
     if wished is None or (rules is None and wished.max_tokens is None):
         return chat
     effort, budget = wished.effort, wished.max_tokens
-    if budget is not None and not (_takes_budgets(endpoint) and (budget or not _must(rules))):
+    if budget is not None and not (
+        (wire_of(endpoint.provider.kind).takes_budgets and "reasoning" in endpoint.taken_fields)
+        and (budget or not (rules is not None and rules.mandatory))
+    ):
         effort, budget = effort or effort_for_budget(budget, output_tokens_max), None
     if effort is not None and rules is not None:
         effort = fit_effort(effort, rules)
@@ -221,14 +222,6 @@ def fit_reasoning(
     reasoning = replace(wished, effort=effort, max_tokens=budget, enabled=None)
     body = _with_wishes(chat.body, effort, budget)
     return replace(chat, body=body, reasoning=reasoning, original=original)
-
-
-def _takes_budgets(endpoint: EndpointEntry) -> bool:
-    return wire_of(endpoint.provider.kind).takes_budgets and "reasoning" in endpoint.taken_fields
-
-
-def _must(rules: EffortRules | None) -> bool:
-    return rules is not None and rules.mandatory
 
 
 def _with_wishes(body: JsonObject, effort: Effort | None, budget: int | None) -> JsonObject:

@@ -90,19 +90,16 @@ class Books:
             assert prices is not None
             pinned = prices.effective(each.usage.prompt_tokens, self._progress.context.created_at)
             lists.setdefault(pinned, []).append(each.usage)
-        return _added([_priced(usages, prices) for prices, usages in lists.items()])
+        costs = [_priced(usages, prices) for prices, usages in lists.items()]
+        if not costs:
+            return FREE
+        return Cost(*[min(CHARGE_MAX_NANO, sum(parts)) for parts in zip(*costs, strict=True)])
 
 
 def _priced(usages: Sequence[Usage], prices: Prices) -> Cost:
     usage = _sum_of(usages)
     units = Units(requests=len(usages), web_searches=usage.web_searches)
     return cost_of(usage, prices, units)
-
-
-def _added(costs: Sequence[Cost]) -> Cost:
-    if not costs:
-        return FREE
-    return Cost(*[min(CHARGE_MAX_NANO, sum(parts)) for parts in zip(*costs, strict=True)])
 
 
 def _sum_of(usages: Iterable[Usage]) -> Usage:

@@ -144,13 +144,10 @@ class Crew:
         else:
             self._several(errands)
         if self.bug is not None:
-            raise self._taken_bug()
-
-    def _taken_bug(self) -> Exception:
-        """Not to be kept: it will hold the frames that hold this."""
-        bug, self.bug = self.bug, None
-        assert bug is not None
-        return bug
+            # Not to be kept: it will hold the frames that hold this.
+            bug, self.bug = self.bug, None
+            assert bug is not None
+            raise bug
 
     def _several(self, errands: Sequence[Errand]) -> None:
         pool = Pool(CALLS_AT_ONCE)
@@ -202,11 +199,13 @@ class Crew:
         attempt.ended = process.now()
         attempt.first_token = attempt.first_token or attempt.ended
         attempt.upstream_id = attempt.upstream_id or said.answer.upstream_id
+        # How long the answer was, for upstreams that do not count.
+        native = said.answer.native
         usage = measured(
             self.progress,
             attempt,
             said.answer.usage,
-            _produced_chars(said),
+            len(native.raw) if native is not None else count_text_chars(said.answer.message),
             prompt_chars=errand.demand.text_bytes,
         )
         self.spent.append(Spent(errand, usage))
@@ -229,9 +228,3 @@ def _ends(failure: UpstreamFailure) -> bool:
     """Whether it was not one question that failed: further ones would go the same way."""
     of_endpoint = failure.parked or failure.credential or failure.deadline
     return of_endpoint or failure.told_status in _ENDING or not failure.elsewhere
-
-
-def _produced_chars(said: Told) -> int:
-    """How long the answer was, for upstreams that do not count."""
-    native = said.answer.native
-    return len(native.raw) if native is not None else count_text_chars(said.answer.message)

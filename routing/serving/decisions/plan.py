@@ -123,16 +123,13 @@ class Agenda:
             yield from self._batches(parts, endpoint.decisions_max_questions or len(parts))
             return
         for place, part in parts.items():
-            yield self._single(place, part, endpoint)
-
-    def _single(self, place: Place, part: TypedQuestion, endpoint: EndpointEntry) -> Errand:
-        body = self.chat_body(part, endpoint, state="")
-        texts = [utf8_bytes(message["content"]) for message in body["messages"]]
-        if form := body.get("response_format"):
-            texts.append(len(dumps(form)))
-        size = self._state_bytes + sum(texts)
-        demand = Demand(size, len(body["messages"]), 0, 0, body["max_tokens"])
-        return Errand((place,), {"": part}, demand)
+            body = self.chat_body(part, endpoint, state="")
+            texts = [utf8_bytes(message["content"]) for message in body["messages"]]
+            if form := body.get("response_format"):
+                texts.append(len(dumps(form)))
+            size = self._state_bytes + sum(texts)
+            demand = Demand(size, len(body["messages"]), 0, 0, body["max_tokens"])
+            yield Errand((place,), {"": part}, demand)
 
     def chat_body(
         self, part: TypedQuestion, endpoint: EndpointEntry, *, state: str | None = None

@@ -91,21 +91,26 @@ class Loop:
         self.functions = [call for call in calls if self._toolbox.find(_name(call)) is None]
         self._said = {name: each for name, each in message.items() if name != "tool_calls"}
         self._chars_before, self._chars = self._chars, self._chars + len(self._text)
-        self._show(logprobs)
-        self.requested += len(server)
-        if not server or finish in _BROKEN_OFF:
-            self._show_functions()
-            return []
-        self._said["tool_calls"] = server = _told_apart(server)
-        return self._pending(server, finish, [_name(call) for call in calls])
-
-    def _show(self, logprobs: Any) -> None:
-        """What the caller is told of the answer; its calls come behind what tools did."""
+        # What the caller is told of the answer; its calls come behind what tools did.
         shown = self.shown(self._said)
         self._first_detail = self._next_detail
         if logprobs is not None:
             shown["logprobs"] = logprobs
         self.pieces.append(shown)
+        self.requested += len(server)
+        if not server or finish in _BROKEN_OFF:
+            self._show_functions()
+            return []
+        # The calls of one turn as they are sent back, none with the id of another.
+        seen: set[str] = set()
+        told: list[JsonObject] = []
+        for call in server:
+            call_id = call["id"] if call["id"] not in seen else tool_call_id()
+            seen.add(call_id)
+            function = {"name": _name(call), "arguments": _arguments(call)}
+            told.append({"id": call_id, "type": "function", "function": function})
+        self._said["tool_calls"] = server = told
+        return self._pending(server, finish, [_name(call) for call in calls])
 
     def _show_functions(self) -> None:
         if self.functions:
@@ -307,18 +312,6 @@ def _arguments(call: JsonObject) -> str:
     if isinstance(arguments, str):
         return arguments
     return "" if arguments is None else dumps(arguments).decode()
-
-
-def _told_apart(calls: list[JsonObject]) -> list[JsonObject]:
-    """The calls of one turn as they are sent back, none with the id of another."""
-    seen: set[str] = set()
-    told: list[JsonObject] = []
-    for call in calls:
-        call_id = call["id"] if call["id"] not in seen else tool_call_id()
-        seen.add(call_id)
-        function = {"name": _name(call), "arguments": _arguments(call)}
-        told.append({"id": call_id, "type": "function", "function": function})
-    return told
 
 
 def _name(call: Any) -> str:

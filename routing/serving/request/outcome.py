@@ -201,7 +201,22 @@ def failed(
     """An upstream failure: no token charge, whatever the provider will bill (`cost`). What tools
     of a `loop` did before is charged."""
     if loop is not None:
-        return _failed_loop(loop, error, usage=usage, cost=cost)
+        fees, before = loop.tally.fees, loop.tally.cost
+        both = Cost(*(one + other for one, other in zip(before, cost, strict=True)))
+        used = add_usages(loop.tally.usage, usage)
+        return Outcome(
+            status=error.status,
+            usage=used,
+            cost=both,
+            charged_nano=fees.charged_nano,
+            byok_nano=fees.byok_nano,
+            shared_nano=fees.shared_nano,
+            finish_reason="error"
+            if loop.turns or usage is not _NOTHING or used != _NOTHING
+            else None,
+            error_type=error.error_type,
+            tools=loop.tool_use,
+        )
     return Outcome(
         status=error.status,
         usage=usage,
@@ -209,23 +224,6 @@ def failed(
         charged_nano=0,
         finish_reason="error" if usage is not _NOTHING else None,
         error_type=error.error_type,
-    )
-
-
-def _failed_loop(loop: Loop, error: GatewayError, *, usage: Usage, cost: Cost) -> Outcome:
-    fees, before = loop.tally.fees, loop.tally.cost
-    both = Cost(*(one + other for one, other in zip(before, cost, strict=True)))
-    used = add_usages(loop.tally.usage, usage)
-    return Outcome(
-        status=error.status,
-        usage=used,
-        cost=both,
-        charged_nano=fees.charged_nano,
-        byok_nano=fees.byok_nano,
-        shared_nano=fees.shared_nano,
-        finish_reason="error" if loop.turns or usage is not _NOTHING or used != _NOTHING else None,
-        error_type=error.error_type,
-        tools=loop.tool_use,
     )
 
 

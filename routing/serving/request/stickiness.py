@@ -188,7 +188,9 @@ def _opening(messages: list[JsonObject]) -> Iterable[Any]:
 def _feed(digest: Any, value: Any) -> None:
     """Any JSON into a digest, without a copy of it all: of long texts both ends and the length."""
     if isinstance(value, str):
-        shown = value if len(value) <= 2 * _TEXT_CHARS else _ends(value)
+        shown = (
+            value if len(value) <= 2 * _TEXT_CHARS else value[:_TEXT_CHARS] + value[-_TEXT_CHARS:]
+        )
         digest.update(b"s%d:" % len(value))
         digest.update(shown.encode("utf-8", "surrogatepass"))
     elif isinstance(value, list):
@@ -202,10 +204,6 @@ def _feed(digest: Any, value: Any) -> None:
             _feed(digest, value[name])
     else:
         digest.update(repr(value).encode())
-
-
-def _ends(text: str) -> str:
-    return text[:_TEXT_CHARS] + text[-_TEXT_CHARS:]
 
 
 def _name(key: Key) -> str:

@@ -65,7 +65,9 @@ def _record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
         "charge_nano": outcome.charged_nano,
         "hold_nano": held_nano,
         "upstream_cost_nano": outcome.cost.total_nano,
-        "is_byok": last is not None and last.own is not None and _was_served(outcome),
+        "is_byok": last is not None
+        and last.own is not None
+        and (outcome.status == 200 or outcome.finish_reason is not None),
         "latency_ms": _ms(first.started, first.first_token) if first else None,
         "generation_time_ms": _ms(first.started, last.ended) if first and last else None,
         "upstream_id": (last.upstream_id or "")[:200] or None if last else None,
@@ -73,7 +75,22 @@ def _record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
         "external_user": progress.context.chat.user,
         "service_tier": (outcome.service_tier or "")[:32] or None,
         "preset_id": progress.context.preset_id,
-        "attempts": dumps([_attempt(attempt) for attempt in progress.attempts]).decode(),
+        "attempts": dumps(
+            [
+                {
+                    "status": attempt.status,
+                    "provider_name": attempt.endpoint.provider.name,
+                    "model_permaslug": attempt.endpoint.canonical_slug,
+                    "endpoint_id": attempt.endpoint.tag,
+                    "id": attempt.upstream_id,
+                    "latency": _ms(attempt.started, attempt.first_token or attempt.ended),
+                    "is_byok": attempt.own is not None,
+                    "routed_service_tier": attempt.endpoint.tier,
+                    "error_type": attempt.failure.error_type if attempt.failure else None,
+                }
+                for attempt in progress.attempts
+            ]
+        ).decode(),
         "detail": dumps(_detail(progress, last, outcome)).decode(),
         "trace": dumps(_trace(progress, last, outcome)).decode(),
     }
@@ -98,25 +115,6 @@ def _first_served(progress: RequestProgress, last: Attempt | None) -> Attempt | 
         return last
     served = (attempt for attempt in progress.attempts if attempt.failure is None)
     return next(served, last)
-
-
-def _was_served(outcome: Outcome) -> bool:
-    """Whether the caller got something of an answer."""
-    return outcome.status == 200 or outcome.finish_reason is not None
-
-
-def _attempt(attempt: Attempt) -> JsonObject:
-    return {
-        "status": attempt.status,
-        "provider_name": attempt.endpoint.provider.name,
-        "model_permaslug": attempt.endpoint.canonical_slug,
-        "endpoint_id": attempt.endpoint.tag,
-        "id": attempt.upstream_id,
-        "latency": _ms(attempt.started, attempt.first_token or attempt.ended),
-        "is_byok": attempt.own is not None,
-        "routed_service_tier": attempt.endpoint.tier,
-        "error_type": attempt.failure.error_type if attempt.failure else None,
-    }
 
 
 def _trace(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
@@ -256,13 +254,11 @@ def _router(progress: RequestProgress) -> str | None:
     if progress.context.strategy not in ROUTERS.values():
         return None
     named = (
-        reference for reference in progress.context.choice.requested if _base(reference) in ROUTERS
+        reference
+        for reference in progress.context.choice.requested
+        if reference.split(":", 1)[0] in ROUTERS
     )
     return next(named, None)
-
-
-def _base(reference: str) -> str:
-    return reference.split(":", 1)[0]
 
 
 def _audio_parts(progress: RequestProgress) -> int:

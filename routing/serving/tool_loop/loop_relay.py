@@ -33,7 +33,14 @@ class Recorder:
         if isinstance(calls := delta.get("tool_calls"), list):
             for call in calls:
                 if isinstance(call, dict):
-                    self._add_call(call)
+                    function = call.get("function")
+                    function = function if isinstance(function, dict) else {}
+                    known = self._known(call, function)
+                    if known is None:
+                        known = _Call()
+                        self._calls.append(known)
+                        self._numbered[call.get("index")] = known
+                    known.add(call, function)
 
     @property
     def message(self) -> JsonObject:
@@ -45,16 +52,6 @@ class Recorder:
         if self._calls:
             said["tool_calls"] = [call.value() for call in self._calls]
         return said
-
-    def _add_call(self, call: JsonObject) -> None:
-        function = call.get("function")
-        function = function if isinstance(function, dict) else {}
-        known = self._known(call, function)
-        if known is None:
-            known = _Call()
-            self._calls.append(known)
-            self._numbered[call.get("index")] = known
-        known.add(call, function)
 
     def _known(self, call: JsonObject, function: JsonObject) -> "_Call | None":
         """The call that this is a piece of. Some upstreams leave the index out, or give every call

@@ -13,7 +13,6 @@ from routing.entities.exchange import Answer
 from routing.formats.caller import ToolActivity
 from routing.formats.chat.answer import clean_message, count_text_chars
 from routing.formats.chat.facts import utf8_bytes
-from routing.formats.chat.request import ChatRequest
 from routing.guarding.filters import filtered
 from routing.metering.usage import Usage, estimate_tokens
 from routing.selection.types import Candidate
@@ -191,7 +190,16 @@ def _guarded(progress: RequestProgress, result: Result) -> Result:
     assert caller.guard is not None
     try:
         chat, stages, refusal = filtered(
-            _as_request(progress.context.chat, result.text), caller.guard.filters, caller.account_id
+            replace(
+                progress.context.chat,
+                body={"messages": [{"role": "tool", "tool_call_id": "", "content": result.text}]},
+                original=None,
+                text_bytes=utf8_bytes(result.text),
+                message_count=1,
+                media_parts=0,
+            ),
+            caller.guard.filters,
+            caller.account_id,
         )
     except GatewayError:
         return _kept_back(result)
@@ -199,18 +207,6 @@ def _guarded(progress: RequestProgress, result: Result) -> Result:
     if refusal is not None:
         return _kept_back(result)
     return replace(result, text=chat.body["messages"][0]["content"])
-
-
-def _as_request(chat: ChatRequest, text: str) -> ChatRequest:
-    """A request of that text alone, said by a tool."""
-    return replace(
-        chat,
-        body={"messages": [{"role": "tool", "tool_call_id": "", "content": text}]},
-        original=None,
-        text_bytes=utf8_bytes(text),
-        message_count=1,
-        media_parts=0,
-    )
 
 
 def _kept_back(result: Result) -> Result:
