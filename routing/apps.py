@@ -86,7 +86,7 @@ class _AccountPorts:
     def count_byok_usage(
         self, account_id: "UUID", credential_id: "UUID", since: "datetime"
     ) -> "ByokUsage":
-        from routing.metering.byok_usage import read_byok_usage
+        from routing.metering.byok import read_byok_usage
 
         return read_byok_usage(account_id, credential_id, since)
 

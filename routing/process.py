@@ -4,7 +4,7 @@ from gateway.limits.limits import rate_limiter
 from routing.catalogue.snapshot import catalogue
 from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
-from routing.serving.settlement import key_uses
+from routing.serving.settlement import booking
 from routing.statistics import observation, peer_sync
 from routing.tools.web.search import load_search_client
 
@@ -21,7 +21,7 @@ def start() -> None:
     ledger.start()
     observation.start()
     peer_sync.start()
-    key_uses.start()
+    booking.start_key_uses()
     load_search_client()
 
 
@@ -29,7 +29,7 @@ def stop() -> None:
     """Commit what is queued and take back this process's reports."""
     ledger.stop(_LEDGER_STOP_S)
     content_writer.stop(_CONTENTS_STOP_S)
-    key_uses.stop(_KEY_USES_STOP_S)
+    booking.stop_key_uses(_KEY_USES_STOP_S)
     catalogue.stop_polling()
     observation.stop()
     rate_limiter().close()

@@ -11,8 +11,8 @@ from routing.entities.vocabulary import STATUS_ELEVATED_ERRORS, STATUS_RATE_LIMI
 from routing.metering.popularity import Calls
 from routing.selection.filters import policy_tests
 from routing.selection.guardrail_filters import GuardrailChoice
+from routing.selection.model_references import reference_test
 from routing.selection.policy import apply_guardrails
-from routing.selection.provider_references import reference_test
 from routing.selection.types import ALL_HEALTHY, NO_POLICY, EndpointStats, HealthSnapshot
 
 # Accounts' listings cached with a snapshot; beyond that the cache is emptied.

@@ -9,8 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
-from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
-from routing.decisions.wording import LETTERS, ask_for_mark, list_marks
+from routing.decisions.question import (
+    LETTERS,
+    Judgement,
+    NoAnswer,
+    TypedQuestion,
+    ask_for_mark,
+    list_marks,
+)
 
 # One letter each.
 LABELS_MAX: Final = len(LETTERS)

@@ -6,8 +6,14 @@ from typing import Any, Final
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, loads
-from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
-from routing.decisions.wording import LETTERS, ask_for_numbers, list_marks
+from routing.decisions.question import (
+    LETTERS,
+    Judgement,
+    NoAnswer,
+    TypedQuestion,
+    ask_for_numbers,
+    list_marks,
+)
 
 LABELS_MAX: Final = len(LETTERS)
 # A number, its mark, and what an indented object puts round them.

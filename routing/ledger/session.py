@@ -7,20 +7,25 @@ with `%s` placeholders and uses only what both databases do alike.
 import os
 import socket
 import sqlite3
+import threading
+import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from itertools import chain
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import psycopg
+from django.conf import settings
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from gateway.database.db import under_gevent
 from gateway.http.jsonio import JsonObject
 from routing.ledger.pipeline import Pipeline, insert_sql, split_rows
+from routing.ledger.tickets import new_event
 
 # Longer than any transaction of a writer that is alive.
 _GHOST_MS = 5_000
@@ -261,3 +266,41 @@ def _open_postgresql(parameters: JsonObject) -> Any:
     if under_gevent():
         return CooperativeConnection.connect(**kept, autocommit=True)
     return psycopg.connect(**kept, autocommit=True)
+
+
+_LOOK_S = 0.25
+
+
+class Watchdog:
+    """While open, looks beside the writer's thread at what the writer is waiting for.
+
+    `busy_since` is when the writer last began to wait for the database (monotonic), 0 while it does
+    not. The patience is half of what a settlement waits, so that a second try fits in.
+    """
+
+    def __init__(self, session: Callable[[], LedgerSession | None]) -> None:
+        self.busy_since = 0.0
+        self._session = session
+        self._ended: Any = None
+
+    def __enter__(self) -> Self:
+        self._ended = new_event()
+        thread = threading.Thread(
+            target=self._look, args=(self._ended,), name="ledger-watchdog", daemon=True
+        )
+        thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+
+    def _look(self, ended: Any) -> None:
+        while not ended.wait(_LOOK_S):
+            since, session = self.busy_since, self._session()
+            if since and session and time.monotonic() - since > settings.LEDGER_TIMEOUT / 2:
+                session.cut()

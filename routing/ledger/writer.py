@@ -24,10 +24,12 @@ from routing.ledger.db_errors import (
     ERRORS,
     ConnectionNotOpened,
     FailureKind,
+    FailureLog,
     classify_error,
     is_reported_by_server,
+    log_refused,
+    log_unbooked,
 )
-from routing.ledger.ledger_logging import FailureLog, log_refused, log_unbooked
 from routing.ledger.orders import (
     CLOSING,
     HoldOrder,
@@ -36,10 +38,9 @@ from routing.ledger.orders import (
     SettleOrder,
     is_replayed,
 )
-from routing.ledger.session import LedgerSession
+from routing.ledger.session import LedgerSession, Watchdog
 from routing.ledger.sweep import SWEEP_BATCH, sweep_expired
 from routing.ledger.tickets import Backlog, Outcome, Ticket, TicketTimeouts, Verdict, new_event
-from routing.ledger.watchdog import Watchdog
 
 log = logging.getLogger("gateway.ledger")
 BATCH_MAX = 200

@@ -35,8 +35,8 @@ from routing.selection.resolution import (
     resolve_models,
 )
 from routing.selection.types import Policy, Requirements, Resolution
-from routing.serving.attempts.routing_inputs import Conversation
 from routing.serving.request.errors import UnknownModel
+from routing.serving.request.stickiness import Conversation
 from routing.upstreams.wires import CHAT_KINDS
 
 _ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/auto-beta"}

@@ -1,7 +1,7 @@
 """The way of an inference request from its body to its plan, whatever format its caller speaks."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,6 +10,7 @@ from typing import Final
 
 from django.http import HttpRequest
 
+from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from accounts.windows import list_windows
 from gateway.http.errors import (
@@ -21,19 +22,19 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from gateway.regions import region_of
+from gateway.shared_cache import Patience
+from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.ids import generation_id
 from routing.formats.caller import CallerFormat
-from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.guarding.filters import filtered
 from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
 from routing.planning.admission_errors import no_endpoint_error, refuse_early
-from routing.planning.caller_headers import read_caller_headers
 from routing.planning.candidates import ResolvedRequest, ask_of, resolve
-from routing.planning.gateway_search import search_beside_own_tools, search_without_provider
 from routing.planning.plugins import plugged, refusal_by, shaped
-from routing.planning.server_tools import equipped
+from routing.planning.server_tools import equipped, search_beside_own_tools, search_without_provider
 from routing.plugins.context_compression import compress_request
 from routing.plugins.interface import Plugin, PluginContext
 from routing.presets.apply import PresetRequest, may_name_a_preset, read_with_preset
@@ -41,13 +42,23 @@ from routing.response_cache.cache_options import MAY_SWITCH_ON, wish_of
 from routing.selection.filters import CONTEXT_STEP
 from routing.selection.select import select
 from routing.selection.trace import freeze_state
-from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan
-from routing.serving.attempts.routing_inputs import may_go_on, state_for
-from routing.serving.request.context import Choice, RequestContext, RequestProgress, demand_of
+from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan, Policy
+from routing.serving.attempts.own_credentials import with_own
+from routing.serving.request import process
+from routing.serving.request.context import (
+    Choice,
+    RequestContext,
+    RequestProgress,
+    demand_of,
+    read_caller_headers,
+)
 from routing.serving.request.loop import Loop
-from routing.statistics.observation import health_snapshot
-from routing.tools.toolbox import Toolbox
+from routing.serving.request.stickiness import Conversation
+from routing.statistics import observation, peer_sync
 
+# Who finds that another process is sending a probe looks again after so long: it is told of a probe
+# that failed or succeeded, but not of one whose caller left.
+LOOK_AGAIN_S: Final = 5.0
 _NOT_BESIDE: Final = "Invalid input: not beside tools, plugins or filters that the gateway runs"
 
 
@@ -117,41 +128,6 @@ def admit(
     return RequestProgress(
         context, planning.loop, stages=planning.stages, content=_draft_of(context)
     )
-
-
-def plan_submodel_call(asker: RequestProgress, chat: ChatRequest) -> RequestProgress:
-    """The request for a model that a tool of another request asks: on that request's account,
-    within its time and by its rules. Raises `GatewayError`; one that no endpoint can serve has its
-    `refusal`."""
-    assert asker.loop is not None
-    asking = asker.context
-    planning = Planning(asking.caller, CHAT, chat, asking.region, asking.deadline)
-    plan_request(planning)
-    choice = planning.choice
-    loop = planning.loop or Loop(planning.chat, Toolbox(()))
-    loop.ask_model = asker.loop.ask_model
-    context = RequestContext(
-        generation_id=asking.generation_id,
-        caller=asking.caller,
-        payer=asking.payer,
-        format=CHAT,
-        chat=planning.chat,
-        demand=demand_of(planning.chat),
-        plan=planning.plan,
-        choice=choice,
-        requested_model=choice.requested[0],
-        strategy=planning.asked.resolution.strategy,
-        root_url=asking.root_url,
-        app=asking.app,
-        wants_metadata=False,
-        created_at=asking.created_at,
-        started=time.monotonic(),
-        deadline=asking.deadline,
-        region=asking.region,
-        refusal=planning.refusal,
-        plugins=planning.plugins,
-    )
-    return RequestProgress(context, loop, parent=asker, stages=planning.stages)
 
 
 # --- The steps ------------------------------------------------------------------------------------
@@ -243,9 +219,47 @@ def _choose(planning: Planning) -> None:
     state = state_for(conversation, models, asked.policy, byok)
     plan = select(models, asked.ask, asked.policy, state, random=conversation.random())
     while plan.probe is not None and not may_go_on(plan, conversation.patience):
-        state = state._replace(health=health_snapshot())
+        state = state._replace(health=observation.health_snapshot())
         plan = select(models, asked.ask, asked.policy, state, random=conversation.random())
     planning.plan, planning.state = plan, state
+
+
+def state_for(
+    conversation: Conversation,
+    models: Sequence[ModelEntry],
+    policy: Policy,
+    own: Sequence[ByokEntry] = (),
+) -> EndpointState:
+    """The state of this moment for a request about these models, of a team with these credentials
+    of its own."""
+    key = conversation.key(models)
+    endpoint: EndpointEntry | None = None
+    by_session = key is not None and key.by_session
+    # Elsewhere it makes no difference, and asking takes time.
+    if key is not None and not policy.order and (by_session or not policy.sort_named):
+        endpoint = conversation.endpoint_in(models)
+    state = EndpointState(
+        figures=observation.endpoint_stats(),
+        health=observation.health_snapshot(),
+        sticky=endpoint.pk if endpoint is not None else None,
+        sticky_by_session=by_session,
+    )
+    return with_own(state, own, models, aliases=catalogue.current().aliases) if own else state
+
+
+def may_go_on(plan: Plan, patience: Patience | None = None) -> bool:
+    """Whether a plan that begins with a probe may be carried out: one request of all processes may
+    send it. If not, the endpoint counts as unstable from now on, and there is another plan to make.
+    """
+    if plan.probe is None:
+        return True
+    # First of all, so that of this process nobody else asks.
+    process.health().begin_probe(plan.probe, process.now())
+    # One that is alone is tried whatever the others do.
+    if len(plan.order) == 1 or peer_sync.may_probe(plan.probe, patience):
+        return True
+    process.health().begin_probe(plan.probe, process.now(), lasts_s=LOOK_AGAIN_S)
+    return False
 
 
 def _compress(planning: Planning) -> None:

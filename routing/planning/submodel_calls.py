@@ -4,6 +4,7 @@ It has a plan and attempts of its own. What it costs is a fee of the answer that
 whose hold is raised for it; there is no record of it beside.
 """
 
+import time
 from typing import Final
 
 from gateway.http.errors import GatewayError
@@ -11,14 +12,16 @@ from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.formats.chat.answer import merge_pieces
 from routing.formats.chat.format import CHAT
-from routing.formats.chat.request import ChatInvalid
-from routing.planning.pipeline import plan_submodel_call
+from routing.formats.chat.request import ChatInvalid, ChatRequest
+from routing.planning.pipeline import Planning, plan_request
 from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.request.context import RequestProgress
+from routing.serving.request.context import RequestContext, RequestProgress, demand_of
+from routing.serving.request.loop import Loop
 from routing.serving.request.process import slots
 from routing.serving.tool_loop.turns import converse
 from routing.tools.interface import ModelAnswer, ToolFailed
+from routing.tools.toolbox import Toolbox
 
 # A subagent's fusion's panel is as deep as callers can go.
 DEPTH_MAX: Final = 3
@@ -84,3 +87,38 @@ def _told(progress: RequestProgress) -> ModelAnswer:
 
 def _depth(progress: RequestProgress) -> int:
     return 0 if progress.parent is None else 1 + _depth(progress.parent)
+
+
+def plan_submodel_call(asker: RequestProgress, chat: ChatRequest) -> RequestProgress:
+    """The request for a model that a tool of another request asks: on that request's account,
+    within its time and by its rules. Raises `GatewayError`; one that no endpoint can serve has its
+    `refusal`."""
+    assert asker.loop is not None
+    asking = asker.context
+    planning = Planning(asking.caller, CHAT, chat, asking.region, asking.deadline)
+    plan_request(planning)
+    choice = planning.choice
+    loop = planning.loop or Loop(planning.chat, Toolbox(()))
+    loop.ask_model = asker.loop.ask_model
+    context = RequestContext(
+        generation_id=asking.generation_id,
+        caller=asking.caller,
+        payer=asking.payer,
+        format=CHAT,
+        chat=planning.chat,
+        demand=demand_of(planning.chat),
+        plan=planning.plan,
+        choice=choice,
+        requested_model=choice.requested[0],
+        strategy=planning.asked.resolution.strategy,
+        root_url=asking.root_url,
+        app=asking.app,
+        wants_metadata=False,
+        created_at=asking.created_at,
+        started=time.monotonic(),
+        deadline=asking.deadline,
+        region=asking.region,
+        refusal=planning.refusal,
+        plugins=planning.plugins,
+    )
+    return RequestProgress(context, loop, parent=asker, stages=planning.stages)

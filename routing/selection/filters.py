@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from routing.entities.entries import EndpointEntry
 from routing.entities.identity_cache import IdentityCache
 from routing.selection.guardrail_filters import forbids_use, guardrail_test, zdr_test
-from routing.selection.provider_references import Test, keys_of, reference_test
+from routing.selection.model_references import Test, keys_of, reference_test
 from routing.selection.types import NO_POLICY, Policy, Requirements
 
 Keep: TypeAlias = Callable[[Sequence[EndpointEntry]], list[EndpointEntry]]

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from routing.entities.entries import EndpointEntry
 from routing.entities.identity_cache import IdentityCache
-from routing.selection.provider_references import Test
+from routing.selection.model_references import Test
 from routing.selection.types import Policy
 
 # The group of a model, by its author, for zero data retention; all others are `other`.

@@ -6,10 +6,11 @@ the last words of a reference are taken for suffixes, and a word that is neither
 no catalogue holds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from routing.entities.entries import EndpointEntry
 from routing.selection.types import Sort
 
 # Longer than any name with all of its suffixes. A body may be megabytes of them.
@@ -100,3 +101,41 @@ def preset_of(reference: str) -> PresetReference | None:
     model, _, rest = reference.partition("@")
     prefix, slash, slug = rest.partition("/")
     return PresetReference(model, slug) if slash and prefix.lower() == "preset" else None
+
+
+# --- Providers ------------------------------------------------------------------------------------
+
+
+Test: TypeAlias = Callable[[EndpointEntry], bool]
+
+
+def keys_of(references: Iterable[str]) -> frozenset[str]:
+    """The references in the form in which they are compared."""
+    return frozenset([reference.casefold() for reference in references])
+
+
+def matches(reference: str, endpoint: EndpointEntry) -> bool:
+    """Whether a reference names this endpoint. A base slug or a display name stands for every
+    endpoint of the provider except those of a service tier, which need their full slug."""
+    key = reference.casefold()
+    if endpoint.tag_key == key:
+        return True
+    return endpoint.tier == "default" and key in endpoint.provider.names
+
+
+def means_endpoint(keys: frozenset[str], endpoint: EndpointEntry) -> bool:
+    """Whether one of the keys names the endpoint, or its provider whatever the tier."""
+    return endpoint.tag_key in keys or not keys.isdisjoint(endpoint.provider.names)
+
+
+def reference_test(references: Iterable[str], admitted: Test) -> Test:
+    """A test whether one of the references names an endpoint. A provider's name stands for an
+    endpoint of a service tier only if `admitted` says that the tier is open to the request."""
+    keys = keys_of(references)
+
+    def test(endpoint: EndpointEntry) -> bool:
+        if endpoint.tag_key in keys:
+            return True
+        return not keys.isdisjoint(endpoint.provider.names) and admitted(endpoint)
+
+    return test

@@ -12,12 +12,19 @@ from routing.entities.ids import message_id
 from routing.formats.responses.write import derive_stem, response_id
 from routing.response_cache.cache_options import Wish
 from routing.response_cache.cache_store import find, put
-from routing.response_cache.cached import retold, retold_events
-from routing.response_cache.entry import Entry, is_small, name_of, packed, unpacked
+from routing.response_cache.entry import (
+    Entry,
+    is_small,
+    name_of,
+    packed,
+    retold,
+    retold_events,
+    unpacked,
+)
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.outcome import retold_outcome
-from routing.serving.settlement.booking import book, wait_for
+from routing.serving.settlement.booking import settle
 
 _WRITE_BYTES = 65_536
 
@@ -103,7 +110,7 @@ def _answer_from_cache(progress: RequestProgress, entry: Entry) -> HttpResponseB
     progress.cached = entry
     # No endpoint is tried: whoever comes next may probe the one that this call was to probe.
     Attempts(progress).end_probe()
-    wait_for(book(progress, retold_outcome(entry)))
+    settle(progress, retold_outcome(entry))
     headers = {
         "X-Generation-Id": progress.context.generation_id,
         "X-Router-Cache-Status": "HIT",

@@ -31,14 +31,14 @@ from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
 from routing.serving.admission.rate_limits import has_limits
 from routing.serving.answer.loop_stream import LoopStream
-from routing.serving.answer.nonstreaming import whole_answer
+from routing.serving.answer.nonstreaming import serve_answer
 from routing.serving.answer.stream import AnswerStream
 from routing.serving.answer.token_counting import input_tokens
 from routing.serving.decisions.answer import decided_answer
 from routing.serving.decisions.plan import Agenda
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.process import slots
-from routing.serving.settlement.metadata import router_metadata
+from routing.serving.settlement.records import router_metadata
 from routing.views.cached import caching_of
 from routing.views.once import answered_once
 from routing.views.openapi.chat import describe_chat
@@ -124,7 +124,7 @@ class InferenceViewSet(LeanViewSet):
                 return retold
             headers |= caching.headers
         if not progress.context.chat.stream:
-            content = whole_answer(progress)
+            content = serve_answer(progress)
             if caching is not None:
                 caching.hear(content)
                 caching.keep()

@@ -35,8 +35,7 @@ from routing.metering.cost import (
     web_search_nano,
 )
 from routing.metering.usage import Usage
-from routing.selection.filter_cache import NO_PRICE
-from routing.selection.select import select
+from routing.selection.select import NO_PRICE, select
 from routing.selection.types import Requirements
 from routing.simulator.testing import SimulatedUpstream
 from tests.support.gateways import StartGateway, seed_account

@@ -28,9 +28,8 @@ from routing.formats.caller import AnswerIdentity, Ending
 from routing.formats.chat.format import build_chat_answer, build_chat_choice
 from routing.formats.chat.schema import ChatBody
 from routing.formats.chat.stream import DONE, ChatStream
-from routing.metering.cost import FREE
+from routing.metering.cost import FREE, build_usage_report
 from routing.metering.models import Generation
-from routing.metering.report import build_usage_report
 from routing.metering.usage import Usage
 from routing.upstreams import failures
 from routing.views.openapi.chat import CHAT_MEANINGS, DEPRECATED_FIELDS

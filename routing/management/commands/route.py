@@ -15,13 +15,13 @@ from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import build_chat, json_object
 from routing.planning.admission_errors import no_model_error
 from routing.planning.candidates import ResolvedRequest, resolve
+from routing.planning.pipeline import state_for
 from routing.planning.plugins import plugged
 from routing.selection.replay import TraceRow, read_rows
 from routing.selection.select import select
 from routing.selection.trace import build_trace, freeze_state
 from routing.selection.types import Candidate, EndpointState, Plan
 from routing.serving.attempts.own_credentials import entry_at
-from routing.serving.attempts.routing_inputs import state_for
 from routing.statistics import observation, peer_sync
 
 # Nobody in particular: an account without lists, a workspace without defaults.

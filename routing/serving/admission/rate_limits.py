@@ -12,8 +12,7 @@ from gateway.http.errors import GatewayError
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
-from routing.metering.estimate import Room, output_tokens_bound, prompt_tokens_bound
-from routing.metering.usage import Usage
+from routing.metering.usage import Room, Usage, output_tokens_bound, prompt_tokens_bound
 from routing.serving.request.context import RequestProgress
 
 _FREE: Final = ":free"

@@ -20,7 +20,7 @@ from routing.serving.request.outcome import (
 )
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle
-from routing.serving.settlement.metadata import wished_metadata
+from routing.serving.settlement.records import wished_metadata
 from routing.serving.tool_loop.loop_relay import LoopRelay
 from routing.serving.tool_loop.turns import context_of, guarded_results, tell_stage, turns_after
 from routing.statistics.observation import record_attempt
@@ -129,7 +129,7 @@ class LoopStream(AnswerStream):
             service_tier=relay.service_tier,
         )
         keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
-        settle(progress, outcome, wait=True, meanwhile=keep)
+        settle(progress, outcome, meanwhile=keep)
         tell_stage(progress)
         metadata, report = wished_metadata(progress, selected=attempt), report_of(outcome, attempt)
         if not self._committed:

@@ -10,8 +10,7 @@ from routing.formats.chat.answer import clean_message, count_text_chars, join_lo
 from routing.metering.usage import Usage
 from routing.plugins.interface import replace_text, rewrite_message
 from routing.serving.attempts.attempt_answer import answer_of, finish_of
-from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.own_credentials import went_well
+from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import ProviderError
 from routing.serving.request.outcome import (
@@ -25,33 +24,27 @@ from routing.serving.request.outcome import (
 )
 from routing.serving.request.stickiness import remember
 from routing.serving.request.tool_call_checks import well_formed
-from routing.serving.settlement.booking import Accounted, book, wait_for
-from routing.serving.settlement.metadata import router_metadata
+from routing.serving.settlement.booking import Accounted, settle
+from routing.serving.settlement.records import router_metadata
 from routing.serving.tool_loop.turns import Talk, converse, tell_stage
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure
 
 
-def whole_answer(progress: RequestProgress) -> bytes:
+def serve_answer(progress: RequestProgress) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
+    attempts = Attempts(progress)
     try:
-        return _whole_answer(progress)
+        with Accounted(progress, attempts, partial(failed, loop=progress.loop)):
+            if progress.loop is not None:
+                return _conversed(progress, converse(progress, attempts))
+            served = answer_of(progress, attempts)
+            if served.failure is not None:
+                return _told_broken(progress, served.attempt, served.answer, served.failure)
+            return _answered(progress, served.attempt, served.answer)
     finally:
         if progress.loop is not None:
             progress.loop.close()
-        if progress.content is not None:
-            progress.content.wait()
-
-
-def _whole_answer(progress: RequestProgress) -> bytes:
-    attempts = Attempts(progress)
-    with Accounted(progress, attempts, partial(failed, loop=progress.loop)):
-        if progress.loop is not None:
-            return _conversed(progress, converse(progress, attempts))
-        served = answer_of(progress, attempts)
-        if served.failure is not None:
-            return _told_broken(progress, served.attempt, served.answer, served.failure)
-        return _answered(progress, served.attempt, served.answer)
 
 
 def _conversed(progress: RequestProgress, talk: Talk) -> bytes:
@@ -77,19 +70,21 @@ def _conversed(progress: RequestProgress, talk: Talk) -> bytes:
         native_finish=native,
         service_tier=answer.service_tier,
     )
-    ticket = book(progress, outcome)
-    try:
+
+    def write() -> bytes:
         remember(progress.context.conversation_key, attempt.endpoint, outcome.usage)
         tell_stage(progress)
         answer.native_finish, answer.logprobs = native, join_logprobs(pieces)
         return dumps(_body(progress, attempt, answer, message, outcome, pieces=pieces))
-    finally:
-        wait_for(ticket)
+
+    body = settle(progress, outcome, meanwhile=write)
+    assert body is not None
+    return body
 
 
 def _answered(progress: RequestProgress, attempt: Attempt, answer: Answer) -> bytes:
     progress.served_by = attempt
-    went_well(attempt)
+    record_success(attempt)
     usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
     if attempt.failure is None:
         calls, tokens = answer.message.get("tool_calls"), usage.completion_tokens
@@ -101,14 +96,15 @@ def _answered(progress: RequestProgress, attempt: Attempt, answer: Answer) -> by
     if progress.content is not None:
         progress.content.set_answer(message)
     outcome = _outcome(progress, attempt, answer, usage, finish_of(answer, message))
-    ticket = book(progress, outcome)
-    try:
-        # Done while the database works; it leaves once its charge is in the books.
+
+    def write() -> bytes:
         if context.conversation_key is not None:
             remember(context.conversation_key, attempt.endpoint, usage)
         return dumps(_body(progress, attempt, answer, message, outcome))
-    finally:
-        wait_for(ticket)
+
+    body = settle(progress, outcome, meanwhile=write)
+    assert body is not None
+    return body
 
 
 def _told_broken(
@@ -130,9 +126,9 @@ def _told_broken(
         owed = failed(error, usage=usage, cost=price(progress, attempt, usage))
         if progress.content is not None:
             progress.content.set_error(error)
-        wait_for(book(progress, owed))
+        settle(progress, owed)
         raise error from None
-    wait_for(book(progress, outcome))
+    settle(progress, outcome)
     return dumps(body)
 
 

@@ -22,8 +22,7 @@ from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
 from routing.serving.answer.stream_setup import Echo, PendingReply, relay_for, writer_for
-from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.own_credentials import went_well
+from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end, refuse_other_than_events, send
 from routing.serving.request import process
@@ -32,7 +31,7 @@ from routing.serving.request.context import Attempt, RequestProgress, forget_ori
 from routing.serving.request.outcome import Outcome, left_early, report_of
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import outcome_of, settle, settle_failure
-from routing.serving.settlement.metadata import wished_metadata
+from routing.serving.settlement.records import wished_metadata
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure, from_door, refused
 
@@ -219,7 +218,7 @@ class AnswerStream:
         tokens = outcome.usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
-        settle(progress, outcome, wait=True, meanwhile=keep)
+        settle(progress, outcome, meanwhile=keep)
         metadata = wished_metadata(progress, selected=attempt)
         report = report_of(outcome, attempt)
         if not self._committed:
@@ -237,7 +236,7 @@ class AnswerStream:
             # Nothing was written yet.
             raise refused()
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
-        went_well(attempt)
+        record_success(attempt)
 
     def _sent(self, relay: Relay, work: Callable[[], Reply]) -> Work[Reply]:
         """The reply to `work`; once committed, keep the caller's connection alive meanwhile."""

@@ -14,7 +14,7 @@ from routing.entities.exchange import WireRequest
 from routing.ledger.orders import HoldOrder, HoldRefusal, Outdated, ReleaseOrder, TopUpOrder
 from routing.ledger.writer import HOLD_WAIT_S, ledger
 from routing.metering.byok import charges_a_fee, fee_bound_nano
-from routing.metering.estimate import ESTIMATE_MAX_NANO, Room, estimate_nano, output_tokens_bound
+from routing.metering.usage import ESTIMATE_MAX_NANO, Room, estimate_nano, output_tokens_bound
 from routing.selection.types import Candidate
 from routing.serving.admission import rate_limits
 from routing.serving.admission.payment_errors import payment_required
@@ -23,6 +23,7 @@ from routing.serving.attempts.own_credentials import (
     is_of_credential,
     key_of,
     let_rest,
+    rests,
     secret_of,
 )
 from routing.serving.attempts.upstream_call import request_for
@@ -234,7 +235,7 @@ class Attempts:
     def _held(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:
         """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
         self._request = None
-        needed = needed_for(self._estimated_nano(endpoint), is_own=is_own)
+        needed = self._needed(self._estimated_nano(endpoint), is_own=is_own)
         if self._progress.loop is not None:
             needed = _shared(self._progress, needed)
         root = self._progress.root
@@ -262,6 +263,9 @@ class Attempts:
             return estimate_nano(demands[0], room, prices, output_cap=cap)
         total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
         return min(total, ESTIMATE_MAX_NANO)
+
+    def _needed(self, estimated_nano: int, *, is_own: bool) -> "Held":
+        return needed_for(estimated_nano, is_own=is_own)
 
     def _raise(self, endpoint: EndpointEntry, more: "Held") -> bool:
         root = self._progress.root
@@ -323,6 +327,14 @@ class Attempts:
             if not isinstance(outcome, Outdated):
                 return outcome
         raise Unavailable
+
+
+def record_success(attempt: Attempt) -> None:
+    """An answer: what had been wrong with whatever it was asked with is over."""
+    if attempt.own is None:
+        process.health().record_success(attempt.endpoint.pk, process.now())
+    elif rests():
+        rests().well(attempt.own, attempt.endpoint.pk)
 
 
 class Held(NamedTuple):

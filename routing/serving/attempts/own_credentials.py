@@ -189,11 +189,3 @@ def let_rest(attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
     if failure.credential:
         failure.told_of_own_credential()
     rests().rest(attempt.own, attempt.endpoint.pk, now + rest_s)
-
-
-def went_well(attempt: Attempt) -> None:
-    """An answer: what had been wrong with whatever it was asked with is over."""
-    if attempt.own is None:
-        process.health().record_success(attempt.endpoint.pk, process.now())
-    elif rests():
-        rests().well(attempt.own, attempt.endpoint.pk)

@@ -169,10 +169,7 @@ class Relay:
         """The delta in the caller's format, and before it what opens the stream."""
         opening = b"" if self.started else self._opening()
         if len(delta) > 1 or "content" not in delta:
-            self._note_kinds(delta)
-            delta = clean_delta(
-                delta, exclude_reasoning=self._exclude_reasoning, new_call_id=self._new_call_id
-            )
+            delta = self._cleaned(delta)
             if not has_content(delta) and logprobs is None:
                 return opening
         return opening + self.writer.delta(delta, logprobs)
@@ -200,6 +197,12 @@ class Relay:
             return self.writer.write_opening()
         held, self._held = self._held, []
         return b"".join(map(self.writer.write_native, held))
+
+    def _cleaned(self, delta: JsonObject) -> JsonObject:
+        self._note_kinds(delta)
+        return clean_delta(
+            delta, exclude_reasoning=self._exclude_reasoning, new_call_id=self._new_call_id
+        )
 
     def _note_kinds(self, delta: JsonObject) -> None:
         if calls := delta.get("tool_calls"):

@@ -15,7 +15,7 @@ from routing.entities.exchange import Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import ChatRequest
-from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT
+from routing.metering.usage import OUTPUT_TOKENS_DEFAULT
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.upstreams.failures import from_door, from_error_object, from_status, malformed

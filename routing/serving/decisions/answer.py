@@ -19,8 +19,7 @@ from routing.formats.caller import CompleteAnswer, Ending
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.metering.cost import FREE, Cost, Units, cost_of
 from routing.metering.usage import Usage, add_usages
-from routing.serving.attempts.attempts import Attempts, Held
-from routing.serving.attempts.own_credentials import went_well
+from routing.serving.attempts.attempts import Attempts, Held, record_success
 from routing.serving.attempts.upstream_call import terms_of
 from routing.serving.decisions.batch import Crew, Spent
 from routing.serving.decisions.plan import Agenda
@@ -28,8 +27,8 @@ from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import DeadlinePassed, DecisionsTimedOut
 from routing.serving.request.outcome import CHARGE_MAX_NANO, Outcome, failed, report_of
-from routing.serving.settlement.booking import Accounted, book, wait_for
-from routing.serving.settlement.metadata import wished_metadata
+from routing.serving.settlement.booking import Accounted, settle
+from routing.serving.settlement.records import wished_metadata
 from routing.statistics.observation import observer, record_attempt
 
 _NATIVE: Final = "native"
@@ -120,7 +119,7 @@ class DecisionAttempts(Attempts):
         where it has answered nothing since."""
         assert crew.failure is not None
         if crew.was_well:
-            went_well(attempt)
+            record_success(attempt)
             if attempt.own is None:
                 observer().health_events.record_recovery(attempt.endpoint.pk, process.now())
         crew.failure.outage = crew.is_out
@@ -153,21 +152,17 @@ def decided_answer(
     """
     books = Books(progress)
     attempts = DecisionAttempts(progress, books)
-    try:
-        with Accounted(progress, attempts, books.owed):
-            for attempt in attempts:
-                crew = Crew(progress, agenda, attempt, attempts.terms)
-                try:
-                    crew.carry_out(agenda.errands(attempt.endpoint))
-                finally:
-                    _take(progress, agenda, crew, books)
-                if agenda.is_done:
-                    return _answered(progress, agenda, questions, books, attempt)
-                attempts.left_open(attempt, crew)
-            raise attempts.error()
-    finally:
-        if progress.content is not None:
-            progress.content.wait()
+    with Accounted(progress, attempts, books.owed):
+        for attempt in attempts:
+            crew = Crew(progress, agenda, attempt, attempts.terms)
+            try:
+                crew.carry_out(agenda.errands(attempt.endpoint))
+            finally:
+                _take(progress, agenda, crew, books)
+            if agenda.is_done:
+                return _answered(progress, agenda, questions, books, attempt)
+            attempts.left_open(attempt, crew)
+        raise attempts.error()
 
 
 def _take(progress: RequestProgress, agenda: Agenda, crew: Crew, books: Books) -> None:
@@ -203,7 +198,7 @@ def _answered(
     attempt: Attempt,
 ) -> bytes:
     progress.served_by = attempt
-    went_well(attempt)
+    record_success(attempt)
     outcome = books.outcome()
     # Many short answers at once say nothing of how fast a long one would come.
     record_attempt(attempt, streamed=False)
@@ -214,12 +209,13 @@ def _answered(
         progress.content.set_answer({"content": dumps(answers).decode()})
     progress.stages += _stages(agenda)
     progress.decisions_record = _record(agenda)
-    ticket = book(progress, outcome)
-    try:
-        # Written while the database works; it leaves once its charge is in the books.
-        return dumps(_body(progress, attempt, answers, report_of(outcome, attempt)))
-    finally:
-        wait_for(ticket)
+    body = settle(
+        progress,
+        outcome,
+        meanwhile=lambda: dumps(_body(progress, attempt, answers, report_of(outcome, attempt))),
+    )
+    assert body is not None
+    return body
 
 
 def _body(

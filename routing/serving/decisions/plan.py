@@ -12,7 +12,7 @@ from routing.decisions.splitting import QuestionLimits, QuestionSplit, split
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.decisions.request import read_questions
-from routing.metering.estimate import Demand
+from routing.metering.usage import Demand
 from routing.upstreams.decisions import Blamed
 from routing.upstreams.wires import wire_of
 

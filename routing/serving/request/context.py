@@ -1,9 +1,12 @@
 """One request on its way: what was admitted of it, and what has happened since."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
+
+from django.http import HttpRequest
 
 from accounts.byok import ByokEntry
 from accounts.caller import Caller
@@ -17,8 +20,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.history.content_draft import ContentDraft
 from routing.ledger.orders import Payer
 from routing.metering.cost import Cost
-from routing.metering.estimate import Demand
-from routing.metering.usage import Usage
+from routing.metering.usage import Demand, Usage
 from routing.plugins.interface import Plugin
 from routing.response_cache.cache_options import Wish
 from routing.response_cache.entry import Entry
@@ -26,6 +28,7 @@ from routing.selection.guardrail_filters import zdr_group
 from routing.selection.types import EndpointState, Plan, Policy, Requirements
 from routing.serving.request.loop import Loop
 from routing.serving.request.stickiness import Key
+from routing.upstreams.anthropic.wire import parse_betas
 from routing.upstreams.failures import UpstreamFailure
 
 
@@ -237,3 +240,48 @@ def forget_origin(error: BaseException) -> None:
     for origin in origins:
         if origin is not None:
             forget_origin(origin)
+
+
+_TEXT_CHARS_MAX = 500
+_BETA_HEADERS = ("HTTP_X_ANTHROPIC_BETA", "HTTP_ANTHROPIC_BETA")
+CATEGORIES_MAX = 2
+CATEGORY_CHARS_MAX = 30
+_CATEGORY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class CallerHeaders(NamedTuple):
+    """`betas` names what the caller wants of message-style upstreams."""
+
+    app: AppFacts
+    betas: str
+    wants_metadata: bool
+
+
+def read_caller_headers(request: HttpRequest) -> CallerHeaders:
+    """The calling application, the betas, and whether `router_metadata` is wanted."""
+    meta = request.META
+    texts = (
+        # The header is called `HTTP-Referer`; browsers send `Referer` by themselves.
+        meta.get("HTTP_HTTP_REFERER") or meta.get("HTTP_REFERER"),
+        meta.get("HTTP_X_ROUTER_TITLE") or meta.get("HTTP_X_TITLE"),
+        meta.get("HTTP_USER_AGENT"),
+    )
+    referer, title, user_agent = [text[:_TEXT_CHARS_MAX] if text else None for text in texts]
+    named = meta.get("HTTP_X_ROUTER_CATEGORIES")
+    app = AppFacts(referer, title, categories(named) if named else (), user_agent)
+    betas = [str(header) for name in _BETA_HEADERS if (header := meta.get(name))]
+    metadata = meta.get("HTTP_X_ROUTER_METADATA")
+    if metadata is None:
+        metadata = meta.get("HTTP_X_ROUTER_EXPERIMENTAL_METADATA", "")
+    wants_metadata = str(metadata).strip().lower() == "enabled"
+    return CallerHeaders(app, parse_betas(betas) if betas else "", wants_metadata)
+
+
+def categories(header: str) -> tuple[str, ...]:
+    """The first two well-formed words of a comma list; what is not well-formed is left out."""
+    words = (word.strip() for word in header.split(","))
+    return tuple(
+        word
+        for word in words
+        if len(word) <= CATEGORY_CHARS_MAX and _CATEGORY.fullmatch(word) is not None
+    )[:CATEGORIES_MAX]

@@ -16,7 +16,7 @@ from routing.entities.ids import tool_call_id
 from routing.formats.caller import ToolActivity
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
-from routing.metering.report import ServerToolUse
+from routing.metering.cost import ServerToolUse
 from routing.serving.request.loop_costs import Charge, Tally
 from routing.tools.calls import ServerToolCall
 from routing.tools.citations import place_citations

@@ -10,12 +10,13 @@ from routing.metering.byok import fee_nano
 from routing.metering.cost import (
     FREE,
     Cost,
+    ServerToolUse,
     Units,
+    build_usage_report,
     cost_of,
     exact_cost,
     searches_nano,
 )
-from routing.metering.report import ServerToolUse, build_usage_report
 from routing.metering.usage import Usage, add_usages, estimate_tokens, read_reported_usage
 from routing.response_cache.entry import Entry
 from routing.serving.request.context import Attempt, RequestProgress

@@ -8,8 +8,8 @@ import hashlib
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from gateway.shared_cache import cache_key as hints_key
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import Usage
+from routing.serving.request import process
 
 VERSION: Final = 1
 RECORDS_MAX: Final = 10_000
@@ -63,7 +64,6 @@ def key_of(
     account_id: uuid.UUID,
     model: str,
     models: Iterable[ModelEntry] | None = None,
-    patience: Patience | None = None,
 ) -> Key | None:
     """The key of a request's conversation, or None where nobody can have kept it. Decisions are no
     conversation.
@@ -87,7 +87,7 @@ def key_of(
     else:
         digest.update(b"messages")
         _feed(digest, list(_opening(chat.body["messages"])))
-    return Key(digest.digest(), chat.session_id is not None, patience)
+    return Key(digest.digest(), chat.session_id is not None)
 
 
 def seeded_random(key: bytes) -> Callable[[], float]:
@@ -130,6 +130,70 @@ def remember(key: Key | None, endpoint: EndpointEntry, usage: Usage) -> None:
     shared_cache().run(
         lambda store: bool(store.set(name, told, px=lasts_ms)), False, patience=key.patience
     )
+
+
+class Conversation:
+    """The conversation that a request belongs to. Who served it is asked for once, if at all.
+
+    `model` is the reference that was asked for.
+    """
+
+    def __init__(self, chat: ChatRequest, *, account_id: uuid.UUID, model: str) -> None:
+        self._chat = chat
+        self._account_id = account_id
+        self._model = model
+        self._key: Key | None = None
+        self._kept: Kept | None = None
+        self._has_key = self._has_asked = False
+        self._patience: Patience | None = None
+
+    @property
+    def patience(self) -> Patience:
+        """What is left of the time that the request may wait for the shared cache."""
+        if self._patience is None:
+            self._patience = Patience(settings.REDIS_TIMEOUT)
+        return self._patience
+
+    def key(self, models: Sequence[ModelEntry] | None = None) -> Key | None:
+        """What it is kept under; None where it cannot be kept. `models` are the candidates, None
+        while they are not known."""
+        if not self._has_key:
+            self._has_key = True
+            key = key_of(self._chat, account_id=self._account_id, model=self._model, models=models)
+            self._key = None if key is None else replace(key, patience=self.patience)
+        return self._key
+
+    def model_id(self) -> str | None:
+        """The model that answered last: what a virtual router keeps to."""
+        kept = self._recalled(None)
+        return kept.model_id if kept is not None else None
+
+    def endpoint_in(self, models: Sequence[ModelEntry]) -> EndpointEntry | None:
+        """The endpoint that answered last, where it is one of these models'."""
+        kept = self._recalled(models)
+        return kept.endpoint_in(models) if kept is not None else None
+
+    def random(self) -> Callable[[], float]:
+        """The source of its draws: for a session the same in every process, so that those that know
+        of no record choose alike."""
+        return self._seeded(b"")
+
+    def random_of_models(self) -> Callable[[], float]:
+        """The source of a virtual router's draw of a model. Its seed is another one: equal draws
+        would tie a model to one of its endpoints."""
+        return self._seeded(b"model")
+
+    def _seeded(self, purpose: bytes) -> Callable[[], float]:
+        if self._key is not None and self._key.by_session:
+            return seeded_random(self._key.digest + purpose)
+        return process.chance
+
+    def _recalled(self, models: Sequence[ModelEntry] | None) -> Kept | None:
+        key = self.key(models)
+        if key is not None and not self._has_asked:
+            self._has_asked = True
+            self._kept = recall(key)
+        return self._kept
 
 
 class Records:

@@ -1,10 +1,18 @@
 """Settlement: telling the ledger, once, how a request ended."""
 
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
 from types import TracebackType
+from typing import Final, TypeVar
 
+from django.db import DatabaseError, InterfaceError
 from gevent import GreenletExit
 
+from accounts.services.keys import record_uses
+from gateway.database.db import Lane, run_queries
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.live_settings import settings
@@ -16,8 +24,64 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import Outcome, answered, failed, good_end, measured, price
-from routing.serving.settlement.key_uses import uses
 from routing.serving.settlement.records import settle_order
+from routing.statistics.periodic import PeriodicWork
+
+_uses_log = logging.getLogger("routing.key_uses")
+WRITE_S: Final = 5.0
+
+T = TypeVar("T")
+
+
+# --- When keys were used --------------------------------------------------------------------------
+
+
+class KeyUses:
+    """When each key was last used, noted in memory and written every few seconds, so that no
+    request pays for a write. `record` writes uses by the numbers of their keys, and returns the
+    keys that it is done with."""
+
+    def __init__(self, record: Callable[[Mapping[int, datetime]], set[int]]) -> None:
+        self._record = record
+        self._noted: dict[int, datetime] = {}
+
+    def note(self, key_id: int, at: datetime) -> None:
+        self._noted[key_id] = at
+
+    def write(self) -> None:
+        """Write what was noted. What could not be written is noted still."""
+        noted = dict(self._noted)
+        if not noted:
+            return
+        try:
+            written = run_queries(Lane.OPERATOR, partial(self._record, noted))
+        except (DatabaseError, InterfaceError) as error:
+            _uses_log.warning("When keys were used is written later: %s", error)
+            return
+        for key_id in written:
+            # A key that was used meanwhile has a newer note.
+            if self._noted.get(key_id) == noted[key_id]:
+                del self._noted[key_id]
+
+
+uses: Final = KeyUses(record_uses)
+_writing: Final = PeriodicWork("key uses", uses.write, every_s=WRITE_S, log=_uses_log)
+
+
+def start_key_uses() -> None:
+    """Write what is noted from now on; call after a fork."""
+    _writing.start()
+
+
+def stop_key_uses(within_s: float) -> None:
+    """Write what is left, if the database takes it in time."""
+    _writing.stop(within_s=within_s / 2)
+    last = threading.Thread(target=uses.write, name="key uses", daemon=True)
+    last.start()
+    last.join(within_s / 2)
+
+
+# --- How a request ended --------------------------------------------------------------------------
 
 
 def book(progress: RequestProgress, outcome: Outcome) -> Ticket | None:
@@ -85,6 +149,8 @@ class Accounted:
         ticket = book(progress, self._owing(error))
         if wait:
             wait_for(ticket)
+            if progress.content is not None:
+                progress.content.wait()
 
 
 def outcome_of(
@@ -106,18 +172,20 @@ def settle(
     progress: RequestProgress,
     outcome: Outcome,
     *,
-    wait: bool,
-    meanwhile: Callable[[], None] | None = None,
-) -> None:
-    """Tell the ledger; `meanwhile` is done while it works."""
+    wait: bool = True,
+    meanwhile: Callable[[], T] | None = None,
+) -> T | None:
+    """Book the end. `meanwhile` is done while the ledger works, and its result is returned; with
+    `wait` nothing goes on before the charge is in the books."""
     ticket = book(progress, outcome)
     if ticket is None:
-        return
-    if meanwhile is not None:
-        meanwhile()
-    if wait:
-        wait_for(ticket)
-        wait_until_stored(progress.content)
+        return None
+    try:
+        return None if meanwhile is None else meanwhile()
+    finally:
+        if wait:
+            wait_for(ticket)
+            wait_until_stored(progress.content)
 
 
 def settle_failure(

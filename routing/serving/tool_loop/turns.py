@@ -17,8 +17,8 @@ from routing.guarding.filters import filtered
 from routing.metering.usage import Usage, estimate_tokens
 from routing.selection.types import Candidate
 from routing.serving.attempts.attempt_answer import Served, answer_of, finish_of
-from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.own_credentials import entry_at, went_well
+from routing.serving.attempts.attempts import Attempts, record_success
+from routing.serving.attempts.own_credentials import entry_at
 from routing.serving.request.context import Attempt, RequestProgress, demand_of
 from routing.serving.request.loop import must_call
 from routing.serving.request.outcome import measured, note_results, note_turn
@@ -144,7 +144,7 @@ def _taken(progress: RequestProgress, served: Served) -> tuple[str, list[ServerT
     """Count the turn; its finish reason and the tools to run."""
     attempt, answer, loop = served.attempt, served.answer, progress.loop
     assert loop is not None
-    went_well(attempt)
+    record_success(attempt)
     usage = _usage(progress, served)
     if attempt.failure is None:
         judged = well_formed(answer.message.get("tool_calls"))

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import SpendCounter
+from routing.ledger.batch import place_hold, settle_hold
 from routing.ledger.counters import CounterSet
 from routing.ledger.orders import HoldOrder, Payer
 from routing.ledger.pipeline import encode_values, insert_sql, number_placeholders
 from routing.ledger.session import CONSTRAINT_ERRORS, LedgerSession, NotAsExpected
-from routing.ledger.single_statement import place_hold, settle_hold
 from tests.routing.ledger.books import (
     CENT,
     USD,

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from routing.entities.prices import PRICE_KEYS, Prices
 from routing.formats.chat.request import parse_chat
 from routing.metering.cost import Units, cost_of
-from routing.metering.estimate import (
+from routing.metering.usage import (
     OUTPUT_TOKENS_DEFAULT,
     TOKENS_PER_MEDIA_PART,
     TOKENS_PER_MESSAGE,
     Demand,
     Room,
+    Usage,
     estimate_nano,
     output_tokens_bound,
     prompt_tokens_bound,
 )
-from routing.metering.usage import Usage
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 PLAIN = Prices.parse({"prompt": "0.000001", "completion": "0.000002"})

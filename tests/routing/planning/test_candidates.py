@@ -18,8 +18,8 @@ from routing.planning.candidates import ask_of, resolution_of
 from routing.selection.price_bands import PriceIndex
 from routing.selection.select import select
 from routing.selection.types import NO_POLICY, NOTHING_LEARNED, Policy, Resolution
-from routing.serving.attempts.routing_inputs import Conversation
 from routing.serving.request import stickiness
+from routing.serving.request.stickiness import Conversation
 from tests.routing.formats.chat_bodies import accepted
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.snapshots import snapshot

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from routing.planning.gateway_search import search_beside_own_tools, searching_here
+from routing.planning.server_tools import search_beside_own_tools, searching_here
 from tests.routing.formats.messages.bodies import BODIES as MESSAGES
 from tests.routing.formats.messages.bodies import TOOL
 from tests.routing.formats.responses.bodies import BODIES as RESPONSES

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.response_cache import cache_store
-from routing.response_cache.cached import retold, retold_events, zeroed
-from routing.response_cache.entry import Entry, name_of, packed, unpacked
+from routing.response_cache.entry import (
+    Entry,
+    name_of,
+    packed,
+    retold,
+    retold_events,
+    unpacked,
+    zeroed,
+)
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 IDS = {"chat": "gen-new", "message": "msg_new", "response": "resp_new"}

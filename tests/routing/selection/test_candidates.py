@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.entities.entries import EndpointEntry
-from routing.selection.candidates import list_candidates
+from routing.selection.ordering import list_candidates
 from routing.selection.select import OWN_CREDENTIALS, select
 from routing.selection.types import Candidate, EndpointState, HealthSnapshot, Plan, Policy
 from tests.routing.selection.entries import endpoint, model

@@ -6,8 +6,7 @@ from weakref import WeakSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.selection.filter_cache import _KEPT_MAX, filter_endpoints
-from routing.selection.select import select
+from routing.selection.select import _KEPT_MAX, filter_endpoints, select
 from routing.selection.types import NO_POLICY, Policy, Requirements
 from tests.routing.selection import entries
 from tests.routing.selection.cases import ON_MANY, asks, cases, policies

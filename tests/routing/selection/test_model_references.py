@@ -15,11 +15,13 @@ from routing.selection.model_references import (
     ModelReference,
     PresetReference,
     family_of,
+    keys_of,
+    matches,
     parse_reference,
     preset_of,
+    reference_test,
 )
 from routing.selection.patterns import compile_patterns
-from routing.selection.provider_references import keys_of, matches, reference_test
 from tests.routing.selection.entries import endpoint, provider
 
 # --- Model references -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from routing.entities.entries import EndpointEntry
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import parse_chat
 from routing.ledger.orders import Payer
-from routing.metering.estimate import Demand
+from routing.metering.usage import Demand
 from routing.selection.types import NO_POLICY, NOTHING_LEARNED, Plan, Requirements
 from routing.serving.request.context import (
     AppFacts,

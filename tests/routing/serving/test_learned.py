@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 
 from routing.metering.usage import Usage
+from routing.planning.pipeline import may_go_on, state_for
 from routing.selection.types import ALL_HEALTHY, NO_POLICY, Plan, Policy
-from routing.serving.attempts.routing_inputs import Conversation, may_go_on, state_for
 from routing.serving.request import process, stickiness
+from routing.serving.request.stickiness import Conversation
 from tests.routing.formats.chat_bodies import accepted
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.learning import nothing_learned

@@ -25,7 +25,7 @@ from routing.serving.admission import rate_limits
 from routing.serving.attempts import attempts
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
-from routing.serving.settlement.key_uses import KeyUses
+from routing.serving.settlement.booking import KeyUses
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from routing.planning.caller_headers import categories
 from routing.selection.types import Policy
-from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.settlement.metadata import router_metadata, wished_metadata
+from routing.serving.request.context import Attempt, RequestProgress, categories
+from routing.serving.settlement.records import router_metadata, wished_metadata
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
 

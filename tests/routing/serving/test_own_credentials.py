@@ -13,7 +13,7 @@ from accounts.byok import ByokEntry
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.selection.types import ALL_HEALTHY, NOTHING_LEARNED, Candidate
 from routing.serving.attempts import own_credentials
-from routing.serving.attempts.attempts import Attempts, Held, _more, needed_for
+from routing.serving.attempts.attempts import Attempts, Held, _more, needed_for, record_success
 from routing.serving.attempts.own_credentials import (
     Rests,
     any_matches,
@@ -21,7 +21,6 @@ from routing.serving.attempts.own_credentials import (
     is_of_credential,
     let_rest,
     matches,
-    went_well,
     with_own,
 )
 from routing.serving.request import process
@@ -217,13 +216,13 @@ def test_an_answer_to_a_team_does_not_make_good_what_the_shared_credential_met(
     own_rests.rest(mine, pk, until=clock.now + 60)
     served = attempt_at(one, own=mine, ended=clock.now)
 
-    went_well(served)
+    record_success(served)
     observation.record_attempt(served, streamed=False, tokens=5)
 
     assert not own_rests
     assert process.health().snapshot(clock.now).unstable == {pk}
     assert [mark.kind for mark in observation.observer().health_events.take()] == ["outage"]
-    went_well(attempt_at(one))
+    record_success(attempt_at(one))
     assert process.health().snapshot(clock.now) == ALL_HEALTHY
 
 

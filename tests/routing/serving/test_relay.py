@@ -11,8 +11,7 @@ from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
-from routing.metering.cost import FREE
-from routing.metering.report import build_usage_report
+from routing.metering.cost import FREE, build_usage_report
 from routing.metering.usage import Usage
 from routing.serving.attempts.relay import Relay
 from routing.upstreams.failures import UpstreamFailure

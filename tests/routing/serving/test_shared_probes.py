@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from routing.entities.entries import EndpointEntry
+from routing.planning.pipeline import LOOK_AGAIN_S, may_go_on
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.routing_inputs import LOOK_AGAIN_S, may_go_on
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
 from routing.statistics import observation, peer_sync

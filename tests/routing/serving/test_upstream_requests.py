@@ -14,7 +14,7 @@ from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
-from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
+from routing.metering.usage import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
 from routing.serving.answer.token_counting import input_tokens
 from routing.serving.attempts.upstream_call import (
     output_default,
