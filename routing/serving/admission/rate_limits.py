@@ -136,7 +136,7 @@ def _tokens_at(progress: RequestProgress, endpoint: EndpointEntry) -> int:
 
 
 def _refusal(progress: RequestProgress, exceeded: Exceeded) -> GatewayError:
-    kind = exceeded.limit.scope.partition(":")[0]
+    kind = _kind(exceeded.limit)
     return build_refusal(exceeded, source=_SOURCES[kind], message=_texts(progress, exceeded)[kind])
 
 
@@ -160,3 +160,7 @@ def _daily_text(progress: RequestProgress) -> str:
         f"Rate limit exceeded: free-models-per-day. Add {credits} credits to unlock {more} free "
         "model requests per day"
     )
+
+
+def _kind(limit: Limit) -> str:
+    return limit.scope.partition(":")[0]

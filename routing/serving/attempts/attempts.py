@@ -18,12 +18,12 @@ from routing.metering.usage import ESTIMATE_MAX_NANO, Room, estimate_nano, outpu
 from routing.selection.types import Candidate
 from routing.serving.admission import rate_limits
 from routing.serving.admission.payment_errors import payment_required
+from routing.serving.attempts import own_credentials
 from routing.serving.attempts.own_credentials import (
     entry_at,
     is_of_credential,
     key_of,
     let_rest,
-    rests,
     secret_of,
 )
 from routing.serving.attempts.upstream_call import request_for
@@ -333,8 +333,8 @@ def record_success(attempt: Attempt) -> None:
     """An answer: what had been wrong with whatever it was asked with is over."""
     if attempt.own is None:
         process.health().record_success(attempt.endpoint.pk, process.now())
-    elif rests():
-        rests().well(attempt.own, attempt.endpoint.pk)
+    elif own_credentials.rests():
+        own_credentials.rests().well(attempt.own, attempt.endpoint.pk)
 
 
 class Held(NamedTuple):

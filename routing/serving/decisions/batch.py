@@ -200,12 +200,13 @@ class Crew:
         attempt.first_token = attempt.first_token or attempt.ended
         attempt.upstream_id = attempt.upstream_id or said.answer.upstream_id
         # How long the answer was, for upstreams that do not count.
-        native = said.answer.native
+        body = said.answer.native
+        length = len(body.raw) if body is not None else count_text_chars(said.answer.message)
         usage = measured(
             self.progress,
             attempt,
             said.answer.usage,
-            len(native.raw) if native is not None else count_text_chars(said.answer.message),
+            length,
             prompt_chars=errand.demand.text_bytes,
         )
         self.spent.append(Spent(errand, usage))
