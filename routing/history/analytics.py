@@ -1,7 +1,7 @@
 """Answering an analytics query."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -43,7 +43,13 @@ def answer_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> Analyt
     query = build_query(account_id, body, now)
     with deadline(settings.ANALYTICS_TIMEOUT):
         db_rows = fetch_rows(query, now)
-        rows = _serialize_rows(db_rows, body, dialect())
+        labels = {
+            name: _LABELS[name]({row[f"by_{number}"] for row in db_rows})
+            for number, name in enumerate(body.dimensions)
+            if name in _LABELS
+        }
+        sql_dialect = dialect()
+        rows = [_serialize_row(row, body, labels, sql_dialect) for row in db_rows]
     total = db_rows[0]["rows_found"] if db_rows else 0
     query_time_ms = round((time.monotonic() - started) * 1000)
     return AnalyticsAnswer(rows, total > len(rows), query_time_ms)
@@ -72,7 +78,7 @@ def build_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> UsageQu
         groups=tuple(dimension.column for dimension in dimensions),
         time=body.granularity,
         conditions=build_conditions(body.filters, account_id, dialect()),
-        order=_order(body),
+        order=_find_order(body),
         limit=body.limit,
         group_limit=body.group_limit,
         fair=bool(body.granularity and dimensions),
@@ -81,7 +87,7 @@ def build_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> UsageQu
     )
 
 
-def _order(body: AnalyticsBody) -> tuple[tuple[str, bool], ...]:
+def _find_order(body: AnalyticsBody) -> tuple[tuple[str, bool], ...]:
     """By default the newest period first, else the largest value of the first metric."""
     if body.order_by is None:
         return ((("period" if body.granularity else body.metrics[0]), True),)
@@ -92,17 +98,6 @@ def _order(body: AnalyticsBody) -> tuple[tuple[str, bool], ...]:
 
 
 # --- Rows of the response ---------------------------------------------------------------------
-
-
-def _serialize_rows(
-    db_rows: Sequence[_Row], body: AnalyticsBody, sql_dialect: Dialect
-) -> list[_Row]:
-    labels = {
-        name: _LABELS[name]({row[f"by_{number}"] for row in db_rows})
-        for number, name in enumerate(body.dimensions)
-        if name in _LABELS
-    }
-    return [_serialize_row(row, body, labels, sql_dialect) for row in db_rows]
 
 
 def _serialize_row(
@@ -139,18 +134,18 @@ def serialize_value(kind: Kind, value: Any) -> Any:
             return float(value)
 
 
-def _keys(ids: set[Any]) -> dict[Any, _Row]:
+def _label_keys(ids: set[Any]) -> dict[Any, _Row]:
     rows = ApiKey.objects.filter(pk__in=ids).values_list("pk", "name", "hash")
     return {pk: {"api_key_id": name, "api_key_hash": key_hash} for pk, name, key_hash in rows}
 
 
-def _workspaces(ids: set[Any]) -> dict[Any, _Row]:
+def _label_workspaces(ids: set[Any]) -> dict[Any, _Row]:
     by_id = {value if isinstance(value, UUID) else UUID(value): value for value in ids}
     names = Workspace.everything.filter(pk__in=by_id).values_list("pk", "name")
     return {by_id[pk]: {"workspace": name, "workspace_id": str(pk)} for pk, name in names}
 
 
-def _users(ids: set[Any]) -> dict[Any, _Row]:
+def _label_users(ids: set[Any]) -> dict[Any, _Row]:
     rows = User.objects.filter(pk__in=ids).values_list("pk", "public_id", "email")
     nobody: _Row = {"user": None, "user_email": None}
     known = {pk: {"user": public_id, "user_email": email or None} for pk, public_id, email in rows}
@@ -158,9 +153,9 @@ def _users(ids: set[Any]) -> dict[Any, _Row]:
 
 
 _LABELS: Final[Mapping[str, Callable[[set[Any]], dict[Any, _Row]]]] = {
-    "api_key_id": _keys,
-    "workspace": _workspaces,
-    "user": _users,
+    "api_key_id": _label_keys,
+    "workspace": _label_workspaces,
+    "user": _label_users,
 }
 
 

@@ -32,16 +32,16 @@ def build_conditions(
     filters: Sequence[AnalyticsFilter], account_id: UUID, sql_dialect: Dialect
 ) -> tuple[QueryCondition, ...]:
     """Build the condition of each filter. Raises `SchemaInvalid` for unusable values."""
-    found: list[QueryCondition] = []
+    conditions: list[QueryCondition] = []
     issues: list[Issue] = []
     for index, each in enumerate(filters):
         try:
-            found.append(_build_condition(each, account_id, sql_dialect))
+            conditions.append(_build_condition(each, account_id, sql_dialect))
         except _UnusableValue as error:
             issues.append(Issue(f"filters.{index}.{error.args[0]}", error.args[1]))
     if issues:
         raise SchemaInvalid(issues)
-    return tuple(found)
+    return tuple(conditions)
 
 
 def _build_condition(
@@ -53,10 +53,13 @@ def _build_condition(
     given_values = (
         query_filter.value if isinstance(query_filter.value, list) else [query_filter.value]
     )
-    read_value = _READERS.get(query_filter.field, _text_value)
+    read_value = _READERS.get(query_filter.field, _read_text)
     bound = [each for value in given_values for each in read_value(value, account_id, sql_dialect)]
     comparison = _build_comparison(
-        query_filter.operator, bound, is_text=_is_text(query_filter.field), sql_dialect=sql_dialect
+        query_filter.operator,
+        bound,
+        is_text=not dimension.is_number and query_filter.field != "workspace",
+        sql_dialect=sql_dialect,
     )
     unset = _UNSET.get(
         query_filter.field, "" if query_filter.field in {"api_key_id", "workspace"} else "''"
@@ -72,10 +75,6 @@ def _build_condition(
 _UNSET: Final = {"user": "0"}
 
 
-def _is_text(field: str) -> bool:
-    return not DIMENSIONS[field].is_number and field != "workspace"
-
-
 def _build_comparison(
     operator: str, bound: Sequence[Sql], *, is_text: bool, sql_dialect: Dialect
 ) -> Sql:
@@ -87,7 +86,7 @@ def _build_comparison(
     return Sql(f"{{column}}{order} {SCALAR[operator]} {bound[0].sql}", values)
 
 
-def _text_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+def _read_text(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     del account_id, sql_dialect
     if not isinstance(value, str):
         raise _UnusableValue(
@@ -96,13 +95,13 @@ def _text_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]
     return [Sql("%s", (value,))]
 
 
-def _end_user_values(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+def _read_end_user(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     """Match the name that the caller gave a user, and the hash that is stored of it."""
-    by_name = _text_value(value, account_id, sql_dialect)
+    by_name = _read_text(value, account_id, sql_dialect)
     return [*by_name, Sql("%s", (hash_user(account_id, value),))]
 
 
-def _key_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+def _read_key(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     """Read a key's number, also as text, or its hash."""
     if isinstance(value, str) and _HASH.fullmatch(value):
         found = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
@@ -115,13 +114,13 @@ def _key_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     return [Sql("%s", (value,))]
 
 
-def _user_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
-    (name,) = _text_value(value, account_id, sql_dialect)
+def _read_user(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+    (name,) = _read_text(value, account_id, sql_dialect)
     found = "SELECT id FROM accounts_user WHERE public_id = %s"
     return [Sql(f"COALESCE(({found}), {_NOBODY})", name.values)]
 
 
-def _workspace_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+def _read_workspace(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     try:
         return [Sql("%s", (sql_dialect.uuid(UUID(value)),))]
     except (ValueError, AttributeError, TypeError):
@@ -130,9 +129,9 @@ def _workspace_value(value: Any, account_id: UUID, sql_dialect: Dialect) -> list
 
 _Reader = Callable[[Any, UUID, Dialect], list[Sql]]
 _READERS: Final[Mapping[str, _Reader]] = {
-    "api_key_id": _key_value,
-    "user": _user_value,
-    "workspace": _workspace_value,
-    "external_user": _end_user_values,
+    "api_key_id": _read_key,
+    "user": _read_user,
+    "workspace": _read_workspace,
+    "external_user": _read_end_user,
 }
 assert set(_EQUALITIES) == {"eq", "neq", *ARRAY}

@@ -49,8 +49,15 @@ class ContentDraft:
             self._add_text(self.text, content)
         if not self.hides_reasoning:
             self._add_text(self.reasoning, delta.get("reasoning") or delta.get("reasoning_content"))
-        if calls := delta.get("tool_calls"):
-            self._add_calls(calls)
+        calls = delta.get("tool_calls")
+        if isinstance(calls, list):
+            size = sum(len(str(call)) for call in calls)
+            if size > self.chars_left:
+                self.truncated = True
+                return
+            self.chars_left -= size
+            for call in calls:
+                self._add_call(call)
 
     def set_answer(self, message: Mapping[str, Any]) -> None:
         """Take the complete message that the caller gets."""
@@ -87,17 +94,6 @@ class ContentDraft:
             text, self.truncated = text[: self.chars_left], True
         self.chars_left -= len(text)
         parts.append(text)
-
-    def _add_calls(self, calls: Any) -> None:
-        if not isinstance(calls, list):
-            return
-        size = sum(len(str(call)) for call in calls)
-        if size > self.chars_left:
-            self.truncated = True
-            return
-        self.chars_left -= size
-        for call in calls:
-            self._add_call(call)
 
     def _add_call(self, call: Any) -> None:
         """Add a part of a tool call; the arguments of parts with one index are joined."""

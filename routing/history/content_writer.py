@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from gateway.database.db import DATABASE_GONE, Lane, run_queries, under_gevent
-from gateway.http.jsonio import JsonObject
 from routing.history.content_draft import ContentDraft
 from routing.history.contents import build_sealed_row, store
 from routing.history.models import GenerationContent
@@ -75,17 +74,13 @@ class ContentWriter:
             if not self._queue:
                 self._work.wait()
                 self._work.clear()
-            batch = self._take()
+            batch: list[ContentDraft] = []
+            while self._queue and len(batch) < _BATCH_MAX:
+                draft, chars = self._queue.popleft()
+                self._chars -= chars
+                batch.append(draft)
             if batch:
                 self._carry_out(batch)
-
-    def _take(self) -> list[ContentDraft]:
-        batch: list[ContentDraft] = []
-        while self._queue and len(batch) < _BATCH_MAX:
-            draft, chars = self._queue.popleft()
-            self._chars -= chars
-            batch.append(draft)
-        return batch
 
     def _carry_out(self, batch: list[ContentDraft]) -> None:
         try:
@@ -146,18 +141,10 @@ def _count_chars(draft: ContentDraft) -> int:
         if isinstance(content, str):
             total += len(content)
         elif content:
-            total += sum(_count_part_chars(part) for part in content)
-    return total
-
-
-def _count_part_chars(part: JsonObject) -> int:
-    """Count the texts of a part, one level deep: `{"image_url": {"url": …}}`."""
-    total = 0
-    for value in part.values():
-        if isinstance(value, str):
-            total += len(value)
-        elif isinstance(value, dict):
-            total += sum(len(text) for text in value.values() if isinstance(text, str))
+            # The texts of each part, one level deep: `{"image_url": {"url": …}}`.
+            values: list[Any] = [value for part in content for value in part.values()]
+            inner = [each for value in values if isinstance(value, dict) for each in value.values()]
+            total += sum(len(text) for text in values + inner if isinstance(text, str))
     return total
 
 

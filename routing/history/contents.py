@@ -89,7 +89,10 @@ def build_content(draft: ContentDraft, *, chars_max: int) -> JsonObject:
         "reasoning": "".join(draft.reasoning) or None,
     }
     if draft.tool_calls:
-        output["tool_calls"] = [_serialize_tool_call(call) for call in draft.tool_calls]
+        output["tool_calls"] = [
+            {name: value for name, value in call.items() if name != "index"}
+            for call in draft.tool_calls
+        ]
     used = sum(map(len, draft.text)) + sum(map(len, draft.reasoning))
     messages, is_complete = trim_value(draft.messages, chars_max - used)
     content: JsonObject = {
@@ -100,10 +103,6 @@ def build_content(draft: ContentDraft, *, chars_max: int) -> JsonObject:
     if draft.truncated or not is_complete:
         content["truncated"] = True
     return content
-
-
-def _serialize_tool_call(call: JsonObject) -> JsonObject:
-    return {name: value for name, value in call.items() if name != "index"}
 
 
 def trim_value(value: Any, chars_max: int) -> tuple[Any, bool]:
@@ -120,22 +119,19 @@ class _Trimmer:
     def trim(self, value: Any) -> Any:
         self._left -= _ELEMENT_CHARS
         if isinstance(value, str):
-            return self._text(value)
+            left = max(0, self._left)
+            self._left -= len(value)
+            if len(value) <= left:
+                return value
+            self.is_complete = False
+            return value[:left] + TRUNCATED
         if isinstance(value, dict):
-            return self._object(value)
+            return self._trim_object(value)
         if isinstance(value, list):
-            return self._list(value)
+            return self._trim_list(value)
         return value
 
-    def _text(self, text: str) -> str:
-        left = max(0, self._left)
-        self._left -= len(text)
-        if len(text) <= left:
-            return text
-        self.is_complete = False
-        return text[:left] + TRUNCATED
-
-    def _object(self, value: JsonObject) -> JsonObject:
+    def _trim_object(self, value: JsonObject) -> JsonObject:
         trimmed: JsonObject = {}
         for name, item in value.items():
             if self._left <= 0:
@@ -145,7 +141,7 @@ class _Trimmer:
             trimmed[name] = self.trim(item)
         return trimmed
 
-    def _list(self, value: list[Any]) -> list[Any]:
+    def _trim_list(self, value: list[Any]) -> list[Any]:
         trimmed: list[Any] = []
         for item in value:
             if self._left <= 0:

@@ -31,13 +31,10 @@ class TimedOut(GatewayError):
 @contextmanager
 def deadline(limit_s: float) -> Iterator[None]:
     """End a query of the block with `TimedOut` after `limit_s`. The block must not write."""
-    with_deadline = _sqlite_deadline if connection.vendor == "sqlite" else _postgresql_deadline
-    with with_deadline(limit_s):
-        yield
-
-
-@contextmanager
-def _postgresql_deadline(limit_s: float) -> Iterator[None]:
+    if connection.vendor == "sqlite":
+        with _sqlite_deadline(limit_s):
+            yield
+        return
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL statement_timeout = {max(1, int(limit_s * 1000))}; {_PLANS}")

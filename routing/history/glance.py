@@ -21,28 +21,20 @@ def read_recent_usage(account_id: UUID, scope: UsageScope, pk: object) -> dict[s
     today = day_of(now)
     starts = {"Today (UTC)": today, "30 days": today - 29 * DAY}
     end = now + timedelta(seconds=1)
-    return {
-        title: _read_usage(account_id, scope, pk, start, end) for title, start in starts.items()
-    }
-
-
-def _read_usage(
-    account_id: UUID, scope: UsageScope, pk: object, start: datetime, end: datetime
-) -> RecentUsage:
-    question = UsageQuery(
-        account_id=account_id,
-        start=start,
-        end=end,
-        metrics={name: METRICS[name] for name in _METRICS},
-        conditions=_build_conditions(scope, pk),
-    )
-    (row,) = fetch_rows(question, end)
-    requests, tokens, charge_nano = (int(row[name]) for name in _METRICS)
-    return RecentUsage(requests, tokens, charge_nano)
-
-
-def _build_conditions(scope: UsageScope, pk: object) -> tuple[QueryCondition, ...]:
-    if scope == "account":
-        return ()
-    value = dialect().uuid(pk) if isinstance(pk, UUID) else pk
-    return (QueryCondition(_COLUMNS[scope], "{column} = %s", (value,)),)
+    conditions: tuple[QueryCondition, ...] = ()
+    if scope != "account":
+        value = dialect().uuid(pk) if isinstance(pk, UUID) else pk
+        conditions = (QueryCondition(_COLUMNS[scope], "{column} = %s", (value,)),)
+    usage: dict[str, RecentUsage] = {}
+    for title, start in starts.items():
+        query = UsageQuery(
+            account_id=account_id,
+            start=start,
+            end=end,
+            metrics={name: METRICS[name] for name in _METRICS},
+            conditions=conditions,
+        )
+        (row,) = fetch_rows(query, end)
+        requests, tokens, charge_nano = (int(row[name]) for name in _METRICS)
+        usage[title] = RecentUsage(requests, tokens, charge_nano)
+    return usage

@@ -53,7 +53,8 @@ def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
     stop_at = time.monotonic() + work_s
     done = 0
     ends = hour_of(now - ROLLED_AFTER)
-    for hour in _late_hours():
+    hours = LateHour.objects.order_by("hour").values_list("hour", flat=True).distinct()
+    for hour in hours[:_LATE_MAX]:
         if time.monotonic() < stop_at:
             done += _redo_late_hour(hour, now)
     while time.monotonic() < stop_at and _roll_up_next_hour(ends, now):
@@ -68,7 +69,7 @@ def read_rollup_state(now: datetime) -> RollupState:
             "SELECT 0, until FROM routing_usagerolled WHERE id = 1"
             " UNION ALL SELECT 1, hour FROM routing_latehour"
         )
-        rows = [(kind, _utc(value)) for kind, value in cursor.fetchall()]
+        rows = [(kind, _read_moment(value)) for kind, value in cursor.fetchall()]
     until = [at for kind, at in rows if kind == 0]
     late = frozenset(at for kind, at in rows if kind == 1)
     return RollupState(until[0] if until else None, late, hour_of(now - FACTS_ASKED) + HOUR)
@@ -97,11 +98,6 @@ def forget_old(now: datetime) -> int:
     deleted += _delete_older(UsageSpread, "start", now - _FACTS_KEPT)
     deleted += _delete_older(UsageHour, "start", now - _SUMS_KEPT)
     return deleted + _delete_older(UsageDay, "start", now - _SUMS_KEPT)
-
-
-def _late_hours() -> list[datetime]:
-    hours = LateHour.objects.order_by("hour").values_list("hour", flat=True).distinct()
-    return list(hours[:_LATE_MAX])
 
 
 def _roll_up_next_hour(ends: datetime, now: datetime) -> bool:
@@ -157,11 +153,17 @@ def _replace_hour(hour: datetime, now: datetime) -> None:
     sql_dialect = dialect()
     span = [sql_dialect.moment(hour), sql_dialect.moment(hour + HOUR)]
     with connection.cursor() as cursor:
-        _make_lines(cursor, sql_dialect, span)
+        _insert_lines(cursor, sql_dialect, span)
         cursor.execute("DELETE FROM routing_generationfact WHERE at >= %s AND at < %s", span)
         cursor.execute("DELETE FROM routing_usagehour WHERE start = %s", span[:1])
-        _make_facts(cursor, sql_dialect, span)
-        _make_hours(cursor, span)
+        _insert_facts(cursor, sql_dialect, span)
+        names, sums = ", ".join(SUMS), ", ".join(f"COALESCE({each}, 0)" for each in SUMS.values())
+        cursor.execute(
+            f"INSERT INTO routing_usagehour (line_id, account_id, start, {names})"  # noqa: S608 - Constant fragments only; the values are bound.
+            f" SELECT line_id, account_id, {_bound_time()}, {sums} FROM routing_generationfact"
+            " WHERE at >= %s AND at < %s GROUP BY line_id, account_id",
+            [span[0], *span],
+        )
         if hour < now - _FACTS_KEPT:
             cursor.execute("DELETE FROM routing_generationfact WHERE at >= %s AND at < %s", span)
 
@@ -169,15 +171,22 @@ def _replace_hour(hour: datetime, now: datetime) -> None:
 def _replace_days(day: datetime, until: datetime) -> None:
     """Replace the sums of `day` and of the days after it that end by `until`."""
     sql_dialect = dialect()
+    names, sums = ", ".join(SUMS), ", ".join(f"SUM({name})" for name in SUMS)
     with connection.cursor() as cursor:
         while day + DAY <= until:
             span = [sql_dialect.moment(day), sql_dialect.moment(day + DAY)]
-            _make_days(cursor, span)
-            _make_spreads(cursor, sql_dialect, span)
+            cursor.execute("DELETE FROM routing_usageday WHERE start = %s", span[:1])
+            cursor.execute(
+                f"INSERT INTO routing_usageday (line_id, account_id, start, {names})"  # noqa: S608 - Constant fragments only; the values are bound.
+                f" SELECT line_id, account_id, {_bound_time()}, {sums} FROM routing_usagehour"
+                " WHERE start >= %s AND start < %s GROUP BY line_id, account_id",
+                [span[0], *span],
+            )
+            _replace_spreads(cursor, sql_dialect, span)
             day += DAY
 
 
-def _make_lines(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
+def _insert_lines(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
     """Insert new lines; the first title of an application stays."""
     columns = raw_columns(sql_dialect)
     own = ["account_id", "workspace_id", "api_key_id", *LINE]
@@ -191,43 +200,24 @@ def _make_lines(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
     )
 
 
-def _make_facts(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
+def _insert_facts(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
     columns = raw_columns(sql_dialect)
     own = ["generation_id", "account_id", "at", "external_user", *FIGURES]
-    # Users of all accounts at once: the salt depends on the account of the row.
-    columns = {**columns, "external_user": _user_hash_sql(sql_dialect, columns["external_user"])}
+    # Users of all accounts at once: the salt (`routing.entities.end_users`) is computed in SQL from
+    # the bound secret and the row's account.
+    salt = f"%s || {sql_dialect.text_of_uuid('g.account_id')} || {sql_dialect.separator}"
+    columns = {**columns, "external_user": columns["external_user"].replace(SALT, salt)}
     values = ", ".join(columns[name] for name in own)
     cursor.execute(
         f"INSERT INTO routing_generationfact (line_id, {', '.join(own)})"  # noqa: S608 - Constant fragments only; the values are bound.
         f" SELECT l.id, {values} FROM routing_generation g"
         f" JOIN routing_usageline l ON l.key = {_line_key_sql(sql_dialect)}"
         f" WHERE g.created_at >= %s AND g.created_at < %s AND {LIVING}",
-        [_hash_secret(), *span],
+        [f"{settings.ROUTER_USER_HASH_SECRET}{SEPARATOR}", *span],
     )
 
 
-def _make_hours(cursor: Any, span: list[Any]) -> None:
-    names, sums = ", ".join(SUMS), ", ".join(f"COALESCE({each}, 0)" for each in SUMS.values())
-    cursor.execute(
-        f"INSERT INTO routing_usagehour (line_id, account_id, start, {names})"  # noqa: S608 - Constant fragments only; the values are bound.
-        f" SELECT line_id, account_id, {_bound_time()}, {sums} FROM routing_generationfact"
-        " WHERE at >= %s AND at < %s GROUP BY line_id, account_id",
-        [span[0], *span],
-    )
-
-
-def _make_days(cursor: Any, span: list[Any]) -> None:
-    names, sums = ", ".join(SUMS), ", ".join(f"SUM({name})" for name in SUMS)
-    cursor.execute("DELETE FROM routing_usageday WHERE start = %s", span[:1])
-    cursor.execute(
-        f"INSERT INTO routing_usageday (line_id, account_id, start, {names})"  # noqa: S608 - Constant fragments only; the values are bound.
-        f" SELECT line_id, account_id, {_bound_time()}, {sums} FROM routing_usagehour"
-        " WHERE start >= %s AND start < %s GROUP BY line_id, account_id",
-        [span[0], *span],
-    )
-
-
-def _make_spreads(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
+def _replace_spreads(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
     cursor.execute("DELETE FROM routing_usagespread WHERE start = %s", span[:1])
     for cut, columns in enumerate(CUTS):
         for measure in MEASURES:
@@ -271,17 +261,6 @@ def _line_key_sql(sql_dialect: Dialect) -> str:
     return f"md5({sql_dialect.joined(*ids, key, *(columns[name] for name in LINE))})"
 
 
-def _user_hash_sql(sql_dialect: Dialect, column: str) -> str:
-    """`routing.entities.end_users.salt_of` in SQL: the secret is bound, the account the row's."""
-    account = sql_dialect.text_of_uuid("g.account_id")
-    mark = sql_dialect.separator
-    return column.replace(SALT, f"%s || {account} || {mark}")
-
-
-def _hash_secret() -> str:
-    return f"{settings.ROUTER_USER_HASH_SECRET}{SEPARATOR}"
-
-
 def _delete_older(model: Any, column: str, before: datetime) -> int:
     """Delete rows in portions, so that locks are short."""
     total = 0
@@ -293,7 +272,7 @@ def _delete_older(model: Any, column: str, before: datetime) -> int:
         total += model.objects.filter(pk__in=pks).delete()[0]
 
 
-def _utc(value: Any) -> datetime:
+def _read_moment(value: Any) -> datetime:
     """Read a moment of a raw query; SQLite returns text."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)

@@ -36,19 +36,19 @@ def split_by_source(
 
     `finest` "fact" is for single generations.
     """
-    found: dict[Source, list[Span]] = {}
+    spans: dict[Source, list[Span]] = {}
     late_days = {day_of(hour) for hour in rolled.late}
     for piece in _pieces(start, end, DAY, day_of):
-        source = _full_day_source(piece, rolled, finest, late_days)
+        source = _find_day_source(piece, rolled, finest, late_days)
         if source is not None:
-            _add(found, source, piece)
+            _add_span(spans, source, piece)
         else:
             for part in _pieces(*piece, HOUR, hour_of):
-                _add(found, _part_source(part, rolled, finest), part)
-    return found
+                _add_span(spans, _find_part_source(part, rolled, finest), part)
+    return spans
 
 
-def _full_day_source(
+def _find_day_source(
     piece: Span, rolled: RollupState, finest: Finest, late_days: Collection[datetime]
 ) -> Source | None:
     start, end = piece
@@ -60,7 +60,7 @@ def _full_day_source(
     return "day" if finest == "day" else None
 
 
-def _part_source(part: Span, rolled: RollupState, finest: Finest) -> Source:
+def _find_part_source(part: Span, rolled: RollupState, finest: Finest) -> Source:
     start, end = part
     hour = hour_of(start)
     if rolled.until is None or hour >= rolled.until or hour in rolled.late:
@@ -79,8 +79,9 @@ def _pieces(
         start = until
 
 
-def _add(found: dict[Source, list[Span]], source: Source, span: Span) -> None:
-    spans = found.setdefault(source, [])
-    if spans and spans[-1][1] == span[0]:
-        span = spans.pop()[0], span[1]
-    spans.append(span)
+def _add_span(spans: dict[Source, list[Span]], source: Source, span: Span) -> None:
+    """Add a span, joined with the one before where they touch."""
+    own = spans.setdefault(source, [])
+    if own and own[-1][1] == span[0]:
+        span = own.pop()[0], span[1]
+    own.append(span)

@@ -96,70 +96,74 @@ class Statement:
 
     def text(self) -> Sql:
         """The statement. Where nothing matches, a query without groups returns a row of zeros."""
-        ranked = self._ranked_values()
-        parts = [("sums", self._sums())]
-        parts += [part for value in ranked for part in self._ranks(value)]
-        parts.append(("told", self._joined(ranked)))
+        ranked = list(dict.fromkeys(m.value for m in self.query.metrics.values() if m.percent))
+        parts = [("sums", self._build_sums())]
+        parts += [part for value in ranked for part in self._build_ranks(value)]
+        parts.append(("told", self._join_parts(ranked)))
         heads = ", ".join(f"{name} AS ({text.sql})" for name, text in parts)
-        rows = self._rows()
+        rows = self._select_rows()
         values = [value for _, text in parts for value in text.values]
         return Sql(f"WITH {heads} {rows.sql}", (*values, *rows.values))
 
     # --- Sums -----------------------------------------------------------------------------------
 
-    def _sums(self) -> Sql:
-        metrics = self.query.metrics.values()
+    def _build_sums(self) -> Sql:
+        query = self.query
+        metrics = query.metrics.values()
+        finest: Finest = "hour" if query.time == "hour" else "day"
+        if query.singles or query.time == "minute":
+            finest = "fact"
         # At least one sum is needed, so that a group without rows does not appear.
         sum_names = dict.fromkeys(name for m in metrics for name in m.sums) or {"requests": None}
         branches = [
-            self._summed_source(source, spans, list(sum_names))
-            for source, spans in self._sources(self._finest()).items()
+            self._sum_source(source, spans, list(sum_names))
+            for source, spans in self._sources(finest).items()
         ]
         groups = self._group_names
         sums = [f"COALESCE(SUM({name}), 0) AS {name}" for name in sum_names]
-        if self.query.titles:
+        if query.titles:
             sums.append("MAX(title) AS title")
         return sum_by_groups(branches, [*groups, *sums], groups)
 
-    def _summed_source(
-        self, source: Source, spans: Sequence[Span], sum_names: Sequence[str]
-    ) -> Sql:
+    def _sum_source(self, source: Source, spans: Sequence[Span], sum_names: Sequence[str]) -> Sql:
         """One source summed by the groups. Rows of rolled tables are sums already."""
         columns = get_columns(source, self.dialect)
         rolled = source in {"hour", "day"}
         aggregates = _ADDITIVE_OF_SUMS if rolled else SUMS
-        selected = [f"{_of_columns(aggregates[name], columns)} AS {name}" for name in sum_names]
+        # The names in an aggregate of `SUMS` are replaced by the source's columns.
+        words = {name: _WORDS.findall(aggregates[name]) for name in sum_names}
+        selected = [
+            f"{''.join(columns.get(word, word) for word in parts)} AS {name}"
+            for name, parts in words.items()
+        ]
         if self.query.titles:
             selected.append(f"MAX({columns['app_title']}) AS title")
         return self._branch(source, spans, selected)
 
     # --- Percentiles ----------------------------------------------------------------------------
 
-    def _ranked_values(self) -> list[str]:
-        return list(dict.fromkeys(m.value for m in self.query.metrics.values() if m.percent))
-
-    def _percents(self, value: str) -> list[int]:
-        metrics = self.query.metrics.values()
-        return list(dict.fromkeys(m.percent for m in metrics if m.value == value))
-
-    def _ranks(self, value: str) -> list[tuple[str, Sql]]:
+    def _build_ranks(self, value: str) -> list[tuple[str, Sql]]:
         """The percentiles of one value by the groups, as `p50` and so on, in the last part."""
-        groups, percents = self._group_names, self._percents(value)
-        cut = self._cut()
+        metrics = self.query.metrics.values()
+        percents = list(dict.fromkeys(m.percent for m in metrics if m.value == value))
+        groups = self._group_names
+        cut = self._find_cut()
         sources = self._sources("fact" if cut is None else "spread")
         if "spread" not in sources:
-            branches = [self._value_counts(each, spans, value) for each, spans in sources.items()]
+            branches = [self._count_values(each, spans, value) for each, spans in sources.items()]
             return [(f"ranks_{value}", percentiles_of(branches, groups, percents))]
         assert cut is not None
         heaps, needed = f"heaps_{value}", f"needed_{value}"
-        branches = [self._in_buckets(each, spans, value, cut) for each, spans in sources.items()]
+        branches = [
+            self._sort_into_buckets(each, spans, value, cut) for each, spans in sources.items()
+        ]
         return [
             (heaps, union_all(branches)),
             (needed, needed_buckets(heaps, groups, percents)),
             (f"ranks_{value}", percentiles_in(heaps, needed, groups, percents, self.dialect)),
         ]
 
-    def _cut(self) -> int | None:
+    def _find_cut(self) -> int | None:
         """The cut whose spreads answer for full days; None where none does."""
         query = self.query
         if query.singles or query.time in {"minute", "hour"}:
@@ -167,13 +171,15 @@ class Statement:
         names = {*query.groups, *(condition.column for condition in query.conditions)} - {""}
         return find_cut({"api_key_id" if name == "user" else name for name in names})
 
-    def _value_counts(self, source: Source, spans: Sequence[Span], value: str) -> Sql:
+    def _count_values(self, source: Source, spans: Sequence[Span], value: str) -> Sql:
         column = get_columns(source, self.dialect)[value]
         selected = [f"{column} AS value", "COUNT(*) AS many"]
         known = Sql(f"{column} IS NOT NULL")
         return self._branch(source, spans, selected, by=[column], more=(known,))
 
-    def _in_buckets(self, source: Source, spans: Sequence[Span], value: str, cut: int) -> Sql:
+    def _sort_into_buckets(
+        self, source: Source, spans: Sequence[Span], value: str, cut: int
+    ) -> Sql:
         """The values of each bucket and their number, or single values with their number."""
         if source == "spread":
             selected = ["f.bucket AS bucket", "f.many AS many", "f.figures AS figures"]
@@ -192,12 +198,6 @@ class Statement:
         query = self.query
         return split_by_source(query.start, query.end, self.rolled, finest=finest)
 
-    def _finest(self) -> Finest:
-        query = self.query
-        if query.singles or query.time == "minute":
-            return "fact"
-        return "hour" if query.time == "hour" else "day"
-
     def _branch(
         self,
         source: Source,
@@ -209,35 +209,29 @@ class Statement:
     ) -> Sql:
         """The `selected` columns of the account's rows of one source, grouped by the groups and
         `by`; with None ungrouped."""
-        columns = self._columns(source)
-        groups = self._group_columns(columns)
+        columns = {
+            **get_columns(source, self.dialect),
+            "user": "COALESCE(k.creator_id, 0)",
+            "": "''",
+        }
+        groups = {f"by_{number}": columns[name] for number, name in enumerate(self.query.groups)}
+        if self.query.time:
+            period = self.dialect.period_start(self.query.time, columns["at"])
+            groups = {"period": period, **groups}
         columns_sql = [f"{sql} AS {name}" for name, sql in groups.items()] + list(selected)
-        conditions = [*self._conditions(source, spans, columns), *more]
+        conditions = [*self._build_conditions(source, spans, columns), *more]
         where = " AND ".join(each.sql for each in conditions)
         grouped = [] if by is None else [*(str(1 + n) for n in range(len(groups))), *by]
         grouping = f" GROUP BY {', '.join(grouped)}" if grouped else ""
         values = [salt for sql in columns_sql for salt in self._salts(sql)]
         values += [value for each in conditions for value in each.values]
-        tables = self._tables(source, columns)
+        tables = self._list_tables(source, columns)
         return Sql(
             f"SELECT {', '.join(columns_sql)} FROM {tables} WHERE {where}{grouping}",  # noqa: S608 - Constant fragments only; the values are bound.
             tuple(values),
         )
 
-    def _columns(self, source: Source) -> Mapping[str, str]:
-        columns = get_columns(source, self.dialect)
-        return {**columns, "user": "COALESCE(k.creator_id, 0)", "": "''"}
-
-    def _group_columns(self, columns: Mapping[str, str]) -> dict[str, str]:
-        query = self.query
-        found: dict[str, str] = {}
-        if query.time:
-            found["period"] = self.dialect.period_start(query.time, columns["at"])
-        for number, group in enumerate(query.groups):
-            found[f"by_{number}"] = columns[group]
-        return found
-
-    def _tables(self, source: Source, columns: Mapping[str, str]) -> str:
+    def _list_tables(self, source: Source, columns: Mapping[str, str]) -> str:
         """The source's table, joined with others only where a column needs them."""
         query = self.query
         names = {*query.groups, *(condition.column for condition in query.conditions)}
@@ -247,18 +241,24 @@ class Statement:
         creators = _CREATORS.format(key=columns["api_key_id"]) if "user" in names else ""
         return TABLES[source] + (LINES if needed else "") + creators
 
-    def _conditions(
+    def _build_conditions(
         self, source: Source, spans: Sequence[Span], columns: Mapping[str, str]
     ) -> list[Sql]:
         query, sql_dialect = self.query, self.dialect
-        found = [Sql(f"{columns['account_id']} = %s", (sql_dialect.uuid(query.account_id),))]
-        found.append(self._within(spans, columns["at"]))
+        at = columns["at"]
+        within = " OR ".join([f"({at} >= %s AND {at} < %s)"] * len(spans))
+        moments = tuple(sql_dialect.moment(each) for span in spans for each in span)
+        conditions = [
+            Sql(f"{columns['account_id']} = %s", (sql_dialect.uuid(query.account_id),)),
+            Sql(f"({within})", moments),
+        ]
         if source == "raw":
-            found.append(Sql(LIVING))
-        found += [self._condition(each, columns[each.column]) for each in query.conditions]
-        return found
+            conditions.append(Sql(LIVING))
+        for each in query.conditions:
+            conditions.append(self._insert_column(each, columns[each.column]))
+        return conditions
 
-    def _condition(self, condition: QueryCondition, column: str) -> Sql:
+    def _insert_column(self, condition: QueryCondition, column: str) -> Sql:
         """Insert the column, and the values it binds among the condition's own."""
         pieces = condition.sql.split("{column}")
         values: list[Any] = []
@@ -270,22 +270,17 @@ class Statement:
             left = left[count:]
         return Sql(column.join(pieces), tuple(values))
 
-    def _within(self, spans: Sequence[Span], column: str) -> Sql:
-        sql_dialect = self.dialect
-        spans_sql = " OR ".join([f"({column} >= %s AND {column} < %s)"] * len(spans))
-        return Sql(
-            f"({spans_sql})", tuple(sql_dialect.moment(each) for span in spans for each in span)
-        )
-
     def _salts(self, sql: str) -> tuple[str, ...]:
         return (user_salt(self.query.account_id),) * sql.count(SALT)
 
     # --- All of it ------------------------------------------------------------------------------
 
-    def _joined(self, ranked: Sequence[str]) -> Sql:
+    def _join_parts(self, ranked: Sequence[str]) -> Sql:
         groups = self._group_names
         selected = [f"sums.{name}" for name in groups]
-        selected += [f"{self._metric(m)} AS {name}" for name, m in self.query.metrics.items()]
+        for name, metric in self.query.metrics.items():
+            ranks = f"ranks_{metric.value}.p{metric.percent}"
+            selected.append(f"{ranks if metric.percent else metric.sql} AS {name}")
         if self.query.titles:
             selected.append("title")
         joins = ""
@@ -294,13 +289,10 @@ class Statement:
             joins += f" LEFT JOIN ranks_{value} ON {same or '1 = 1'}"
         return Sql(f"SELECT {', '.join(selected)} FROM sums{joins}")  # noqa: S608 - Constant fragments only.
 
-    def _metric(self, metric: Metric) -> str:
-        return f"ranks_{metric.value}.p{metric.percent}" if metric.percent else metric.sql
-
-    def _rows(self) -> Sql:
+    def _select_rows(self) -> Sql:
         """The rows in order, each with the number of rows before any limit."""
         query = self.query
-        order = self._order()
+        order = self._build_order()
         names = ", ".join(self.names)
         if not (query.group_limit or query.fair):
             limit = "" if query.limit is None else " LIMIT %s"
@@ -313,13 +305,13 @@ class Statement:
             f"SELECT {names}, COUNT(*) OVER () AS rows_found,"  # noqa: S608 - Constant fragments only.
             f" ROW_NUMBER() OVER ({among}{order}) AS place FROM told"
         )
-        rows = self._row_limit(dimensions)
+        rows = self._limit_rows(dimensions)
         return Sql(
             f"SELECT {names}, rows_found FROM ({placed}) placed WHERE {rows.sql}{order} LIMIT %s",  # noqa: S608 - Constant fragments only.
             (*rows.values, query.limit),
         )
 
-    def _row_limit(self, dimensions: Sequence[str]) -> Sql:
+    def _limit_rows(self, dimensions: Sequence[str]) -> Sql:
         query = self.query
         if query.group_limit:
             return Sql("place <= %s", (query.group_limit,))
@@ -328,7 +320,7 @@ class Statement:
         most = query.limit
         return Sql(f"(rows_found <= %s OR place = 1 OR place <= {share})", (most, most))
 
-    def _order(self) -> str:
+    def _build_order(self) -> str:
         query = self.query
         by_column = {group: f"by_{number}" for number, group in enumerate(query.groups)}
         texts = {f"by_{n}" for n, group in enumerate(query.groups) if group not in _NO_TEXTS}
@@ -344,9 +336,3 @@ class Statement:
 
 
 _NO_TEXTS: Final = frozenset({"api_key_id", "user", "workspace_id"})
-
-
-def _of_columns(aggregate: str, columns: Mapping[str, str]) -> str:
-    """Replace the names in an aggregate of `SUMS` by a source's columns."""
-    words = _WORDS.findall(aggregate)
-    return "".join(columns.get(word, word) for word in words)

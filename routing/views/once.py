@@ -39,7 +39,7 @@ def answered_once(
     if isinstance(begun, StoredAnswer):
         return told_again(begun)
     try:
-        answer: Any = view.carried_out(request, caller, body, generation_id=begun.generation_id)
+        answer = view.carried_out(request, caller, body, generation_id=begun.generation_id)
     except BaseException:
         # An answer that was had is charged, though its caller never saw it.
         if view.progress is not None and view.progress.served_by is not None:
@@ -52,8 +52,9 @@ def answered_once(
     if isinstance(answer, EventStream):
         answer.call_at_end(lambda: _end_stream(begun, progress))
     else:
-        content = None if progress.context.choice.retains_nothing else answer.content
-        finish(begun, status=answer.status_code, body=content)
+        whole: Any = answer
+        content = None if progress.context.choice.retains_nothing else whole.content
+        finish(begun, status=whole.status_code, body=content)
     return answer
 
 
