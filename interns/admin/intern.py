@@ -30,7 +30,7 @@ from interns.operations import release_intern, update_intern
 from interns.runtime.driver import current_driver
 from interns.runtime.sandbox import NO_ISOLATION_TEXT
 from interns.vault.service import detach_vault
-from interns.views.body import MODEL_PATTERN
+from interns.views.schemas.intern import MODEL_PATTERN
 
 FIELDS = ("description", "instructions", "model", "budget_usd", "budget_reset")
 

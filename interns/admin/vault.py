@@ -21,7 +21,7 @@ from interns.vault.secrets import (
     put_secret,
     rebind_secret,
 )
-from interns.views.vault_body import LISTED_MAX, VALUE_CHARS_MAX
+from interns.views.schemas.vault import LISTED_MAX, VALUE_CHARS_MAX
 
 
 @admin.register(Vault)

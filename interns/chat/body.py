@@ -1,8 +1,8 @@
 """The body of a chat request: a prompt or an answer, and what it says."""
 
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
@@ -49,41 +49,54 @@ def _require_true(value: bool) -> bool:
     return value
 
 
-class _TextPart(TypedDict, total=False):
+class PromptPart(TypedDict, total=False):
     type: Annotated[Literal["text"], REQUIRED]
     text: Annotated[str, REQUIRED]
 
 
-_Text = Annotated[str | list[Annotated[_TextPart, Tagged("type")]], ONE_KIND]
+_Text = Annotated[str | list[Annotated[PromptPart, Tagged("type")]], ONE_KIND]
+# Only the last message needs one, which `_read_reply` checks.
+_CallId = Annotated[
+    Any,
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": TOOL_CALL_ID_CHARS_MAX}),
+]
 
 
-class _InputMessage(TypedDict, total=False):
+class PromptMessage(TypedDict, total=False):
     role: Annotated[Literal["system", "developer", "user"], REQUIRED]
     content: Annotated[_Text, REQUIRED]
 
 
-class _AssistantMessage(TypedDict, total=False):
+class EarlierAnswer(TypedDict, total=False):
     role: Annotated[Literal["assistant"], REQUIRED]
     content: _Text | None
 
 
-class _ToolMessage(TypedDict, total=False):
+class QuestionAnswer(TypedDict, total=False):
     role: Annotated[Literal["tool"], REQUIRED]
     content: Annotated[_Text, REQUIRED]
+    tool_call_id: _CallId
 
 
-_Message = Annotated[_InputMessage | _AssistantMessage | _ToolMessage, Tagged("role")]
+_Message = Annotated[PromptMessage | EarlierAnswer | QuestionAnswer, Tagged("role")]
 
 
-class _ChatBody(TypedDict, total=False):
-    stream: Annotated[bool, AfterValidator(_require_true), REQUIRED]
+class ChatBody(TypedDict, total=False):
+    """The body as it is checked and described."""
+
+    stream: Annotated[
+        bool,
+        AfterValidator(_require_true),
+        REQUIRED,
+        Field(json_schema_extra={"const": True}),
+    ]
     messages: Annotated[list[_Message], Field(min_length=1), REQUIRED]
     session_id: Annotated[str, Field(min_length=1, max_length=SESSION_ID_CHARS_MAX)] | None
-    approval_mode: ApprovalMode
+    approval_mode: Annotated[ApprovalMode, Field(json_schema_extra={"default": "self-drive"})]
     model: Annotated[str, Field(min_length=1, max_length=MODEL_CHARS_MAX)]
 
 
-_check: Final = tolerant_checker(_ChatBody)
+_check: Final = tolerant_checker(ChatBody)
 
 
 def read_chat_body(body: JsonObject, *, session_header: str = "") -> ChatPrompt | ChatReply:

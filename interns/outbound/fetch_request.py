@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from django.conf import settings
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from gateway.http.validation import UNDEFINED, Issue, list_issues
+from gateway.http.resources import Body
+from gateway.http.validation import Issue, list_issues
 from interns.errors import InvalidBody
 from routing.fetching.targets import URL_CHARS_MAX
 
@@ -27,8 +28,6 @@ _REFUSED: Final = frozenset(
         *("transfer-encoding", "upgrade"),
     }
 )
-METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +67,59 @@ def _check_base64(text: str) -> str:
     return text
 
 
-class _FetchBody(BaseModel):
-    model_config = ConfigDict(strict=True, validate_default=True, extra="forbid")
+class FetchBody(Body):
+    """What an intern asks to be fetched; unknown fields are refused."""
 
-    url: Annotated[str, Field(min_length=1, max_length=URL_CHARS_MAX)] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
-    method: Method = "GET"
+    model_config = ConfigDict(title="InternFetch", extra="forbid")
+
+    url: str = Field(
+        min_length=1,
+        max_length=URL_CHARS_MAX,
+        description="http or https. `{{secret:name}}` in its path or query is replaced.",
+    )
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] = "GET"
     headers: Annotated[
         dict[str, Annotated[str, Field(max_length=HEADER_CHARS_MAX)]],
-        Field(max_length=HEADERS_MAX),
+        Field(
+            max_length=HEADERS_MAX,
+            description="`{{secret:name}}` and `{{basic:user:name}}` in values are replaced.",
+        ),
         AfterValidator(_check_header_names),
-    ] = {}
-    body: str | None = None
-    body_base64: Annotated[str, AfterValidator(_check_base64)] | None = None
-    max_bytes: Annotated[int, Field(ge=1)] | None = None
-    timeout_seconds: Annotated[float, Field(gt=0)] | None = None
+    ] = Field(default_factory=dict)
+    body: str | None = Field(
+        None, description="`{{secret:name}}` in it is replaced by the secret's value."
+    )
+    body_base64: Annotated[str, AfterValidator(_check_base64)] | None = Field(
+        None, description="Bytes instead of `body`, sent as they are."
+    )
+    max_bytes: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description=f"What is more of the answer is cut off; {BYTES_DEFAULT} unless said.",
+        json_schema_extra={"maximum": settings.INTERN_FETCH_BYTES},
+    )
+    timeout_seconds: Annotated[float, Field(gt=0)] | None = Field(
+        None, json_schema_extra={"maximum": settings.INTERN_FETCH_SECONDS}
+    )
     follow_redirects: bool = True
 
 
 def read_fetch_request(body: Mapping[str, Any]) -> FetchRequest:
     """Raises `InvalidBody`."""
     try:
-        fields = _FetchBody.model_validate(body)
+        fields = FetchBody.model_validate(body)
     except ValidationError as error:
         raise InvalidBody(issues=list_issues(error)) from None
-    issues = list(_find_excesses(fields))
+    # What the settings, or another field, do not allow.
+    issues = [
+        Issue(name, f"Too big: expected number to be <={most:g}")
+        for name, value, most in (
+            ("max_bytes", fields.max_bytes, settings.INTERN_FETCH_BYTES),
+            ("timeout_seconds", fields.timeout_seconds, settings.INTERN_FETCH_SECONDS),
+        )
+        if value is not None and value > most
+    ]
+    if fields.body is not None and fields.body_base64 is not None:
+        issues.append(Issue("body_base64", "Invalid input: expected one body only"))
     if issues:
         raise InvalidBody(issues=issues)
     return FetchRequest(
@@ -104,17 +132,3 @@ def read_fetch_request(body: Mapping[str, Any]) -> FetchRequest:
         timeout_s=fields.timeout_seconds or settings.INTERN_FETCH_SECONDS,
         follows=fields.follow_redirects,
     )
-
-
-def _find_excesses(fields: _FetchBody) -> list[Issue]:
-    """What the settings, or another field, do not allow."""
-    found = []
-    for name, value, most in (
-        ("max_bytes", fields.max_bytes, settings.INTERN_FETCH_BYTES),
-        ("timeout_seconds", fields.timeout_seconds, settings.INTERN_FETCH_SECONDS),
-    ):
-        if value is not None and value > most:
-            found.append(Issue(name, f"Too big: expected number to be <={most:g}"))
-    if fields.body is not None and fields.body_base64 is not None:
-        found.append(Issue("body_base64", "Invalid input: expected one body only"))
-    return found

@@ -1,7 +1,6 @@
 """An intern's request to the outside, through the guarded door: secrets are put in on the way out
 and taken out on the way back."""
 
-import base64
 import codecs
 import logging
 import time
@@ -11,7 +10,6 @@ from typing import Final
 
 from django.conf import settings
 
-from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import (
     ConnectTimeout,
     DeadlineExceeded,
@@ -86,20 +84,6 @@ class FetchResult:
     truncated: bool
     redirects: list[str]
     secrets: list[str]
-
-    def serialize(self) -> JsonObject:
-        """The answer of the API; every field is present."""
-        raw = None if self.text is not None else base64.b64encode(self.body).decode()
-        return {
-            "status": self.status,
-            "url": self.url,
-            "headers": self.headers,
-            "body": self.text,
-            "body_base64": raw,
-            "truncated": self.truncated,
-            "redirects": self.redirects,
-            "secrets": self.secrets,
-        }
 
 
 def fetch(intern: Intern, request: FetchRequest) -> FetchResult:

@@ -7,11 +7,12 @@ intern runs. All calls may be repeated: what was done already is fine.
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal, NotRequired, Protocol
 from uuid import UUID
 
 from django.conf import settings
 from django.utils.module_loading import import_string
+from typing_extensions import TypedDict
 
 from gateway.http.jsonio import JsonObject
 from gateway.outbound.exchange import AbortHandle
@@ -181,16 +182,29 @@ class QuestionEvent:
     arguments: JsonObject
 
 
+class InternCachedTokens(TypedDict):
+    cached_tokens: int
+
+
+class InternUsage(TypedDict):
+    """What a run used, as callers see it."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    cost: NotRequired[float]
+    prompt_tokens_details: NotRequired[InternCachedTokens]
+
+
 @dataclass(frozen=True, slots=True)
 class EndEvent:
     """The run is over. `reason` is "" for a good end, else the API's: `turn_failed`, `run_ended`,
-    `client_closed_request`, `timeout`. `usage` is the
-    chat format's."""
+    `client_closed_request`, `timeout`."""
 
     reason: str = ""
     message: str = ""
     retryable: bool = False
-    usage: JsonObject | None = None
+    usage: InternUsage | None = None
 
 
 RunEvent = ModelNameEvent | TextEvent | QuestionEvent | EndEvent

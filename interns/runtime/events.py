@@ -7,12 +7,18 @@ from typing_extensions import TypedDict
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, loads
-from interns.runtime.driver import EndEvent, ModelNameEvent, QuestionEvent, RunEvent, TextEvent
+from interns.runtime.driver import (
+    EndEvent,
+    InternUsage,
+    ModelNameEvent,
+    QuestionEvent,
+    RunEvent,
+    TextEvent,
+)
 from interns.runtime.questions import InvalidQuestion, read_question
 from routing.formats.fields import REQUIRED, Amount, Tagged
 
 _FAILURES: Final = frozenset({"turn_failed", "timeout", "run_ended"})
-_COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 _MESSAGE_CHARS_MAX: Final = 500
 _Tokens = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -37,7 +43,7 @@ class _Question(TypedDict, total=False):
     question: Annotated[Any, REQUIRED]
 
 
-class _Cached(TypedDict, total=False):
+class _CachedTokens(TypedDict, total=False):
     cached_tokens: _Tokens
 
 
@@ -46,7 +52,7 @@ class _Usage(TypedDict, total=False):
     completion_tokens: Annotated[_Tokens, REQUIRED]
     total_tokens: Annotated[_Tokens, REQUIRED]
     cost: Amount
-    prompt_tokens_details: _Cached
+    prompt_tokens_details: _CachedTokens
 
 
 class _End(TypedDict, total=False):
@@ -96,7 +102,11 @@ def _build_event(kind: str, event: JsonObject) -> RunEvent:
     if kind == "model":
         return ModelNameEvent(event["model"])
     if kind == "question":
-        return _build_question(event)
+        try:
+            asked = read_question(event["id"], event["question"])
+        except InvalidQuestion as error:
+            raise BadEvent(f"question: {error}") from error
+        return QuestionEvent(asked.tool_call_id, asked.question["kind"], asked.question)
     usage = _build_usage(event.get("usage"))
     if kind == "end":
         return EndEvent(usage=usage)
@@ -105,22 +115,18 @@ def _build_event(kind: str, event: JsonObject) -> RunEvent:
     return EndEvent(reason, message, retryable=event.get("retryable", False), usage=usage)
 
 
-def _build_question(event: JsonObject) -> QuestionEvent:
-    try:
-        asked = read_question(event["id"], event["question"])
-    except InvalidQuestion as error:
-        raise BadEvent(f"question: {error}") from error
-    return QuestionEvent(asked.tool_call_id, asked.question["kind"], asked.question)
-
-
-def _build_usage(said: JsonObject | None) -> JsonObject | None:
+def _build_usage(usage: JsonObject | None) -> InternUsage | None:
     """Only what is described of it."""
-    if said is None:
+    if usage is None:
         return None
-    usage = {name: said[name] for name in _COUNTS}
-    if "cost" in said:
-        usage["cost"] = said["cost"]
-    cached = said.get("prompt_tokens_details", {}).get("cached_tokens")
+    described: InternUsage = {
+        "prompt_tokens": usage["prompt_tokens"],
+        "completion_tokens": usage["completion_tokens"],
+        "total_tokens": usage["total_tokens"],
+    }
+    if "cost" in usage:
+        described["cost"] = usage["cost"]
+    cached = usage.get("prompt_tokens_details", {}).get("cached_tokens")
     if cached is not None:
-        usage["prompt_tokens_details"] = {"cached_tokens": cached}
-    return usage
+        described["prompt_tokens_details"] = {"cached_tokens": cached}
+    return described

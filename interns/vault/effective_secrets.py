@@ -34,20 +34,21 @@ class EffectiveSecret(NamedTuple):
 def read_effective_secrets(intern: Intern) -> list[EffectiveSecret]:
     """One for each name, sorted by name. Raises `AttachedVaultGone`."""
     attached = intern.attached_vault_id
-    if attached is not None and not _is_there(attached):
+    if attached is not None and not Vault.objects.filter(pk=attached).exists():
         raise AttachedVaultGone
-    mine = Q(vault__intern=intern.pk)
+    private = Q(vault__intern=intern.pk)
     shared = Q(vault__workspace=intern.workspace_id, vault__intern__isnull=True)
-    wanted = mine | shared if attached is None else mine | shared | Q(vault=attached)
-    rows: Any = VaultSecret.objects.filter(wanted, managed=False).values_list(
+    usable = private | shared if attached is None else private | shared | Q(vault=attached)
+    rows: Any = VaultSecret.objects.filter(usable, managed=False).values_list(
         "id", "name", "hosts", "fingerprint", "created_at", "vault_id", "vault__intern_id"
     )
-    return pick_by_scope(_told(row, intern) for row in rows.iterator())
-
-
-def _told(row: Any, intern: Intern) -> EffectiveSecret:
-    *facts, vault_id, owner_id = row
-    return EffectiveSecret._make((*facts, _find_scope(intern, vault_id, owner_id)))
+    candidates = []
+    for *fields, vault_id, owner_id in rows.iterator():
+        scope: Scope = "attached" if vault_id == attached else "workspace"
+        candidates.append(
+            EffectiveSecret._make((*fields, "intern" if owner_id == intern.pk else scope))
+        )
+    return pick_by_scope(candidates)
 
 
 def pick_by_scope(candidates: Iterable[EffectiveSecret]) -> list[EffectiveSecret]:
@@ -76,18 +77,3 @@ def open_values(secrets: Collection[EffectiveSecret]) -> dict[str, str]:
         key = keys.get(row.vault_id) or keys.setdefault(row.vault_id, open_data_key(row.vault))
         found[row.name] = open_value(key, row.name, row.sealed)
     return found
-
-
-def read_released_values(intern: Intern, host: str) -> dict[str, str]:
-    """All that a request to this host may carry. Raises `AttachedVaultGone`, `UnsealError`."""
-    return open_values(filter_by_host(read_effective_secrets(intern), [host]))
-
-
-def _is_there(vault_id: UUID) -> bool:
-    return Vault.objects.filter(pk=vault_id).exists()
-
-
-def _find_scope(intern: Intern, vault_id: UUID, owner_id: UUID | None) -> Scope:
-    if owner_id == intern.pk:
-        return "intern"
-    return "attached" if vault_id == intern.attached_vault_id else "workspace"

@@ -14,7 +14,6 @@ from accounts.models import Workspace
 from accounts.services.records import Actor, record_change
 from gateway.http.errors import PermissionDenied
 from interns.models import Intern, Vault, VaultSecret
-from interns.vault.effective_secrets import AttachedVaultGone, read_released_values
 from interns.vault.sealing import open_data_key, open_value, seal_value, wrap_new_key
 
 # No name of a caller's begins so.
@@ -84,23 +83,18 @@ def put_managed(intern_id: UUID, name: str, value: str, hosts: list[str]) -> Non
     """Keep a secret of the gateway's own; no caller sees it or meets its name."""
     vault = Vault.objects.select_for_update().get(intern=intern_id)
     now = datetime.now(UTC)
-    stored = _MANAGED + name
+    stored_name = _MANAGED + name
+    columns = {
+        **seal_value(open_data_key(vault), stored_name, value),
+        "hosts": hosts,
+        "managed": True,
+        "updated_at": now,
+    }
     VaultSecret.objects.update_or_create(
         vault=vault,
-        name=stored,
-        defaults={
-            **seal_value(open_data_key(vault), stored, value),
-            "hosts": hosts,
-            "managed": True,
-            "updated_at": now,
-        },
-        create_defaults={
-            **seal_value(open_data_key(vault), stored, value),
-            "hosts": hosts,
-            "managed": True,
-            "created_at": now,
-            "updated_at": now,
-        },
+        name=stored_name,
+        defaults=columns,
+        create_defaults={**columns, "created_at": now},
     )
 
 
@@ -111,25 +105,12 @@ def read_managed(intern_id: UUID, name: str) -> str | None:
     return None if row is None else open_value(open_data_key(row.vault), row.name, row.sealed)
 
 
-def remove_managed(intern_id: UUID, name: str) -> None:
-    VaultSecret.objects.filter(vault__intern=intern_id, name=_MANAGED + name, managed=True).delete()
-
-
 def list_connections(intern_id: UUID) -> list[str]:
     """The keys of the connections, such as `slack`, whose tokens the gateway keeps, sorted."""
     names = VaultSecret.objects.filter(
         vault__intern=intern_id, managed=True, name__endswith=_CONNECTION
     ).values_list("name", flat=True)
     return sorted(name.removeprefix(_MANAGED).removesuffix(_CONNECTION) for name in names)
-
-
-def read_effective_secret(intern: Intern, name: str, host: str) -> str | None:
-    """The value that a request of the intern's to this host may carry under this name."""
-    try:
-        found = read_released_values(intern, host)
-    except AttachedVaultGone:
-        return None
-    return found.get(name)
 
 
 def list_workspace_secrets() -> QuerySet[VaultSecret]:

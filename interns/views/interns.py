@@ -1,34 +1,84 @@
 """/interns: making, reading, changing, provisioning, suspending and deleting interns."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from pydantic import BaseModel
 
 from accounts.caller import Caller
 from gateway.database.db import Lane, run_queries
-from gateway.http.jsonio import JsonObject, format_time
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
+from gateway.http.validation import Issue
+from gateway.openapi.components import FLAG, TEXT, UUID_TEXT, Component, array, component, obj
 from interns import creation, operations
 from interns.access import authorize_caller, get_visible_intern, read_json_object, require_editor
-from interns.errors import InternNotFound
+from interns.errors import InternNotFound, InvalidBody
 from interns.history import describe_caller
-from interns.leases import is_pickup_overdue
-from interns.machine import build_progress
-from interns.models import Intern, Vault
+from interns.models import Intern
 from interns.operations import update_intern
-from interns.views import description as described
-from interns.views.base import InternViewSet, with_deadline
-from interns.views.body import (
+from interns.views.base import INTERN_ID, InternViewSet, intern_errors, with_deadline
+from interns.views.listing import LIMIT_DEFAULT, LIMIT_MAX, read_interns_page, read_query
+from interns.views.schemas.intern import (
+    InternChanges,
+    InternDeletion,
+    InternObject,
+    NewInternBody,
+    NoFields,
     read_changes,
-    read_deletion,
-    read_empty_body,
-    read_idempotency_key,
     read_new_intern,
+    serialize_intern,
 )
-from interns.views.listing import read_interns_page, read_query
+
+F = TypeVar("F", bound=Callable[..., object])
+IDEMPOTENCY_KEY_CHARS_MAX: Final = 255
+_LIST: Final = Component(
+    "InternList",
+    obj(
+        {"data": array(InternObject), "has_more": FLAG, "next_cursor": TEXT},
+        optional=("next_cursor",),
+    ),
+)
+_ONCE: Final = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX},
+    OpenApiParameter.HEADER,
+    description="The same key and body make one intern. Without it the body is its own key.",
+)
+_QUERY: Final = (
+    OpenApiParameter(
+        "limit",
+        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
+    ),
+    OpenApiParameter("status", str, description="Statuses with commas between."),
+    OpenApiParameter("workspace_id", UUID_TEXT, description="The key's own workspace."),
+    OpenApiParameter("starting_after", str, description="`next_cursor` of the page before."),
+)
+_READING: Final = (401, 403, 404, 408, 500)
+_WRITING: Final = (400, 401, 403, 404, 408, 409, 413, 415, 500)
+
+
+def _operation(
+    operation_id: str,
+    summary: str,
+    answers: dict[int, tuple[Component, str]],
+    *errors: int,
+    body: type[BaseModel] | None = None,
+    parameters: Sequence[OpenApiParameter] = (INTERN_ID,),
+) -> Callable[[F], F]:
+    """Describes an operation in the OpenAPI document."""
+    good = {code: OpenApiResponse(*answer) for code, answer in answers.items()}
+    return extend_schema(
+        operation_id=operation_id,
+        summary=summary,
+        tags=["Interns"],
+        parameters=list(parameters),
+        request=None if body is None else component(body),
+        responses={**good, **intern_errors(*errors)},
+    )
 
 
 class InternsViewSet(InternViewSet):
@@ -36,61 +86,126 @@ class InternsViewSet(InternViewSet):
 
     until: float
 
-    @described.listing
+    @_operation(
+        "listInterns",
+        "List interns",
+        {200: (_LIST, "Newest first.")},
+        400,
+        *_READING,
+        parameters=_QUERY,
+    )
     @with_deadline
     def list(self, request: HttpRequest) -> HttpResponseBase:
         workspace_id = _require_workspace(authorize_caller(request))
-        given = read_query(request.GET, workspace_id)
-        page = run_queries(Lane.READ, lambda: read_interns_page(workspace_id, given))
-        more = page.next_cursor is not None
-        body: JsonObject = {"data": [serialize_intern(each) for each in page.interns]}
-        body |= {"has_more": more} | ({"next_cursor": page.next_cursor} if more else {})
+        query = read_query(request.GET, workspace_id)
+        page = run_queries(Lane.READ, lambda: read_interns_page(workspace_id, query))
+        body: JsonObject = {
+            "data": list(map(serialize_intern, page.interns)),
+            "has_more": page.next_cursor is not None,
+        }
+        if page.next_cursor is not None:
+            body["next_cursor"] = page.next_cursor
         return json_response(body)
 
-    @described.creation
+    @_operation(
+        "createIntern",
+        "Create an intern",
+        {
+            201: (component(InternObject), "It was made."),
+            200: (component(InternObject), "It was made before."),
+        },
+        *_WRITING,
+        502,
+        body=NewInternBody,
+        parameters=[_ONCE],
+    )
     @with_deadline
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = authorize_caller(request, writes=True)
         workspace_id = _require_workspace(caller)
         body = read_json_object(request)
-        key = read_idempotency_key(request.META.get("HTTP_IDEMPOTENCY_KEY"))
-        given = read_new_intern(body, workspace_id)
-        intern, is_new = creation.create_intern(caller, given, key=key)
+        key = request.META.get("HTTP_IDEMPOTENCY_KEY")
+        if key is not None and not 1 <= len(key) <= IDEMPOTENCY_KEY_CHARS_MAX:
+            text = f"expected 1 to {IDEMPOTENCY_KEY_CHARS_MAX} characters"
+            raise InvalidBody(issues=[Issue("Idempotency-Key", text)])
+        fields = read_new_intern(body, workspace_id)
+        intern, is_new = creation.create_intern(caller, fields, key=key)
         return json_response(serialize_intern(intern), status=201 if is_new else 200)
 
-    @described.retrieval
+    @_operation(
+        "getIntern",
+        "Get an intern",
+        {200: (component(InternObject), "As it is.")},
+        *_READING,
+    )
     @with_deadline
     def retrieve(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        return json_response(
-            serialize_intern(get_visible_intern(authorize_caller(request), intern_id))
-        )
+        intern = get_visible_intern(authorize_caller(request), intern_id)
+        return json_response(serialize_intern(intern))
 
-    @described.change
+    @_operation(
+        "updateIntern",
+        "Change an intern",
+        {200: (component(InternObject), "As it is now.")},
+        *_WRITING,
+        body=InternChanges,
+    )
     @with_deadline
     def partial_update(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         _, intern, changes = self._prepare_edit(request, intern_id, read_changes)
         changed = run_queries(Lane.OPERATOR, lambda: update_intern(intern.pk, changes))
         return json_response(serialize_intern(changed))
 
-    @described.provisioning
+    @_operation(
+        "provisionIntern",
+        "Boot an intern, or resume it",
+        {
+            202: (
+                Component("InternProvisioning", obj({"provisioning": FLAG})),
+                "A worker does it. The disk's bound is watched while commands run: a single file "
+                "never passes it, many that are written at once may for a second.",
+            )
+        },
+        *_WRITING,
+        502,
+        body=NoFields,
+    )
     @with_deadline
     def provision(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        caller, intern, _ = self._prepare_edit(request, intern_id, read_empty_body)
+        caller, intern, _ = self._prepare_edit(request, intern_id, NoFields.read)
         operations.provision(intern.pk, by=describe_caller(caller))
         return json_response({"provisioning": True}, status=202)
 
-    @described.suspension
+    @_operation(
+        "suspendIntern",
+        "Stop an intern's runtime; its disk stays",
+        {200: (Component("InternSuspended", obj({"suspended": FLAG})), "It is stopped.")},
+        *_WRITING,
+        502,
+        body=NoFields,
+    )
     @with_deadline
     def suspend(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        caller, intern, _ = self._prepare_edit(request, intern_id, read_empty_body)
+        caller, intern, _ = self._prepare_edit(request, intern_id, NoFields.read)
         operations.suspend(intern.pk, by=describe_caller(caller), until=self.until)
         return json_response({"suspended": True})
 
-    @described.deletion
+    @_operation(
+        "deleteIntern",
+        "Take an intern down, with its runtime and its vault",
+        {202: (Component("InternDeleting", obj({"deleting": FLAG})), "A worker does it.")},
+        *_WRITING,
+        502,
+        body=InternDeletion,
+    )
     @with_deadline
     def destroy(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        caller, intern, acknowledged = self._prepare_edit(request, intern_id, read_deletion)
-        operations.delete(intern.pk, by=describe_caller(caller), acknowledged=acknowledged)
+        caller, intern, deletion = self._prepare_edit(request, intern_id, InternDeletion.read)
+        operations.delete(
+            intern.pk,
+            by=describe_caller(caller),
+            acknowledged=deletion.acknowledge_workspace_loss,
+        )
         return json_response({"deleting": True}, status=202)
 
     def _prepare_edit(
@@ -98,10 +213,10 @@ class InternsViewSet(InternViewSet):
     ) -> tuple[Caller, Intern, Any]:
         """Caller, intern and what `read` makes of the body, checked in the order of `access`."""
         caller = authorize_caller(request, writes=True)
-        given = read(read_json_object(request))
+        fields = read(read_json_object(request))
         intern = get_visible_intern(caller, intern_id)
         require_editor(caller, intern)
-        return caller, intern, given
+        return caller, intern, fields
 
 
 def _require_workspace(caller: Caller) -> UUID:
@@ -109,35 +224,3 @@ def _require_workspace(caller: Caller) -> UUID:
     if caller.intern_id is not None or caller.workspace_id is None:
         raise InternNotFound
     return caller.workspace_id
-
-
-def serialize_intern(intern: Intern) -> JsonObject:
-    """Every field is present."""
-    waits = is_pickup_overdue(intern, datetime.now(UTC))
-    return {
-        "id": str(intern.pk),
-        "name": intern.name,
-        "description": intern.description,
-        "instructions": intern.instructions,
-        "model": intern.model,
-        "hostname": intern.hostname,
-        "status": str(intern.status),
-        "progress": build_progress(intern.progress_step, waits=waits),
-        "last_failure_message": intern.last_failure_message,
-        "vault_id": _read_vault_id(intern),
-        "attached_vault_id": _text_or_none(intern.attached_vault_id),
-        "workspace_id": str(intern.workspace_id),
-        "created_at": format_time(intern.created_at),
-        "updated_at": format_time(intern.updated_at),
-    }
-
-
-def _read_vault_id(intern: Intern) -> str | None:
-    try:
-        return str(intern.vault.pk)
-    except Vault.DoesNotExist:
-        return None
-
-
-def _text_or_none(value: object | None) -> str | None:
-    return None if value is None else str(value)

@@ -47,45 +47,36 @@ def read_query(given: QueryDict, workspace_id: UUID) -> InternsQuery:
     query = {name: values[0] for name, values in given.lists() if len(values) == 1}
     if set(query) != set(given) or set(query) - _FIELDS:
         raise InvalidListQuery
-    if "workspace_id" in query and _parse_uuid(query["workspace_id"]) != workspace_id:
+    if "workspace_id" in query:
+        try:
+            is_own = UUID(query["workspace_id"]) == workspace_id
+        except ValueError:
+            is_own = False
+        if not is_own:
+            raise InvalidListQuery
+    limit = query.get("limit", str(LIMIT_DEFAULT))
+    if not _NUMBER.fullmatch(limit) or not 1 <= int(limit) <= LIMIT_MAX:
         raise InvalidListQuery
-    return InternsQuery(
-        _read_limit(query["limit"]) if "limit" in query else LIMIT_DEFAULT,
-        _read_statuses(query["status"]) if "status" in query else (),
-        _read_cursor(query["starting_after"]) if "starting_after" in query else None,
-    )
+    statuses = tuple(dict.fromkeys(query["status"].split(","))) if "status" in query else ()
+    if len(statuses) > STATUSES_MAX or not set(statuses) <= set(Status.values):
+        raise InvalidListQuery
+    after = _read_cursor(query["starting_after"]) if "starting_after" in query else None
+    return InternsQuery(int(limit), statuses, after)
 
 
-def read_interns_page(
-    workspace_id: UUID, query: InternsQuery, only: UUID | None = None
-) -> InternsPage:
-    """One page, newest first. `only` is for a key that sees one intern."""
+def read_interns_page(workspace_id: UUID, query: InternsQuery) -> InternsPage:
+    """One page, newest first."""
     rows = Intern.objects.filter(workspace=workspace_id).select_related("vault")
-    if only is not None:
-        rows = rows.filter(pk=only)
     if query.statuses:
         rows = rows.filter(status__in=query.statuses)
     if query.after is not None:
         at, pk = query.after
         rows = rows.filter(Q(created_at__lt=at) | Q(created_at=at, pk__lt=pk))
-    rows_found = list(rows.order_by("-created_at", "-pk")[: query.limit + 1])
-    shown = rows_found[: query.limit]
-    if len(rows_found) <= query.limit:
-        return InternsPage(shown, None)
-    return InternsPage(shown, Cursor(shown[-1].created_at, shown[-1].pk).serialize())
-
-
-def _read_limit(text: str) -> int:
-    if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= LIMIT_MAX:
-        raise InvalidListQuery
-    return int(text)
-
-
-def _read_statuses(text: str) -> tuple[str, ...]:
-    rows_found = tuple(dict.fromkeys(text.split(",")))
-    if len(rows_found) > STATUSES_MAX or not set(rows_found) <= set(Status.values):
-        raise InvalidListQuery
-    return rows_found
+    interns = list(rows.order_by("-created_at", "-pk")[: query.limit + 1])
+    if len(interns) <= query.limit:
+        return InternsPage(interns, None)
+    last = interns[query.limit - 1]
+    return InternsPage(interns[: query.limit], Cursor(last.created_at, last.pk).serialize())
 
 
 def _read_cursor(text: str) -> Cursor:
@@ -100,10 +91,3 @@ def _read_cursor(text: str) -> Cursor:
     if cursor.created_at.tzinfo is None or cursor.serialize() != text:
         raise InvalidListQuery
     return cursor
-
-
-def _parse_uuid(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise InvalidListQuery from None

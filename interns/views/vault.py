@@ -1,22 +1,36 @@
 """/vault: secrets bound to host names, of a workspace or of one of its interns. Values are taken
 and never given."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from django.conf import settings
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from pydantic import BaseModel
 
 from accounts.caller import Caller
 from accounts.services.records import key_actor
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import DatabaseGone, GatewayError, NotFound
-from gateway.http.jsonio import JsonObject, format_time
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import build_error_response, json_response, log
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
+from gateway.openapi.components import (
+    FLAG,
+    TEXT,
+    WHOLE,
+    Component,
+    answer_of,
+    array,
+    component,
+    described,
+    obj,
+)
+from gateway.openapi.errors import error_responses
 from interns.access import authorize_caller, get_visible_intern, require_editor
 from interns.errors import InternNotFound, OperationTimedOut
 from interns.models import Intern, Vault, VaultSecret
@@ -31,17 +45,78 @@ from interns.vault.secrets import (
     read_secrets_page,
 )
 from interns.vault.service import get_workspace_vault, list_connections
-from interns.views import vault_description as described
-from interns.views.base import InternViewSet, with_deadline
-from interns.views.vault_body import BODY_BYTES_MAX, read_name, read_names, read_page, read_secret
+from interns.views.base import INTERN_ID, InternViewSet, with_deadline
+from interns.views.schemas.vault import (
+    BODY_BYTES_MAX,
+    LISTED_MAX,
+    NAME_SCHEMA,
+    OFFSET_MAX,
+    EffectiveSecretObject,
+    InternConnection,
+    NewVaultSecret,
+    VaultCopy,
+    VaultSecretObject,
+    read_name,
+    read_page,
+    read_secret,
+)
 
 T = TypeVar("T")
-_SOURCE: Final = "router_vault"
+F = TypeVar("F", bound=Callable[..., object])
+VAULT_ERROR: Final = Component(
+    "VaultError",
+    obj({"error": obj({"code": described(WHOLE, "The HTTP status."), "message": TEXT})}),
+)
+_LIST: Final = Component(
+    "VaultSecretList", obj({"data": array(VaultSecretObject), "has_more": FLAG})
+)
+_EFFECTIVE_LIST: Final = Component(
+    "EffectiveSecretList", obj({"data": array(EffectiveSecretObject), "has_more": FLAG})
+)
+_PAGE: Final = (
+    OpenApiParameter(
+        "limit", {"type": "integer", "minimum": 1, "maximum": LISTED_MAX, "default": LISTED_MAX}
+    ),
+    OpenApiParameter(
+        "offset", {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX, "default": 0}
+    ),
+)
+_NAME: Final = OpenApiParameter(
+    "name",
+    {"type": "string", **NAME_SCHEMA},
+    OpenApiParameter.PATH,
+    description="The secret's name.",
+)
 # What interns say in words of their own.
 _MESSAGES: Final[Mapping[type[GatewayError], str]] = {
     InternNotFound: NotFound.message,
     OperationTimedOut: "Operation timed out. Please try again later.",
 }
+
+
+def _operation(
+    operation_id: str,
+    summary: str,
+    description: str,
+    answer: Component | None,
+    *statuses: int,
+    body: type[BaseModel] | None = None,
+    parameters: Sequence[OpenApiParameter],
+) -> Callable[[F], F]:
+    """Describes an operation in the OpenAPI document."""
+    refusals = [400, 401, 403, 404, 408, 500, 503, *statuses, *([413] if body else [])]
+    return extend_schema(
+        operation_id=operation_id,
+        summary=summary,
+        description=f"{description} Takes an inference key.",
+        tags=["Vault"],
+        parameters=list(parameters),
+        request=None if body is None else {"application/json": component(body)},
+        responses={
+            204 if answer is None else 200: OpenApiResponse(answer, description=description),
+            **error_responses(*refusals, body=VAULT_ERROR),
+        },
+    )
 
 
 class _VaultViewSet(InternViewSet):
@@ -51,7 +126,11 @@ class _VaultViewSet(InternViewSet):
         caller = authorize_caller(request)
         if writes and not caller.vault_writes_enabled:
             raise VaultWritesOff
-        _count_request(caller)
+        if settings.RATE_VAULT:
+            limit = Limit(f"vault:{caller.account_id}", settings.RATE_VAULT, MINUTE_S)
+            taken = rate_limiter().take(limit)
+            if isinstance(taken, Exceeded):
+                raise build_refusal(taken, source="router_vault")
         return caller
 
     def database_gone(self) -> GatewayError:
@@ -70,29 +149,50 @@ class _VaultViewSet(InternViewSet):
 class WorkspaceSecretsViewSet(_VaultViewSet):
     """Secrets of the key's workspace. An intern's own key does not see them here."""
 
-    @described.listing
+    @_operation(
+        "listVaultSecrets",
+        "List secrets",
+        "The secrets of the key's workspace, sorted by name, without their values.",
+        _LIST,
+        parameters=_PAGE,
+    )
     @with_deadline
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self._caller(request)
         page = read_page(request.GET.dict())
         rows, more = _read(lambda: read_secrets_page(filter_secrets(_filter_shared(caller)), page))
-        return json_response({"data": list(map(_serialize, rows)), "has_more": more})
+        return json_response(
+            {"data": list(map(VaultSecretObject.from_row, rows)), "has_more": more}
+        )
 
-    @described.storing
+    @_operation(
+        "putVaultSecret",
+        "Store a secret",
+        "The secret as it is now; one of the same name is replaced.",
+        answer_of(VaultSecretObject),
+        body=NewVaultSecret,
+        parameters=[_NAME],
+    )
     @with_deadline
     def update(self, request: HttpRequest, name: str) -> HttpResponseBase:
         caller = self._caller(request, writes=True)
         stored = read_secret(name, _read_body(request))
         row = _write(lambda: _put_shared(caller, stored))
-        return json_response({"data": _serialize(row)})
+        return json_response({"data": VaultSecretObject.from_row(row)})
 
-    @described.deletion
+    @_operation(
+        "deleteVaultSecret",
+        "Delete a secret",
+        "Gone, its value for good; copies in interns' vaults stay.",
+        None,
+        parameters=[_NAME],
+    )
     @with_deadline
     def destroy(self, request: HttpRequest, name: str) -> HttpResponseBase:
         caller = self._caller(request, writes=True)
-        wanted = read_name(name)
+        secret_name = read_name(name)
         secrets = filter_secrets(_filter_shared(caller))
-        _write(lambda: delete_secret(secrets=secrets, name=wanted, **_audit_fields(caller)))
+        _write(lambda: delete_secret(secrets=secrets, name=secret_name, **_audit_fields(caller)))
         return _answer_nothing()
 
     def _caller(self, request: HttpRequest, *, writes: bool = False) -> Caller:
@@ -105,68 +205,117 @@ class WorkspaceSecretsViewSet(_VaultViewSet):
 class InternSecretsViewSet(_VaultViewSet):
     """Secrets of one intern. Whoever may change the intern may change them."""
 
-    @described.listing_of_intern
+    @_operation(
+        "listInternSecrets",
+        "List an intern's secrets",
+        "The secrets in the intern's own vault, sorted by name, without their values.",
+        _LIST,
+        parameters=[INTERN_ID, *_PAGE],
+    )
     @with_deadline
     def list(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request)
         page = read_page(request.GET.dict())
-        found = get_visible_intern(caller, intern_id)
-        rows, more = _read(lambda: read_secrets_page(filter_secrets(_filter_private(found)), page))
-        return json_response({"data": list(map(_serialize, rows)), "has_more": more})
+        intern = get_visible_intern(caller, intern_id)
+        rows, more = _read(lambda: read_secrets_page(filter_secrets(_filter_private(intern)), page))
+        return json_response(
+            {"data": list(map(VaultSecretObject.from_row, rows)), "has_more": more}
+        )
 
-    @described.storing_in_intern
+    @_operation(
+        "putInternSecret",
+        "Store a secret for an intern",
+        "The secret as it is now; it comes before others of its name.",
+        answer_of(VaultSecretObject),
+        body=NewVaultSecret,
+        parameters=[INTERN_ID, _NAME],
+    )
     @with_deadline
     def update(self, request: HttpRequest, intern_id: str, name: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
         stored = read_secret(name, _read_body(request))
-        found = _get_editable_intern(caller, intern_id)
+        intern = _get_editable_intern(caller, intern_id)
         row = _write(
             partial(
-                put_secret, vaults=_filter_private(found), stored=stored, **_audit_fields(caller)
+                put_secret, vaults=_filter_private(intern), stored=stored, **_audit_fields(caller)
             )
         )
-        return json_response({"data": _serialize(row)})
+        return json_response({"data": VaultSecretObject.from_row(row)})
 
-    @described.deletion_in_intern
+    @_operation(
+        "deleteInternSecret",
+        "Delete an intern's secret",
+        "Gone, its value for good.",
+        None,
+        parameters=[INTERN_ID, _NAME],
+    )
     @with_deadline
     def destroy(self, request: HttpRequest, intern_id: str, name: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
-        wanted = read_name(name)
+        secret_name = read_name(name)
         secrets = filter_secrets(_filter_private(_get_editable_intern(caller, intern_id)))
-        _write(lambda: delete_secret(secrets=secrets, name=wanted, **_audit_fields(caller)))
+        _write(lambda: delete_secret(secrets=secrets, name=secret_name, **_audit_fields(caller)))
         return _answer_nothing()
 
-    @described.copying
+    @_operation(
+        "copyInternSecrets",
+        "Copy secrets to an intern",
+        "The workspace's secrets of these names as the intern has them now, all or none of them.",
+        Component("VaultCopyAnswer", obj({"data": array(VaultSecretObject)})),
+        409,
+        body=VaultCopy,
+        parameters=[INTERN_ID],
+    )
     @with_deadline
     def copy(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
-        names = read_names(_read_body(request))
-        found = _get_editable_intern(caller, intern_id)
+        names = VaultCopy.read(_read_body(request)).names
+        # None where it is not there yet, or any more.
+        vault: Vault | None = getattr(_get_editable_intern(caller, intern_id), "vault", None)
+        if vault is None:
+            raise NotFound
         rows = _write(
             lambda: copy_secrets(
                 source=_filter_shared(caller),
-                vault=_get_vault(found),
+                vault=vault,
                 names=names,
                 **_audit_fields(caller),
             )
         )
-        return json_response({"data": list(map(_serialize, rows))})
+        return json_response({"data": list(map(VaultSecretObject.from_row, rows))})
 
-    @described.effective
+    @_operation(
+        "listEffectiveSecrets",
+        "List what an intern can use",
+        "For each name the secret that counts: the intern's own, else that of the vault it "
+        "borrows, else the workspace's.",
+        _EFFECTIVE_LIST,
+        parameters=[INTERN_ID, *_PAGE],
+    )
     @with_deadline
     def effective(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request)
         page = read_page(request.GET.dict())
-        found = get_visible_intern(caller, intern_id)
-        rows = _read(lambda: read_effective_secrets(found))
-        shown = [_serialize(row) | {"scope": row.scope} for row in rows[page.rows]]
-        return json_response({"data": shown, "has_more": len(rows) > page.offset + page.limit})
+        intern = get_visible_intern(caller, intern_id)
+        rows = _read(lambda: read_effective_secrets(intern))
+        return json_response(
+            {
+                "data": list(map(EffectiveSecretObject.from_row, rows[page.rows])),
+                "has_more": len(rows) > page.offset + page.limit,
+            }
+        )
 
-    @described.connections
+    @_operation(
+        "listInternVaultConnections",
+        "List an intern's connections",
+        "The connections whose credentials the intern's vault holds.",
+        Component("InternConnectionList", obj({"data": array(InternConnection)})),
+        parameters=[INTERN_ID],
+    )
     @with_deadline
     def connections(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        found = get_visible_intern(self.caller(request), intern_id)
-        keys = _read(lambda: list_connections(found.pk))
+        intern = get_visible_intern(self.caller(request), intern_id)
+        keys = _read(lambda: list_connections(intern.pk))
         return json_response({"data": [{"key": key} for key in keys]})
 
 
@@ -194,17 +343,9 @@ def _put_shared(caller: Caller, stored: SecretInput) -> VaultSecret:
 
 
 def _get_editable_intern(caller: Caller, intern_id: str) -> Intern:
-    found = get_visible_intern(caller, intern_id)
-    require_editor(caller, found)
-    return found
-
-
-def _get_vault(intern: Intern) -> Vault:
-    """Raises `NotFound` for an intern whose vault is not there yet, or any more."""
-    found: Vault | None = getattr(intern, "vault", None)
-    if found is None:
-        raise NotFound
-    return found
+    intern = get_visible_intern(caller, intern_id)
+    require_editor(caller, intern)
+    return intern
 
 
 def _filter_shared(caller: Caller) -> "QuerySet[Vault]":
@@ -223,14 +364,6 @@ def _read_body(request: HttpRequest) -> Mapping[str, Any]:
     return read_object(request, bytes_max=BODY_BYTES_MAX)
 
 
-def _count_request(caller: Caller) -> None:
-    if settings.RATE_VAULT:
-        limit = Limit(f"vault:{caller.account_id}", settings.RATE_VAULT, MINUTE_S)
-        taken = rate_limiter().take(limit)
-        if isinstance(taken, Exceeded):
-            raise build_refusal(taken, source=_SOURCE)
-
-
 def _read(work: Callable[[], T]) -> T:
     return run_queries(Lane.READ, work)
 
@@ -243,13 +376,3 @@ def _answer_nothing() -> HttpResponse:
     response = HttpResponse(status=204)
     del response.headers["Content-Type"]
     return response
-
-
-def _serialize(row: Any) -> JsonObject:
-    """Every field is present; the value is in none of them."""
-    return {
-        "name": row.name,
-        "hosts": row.hosts,
-        "fingerprint": row.fingerprint,
-        "created_at": format_time(row.created_at),
-    }

@@ -12,6 +12,7 @@ from accounts.models import Account, ApiKey, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
 from interns.models import Intern, Status, Vault
+from interns.vault.effective_secrets import filter_by_host, open_values, read_effective_secrets
 from interns.vault.service import create_intern_vault
 from tests.interns.farm import ask_api
 
@@ -103,6 +104,16 @@ def of(intern: Intern, tail: str = "/secrets") -> str:
 
 def vault_of(intern: Intern) -> Vault:
     return Vault.objects.get(intern=intern)
+
+
+def read_released_values(intern: Intern, host: str) -> dict[str, str]:
+    """All that a request of the intern's to this host may carry, by name."""
+    return open_values(filter_by_host(read_effective_secrets(intern), [host]))
+
+
+def read_effective_secret(intern: Intern, name: str, host: str) -> str | None:
+    """What it may carry under one name."""
+    return read_released_values(intern, host).get(name)
 
 
 def open_team(name: str = "mine") -> Team:

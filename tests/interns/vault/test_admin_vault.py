@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from accounts.models import AuditRecord
 from interns.models import Intern, Status, Vault, VaultSecret, WorkspaceArchive
-from interns.vault.service import get_workspace_vault, put_managed, read_effective_secret
-from tests.interns.vault.team import SHARED, Team
+from interns.vault.service import get_workspace_vault, put_managed
+from tests.interns.vault.team import SHARED, Team, read_effective_secret
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 NEW = {"name": "token", "value": "canary-value", "hosts": "API.example.com.\na.b"}

@@ -18,12 +18,11 @@ from gateway.sealing import (
     unseal_under,
 )
 from interns.models import Vault
-from interns.vault.effective_secrets import read_released_values
 from interns.vault.sealing import open_data_key
 from routing.catalogue.models import Provider
 from routing.history.contents import PURPOSE
 from routing.history.models import GenerationContent
-from tests.interns.vault.team import SHARED, Team
+from tests.interns.vault.team import SHARED, Team, read_released_values
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
