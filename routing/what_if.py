@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from gateway.http.jsonio import JsonObject
-from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.entities.entries import Snapshot
 from routing.entities.prices import PriceError, Prices
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.metering.cost import PRICED_COUNTS, Units, cost_of
@@ -138,12 +138,16 @@ def _replay_row(
 ) -> None:
     if row.status != 200 or row.endpoint_tag is None:
         raise NotReplayable("it was not answered")
-    replay = read_replay(_parse_trace(row.trace))
+    try:
+        trace = orjson.loads(row.trace)
+    except ValueError:
+        raise NotReplayable("a trace that cannot be read") from None
+    replay = read_replay(trace)
     models = [found for name in replay.models if (found := snapshot.models.get(name))]
     if not models:
         raise NotReplayable("its models are gone from the catalogue")
     then = row.model, row.endpoint_tag
-    cost_then_nano = _cost_nano(row, _prices_then(row, snapshot))
+    cost_then_nano = _compute_cost_nano(row, _find_prices_then(row, snapshot))
     plan = select(
         models,
         replay.requirements,
@@ -160,47 +164,33 @@ def _replay_row(
     result.moved += endpoint_name(now) != then
     result.charged_nano += row.charge_nano
     result.before.add(row.model, row.provider_name or "", cost_then_nano)
-    result.after.add(now.model_id, now.provider.name, _cost_nano(row, now.prices))
-    _add_latency(result, _median_s(replay, then), _median_s(replay, endpoint_name(now)))
-
-
-def _add_latency(result: Comparison, then_s: float | None, now_s: float | None) -> None:
+    result.after.add(now.model_id, now.provider.name, _compute_cost_nano(row, now.prices))
+    then_s, now_s = _find_median_s(replay, then), _find_median_s(replay, endpoint_name(now))
     if then_s is not None and now_s is not None:
         result.latency_known += 1
         result.before.latency_s += then_s
         result.after.latency_s += now_s
 
 
-def _parse_trace(trace: str) -> Any:
-    try:
-        return orjson.loads(trace)
-    except ValueError:
-        raise NotReplayable("a trace that cannot be read") from None
-
-
-def _median_s(replay: Replay, name: tuple[str, str]) -> float | None:
+def _find_median_s(replay: Replay, name: tuple[str, str]) -> float | None:
     row = replay.rows.get(name)
     ttft = row.figures.get("ttft") if row is not None else None
     return ttft[0] if ttft else None
 
 
-def _prices_then(row: GenerationRow, snapshot: Snapshot) -> Prices:
+def _find_prices_then(row: GenerationRow, snapshot: Snapshot) -> Prices:
     """Today's prices of the endpoint that answered, else those that its record was charged by."""
     model = snapshot.models.get(row.model)
-    endpoint = model and _endpoint(model, row.endpoint_tag)
-    if endpoint and endpoint.prices is not None:
-        return endpoint.prices
+    for endpoint in model.endpoints if model else ():
+        if endpoint.tag == row.endpoint_tag and endpoint.prices is not None:
+            return endpoint.prices
     try:
         return Prices.parse(row.detail.get("pricing"))
     except PriceError:
         raise NotReplayable("its endpoint is gone and left no price") from None
 
 
-def _endpoint(model: ModelEntry, tag: str | None) -> EndpointEntry | None:
-    return next((each for each in model.endpoints if each.tag == tag), None)
-
-
-def _cost_nano(row: GenerationRow, prices: Prices) -> int:
+def _compute_cost_nano(row: GenerationRow, prices: Prices) -> int:
     usage = Usage(
         prompt_tokens=row.tokens_prompt,
         completion_tokens=row.tokens_completion,

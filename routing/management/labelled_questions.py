@@ -1,6 +1,6 @@
 """Questions whose right answers are known, as operators write them down."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,50 +30,45 @@ def read_labelled_lines(file: Path, *, model: str) -> list[LabelledLine]:
         lines = file.read_bytes().split(b"\n")
     except OSError as error:
         raise Refused(f"{file} cannot be read: {error.strerror}") from error
-    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-    return [_labelled(number, line, model) for number, line in numbered]
+    labelled = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            labelled.append(_read_line(number, line, model))
+        except MalformedJson as error:
+            raise Refused(f"line {number} is no JSON") from error
+        except (ChatInvalid, ValueError) as error:
+            raise Refused(f"line {number}: {error}") from error
+    return labelled
 
 
-def _labelled(number: int, line: bytes, model: str) -> LabelledLine:
-    try:
-        return _read(number, line, model)
-    except MalformedJson as error:
-        raise Refused(f"line {number} is no JSON") from error
-    except (ChatInvalid, ValueError) as error:
-        raise Refused(f"line {number}: {error}") from error
-
-
-def _read(number: int, line: bytes, model: str) -> LabelledLine:
+def _read_line(number: int, line: bytes, model: str) -> LabelledLine:
     """Raises ValueError with the reason, `ChatInvalid` and `MalformedJson`."""
-    said = loads(line)
-    if not isinstance(said, dict) or not isinstance(said.get("answers"), dict):
+    fields = loads(line)
+    if not isinstance(fields, dict) or not isinstance(fields.get("answers"), dict):
         raise ValueError("an object with `state`, `questions` and `answers` is expected")
     body: dict[str, Any] = {
         "model": model,
-        "state": said.get("state"),
-        "questions": said.get("questions"),
+        "state": fields.get("state"),
+        "questions": fields.get("questions"),
     }
     parse_decisions(body, session_header=None)
     questions = read_questions(body)
-    right = dict(_right(questions, said["answers"]))
-    asked = {name: body["questions"][name] for name in right}
-    return LabelledLine(number, body | {"questions": asked}, right)
-
-
-def _right(
-    questions: Mapping[str, TypedQuestion], answers: Mapping[str, Any]
-) -> Iterator[tuple[str, int]]:
-    for name, answer in answers.items():
+    right: dict[str, int] = {}
+    for name, answer in fields["answers"].items():
         question = questions.get(name)
         if question is None:
             raise ValueError(f"there is no question {name!r}")
-        label = _label(question, answer)
+        label = _find_label(question, answer)
         if label not in question.labels:
             raise ValueError(f"{answer!r} is no answer to {name!r}")
-        yield name, question.labels.index(label)
+        right[name] = question.labels.index(label)
+    with_answers = {name: body["questions"][name] for name in right}
+    return LabelledLine(number, body | {"questions": with_answers}, right)
 
 
-def _label(question: TypedQuestion, answer: Any) -> str | None:
+def _find_label(question: TypedQuestion, answer: Any) -> str | None:
     """None for what is of the wrong type."""
     if question.kind == "noul":
         return question.labels[0 if answer else 1] if isinstance(answer, bool) else None

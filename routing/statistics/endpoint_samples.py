@@ -6,7 +6,7 @@ are in each web process's memory. Without one, each web process adds its own cou
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import Any, Final
@@ -47,7 +47,7 @@ def record_shared(now: float, *, store: SharedCache | None = None) -> int:
     made = 0
     last = int((now - _SETTLED_S) // STRETCH_S) - 1
     for number in (last - 1, last):
-        if EndpointSample.objects.filter(started_at=_moment(number)).exists():
+        if EndpointSample.objects.filter(started_at=_start_of(number)).exists():
             continue
         counters = _read_shared_counters(store or shared_cache(), number)
         if counters:
@@ -59,15 +59,15 @@ def record_shared(now: float, *, store: SharedCache | None = None) -> int:
 
 def forget_old(now: float) -> int:
     """Delete what is older than ROUTER_HISTORY_DAYS; returns how many rows."""
-    oldest = _moment(int(now // STRETCH_S)) - timedelta(days=settings.ROUTER_HISTORY_DAYS)
+    oldest = _start_of(int(now // STRETCH_S)) - timedelta(days=settings.ROUTER_HISTORY_DAYS)
     deleted, _ = EndpointSample.objects.filter(started_at__lt=oldest).delete()
     return deleted
 
 
 def build_samples(counters: Mapping[int, EndpointCounter], number: int) -> list[EndpointSample]:
     """Build an unsaved row for each endpoint of a stretch."""
-    started_at = _moment(number)
-    return [_sample(endpoint, counter, started_at) for endpoint, counter in counters.items()]
+    started_at = _start_of(number)
+    return [_build_sample(endpoint, counter, started_at) for endpoint, counter in counters.items()]
 
 
 def add_samples(samples: list[EndpointSample]) -> None:
@@ -77,7 +77,13 @@ def add_samples(samples: list[EndpointSample]) -> None:
     with transaction.atomic():
         EndpointSample.objects.bulk_create(empty, batch_size=_BATCH_ROWS, ignore_conflicts=True)
         for start in range(0, len(samples), _BATCH_ROWS):
-            _add_batch(samples[start : start + _BATCH_ROWS])
+            more = {each.endpoint_id: each for each in samples[start : start + _BATCH_ROWS]}
+            rows = EndpointSample.objects.select_for_update().order_by("pk")
+            own = rows.filter(endpoint_id__in=more, started_at=samples[start].started_at)
+            changed = list(own)
+            for row in changed:
+                _add_sample(row, more[row.endpoint_id])
+            EndpointSample.objects.bulk_update(changed, _FIELDS, batch_size=_BATCH_ROWS)
 
 
 def build_newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointSample]:
@@ -89,7 +95,7 @@ def build_newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointS
     started_at = datetime.fromtimestamp(now - STRETCH_S, UTC)
     observer().endpoint_stats()
     totals = observer().recent.totals
-    return [_sample(each, totals[each], started_at) for each in endpoints if each in totals]
+    return [_build_sample(each, totals[each], started_at) for each in endpoints if each in totals]
 
 
 class LocalSamples:
@@ -110,7 +116,7 @@ class LocalSamples:
         if number != self._number or now - self._written_at >= _OWN_EVERY_S:
             self.write()
             self._number = number
-        _add_all(self._counters, self._observer.take().items())
+        _add_counters(self._counters, self._observer.take().items())
 
     def write(self) -> None:
         """Add the stretch so far to the rows; without a database it is lost."""
@@ -139,30 +145,27 @@ def _read_shared_counters(store: SharedCache, number: int) -> dict[int, Endpoint
     end_ms = (number + 1) * STRETCH_S * 1000 - 1
     while True:
         read: Callable[[redis.Redis], list[_Entry] | None]
-        read = partial(_page, after=after, end_ms=end_ms)
+        read = partial(_read_page, after=after, end_ms=end_ms)
         page = store.run(read, None, limit_s=_READ_LIMIT_S, knocks=True)
         if page is None:
             return None
         for _, fields in page:
-            _add_all(counters, _read_counters(fields.get(b"d", b"")))
+            try:
+                entry = read_entry(fields.get(b"d", b""), at=0.0)
+            except ValueError:
+                continue
+            _add_counters(counters, entry.counters)
         if len(page) < PAGE_ENTRIES:
             return counters
         after = f"({page[-1][0].decode()}"
 
 
-def _page(store: "redis.Redis", after: str, end_ms: int) -> list[_Entry]:
-    found: Any = store.xrange(stream_key(), min=after, max=str(end_ms), count=PAGE_ENTRIES)
-    return list(found)
+def _read_page(store: "redis.Redis", after: str, end_ms: int) -> list[_Entry]:
+    entries: Any = store.xrange(stream_key(), min=after, max=str(end_ms), count=PAGE_ENTRIES)
+    return list(entries)
 
 
-def _read_counters(data: bytes) -> list[tuple[int, EndpointCounter]]:
-    try:
-        return read_entry(data, at=0.0).counters
-    except ValueError:
-        return []
-
-
-def _add_all(
+def _add_counters(
     counters: dict[int, EndpointCounter], pairs: Iterable[tuple[int, EndpointCounter]]
 ) -> None:
     for endpoint, counter in pairs:
@@ -173,7 +176,7 @@ def _add_all(
             known.add(counter)
 
 
-def _sample(endpoint: int, counter: EndpointCounter, started_at: datetime) -> EndpointSample:
+def _build_sample(endpoint: int, counter: EndpointCounter, started_at: datetime) -> EndpointSample:
     """Build one row, also of few calls: a chart shows every call."""
     times = counter.first_token or counter.whole
     latency = percentiles(times) if times else None
@@ -200,33 +203,18 @@ def _drop_unknown_endpoints(samples: list[EndpointSample]) -> list[EndpointSampl
     return [sample for sample in samples if sample.endpoint_id in known]
 
 
-def _add_batch(samples: list[EndpointSample]) -> None:
-    more_by_endpoint = {sample.endpoint_id: sample for sample in samples}
-    rows = EndpointSample.objects.select_for_update().order_by("pk")
-    rows = rows.filter(endpoint_id__in=more_by_endpoint, started_at=samples[0].started_at)
-    changed = list(rows)
-    for row in changed:
-        _add(row, more_by_endpoint[row.endpoint_id])
-    EndpointSample.objects.bulk_update(changed, _FIELDS, batch_size=_BATCH_ROWS)
-
-
-def _add(row: EndpointSample, more: EndpointSample) -> None:
-    for name, value in _averages(row, more):
-        setattr(row, name, value)
+def _add_sample(row: EndpointSample, more: EndpointSample) -> None:
+    for name in _FIELDS[3:]:
+        known, new = getattr(row, name), getattr(more, name)
+        if known is None:
+            setattr(row, name, new)
+        elif new is not None:
+            mean = (known * row.calls + new * more.calls) / max(1, row.calls + more.calls)
+            setattr(row, name, round(mean, 1) if name == "throughput_tps" else round(mean))
     row.calls += more.calls
     row.errors += more.errors
     row.rate_limited += more.rate_limited
 
 
-def _averages(row: EndpointSample, more: EndpointSample) -> Iterator[tuple[str, float | None]]:
-    for name in _FIELDS[3:]:
-        known, new = getattr(row, name), getattr(more, name)
-        if known is None or new is None:
-            yield name, new if known is None else known
-        else:
-            mean = (known * row.calls + new * more.calls) / max(1, row.calls + more.calls)
-            yield name, round(mean, 1) if name == "throughput_tps" else round(mean)
-
-
-def _moment(number: int) -> datetime:
+def _start_of(number: int) -> datetime:
     return datetime.fromtimestamp(number * STRETCH_S, UTC)

@@ -76,22 +76,20 @@ class HealthEvents:
 
     def apply(self, event: HealthEvent, health: EndpointHealth, *, now: float) -> None:
         """Put another process's event into this process's health."""
-        if event.kind == "outage":
-            self._apply_outage(event, health)
-        elif event.kind == "parked":
-            if event.until > now:
-                health.park(event.endpoint, now, hint_s=event.until - now)
-        elif event.at > self._outage_at.get(event.endpoint, _NEVER):
-            self._outage_at.pop(event.endpoint, None)
-            health.record_success(event.endpoint, event.at)
-
-    def _apply_outage(self, event: HealthEvent, health: EndpointHealth) -> None:
         endpoint = event.endpoint
+        is_newer = event.at > self._outage_at.get(endpoint, _NEVER)
         well_at = self._well_at.get(endpoint, _NEVER)
-        if well_at > event.at:
+        if event.kind == "parked":
+            if event.until > now:
+                health.park(endpoint, now, hint_s=event.until - now)
+        elif event.kind == "well":
+            if is_newer:
+                self._outage_at.pop(endpoint, None)
+                health.record_success(endpoint, event.at)
+        elif well_at > event.at:
             # The process that met the outage does not know yet that it has passed.
             self._queue(HealthEvent("well", endpoint, well_at))
-        elif event.at > self._outage_at.get(endpoint, _NEVER):
+        elif is_newer:
             self._outage_at[endpoint] = event.at
             health.record_failure(endpoint, event.at)
 

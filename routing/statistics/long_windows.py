@@ -81,11 +81,11 @@ class LongWindows:
 
     def publish(self, *, entry_id: str, at_ms: int) -> bool:
         """Write the windows of this process; whether the store took all of it."""
-        place = self._run(_clear_free_place, None)
+        place = self._run(_empty_free_place, None)
         if place is None:
             return False
         pieces = 0
-        for page in _split_pages(self._pieces()):
+        for page in _split_pages(self._dump_pieces()):
             if not self._run(partial(_append_page, place=place, page=page), False):
                 return False
             pieces += len(page)
@@ -97,11 +97,11 @@ class LongWindows:
 
         Raises `ValueError` for what cannot be read.
         """
-        read = self._read(head)
-        if read is None:
+        pieces = self._read_pieces(head)
+        if pieces is None:
             return False
         windows = (self._observer.half_hour, self._observer.day)
-        for piece in read:
+        for piece in pieces:
             which, age, packed = _parse_piece(piece)
             pairs = unpack_piece(packed)
             windows[which].add(windows[which].number_at(then) - age, pairs)
@@ -109,20 +109,20 @@ class LongWindows:
             yield_control()
         return True
 
-    def _read(self, head: Head) -> list[bytes] | None:
+    def _read_pieces(self, head: Head) -> list[bytes] | None:
         """Read the pieces. None where not all came: half a window would mislead more than none."""
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         until, name = self._clock() + LOAD_S, place_key(head.place)
         for start in range(0, head.pieces, _PAGE_PIECES):
             last = min(start + _PAGE_PIECES, head.pieces) - 1
-            page = self._run(partial(_read_page, name=name, first=start, last=last), None)
+            page = self._run(partial(_read_range, name=name, first=start, last=last), None)
             if not page or len(page) != last - start + 1 or self._clock() > until:
                 return None
-            found += page
+            pieces += page
             yield_control()
-        return found
+        return pieces
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _dump_pieces(self) -> Iterator[bytes]:
         now = self._clock()
         for which, window in enumerate((self._observer.half_hour, self._observer.day)):
             for number, packed in window.dump_pieces():
@@ -133,7 +133,7 @@ class LongWindows:
         return self._hints.run(work, default, limit_s=LIMIT_S, knocks=True)
 
 
-def _clear_free_place(store: "redis.Redis") -> int:
+def _empty_free_place(store: "redis.Redis") -> int:
     """Empty the place that the head does not name, and return it."""
     data = store.get(head_key())
     try:
@@ -144,7 +144,7 @@ def _clear_free_place(store: "redis.Redis") -> int:
     return place
 
 
-def _read_page(store: "redis.Redis", name: str, first: int, last: int) -> Any:
+def _read_range(store: "redis.Redis", name: str, first: int, last: int) -> Any:
     return store.lrange(name, first, last)
 
 

@@ -16,7 +16,7 @@ from django.conf import settings
 
 from gateway.eventloop import yield_control
 from routing.selection.measurements.endpoint_counter import EndpointCounter, build_stats
-from routing.selection.measurements.window import PIECE_ENDPOINTS, Pairs, Window
+from routing.selection.measurements.window import PIECE_ENDPOINTS, Window
 from routing.selection.types import EndpointStats, HealthSnapshot
 from routing.serving.request import process
 from routing.serving.request.context import Attempt
@@ -89,7 +89,7 @@ class Observer:
             return
         endpoint, first = attempt.endpoint.pk, attempt.first_token
         latency_s = None if first is None else first - attempt.started
-        speed = _speed_tps(attempt, streamed=streamed, tokens=tokens) if tokens else None
+        speed = _compute_speed_tps(attempt, streamed=streamed, tokens=tokens) if tokens else None
         if attempt.own is None:
             self.health_events.record_recovery(endpoint, attempt.ended or self._clock())
         self._events.append((endpoint, _ANSWERED, latency_s, streamed, speed, tools_good))
@@ -121,7 +121,10 @@ class Observer:
         each step takes some milliseconds."""
         self._refreshed_at = now = self._clock()
         while self._events:
-            self._count(self._drain_events(), now)
+            counters = self._count_events()
+            self.add_others(list(counters.items()), now, in_long=True)
+            if self.collects:
+                self._collect(counters)
             yield
         for window in (self.recent, self.half_hour, self.day):
             for endpoints in window.advance(window.number_at(now)):
@@ -143,30 +146,25 @@ class Observer:
         """Add counts of another process; without `in_long` the long windows have them already."""
         self.recent.add(self.recent.number_at(at), pairs)
         if in_long:
-            self._add_long(pairs, at)
+            self.half_hour.add(self.half_hour.number_at(at), pairs)
+            bare = [(endpoint, counter.calls_only()) for endpoint, counter in pairs]
+            self.day.add(self.day.number_at(at), bare)
         self._dirty.update(endpoint for endpoint, _ in pairs)
 
     def touch(self, endpoints: Iterable[int]) -> None:
         """Recompute these at the next refresh: somebody added to a window."""
         self._dirty.update(endpoints)
 
-    def _count(self, counters: dict[int, EndpointCounter], at: float) -> None:
-        pairs = list(counters.items())
-        self.add_others(pairs, at, in_long=True)
-        if self.collects:
-            for endpoint, counter in pairs:
-                known = self._own.get(endpoint)
-                if known is None:
-                    self._own[endpoint] = counter
-                else:
-                    known.add(counter)
+    def _collect(self, counters: dict[int, EndpointCounter]) -> None:
+        """Gather own counts for those they are shared with."""
+        for endpoint, counter in counters.items():
+            known = self._own.get(endpoint)
+            if known is None:
+                self._own[endpoint] = counter
+            else:
+                known.add(counter)
 
-    def _add_long(self, pairs: Pairs, at: float) -> None:
-        self.half_hour.add(self.half_hour.number_at(at), pairs)
-        bare = [(endpoint, counter.calls_only()) for endpoint, counter in pairs]
-        self.day.add(self.day.number_at(at), bare)
-
-    def _drain_events(self) -> dict[int, EndpointCounter]:
+    def _count_events(self) -> dict[int, EndpointCounter]:
         counters: dict[int, EndpointCounter] = {}
         events = self._events
         for _ in range(min(len(events), _EVENTS_AT_ONCE)):
@@ -187,11 +185,11 @@ class Observer:
     def _recompute_stats(self, endpoints: Iterable[int]) -> None:
         recent, half_hour, day = self.recent.totals, self.half_hour.totals, self.day.totals
         for endpoint in endpoints:
-            found = build_stats(recent.get(endpoint), half_hour.get(endpoint), day.get(endpoint))
-            if found is None:
+            stats = build_stats(recent.get(endpoint), half_hour.get(endpoint), day.get(endpoint))
+            if stats is None:
                 self._stats.pop(endpoint, None)
             else:
-                self._stats[endpoint] = found
+                self._stats[endpoint] = stats
 
 
 def is_request_at_fault(failure: UpstreamFailure) -> bool:
@@ -203,7 +201,7 @@ def is_request_at_fault(failure: UpstreamFailure) -> bool:
     )
 
 
-def _speed_tps(attempt: Attempt, *, streamed: bool, tokens: int) -> float | None:
+def _compute_speed_tps(attempt: Attempt, *, streamed: bool, tokens: int) -> float | None:
     """Tokens per second: from the first token of a stream, else over the full time."""
     if tokens < _TOKENS_MIN or attempt.ended is None:
         return None

@@ -99,10 +99,10 @@ class PeerSync:
 
     def _join(self) -> bool:
         """Read the store's time and the long windows; entries are read afterwards."""
-        found = self._hints.run(_first_look, None, limit_s=LIMIT_S, knocks=True)
-        if found is None:
+        head = self._hints.run(_read_time_and_head, None, limit_s=LIMIT_S, knocks=True)
+        if head is None:
             return False
-        at_ms, long = found
+        at_ms, long = head
         self._store_ms = at_ms
         kept_s: float = STREAM_KEEPS_S
         if long is not None and self._load_long_windows(long, at_ms):
@@ -142,17 +142,16 @@ class PeerSync:
 
     def _read_all(self, entries: list[bytes]) -> bool:
         """Append these entries, then read those of others; whether the store answered."""
-        while (read := self._exchange_once(entries)) is not None:
+        exchange: Callable[[redis.Redis], _StreamRead | None]
+        while True:
+            exchange = partial(self._exchange, entries=entries)
+            read = self._hints.run(exchange, None, limit_s=LIMIT_S, knocks=True)
+            if read is None:
+                return False
             self._apply_read(read)
             if len(read.entries) < PAGE_ENTRIES:
                 return True
             entries = []
-        return False
-
-    def _exchange_once(self, entries: list[bytes]) -> _StreamRead | None:
-        exchange: Callable[[redis.Redis], _StreamRead | None]
-        exchange = partial(self._exchange, entries=entries)
-        return self._hints.run(exchange, None, limit_s=LIMIT_S, knocks=True)
 
     def _exchange(self, store: "redis.Redis", entries: Sequence[bytes]) -> _StreamRead:
         pipe = store.pipeline(transaction=False)
@@ -199,12 +198,11 @@ class PeerSync:
         if now - self._long_at < LONG_EVERY_S:
             return
         self._long_at = now
-        if self._hints.run(self._take_turn, False):
+        key, turn_ms = cache_key("traffic:turn"), int((LONG_EVERY_S - SHARE_S) * _MS)
+        if self._hints.run(
+            lambda store: bool(store.set(key, self.name, nx=True, px=turn_ms)), False
+        ):
             self._long.publish(entry_id=self._last_id, at_ms=self._store_ms)
-
-    def _take_turn(self, store: "redis.Redis") -> bool:
-        turn_ms = int((LONG_EVERY_S - SHARE_S) * _MS)
-        return bool(store.set(cache_key("traffic:turn"), self.name, nx=True, px=turn_ms))
 
     def _log_unreadable(self, error: ValueError) -> None:
         if not self._logged:
@@ -212,7 +210,7 @@ class PeerSync:
             log.warning("The hint store holds statistics that cannot be read: %s", error)
 
 
-def _first_look(store: "redis.Redis") -> tuple[int, bytes | None]:
+def _read_time_and_head(store: "redis.Redis") -> tuple[int, bytes | None]:
     pipe = store.pipeline(transaction=False)
     pipe.time()
     pipe.get(head_key())
@@ -243,7 +241,10 @@ def may_probe(endpoint: int, patience: Patience | None = None) -> bool:
 
     Called once per probe, when a plan is about to begin with one. Without a store, always True.
     """
-    if shared_cache().run(lambda store: _take_probe(store, endpoint), True, patience=patience):
+    key, probe_ms = probe_key(endpoint), int(process.PROBE_S * _MS)
+    if shared_cache().run(
+        lambda store: bool(store.set(key, 1, nx=True, px=probe_ms)), True, patience=patience
+    ):
         observation.observer().health_events.probing.add(endpoint)
         return True
     return False
@@ -256,10 +257,6 @@ def release_probe(endpoint: int) -> None:
     observation.observer().health_events.end_probe(endpoint)
 
 
-def _take_probe(store: "redis.Redis", endpoint: int) -> bool:
-    return bool(store.set(probe_key(endpoint), 1, nx=True, px=int(process.PROBE_S * _MS)))
-
-
 # --- The process's own ----------------------------------------------------------------------------
 
 
@@ -269,14 +266,14 @@ def peer_sync() -> PeerSync:
     return PeerSync(observation.observer(), process.health(), shared_cache())
 
 
-def _exchange_or_write() -> None:
+def _share() -> None:
     if shared_cache().configured:
         peer_sync().sync()
     else:
         local_samples().collect()
 
 
-_exchanging: Final = PeriodicWork("sharing", _exchange_or_write, every_s=SHARE_S, log=log)
+_exchanging: Final = PeriodicWork("sharing", _share, every_s=SHARE_S, log=log)
 
 
 def start() -> None:

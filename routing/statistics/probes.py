@@ -5,7 +5,6 @@ that a request met. Probe latency enters no statistics.
 """
 
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -47,13 +46,20 @@ class ProbeResult(NamedTuple):
 def probe_due(now: datetime) -> int:
     """Probe every provider whose interval has passed; returns how many. Ten take about
     `TOTAL_S` seconds at most."""
-    due = [probe for probe in _enabled_probes() if _is_due(probe, now) and _claim(probe, now)]
+    providers = Provider.objects.filter(probe_interval_s__isnull=False, status__gt=STATUS_DISABLED)
+    for provider in providers.filter(probe__isnull=True):
+        ProviderProbe.objects.get_or_create(provider=provider, defaults={"at": _LONG_AGO})
+    probes = ProviderProbe.objects.filter(provider__in=providers).select_related("provider")
+    due = []
+    for probe in probes:
+        # Of two workers the one that moves the time sends the probe.
+        row = ProviderProbe.objects.filter(pk=probe.pk, at=probe.at)
+        if _is_due(probe, now) and row.update(at=now):
+            due.append(probe)
     if not due:
         return 0
     with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:
-        results = list(
-            threads.map(lambda probe: probe_provider(*_probe_target(probe.provider)), due)
-        )
+        results = list(threads.map(lambda probe: _probe(probe.provider), due))
     events = [
         event
         for probe, result in zip(due, results, strict=True)
@@ -86,37 +92,23 @@ def probe_provider(
     except (OutboundError, ValueError) as error:
         return ProbeResult(False, None, None, f"No answer: {error}"[:_REASON_CHARS])
     latency_ms = round((time.monotonic() - started) * 1000)
-    return ProbeResult(_verdict(status), status, latency_ms, "")
-
-
-def _verdict(status: int) -> bool | None:
-    """Whether the provider is up. A refusal counts as up: it may lack a list of models, or the
-    credential may be for chats alone."""
-    return None if status == 429 else status < 500
-
-
-def _enabled_probes() -> Iterable[ProviderProbe]:
-    providers = Provider.objects.filter(probe_interval_s__isnull=False, status__gt=STATUS_DISABLED)
-    for provider in providers.filter(probe__isnull=True):
-        ProviderProbe.objects.get_or_create(provider=provider, defaults={"at": _LONG_AGO})
-    return ProviderProbe.objects.filter(provider__in=providers).select_related("provider")
+    # A refusal counts as up: the provider may lack a list of models, or the credential may be for
+    # chats alone.
+    is_up = None if status == 429 else status < 500
+    return ProbeResult(is_up, status, latency_ms, "")
 
 
 def _is_due(probe: ProviderProbe, now: datetime) -> bool:
     return now - probe.at >= timedelta(seconds=probe.provider.probe_interval_s or 0)
 
 
-def _claim(probe: ProviderProbe, now: datetime) -> bool:
-    """Claim the probe, so that of two workers one sends it."""
-    return bool(ProviderProbe.objects.filter(pk=probe.pk, at=probe.at).update(at=now))
-
-
-def _probe_target(provider: Provider) -> tuple[str, str, str | None]:
+def _probe(provider: Provider) -> ProbeResult:
     try:
-        return provider.base_url, provider.kind, provider.credential()
+        credential = provider.credential()
     except UnsealError:
         # Health can be probed without a credential.
-        return provider.base_url, provider.kind, None
+        credential = None
+    return probe_provider(provider.base_url, provider.kind, credential)
 
 
 def _save_result(probe: ProviderProbe, result: ProbeResult, now: datetime) -> list[HealthEvent]:

@@ -53,7 +53,16 @@ def serialize_entry(
         {
             "v": VERSION,
             "t": [counter.serialize(endpoint) for endpoint, counter in counters],
-            "m": [_event_row(event, now) for event in events],
+            "m": [
+                [
+                    event.kind,
+                    event.endpoint,
+                    round(now - event.at, 3),
+                    # How much is left of a parking.
+                    round(max(0.0, event.until - now), 3) if event.kind == "parked" else 0.0,
+                ]
+                for event in events
+            ],
         }
     )
 
@@ -67,11 +76,6 @@ def read_entry(data: bytes, *, at: float) -> StreamEntry:
     if not isinstance(rows, list):
         raise ValueError("no marks")
     return StreamEntry(parse_counters(entry.get("t")), [_parse_event(row, at) for row in rows])
-
-
-def _event_row(event: HealthEvent, now: float) -> list[Any]:
-    left_s = max(0.0, event.until - now) if event.kind == "parked" else 0.0
-    return [event.kind, event.endpoint, round(now - event.at, 3), round(left_s, 3)]
 
 
 def _parse_event(row: Any, at: float) -> HealthEvent:

@@ -51,10 +51,12 @@ class Command(JsonCommand):
         return parser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("provider", type=_slug, help="a well-known name, or one of your own")
+        parser.add_argument(
+            "provider", type=_parse_slug, help="a well-known name, or one of your own"
+        )
         parser.add_argument(
             "--base-url",
-            type=_url,
+            type=_parse_url,
             help="what stands before /chat/completions, /messages or /responses",
         )
         parser.add_argument("--kind", choices=sorted(CHAT_KINDS), help="the wire format it speaks")
@@ -74,7 +76,7 @@ class Command(JsonCommand):
         prices = parser.add_mutually_exclusive_group()
         prices.add_argument(
             "--price",
-            type=_price,
+            type=_parse_price,
             metavar="PROMPT/COMPLETION",
             help="USD per million tokens of models the price book does not know; 0/0 is free",
         )
@@ -82,13 +84,13 @@ class Command(JsonCommand):
             "--free",
             dest="price",
             action="store_const",
-            const=_price("0/0"),
+            const=_parse_price("0/0"),
             help="they cost nothing",
         )
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        provider = _provider(options)
-        key = _key(provider, no_input=options["no_input"], key_env=options["key_env"])
+        provider = _find_provider(options)
+        key = _read_key(provider, no_input=options["no_input"], key_env=options["key_env"])
         try:
             added = add_provider(
                 provider,
@@ -105,9 +107,9 @@ class Command(JsonCommand):
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:
         for name in result["enabled"]:
-            told = result["probed"].get(name, {})
-            words = ", ".join(f"{probe} {outcome}" for probe, outcome in told.items())
-            yield f"enabled {name}" + (f" ({words})" if words else "")
+            outcomes = result["probed"].get(name, {})
+            text = ", ".join(f"{probe} {outcome}" for probe, outcome in outcomes.items())
+            yield f"enabled {name}" + (f" ({text})" if text else "")
         yield from (f"no price, not enabled: {name}" for name in result["unpriced"])
         yield from (f"not a chat model: {name}" for name in result["skipped"])
         if result["unpriced"]:
@@ -121,7 +123,7 @@ class Command(JsonCommand):
         )
 
 
-def _provider(options: dict[str, Any]) -> KnownProvider:
+def _find_provider(options: dict[str, Any]) -> KnownProvider:
     slug, base_url = options["provider"], options["base_url"]
     known = KNOWN.get(slug)
     if known is None and base_url is None:
@@ -135,7 +137,7 @@ def _provider(options: dict[str, Any]) -> KnownProvider:
     )
 
 
-def _key(provider: KnownProvider, *, no_input: bool, key_env: str | None) -> str | None:
+def _read_key(provider: KnownProvider, *, no_input: bool, key_env: str | None) -> str | None:
     """The key, or None for a server of one's own that wants none."""
     key = provider.key() if provider.key_env else None
     if key is None and key_env:
@@ -147,15 +149,15 @@ def _key(provider: KnownProvider, *, no_input: bool, key_env: str | None) -> str
     return key
 
 
-def _slug(text: str) -> str:
-    return _checked(Slug, text, "expected a slug such as my-server")
+def _parse_slug(text: str) -> str:
+    return _validate(Slug, text, "expected a slug such as my-server")
 
 
-def _url(text: str) -> str:
-    return _checked(Url, text, "expected a URL that begins with http:// or https://").rstrip("/")
+def _parse_url(text: str) -> str:
+    return _validate(Url, text, "expected a URL that begins with http:// or https://").rstrip("/")
 
 
-def _checked(kind: Any, text: str, problem: str) -> str:
+def _validate(kind: Any, text: str, problem: str) -> str:
     try:
         value: str = TypeAdapter(kind).validate_python(text)
     except ValidationError:
@@ -163,7 +165,7 @@ def _checked(kind: Any, text: str, problem: str) -> str:
     return value
 
 
-def _price(text: str) -> dict[str, str]:
+def _parse_price(text: str) -> dict[str, str]:
     prompt, _, completion = text.partition("/")
     try:
         million = Prices.parse({"prompt": prompt, "completion": completion})

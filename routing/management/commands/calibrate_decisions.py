@@ -2,7 +2,7 @@
 
 import random
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -36,8 +36,8 @@ _PROGRESS_LINES: Final = 50
 _STOP_S: Final = 5.0
 
 
-class _Asked(NamedTuple):
-    """What came of the lines: examples of each that was answered, and those that were not."""
+class _Answers(NamedTuple):
+    """Examples of each line that was answered, and why the others were not."""
 
     examples: list[list[Example]]
     failed: dict[int, str]
@@ -58,32 +58,36 @@ class Command(JsonCommand):
         parser.add_argument("--key-hash", required=True, help="the API key that asks and pays")
         parser.add_argument("--apply", action="store_true", help="store the temperature")
         parser.add_argument(
-            "--diagram", type=_svg, help="the reliability diagram, an SVG (default: beside FILE)"
+            "--diagram",
+            type=_parse_svg_path,
+            help="the reliability diagram, an SVG (default: beside FILE)",
         )
         parser.add_argument("--seed", type=int, default=0, help="fixes which line is in which half")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        model = _model(options["model"])
-        caller = _caller(options["key_hash"])
+        model = _find_model(options["model"])
+        caller = _find_caller(options["key_hash"])
         lines = read_labelled_lines(options["file"], model=model.id)
         random.Random(options["seed"]).shuffle(lines)  # noqa: S311 - Halves a file.
-        asked = self._asked(lines, model, caller)
-        fitted_on, told_on = _halves(asked.examples)
+        answers = self._ask_questions(lines, model, caller)
+        fitted_on, told_on = _split_in_halves(answers.examples)
         temperature = fit_temperature(fitted_on)
         before, after = build_report(told_on), build_report(told_on, temperature)
         diagram = options["diagram"] or options["file"].with_suffix(".svg")
         diagram.write_text(draw_reliability(model.id, before, after), encoding="utf-8")
         if options["apply"]:
-            _store(model.id, temperature)
+            row = Model.objects.get(slug=model.id)
+            row.decisions_temperature = temperature
+            row.save(update_fields=["decisions_temperature"])
         result = {
             "model": model.id,
             "fitted_on": len(fitted_on),
             "told_on": len(told_on),
-            "failed": {str(number): why for number, why in sorted(asked.failed.items())},
+            "failed": {str(number): why for number, why in sorted(answers.failed.items())},
             "temperature": temperature,
             "stored_temperature": temperature if options["apply"] else model.decisions_temperature,
-            "before": _told(before),
-            "after": _told(after),
+            "before": _serialize_report(before),
+            "after": _serialize_report(after),
             "diagram": str(diagram),
             "applied": options["apply"],
         }
@@ -106,33 +110,35 @@ class Command(JsonCommand):
         else:
             yield "not stored; --apply stores it"
 
-    def _asked(self, lines: Sequence[LabelledLine], model: ModelEntry, caller: Caller) -> _Asked:
-        asked = _Asked([], {})
+    def _ask_questions(
+        self, lines: Sequence[LabelledLine], model: ModelEntry, caller: Caller
+    ) -> _Answers:
+        answers = _Answers([], {})
         # The catalogue is not followed meanwhile: the temperature to be undone stays the same.
         ledger.start()
         try:
             for count, line in enumerate(lines, 1):
                 try:
-                    asked.examples.append(list(_examples(line, model, caller)))
+                    answers.examples.append(_ask_line(line, model, caller))
                 except GatewayError as error:
                     if error.status < 500:
                         raise Refused(f"line {line.number}: {error.text}") from error
-                    asked.failed[line.number] = error.text
+                    answers.failed[line.number] = error.text
                 if count % _PROGRESS_LINES == 0:
                     self.stderr.write(f"{count} of {len(lines)} lines")
         finally:
             ledger.stop(_STOP_S)
             content_writer.stop(_STOP_S)
-        return asked
+        return answers
 
 
-def _svg(text: str) -> Path:
+def _parse_svg_path(text: str) -> Path:
     if not text.endswith(".svg"):
         raise ArgumentTypeError("the diagram is an SVG: name it so")
     return Path(text)
 
 
-def _model(name: str) -> ModelEntry:
+def _find_model(name: str) -> ModelEntry:
     """The model, where it gives probabilities that the gateway reads. Raises `Refused`."""
     catalogue.refresh_if_changed()
     model = catalogue.current().models.get(name)
@@ -143,7 +149,7 @@ def _model(name: str) -> ModelEntry:
     return model
 
 
-def _caller(key_hash: str) -> Caller:
+def _find_caller(key_hash: str) -> Caller:
     """Raises `Refused` for a key that may not ask."""
     caller = read_caller(key_hash)
     if caller is None:
@@ -153,36 +159,30 @@ def _caller(key_hash: str) -> Caller:
     return caller
 
 
-def _examples(line: LabelledLine, model: ModelEntry, caller: Caller) -> Iterator[Example]:
+def _ask_line(line: LabelledLine, model: ModelEntry, caller: Caller) -> list[Example]:
     """What was answered, without the temperature that is stored. Raises `GatewayError`."""
-    answers = _answers(line.body | {"provider": _not_native(model)}, caller)
-    undone = 1 / (model.decisions_temperature or 1.0)
-    for name, right in line.right.items():
-        yield Example(calibrated(_shares(answers[name]), undone), right)
-
-
-def _answers(body: dict[str, Any], caller: Caller) -> Any:
-    """As a request by HTTP goes, from admission to the ledger."""
+    # No temperature is applied to the answers of native endpoints.
+    native = [each.provider.slug for each in model.endpoints if each.decides == "native"]
+    body = line.body | {"provider": {"ignore": list(dict.fromkeys(native))} if native else {}}
+    # As a request by HTTP goes, from admission to the ledger.
     request = HttpRequest()
     request.method = "POST"
     request.path_info = request.path = "/api/alpha/decisions"
     response: Any = DecisionsViewSet().carried_out(request, caller, body)
-    return loads(response.content)["answers"]
+    answers = loads(response.content)["answers"]
+    undone = 1 / (model.decisions_temperature or 1.0)
+    examples = []
+    for name, right in line.right.items():
+        answer = answers[name]
+        if answer["type"] == "noul":
+            shares = (answer["noul"], 1 - answer["noul"])
+        else:
+            shares = tuple(answer["probabilities"].values())
+        examples.append(Example(calibrated(shares, undone), right))
+    return examples
 
 
-def _not_native(model: ModelEntry) -> dict[str, Any]:
-    """Routing without the endpoints whose answers no temperature is applied to."""
-    native = [each.provider.slug for each in model.endpoints if each.decides == "native"]
-    return {"ignore": list(dict.fromkeys(native))} if native else {}
-
-
-def _shares(answer: dict[str, Any]) -> tuple[float, ...]:
-    if answer["type"] == "noul":
-        return (answer["noul"], 1 - answer["noul"])
-    return tuple(answer["probabilities"].values())
-
-
-def _halves(examples: Sequence[Sequence[Example]]) -> tuple[list[Example], list[Example]]:
+def _split_in_halves(examples: Sequence[Sequence[Example]]) -> tuple[list[Example], list[Example]]:
     """By lines, so that no state is in both. Raises `Refused` where one is too small."""
     halves = [[one for line in examples[half::2] for one in line] for half in (0, 1)]
     if min(map(len, halves)) < _HALF_MIN:
@@ -193,13 +193,7 @@ def _halves(examples: Sequence[Sequence[Example]]) -> tuple[list[Example], list[
     return halves[0], halves[1]
 
 
-def _store(model_id: str, temperature: float) -> None:
-    row = Model.objects.get(slug=model_id)
-    row.decisions_temperature = temperature
-    row.save(update_fields=["decisions_temperature"])
-
-
-def _told(report: CalibrationReport) -> dict[str, Any]:
+def _serialize_report(report: CalibrationReport) -> dict[str, Any]:
     return {
         "accuracy": round(report.accuracy, 6),
         "calibration_error": round(report.error, 6),

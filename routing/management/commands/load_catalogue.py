@@ -44,7 +44,14 @@ class Command(JsonCommand):
         )
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        result = _load(options["file"], prune=options["prune"], check=options["check"])
+        file = options["file"]
+        try:
+            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+            document = parse(text)
+        except (OSError, UnicodeDecodeError, DocumentError) as error:
+            result = rejection_report(f"{file}: {error}")
+        else:
+            result = load_catalogue(document, prune=options["prune"], check=options["check"])
         for line in (*result["errors"], *(f"warning: {line}" for line in result["warnings"])):
             self.stderr.write(line)
         if result["errors"]:
@@ -61,12 +68,3 @@ class Command(JsonCommand):
             yield "nothing was written"
             return
         yield f"{len(result['unchanged'])} unchanged; catalogue version {result['version']}"
-
-
-def _load(file: str, *, prune: bool, check: bool) -> dict[str, Any]:
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        document = parse(text)
-    except (OSError, UnicodeDecodeError, DocumentError) as error:
-        return rejection_report(f"{file}: {error}")
-    return load_catalogue(document, prune=prune, check=check)

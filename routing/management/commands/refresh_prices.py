@@ -28,38 +28,35 @@ class Command(JsonCommand):
         )
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        found = refresh_prices(check=options["check"])
+        refresh = refresh_prices(check=options["check"])
         result: dict[str, Any] = {
-            "version": found.version,
+            "version": refresh.version,
             "effective_at": format_time(datetime.now(UTC))
-            if found.drift and not options["check"]
+            if refresh.drift and not options["check"]
             else None,
-            "drift": [asdict(each) for each in found.drift],
-            "unknown": [{"model": model, "tag": tag} for model, tag in found.unknown],
-            "unchanged": found.unchanged,
+            "drift": [asdict(each) for each in refresh.drift],
+            "unknown": [{"model": model, "tag": tag} for model, tag in refresh.unknown],
+            "unchanged": refresh.unchanged,
         }
-        if options["wait"] and not options["check"] and not wait_until_served(found.version):
-            self.stderr.write(f"version {found.version} is not served everywhere yet")
+        if options["wait"] and not options["check"] and not wait_until_served(refresh.version):
+            self.stderr.write(f"version {refresh.version} is not served everywhere yet")
             return result, 1
-        return result, 1 if options["check"] and found.drift else 0
+        return result, 1 if options["check"] and refresh.drift else 0
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:
         for each in result["drift"]:
             yield f"{each['model']} at {each['tag']}"
-            yield from _changes(each["before"] or {}, each["after"])
+            before, after = each["before"] or {}, each["after"]
+            for key in dict.fromkeys([*before, *after]):
+                if before.get(key) != after.get(key):
+                    yield f"  {key}: {_format_price(before, key)} -> {_format_price(after, key)}"
         for each in result["unknown"]:
             yield f"not in the price book, keeps its price: {each['model']} at {each['tag']}"
         state = "changed" if result["effective_at"] else "differ"
         yield f"{len(result['drift'])} {state}, {result['unchanged']} as the book says"
 
 
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> Iterable[str]:
-    for key in dict.fromkeys([*before, *after]):
-        if before.get(key) != after.get(key):
-            yield f"  {key}: {_shown(key, before)} -> {_shown(key, after)}"
-
-
-def _shown(key: str, pricing: dict[str, Any]) -> str:
+def _format_price(pricing: dict[str, Any], key: str) -> str:
     value = pricing.get(key)
     if value is None:
         return "none"

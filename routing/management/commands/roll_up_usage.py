@@ -9,13 +9,6 @@ from gateway.commands import JsonCommand, Refused
 from routing.history.rollup import mark_late_since, roll_up
 
 
-def _day(text: str) -> datetime:
-    try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        raise Refused(f"--since must be a day as YYYY-MM-DD, not {text!r}") from None
-
-
 class Command(JsonCommand):
     help = "Sum up what the schedule has not yet; with --since also what was summed up since."
 
@@ -24,8 +17,13 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         since, now = options["since"], datetime.now(UTC)
-        marked = mark_late_since(_day(since), now) if since else 0
-        hours = 0
+        marked = hours = 0
+        if since:
+            try:
+                day = datetime.strptime(since, "%Y-%m-%d").replace(tzinfo=UTC)
+            except ValueError:
+                raise Refused(f"--since must be a day as YYYY-MM-DD, not {since!r}") from None
+            marked = mark_late_since(day, now)
         while done := roll_up(now):
             hours += done
         return {"marked": marked, "hours": hours}, 0

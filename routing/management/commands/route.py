@@ -1,7 +1,7 @@
 """route: which endpoints would a request be tried at, in which order, and why not at the others?"""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from routing.planning.plugins import plugged
 from routing.selection.replay import TraceRow, read_rows
 from routing.selection.select import select
 from routing.selection.trace import build_trace, freeze_state
-from routing.selection.types import Candidate, EndpointState, Plan
+from routing.selection.types import EndpointState, Plan
 from routing.serving.attempts.own_credentials import entry_at
 from routing.statistics import observation, peer_sync
 
@@ -47,8 +47,8 @@ _FIGURES = {
 }
 
 
-class _Routed(NamedTuple):
-    asked: ResolvedRequest
+class _RoutedRequest(NamedTuple):
+    resolved: ResolvedRequest
     state: EndpointState
     plan: Plan
     own: tuple[ByokEntry, ...]
@@ -74,13 +74,24 @@ class Command(JsonCommand):
         parser.add_argument("--seed", type=int, help="fixes the draw of load balancing")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        caller = _caller(options["key_hash"])
-        chat = build_chat(_body(options), caller)
+        caller, key_hash, seed = _NOBODY, options["key_hash"], options["seed"]
+        if key_hash is not None and (found := read_caller(key_hash)):
+            caller = found
+        elif key_hash is not None:
+            raise Refused("There is no key with that hash")
+        body = json_object(options["body_json"], "--body-json") | {"model": options["model"]}
+        if options["provider_json"] is not None:
+            body["provider"] = json_object(options["provider_json"], "--provider-json")
+        if options["session"] is not None:
+            body["session_id"] = options["session"]
+        dice = None if seed is None else random.Random(seed).random  # noqa: S311 - Load balancing; guards nothing.
         try:
-            routed = _route(chat, caller, _dice(options["seed"]))
+            routed = _route_request(build_chat(body, caller), caller, dice)
         except GatewayError as error:
-            raise Refused(_why(error)) from error
-        return _told(routed, explain=options["explain"]), 0
+            step = error.metadata.get("failed_routing_step")
+            text = f"{error.text}; nothing is left after: {step}" if step else error.text
+            raise Refused(text) from error
+        return _describe_plan(routed, explain=options["explain"]), 0
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:
         yield f"strategy {result['strategy']}, rule {result['rule']}"
@@ -99,52 +110,37 @@ class Command(JsonCommand):
 _NAMES = ("model", "tag")
 
 
-def _why(error: GatewayError) -> str:
-    """The text, and the step that left nothing where there is one."""
-    step = error.metadata.get("failed_routing_step")
-    return f"{error.text}; nothing is left after: {step}" if step else error.text
-
-
-def _caller(key_hash: str | None) -> Caller:
-    if key_hash is None:
-        return _NOBODY
-    caller = read_caller(key_hash)
-    if caller is None:
-        raise Refused("There is no key with that hash")
-    return caller
-
-
-def _body(options: dict[str, Any]) -> dict[str, Any]:
-    body = json_object(options["body_json"], "--body-json") | {"model": options["model"]}
-    if options["provider_json"] is not None:
-        body["provider"] = json_object(options["provider_json"], "--provider-json")
-    if options["session"] is not None:
-        body["session_id"] = options["session"]
-    return body
-
-
-def _dice(seed: int | None) -> Callable[[], float] | None:
-    return None if seed is None else random.Random(seed).random  # noqa: S311 - Load balancing; guards nothing.
-
-
-def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) -> _Routed:
+def _route_request(
+    chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None
+) -> _RoutedRequest:
     """As the pipeline does it, but that no probe is taken: nothing is going to be sent."""
     peer_sync.peer_sync().receive()
     observation.refresh()
     chat, _ = plugged(chat, caller.default_text_model)
-    asked = resolve(chat, caller, dice=dice)
-    references, ask, conversation, resolution, policy = asked
+    resolved = resolve(chat, caller, dice=dice)
+    references, ask, conversation, resolution, policy = resolved
     if not resolution.models:
         raise no_model_error(references[0], resolution.pool, ask, policy)
     state = state_for(conversation, resolution.models, policy, caller.byok)
     plan = select(resolution.models, ask, policy, state, random=dice or conversation.random())
-    return _Routed(asked, freeze_state(plan, state), plan, caller.byok)
+    return _RoutedRequest(resolved, freeze_state(plan, state), plan, caller.byok)
 
 
-def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
-    plan, asked = routed.plan, routed.asked
-    resolution = asked.resolution
-    order = [_try(turn, routed.own) for turn in plan.candidates]
+def _describe_plan(routed: _RoutedRequest, *, explain: bool) -> dict[str, Any]:
+    plan, resolved = routed.plan, routed.resolved
+    resolution = resolved.resolution
+    order = []
+    for candidate in plan.candidates:
+        endpoint, credential = candidate.endpoint, entry_at(candidate, routed.own)
+        line = {
+            "model": endpoint.model_id,
+            "tag": endpoint.tag,
+            "provider": endpoint.provider.name,
+        }
+        if credential is not None:
+            # The team's own that it would be tried with.
+            line["credential"] = credential.label
+        order.append(line)
     result: dict[str, Any] = {
         "order": order,
         "strategy": resolution.strategy,
@@ -153,11 +149,11 @@ def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
     }
     trace = build_trace(
         plan,
-        asked.ask,
-        asked.policy,
+        resolved.ask,
+        resolved.policy,
         routed.state,
         models=[model.id for model in resolution.models],
-        requested=asked.references,
+        requested=resolved.references,
         strategy=resolution.strategy,
     )
     rows = list(read_rows(trace))
@@ -169,21 +165,14 @@ def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
     if explain:
         result |= {"models": trace["models"], "request": trace["ask"]}
         result["policy"] = trace.get("policy", {})
-        result["endpoints"] = [_explained(row) for row in rows]
+        result["endpoints"] = [_explain_row(row) for row in rows]
         result["more"] = trace.get("more", {})
     return result
 
 
-def _try(turn: Candidate, own: Sequence[ByokEntry]) -> dict[str, Any]:
-    """One endpoint in its turn; `credential` is the team's own that it would be tried with."""
-    each, entry = turn.endpoint, entry_at(turn, own)
-    shown = {"model": each.model_id, "tag": each.tag, "provider": each.provider.name}
-    return shown if entry is None else shown | {"credential": entry.label}
-
-
-def _explained(row: TraceRow) -> dict[str, Any]:
+def _explain_row(row: TraceRow) -> dict[str, Any]:
     """A row of the trace in words, for endpoints that nobody has tried yet."""
-    shown: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "model": row.model,
         "tag": row.tag,
         "verdict": "removed" if row.place is None else "would be tried",
@@ -196,4 +185,4 @@ def _explained(row: TraceRow) -> dict[str, Any]:
         "own_credentials": list(row.byok + row.byok_fallback) or None,
         **{name: row.figures.get(key) for key, name in _FIGURES.items()},
     }
-    return {name: value for name, value in shown.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}

@@ -35,8 +35,12 @@ class Command(JsonCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--since", required=True, type=_moment, help="ISO date or time, UTC")
-        parser.add_argument("--until", type=_moment, help="ISO date or time, UTC; now if absent")
+        parser.add_argument(
+            "--since", required=True, type=_parse_moment, help="ISO date or time, UTC"
+        )
+        parser.add_argument(
+            "--until", type=_parse_moment, help="ISO date or time, UTC; now if absent"
+        )
         parser.add_argument("--account", help="only this account, by id")
         parser.add_argument("--provider-json", default="{}", help="the provider object to try")
         parser.add_argument("--limit", type=_count, help="at most so many, the newest first")
@@ -45,17 +49,17 @@ class Command(JsonCommand):
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         wanted = json_object(options["provider_json"], "--provider-json")
         chat = build_chat({"model": "any/model", "provider": wanted})
-        wishes = chat.provider or ProviderPreferences()
+        preferences = chat.provider or ProviderPreferences()
         until = options["until"] or datetime.now(UTC)
         dice = random.Random(options["seed"])  # noqa: S311 - Load balancing; guards nothing.
-        found = compare(
-            _rows(options["since"], until, options["account"], options["limit"]),
+        comparison = compare(
+            _load_rows(options["since"], until, options["account"], options["limit"]),
             catalogue.current(),
-            partial(change_policy, wishes=wishes, named=wanted),
+            partial(change_policy, wishes=preferences, named=wanted),
             random=dice.random,
         )
         period = {"since": format_time(options["since"]), "until": format_time(until)}
-        return {**period, "policy": wanted, **_told(found)}, 0
+        return {**period, "policy": wanted, **_serialize_comparison(comparison)}, 0
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:
         yield (
@@ -66,33 +70,44 @@ class Command(JsonCommand):
         yield from (f"  refused, {step}: {n}" for step, n in result["refused"].items())
         yield from (f"  not replayed, {why}: {n}" for why, n in result["not_replayed"].items())
         for name in ("before", "after"):
-            yield from _side_lines(name, result[name], result["compared"])
+            side = result[name]
+            latency = "unknown" if side["latency_s"] is None else f"{side['latency_s']} s"
+            charged = f" (charged {dumps(side['charged']).decode()})" if "charged" in side else ""
+            cost = dumps(side["cost"]).decode()
+            yield f"{name}: {cost} USD{charged}, first token {latency}"
+            for kind in ("providers", "models"):
+                counts = side[kind].items()
+                shares = (f"{each} {n / result['compared']:.1%}" for each, n in counts)
+                yield f"  {kind}: {', '.join(shares) or '-'}"
 
 
-def _told(found: Comparison) -> dict[str, Any]:
+def _serialize_comparison(found: Comparison) -> dict[str, Any]:
     return {
         "generations": found.seen,
         "compared": found.compared,
         "moved": found.moved,
-        "refused": _by_count(found.refused),
-        "not_replayed": _by_count(found.not_replayed),
+        "refused": _sort_by_count(found.refused),
+        "not_replayed": _sort_by_count(found.not_replayed),
         "latency_known": found.latency_known,
-        "before": {"charged": usd(found.charged_nano), **_side(found.before, found.latency_known)},
-        "after": _side(found.after, found.latency_known),
+        "before": {
+            "charged": usd(found.charged_nano),
+            **_serialize_side(found.before, found.latency_known),
+        },
+        "after": _serialize_side(found.after, found.latency_known),
     }
 
 
-def _side(side: Side, latency_known: int) -> dict[str, Any]:
+def _serialize_side(side: Side, latency_known: int) -> dict[str, Any]:
     mean_s = round(side.latency_s / latency_known, 4) if latency_known else None
     return {
         "cost": usd(side.cost_nano),
         "latency_s": mean_s,
-        "providers": _by_count(side.providers),
-        "models": _by_count(side.models),
+        "providers": _sort_by_count(side.providers),
+        "models": _sort_by_count(side.models),
     }
 
 
-def _by_count(counts: Counter[str]) -> dict[str, int]:
+def _sort_by_count(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -103,23 +118,17 @@ def _count(text: str) -> int:
     return number
 
 
-def _side_lines(name: str, side: dict[str, Any], compared: int) -> Iterator[str]:
-    latency = "unknown" if side["latency_s"] is None else f"{side['latency_s']} s"
-    charged = f" (charged {dumps(side['charged']).decode()})" if "charged" in side else ""
-    yield f"{name}: {dumps(side['cost']).decode()} USD{charged}, first token {latency}"
-    for kind in ("providers", "models"):
-        shares = (f"{each} {n / compared:.1%}" for each, n in side[kind].items())
-        yield f"  {kind}: {', '.join(shares) or '-'}"
-
-
-def _rows(
+def _load_rows(
     since: datetime, until: datetime, account: str | None, limit: int | None
 ) -> Iterator[GenerationRow]:
     """Newest first, portion by portion: a period may hold millions, and a cursor over all of them
     would keep a transaction open (on SQLite one that the ledger waits for)."""
     rows = Generation.objects.filter(created_at__gte=since, created_at__lt=until, lost=False)
     if account is not None:
-        rows = rows.filter(account=_account(account))
+        try:
+            rows = rows.filter(account=Account.objects.get(pk=account))
+        except (Account.DoesNotExist, ValidationError):
+            raise Refused(f"There is no account {account!r}") from None
     ordered = rows.order_by("-created_at", "-pk").values_list("pk", *GenerationRow._fields)
     behind, left = Q(), sys.maxsize if limit is None else limit
     while left > 0:
@@ -128,23 +137,12 @@ def _rows(
         if len(portion) < _PORTION_ROWS:
             return
         left -= len(portion)
-        behind = _behind(pk=portion[-1][0], created_at=portion[-1][1])
+        pk, created_at = portion[-1][:2]
+        # The first condition is the one that the index serves.
+        behind = Q(created_at__lte=created_at) & (Q(created_at__lt=created_at) | Q(pk__lt=pk))
 
 
-def _behind(*, pk: str, created_at: datetime) -> Q:
-    """Those after the last one seen. The first condition is the one that the index serves."""
-    later = Q(created_at__lt=created_at) | Q(pk__lt=pk)
-    return Q(created_at__lte=created_at) & later
-
-
-def _account(wanted: str) -> Account:
-    try:
-        return Account.objects.get(pk=wanted)
-    except (Account.DoesNotExist, ValidationError):
-        raise Refused(f"There is no account {wanted!r}") from None
-
-
-def _moment(text: str) -> datetime:
+def _parse_moment(text: str) -> datetime:
     """A moment in UTC; a date is its beginning."""
     try:
         moment = parse_datetime(text)
