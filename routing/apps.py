@@ -93,6 +93,6 @@ class _AccountPorts:
     def read_recent_usage(
         self, account_id: "UUID", scope: "UsageScope", pk: object
     ) -> "Mapping[str, RecentUsage]":
-        from routing.history.glance import read_recent_usage
+        from routing.history.activity import read_recent_usage
 
         return read_recent_usage(account_id, scope, pk)

@@ -10,10 +10,8 @@ from django.urls import URLPattern, path
 
 from gateway.http.jsonio import JsonObject
 from routing.admin.charts import draw_history
-from routing.admin.checks import CheckedForm
-from routing.admin.prices import PricedFilter, PricedRows
+from routing.admin.rows import CheckedForm, PricedFilter, PricedRows, SwitchedAdmin
 from routing.admin.samples import DropsHistory
-from routing.admin.status import SwitchedAdmin
 from routing.admin.trial import trial_page
 from routing.catalogue.models import Endpoint
 from routing.catalogue.spec import EndpointSpec

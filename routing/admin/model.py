@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 from pydantic import ValidationError as SpecError
 
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, TabularInline
-from routing.admin.checks import CheckedForm
-from routing.admin.prices import PricedRows, has_price
+from routing.admin.rows import CheckedForm, PricedRows, has_price
 from routing.admin.samples import DropsHistory
 from routing.catalogue.models import Endpoint, Model, ModelAlias
 from routing.catalogue.spec import Alias, ModelSpec

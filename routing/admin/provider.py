@@ -10,9 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from gateway.http.jsonio import JsonObject
 from gateway.outbound.http_client import Origin
 from routing.admin.charts import draw_history
-from routing.admin.checks import CheckedForm
+from routing.admin.rows import CheckedForm, SwitchedAdmin
 from routing.admin.samples import DropsHistory, probe_text
-from routing.admin.status import SwitchedAdmin
 from routing.admin.trial import trial_page
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import ProviderSpec

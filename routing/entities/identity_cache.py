@@ -7,10 +7,6 @@ Of = TypeVar("Of")
 Made = TypeVar("Made")
 
 
-def _always(made: object) -> bool:
-    return True
-
-
 class IdentityCache(Generic[Of, Made]):
     """`derived(value)` is what `make` made of this very object, which must never change.
 
@@ -23,7 +19,7 @@ class IdentityCache(Generic[Of, Made]):
         make: Callable[[Of], Made],
         *,
         size_max: int = 64,
-        may_keep: Callable[[Made], bool] = _always,
+        may_keep: Callable[[Made], bool] = lambda made: True,
     ) -> None:
         self._make = make
         self._size_max = size_max

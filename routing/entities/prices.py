@@ -53,7 +53,10 @@ class PriceOverride:
         if self.min_prompt_tokens is not None:
             conditions["min_prompt_tokens"] = self.min_prompt_tokens
         if (self.utc_start, self.utc_end) != (0, _MINUTES_PER_DAY):
-            conditions |= {"utc_start": _hhmm(self.utc_start), "utc_end": _hhmm(self.utc_end)}
+            conditions |= {
+                "utc_start": _format_time(self.utc_start),
+                "utc_end": _format_time(self.utc_end),
+            }
         return conditions | {key: plain(price) for key, price in self.prices.items()}
 
 
@@ -90,11 +93,20 @@ class Prices:
         for key in ("prompt", "completion"):
             if pricing.get(key) is None:
                 raise PriceError(key, "a price is required (0 when it is free)")
-        return cls(
-            **_prices(pricing, ""),
-            discount=_discount(pricing.get("discount")),
-            overrides=_overrides(pricing.get("overrides")),
-        )
+        prices = _parse_prices(pricing, "")
+        discount = Decimal(0)
+        if pricing.get("discount") is not None:
+            discount = _parse_decimal(pricing["discount"], "discount")
+            if not 0 <= discount <= 1:
+                text = f"expected a share from 0 to 1, got {pricing['discount']}"
+                raise PriceError("discount", text)
+        overrides = pricing.get("overrides")
+        if overrides is not None and not isinstance(overrides, list | tuple):
+            raise PriceError("overrides", "expected a list")
+        parsed = [
+            _parse_override(entry, f"overrides[{at}]") for at, entry in enumerate(overrides or ())
+        ]
+        return cls(**prices, discount=discount, overrides=tuple(parsed))
 
     @cached_property
     def is_free(self) -> bool:
@@ -123,7 +135,7 @@ class Prices:
     def whole(self) -> "WholePrices":
         """The prices after discount in whole numbers; overrides are not in it."""
         charged = {key: self._nano(getattr(self, key)) for key in PRICE_KEYS}
-        return WholePrices(*_whole(charged))
+        return WholePrices(*_scale_to_whole(charged))
 
     @cached_property
     def highest(self) -> "HighestPrices":
@@ -135,7 +147,7 @@ class Prices:
             "request": self._dearest("request"),
             "image": self._dearest("image"),
         }
-        parts, prices = _whole({key: self._nano(price) for key, price in dearest.items()})
+        parts, prices = _scale_to_whole({key: self._nano(price) for key, price in dearest.items()})
         return HighestPrices(parts, **{key: price or 0 for key, price in prices.items()})
 
     def _nano(self, price: Decimal | None) -> Decimal | None:
@@ -204,19 +216,15 @@ class HighestPrices(NamedTuple):
     image: int
 
 
-def _whole(nano: Mapping[str, Decimal | None]) -> tuple[int, dict[str, int | None]]:
+def _scale_to_whole(nano: Mapping[str, Decimal | None]) -> tuple[int, dict[str, int | None]]:
     """Decimal amounts as whole multiples of one part of a nano-USD, and how many parts there are
     to it."""
-    parts = 10 ** max(0, *(-_exponent(price) for price in nano.values() if price is not None))
+    # A price is a finite number, whose exponent is one too.
+    exponents: list[Any] = [p.as_tuple().exponent for p in nano.values() if p is not None]
+    parts = 10 ** max(0, *(-exponent for exponent in exponents))
     with localcontext(_EXACT):
         whole = {key: None if price is None else int(price * parts) for key, price in nano.items()}
     return parts, whole
-
-
-def _exponent(number: Decimal) -> int:
-    exponent = number.as_tuple().exponent
-    assert isinstance(exponent, int)  # A price is a finite number.
-    return exponent
 
 
 def _refuse_unknown(given: Mapping[Any, Any], prefix: str, known: set[str]) -> None:
@@ -225,25 +233,25 @@ def _refuse_unknown(given: Mapping[Any, Any], prefix: str, known: set[str]) -> N
             raise PriceError(f"{prefix}{key}", "unknown price")
 
 
-def _prices(given: Mapping[str, Any], prefix: str) -> JsonObject:
+def _parse_prices(given: Mapping[str, Any], prefix: str) -> JsonObject:
     """The price keys of `given`, read; a null is as good as absent."""
     return {
-        key: _price(given[key], f"{prefix}{key}")
+        key: _parse_price(given[key], f"{prefix}{key}")
         for key in PRICE_KEYS
         if given.get(key) is not None
     }
 
 
-def _price(value: object, field: str) -> Decimal:
+def _parse_price(value: object, field: str) -> Decimal:
     if isinstance(value, float):
         raise PriceError(field, f"write the price as a string, not as the float {value!r}")
-    amount = _decimal(value, field)
+    amount = _parse_decimal(value, field)
     if not 0 <= amount <= PRICE_MAX:
         raise PriceError(field, f"expected 0 to {PRICE_MAX} USD, got {value}")
     return amount
 
 
-def _decimal(value: object, field: str) -> Decimal:
+def _parse_decimal(value: object, field: str) -> Decimal:
     text = str(value).strip()
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise PriceError(field, f"expected a decimal string, got {value!r}")
@@ -258,44 +266,25 @@ def _decimal(value: object, field: str) -> Decimal:
     return abs(amount) if amount == 0 else amount
 
 
-def _discount(value: object) -> Decimal:
-    if value is None:
-        return Decimal(0)
-    share = _decimal(value, "discount")
-    if not 0 <= share <= 1:
-        raise PriceError("discount", f"expected a share from 0 to 1, got {value}")
-    return share
-
-
-def _overrides(value: object) -> tuple[PriceOverride, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise PriceError("overrides", "expected a list")
-    return tuple(_override(entry, f"overrides[{at}]") for at, entry in enumerate(value))
-
-
-def _override(entry: object, place: str) -> PriceOverride:
+def _parse_override(entry: object, place: str) -> PriceOverride:
     if not isinstance(entry, Mapping):
         raise PriceError(place, "expected an object")
     _refuse_unknown(entry, f"{place}.", {*PRICE_KEYS, *_CONDITIONS})
-    prices = _prices(entry, f"{place}.")
+    prices = _parse_prices(entry, f"{place}.")
     if not prices:
         raise PriceError(place, "names no price")
-    start = _minutes(entry.get("utc_start", "0000"), f"{place}.utc_start")
-    end = _minutes(entry.get("utc_end", "2400"), f"{place}.utc_end")
+    start = _parse_minutes(entry.get("utc_start", "0000"), f"{place}.utc_start")
+    end = _parse_minutes(entry.get("utc_end", "2400"), f"{place}.utc_end")
     if start == end:
         raise PriceError(f"{place}.utc_end", "is the same as utc_start")
-    return PriceOverride(prices, _threshold(entry.get("min_prompt_tokens"), place), start, end)
+    least = entry.get("min_prompt_tokens")
+    if least is not None and (type(least) is not int or least < 0):
+        text = f"expected a whole number, got {least!r}"
+        raise PriceError(f"{place}.min_prompt_tokens", text)
+    return PriceOverride(prices, least, start, end)
 
 
-def _threshold(value: object, place: str) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise PriceError(f"{place}.min_prompt_tokens", f"expected a whole number, got {value!r}")
-
-
-def _minutes(value: object, field: str) -> int:
+def _parse_minutes(value: object, field: str) -> int:
     # A bare 0130 in YAML is an octal number, so only text is taken.
     if not isinstance(value, str) or len(value) != 4 or not value.isascii() or not value.isdigit():
         raise PriceError(field, f'expected "HHMM" as a string, got {value!r}')
@@ -305,5 +294,5 @@ def _minutes(value: object, field: str) -> int:
     return minutes
 
 
-def _hhmm(minutes: int) -> str:
+def _format_time(minutes: int) -> str:
     return f"{minutes // 60:02d}{minutes % 60:02d}"

@@ -1,12 +1,13 @@
-"""GET /activity: usage of each endpoint on the last 30 full days (UTC)."""
+"""Usage of the last 30 days: by endpoint for GET /activity, in sum for the admin's pages."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from django.conf import settings
 
 from accounts.models import ApiKey, Membership, Workspace
+from accounts.ports import RecentUsage, UsageScope
 from gateway.http.errors import NotFound
 from gateway.http.jsonio import JsonObject, usd
 from routing.history.analytics import fetch_rows
@@ -28,6 +29,9 @@ _METRICS: Final = {
 }
 _MONEY: Final = frozenset({"usage", "byok_usage_inference"})
 _GROUPS: Final = ("model", "permaslug", "endpoint_tag", "provider_name")
+# What the admin's pages say of recent use, and the columns that these belong to.
+_RECENT_METRICS: Final = ("request_count", "tokens_total", "credits_usage")
+_SCOPE_COLUMNS: Final = {"workspace": "workspace_id", "key": "api_key_id"}
 
 
 def read_activity(account_id: UUID, query: ActivityQuery, now: datetime) -> list[JsonObject]:
@@ -57,21 +61,21 @@ def read_activity(account_id: UUID, query: ActivityQuery, now: datetime) -> list
 
 
 def _build_conditions(account_id: UUID, query: ActivityQuery) -> tuple[QueryCondition, ...]:
-    sql_dialect, found = dialect(), []
+    sql_dialect, conditions = dialect(), []
     if query.workspace_id is not None:
         workspaces = Workspace.everything.filter(account_id=account_id, pk=query.workspace_id)
         if not workspaces.exists():
             raise NotFound
         value = sql_dialect.uuid(query.workspace_id)
-        found.append(QueryCondition("workspace_id", "{column} = %s", (value,)))
+        conditions.append(QueryCondition("workspace_id", "{column} = %s", (value,)))
     if query.user_id is not None:
         user = _find_user(account_id, query.user_id)
-        found.append(QueryCondition("user", "{column} = %s", (user,)))
+        conditions.append(QueryCondition("user", "{column} = %s", (user,)))
     if query.api_key_hash is not None:
         keys = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
         values = (query.api_key_hash, sql_dialect.uuid(account_id))
-        found.append(QueryCondition("api_key_id", f"{{column}} IN ({keys})", values))
-    return tuple(found)
+        conditions.append(QueryCondition("api_key_id", f"{{column}} IN ({keys})", values))
+    return tuple(conditions)
 
 
 def _find_user(account_id: UUID, public_id: str) -> int:
@@ -80,10 +84,10 @@ def _find_user(account_id: UUID, public_id: str) -> int:
         raise NotFound
     member = Membership.objects.filter(account_id=account_id, user__public_id=public_id)
     key = ApiKey.objects.filter(account_id=account_id, creator__public_id=public_id)
-    found = member.values_list("user_id").union(key.values_list("creator_id"))[:1]
-    for row in found:
-        return int(row[0])
-    raise NotFound
+    ids = list(member.values_list("user_id").union(key.values_list("creator_id"))[:1])
+    if not ids:
+        raise NotFound
+    return int(ids[0][0])
 
 
 def _serialize_row(row: JsonObject) -> JsonObject:
@@ -100,3 +104,28 @@ def _serialize_row(row: JsonObject) -> JsonObject:
         provider_name=row["by_3"],
         **computed,
     )
+
+
+def read_recent_usage(account_id: UUID, scope: UsageScope, pk: object) -> dict[str, RecentUsage]:
+    """What was used today (UTC), and in the 30 days that end with it."""
+    now = datetime.now(UTC)
+    today = day_of(now)
+    starts = {"Today (UTC)": today, "30 days": today - 29 * DAY}
+    end = now + timedelta(seconds=1)
+    conditions: tuple[QueryCondition, ...] = ()
+    if scope != "account":
+        value = dialect().uuid(pk) if isinstance(pk, UUID) else pk
+        conditions = (QueryCondition(_SCOPE_COLUMNS[scope], "{column} = %s", (value,)),)
+    usage: dict[str, RecentUsage] = {}
+    for title, start in starts.items():
+        query = UsageQuery(
+            account_id=account_id,
+            start=start,
+            end=end,
+            metrics={name: METRICS[name] for name in _RECENT_METRICS},
+            conditions=conditions,
+        )
+        (row,) = fetch_rows(query, end)
+        requests, tokens, charge_nano = (int(row[name]) for name in _RECENT_METRICS)
+        usage[title] = RecentUsage(requests, tokens, charge_nano)
+    return usage

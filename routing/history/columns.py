@@ -91,7 +91,7 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
     def nano_or_null(name: str) -> str:
         return f"CAST({detail[name]} AS bigint)"
 
-    user = dialect.hashed(SALT, "g.external_user")
+    user = dialect.hash_text(SALT, "g.external_user")
     variant = dialect.last_word("g.model", ":")
     timed = "g.status = 200 AND g.generation_time_ms > 0 AND g.tokens_completion > 0"
     speed = "(g.tokens_completion * 10000 + g.generation_time_ms / 2) / g.generation_time_ms"

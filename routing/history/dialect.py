@@ -24,11 +24,11 @@ class Dialect:
             return f"json_extract({column}, '$.{name}')"
         return f"({column} ->> '{name}')"
 
-    def listed(self, value: str) -> str:
+    def aggregate(self, value: str) -> str:
         """All values of a group as one JSON list."""
         return f"json_group_array({value})" if self.sqlite else f"jsonb_agg({value})"
 
-    def list_of(self, value: str) -> str:
+    def build_list(self, value: str) -> str:
         """A JSON list of one."""
         return f"json_array({value})" if self.sqlite else f"jsonb_build_array({value})"
 
@@ -57,7 +57,7 @@ class Dialect:
         assert isinstance(value, datetime)
         return value.replace(tzinfo=UTC)
 
-    def joined(self, *texts: str) -> str:
+    def join(self, *texts: str) -> str:
         """Join texts by a character that no name has."""
         return f" || {self.separator} || ".join(texts)
 
@@ -65,7 +65,7 @@ class Dialect:
     def separator(self) -> str:
         return "char(31)" if self.sqlite else "chr(31)"
 
-    def hashed(self, salt: str, text: str) -> str:
+    def hash_text(self, salt: str, text: str) -> str:
         """SHA-256 hex of a bound salt and a text behind it."""
         if self.sqlite:
             return f"SHA256({salt} || {text})"

@@ -227,7 +227,7 @@ def _replace_spreads(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None
                     columns=", ".join(f"l.{name}" for name in columns),
                     measure=measure,
                     bucket=bucket_sql(f"f.{measure}").replace("%", "%%"),
-                    listed=sql_dialect.listed(f"f.{measure}"),
+                    listed=sql_dialect.aggregate(f"f.{measure}"),
                     start=_bound_time(),
                 ),
                 [span[0], *span, *span],
@@ -258,7 +258,7 @@ def _line_key_sql(sql_dialect: Dialect) -> str:
     columns = raw_columns(sql_dialect)
     ids = [sql_dialect.text_of_uuid(columns[name]) for name in ("account_id", "workspace_id")]
     key = f"CAST({columns['api_key_id']} AS text)"
-    return f"md5({sql_dialect.joined(*ids, key, *(columns[name] for name in LINE))})"
+    return f"md5({sql_dialect.join(*ids, key, *(columns[name] for name in LINE))})"
 
 
 def _delete_older(model: Any, column: str, before: datetime) -> int:

@@ -187,7 +187,7 @@ class Statement:
             return self._branch(source, spans, selected, by=None, more=(chosen,))
         column = get_columns(source, self.dialect)[value]
         held = bucket_sql(column).replace("%", "%%")
-        single = f"{self.dialect.list_of(column)} AS figures"
+        single = f"{self.dialect.build_list(column)} AS figures"
         selected = [f"{held} AS bucket", "COUNT(*) AS many", single]
         known = Sql(f"{column} IS NOT NULL")
         return self._branch(source, spans, selected, by=[column], more=(known,))

@@ -1,4 +1,4 @@
-"""One request and the response cache: what is told from it, and what is kept in it."""
+"""One request and the response cache: what is answered from it, and what is stored in it."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ class Caching:
     def __init__(self, progress: RequestProgress, wish: Wish, body: JsonObject) -> None:
         self._progress = progress
         self._wish = wish
-        self._heard: list[bytes] = []
+        self._pieces: list[bytes] = []
         self._bytes_left = int(settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES)
         chat = progress.context.chat
         self._name = name_of(
@@ -48,7 +48,7 @@ class Caching:
             beside=progress.context.betas,
         )
 
-    def told_again(self) -> HttpResponseBase | None:
+    def find_answer(self) -> HttpResponseBase | None:
         """The answer that is there, charged nothing and recorded; None where there is none."""
         found = None if self._wish.clears else find(self._name)
         entry = None if found is None else unpacked(found, self._name)
@@ -59,21 +59,21 @@ class Caching:
         """Of an answer that is made anew."""
         return {"X-Router-Cache-Status": "MISS", "X-Router-Cache-TTL": str(self._wish.ttl_s)}
 
-    def hear(self, piece: bytes) -> None:
-        """A piece of an answer, which is kept once it has ended."""
+    def record(self, piece: bytes) -> None:
+        """Record a piece of an answer, which is stored once it has ended."""
         self._bytes_left -= len(piece)
         if self._bytes_left >= 0:
-            self._heard.append(piece)
+            self._pieces.append(piece)
 
-    def overheard(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def record_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            self.hear(piece)
+            self.record(piece)
             yield piece
 
-    def keep(self) -> None:
-        """Keep what was heard, where it is an answer in full and not too large."""
+    def store(self) -> None:
+        """Store what was recorded, where it is a full answer and not too large."""
         progress, attempt = self._progress, self._progress.last_attempt
-        heard, self._heard = self._heard, []
+        pieces, self._pieces = self._pieces, []
         if progress.good_end is None or attempt is None or self._bytes_left < 0:
             return
         if progress.loop is not None and progress.loop.cut_unpaid:
@@ -89,14 +89,14 @@ class Caching:
             endpoint_tag=attempt.endpoint.tag,
             finish_reason=finish,
             native_finish=native_finish,
-            content=b"".join(heard),
+            content=b"".join(pieces),
         )
         put(self._name, packed(entry, self._name), ttl_s=self._wish.ttl_s)
 
 
-def caching_of(progress: RequestProgress, wish: Wish, body: JsonObject) -> Caching | None:
-    """None where nothing of the request may be kept, or it is large. Nor is
-    what was sent upstream kept, for those who want to see it."""
+def start_caching(progress: RequestProgress, wish: Wish, body: JsonObject) -> Caching | None:
+    """None where nothing of the request may be kept, where it is large, and where the caller wants
+    to see what is sent upstream."""
     if progress.context.choice.retains_nothing or progress.context.chat.echo_upstream_body:
         return None
     if not (is_small(body) and is_small(progress.context.chat.body)):

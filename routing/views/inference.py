@@ -39,8 +39,8 @@ from routing.serving.decisions.plan import Agenda
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.process import slots
 from routing.serving.settlement.records import router_metadata
-from routing.views.cached import caching_of
-from routing.views.once import answered_once
+from routing.views.cached import start_caching
+from routing.views.once import answer_once
 from routing.views.openapi.chat import describe_chat
 from routing.views.openapi.decisions import describe_decisions, describe_systemone
 from routing.views.openapi.messages import describe_count, describe_messages
@@ -62,15 +62,15 @@ class InferenceViewSet(LeanViewSet):
     body: JsonObject
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
-        caller = self.caller_of(request)
+        caller = self.authenticate_caller(request)
         slots.refuse_if_full()
         if HEADER in request.META:
-            return answered_once(self, request, caller)
+            return answer_once(self, request, caller)
         # Before the slot is taken, so that slow senders do not keep others out.
         body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
-        return self.carried_out(request, caller, body)
+        return self.execute(request, caller, body)
 
-    def carried_out(
+    def execute(
         self,
         request: HttpRequest,
         caller: Caller,
@@ -88,12 +88,12 @@ class InferenceViewSet(LeanViewSet):
             try:
                 return self._answer(request, progress, slot)
             except GatewayError as error:
-                self._tell(progress, error)
+                self._complete_error(progress, error)
                 raise
         finally:
             slot.release_unless_kept()
 
-    def caller_of(self, request: HttpRequest) -> Caller:
+    def authenticate_caller(self, request: HttpRequest) -> Caller:
         caller = authenticate_inference(request, by_api_key_header=self.takes_api_key_header)
         self.beside = {"user_id": caller.creator_id}
         check_region(request, caller)
@@ -118,16 +118,16 @@ class InferenceViewSet(LeanViewSet):
         headers = {"X-Generation-Id": progress.context.generation_id}
         caching = None
         if progress.context.cache_options is not None:
-            caching = caching_of(progress, progress.context.cache_options, self.body)
+            caching = start_caching(progress, progress.context.cache_options, self.body)
         if caching is not None:
-            if (retold := caching.told_again()) is not None:
-                return retold
+            if (cached_answer := caching.find_answer()) is not None:
+                return cached_answer
             headers |= caching.headers
         if not progress.context.chat.stream:
             content = serve_answer(progress)
             if caching is not None:
-                caching.hear(content)
-                caching.keep()
+                caching.record(content)
+                caching.store()
             return raw_json_response(content, headers=headers)
         kind = AnswerStream if progress.loop is None else LoopStream
         stream = kind(progress, request.META.get("gunicorn.socket"))
@@ -135,10 +135,10 @@ class InferenceViewSet(LeanViewSet):
         slot.keep()
         if caching is None:
             return EventStream(stream, [stream.close, slot.release], headers=headers)
-        ends = [stream.close, slot.release, caching.keep]
-        return EventStream(caching.overheard(stream), ends, headers=headers)
+        ends = [stream.close, slot.release, caching.store]
+        return EventStream(caching.record_pieces(stream), ends, headers=headers)
 
-    def _tell(self, progress: RequestProgress, error: GatewayError) -> None:
+    def _complete_error(self, progress: RequestProgress, error: GatewayError) -> None:
         """What stands beside an error once routing has begun."""
         if progress.attempts:
             error.headers["X-Generation-Id"] = self.generation_id = progress.context.generation_id
@@ -186,7 +186,7 @@ class TokenCountViewSet(MessagesViewSet):
 
     @describe_count
     def create(self, request: HttpRequest) -> HttpResponseBase:
-        caller = self.caller_of(request)
+        caller = self.authenticate_caller(request)
         slots.refuse_if_full()
         body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
         slot = slots.take()

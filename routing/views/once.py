@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from routing.views.inference import InferenceViewSet
 
 
-def answered_once(
-    view: "InferenceViewSet", request: HttpRequest, caller: Caller
-) -> HttpResponseBase:
+def answer_once(view: "InferenceViewSet", request: HttpRequest, caller: Caller) -> HttpResponseBase:
     """Raises `GatewayError`, as the request itself does."""
     key = key_of(request)
     digest = sha256()
@@ -39,7 +37,7 @@ def answered_once(
     if isinstance(begun, StoredAnswer):
         return told_again(begun)
     try:
-        answer = view.carried_out(request, caller, body, generation_id=begun.generation_id)
+        answer = view.execute(request, caller, body, generation_id=begun.generation_id)
     except BaseException:
         # An answer that was had is charged, though its caller never saw it.
         if view.progress is not None and view.progress.served_by is not None:

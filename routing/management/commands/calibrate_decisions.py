@@ -168,7 +168,7 @@ def _ask_line(line: LabelledLine, model: ModelEntry, caller: Caller) -> list[Exa
     request = HttpRequest()
     request.method = "POST"
     request.path_info = request.path = "/api/alpha/decisions"
-    response: Any = DecisionsViewSet().carried_out(request, caller, body)
+    response: Any = DecisionsViewSet().execute(request, caller, body)
     answers = loads(response.content)["answers"]
     undone = 1 / (model.decisions_temperature or 1.0)
     examples = []

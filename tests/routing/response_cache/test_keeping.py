@@ -12,7 +12,7 @@ from routing.response_cache.entry import BODY_CHARS_MAX, is_small
 from routing.serving.request.loop import Loop
 from routing.tools.toolbox import Toolbox
 from routing.views import cached
-from routing.views.cached import caching_of
+from routing.views.cached import start_caching
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 
@@ -31,11 +31,11 @@ LARGE = [talk("x" * BODY_CHARS_MAX), talk(*["x"] * 50_000)]
 )
 def test_only_small_requests_have_a_cache(messages: list[dict[str, Any]], has_one: bool) -> None:
     call = call_to(endpoint(), messages=messages)
-    assert (caching_of(call, WISH, call.context.chat.body) is not None) is has_one
+    assert (start_caching(call, WISH, call.context.chat.body) is not None) is has_one
     # Also what was made of it counts, and what it was made of.
     small = call_to(endpoint())
-    assert (caching_of(call, WISH, small.context.chat.body) is not None) is has_one
-    assert (caching_of(small, WISH, call.context.chat.body) is not None) is has_one
+    assert (start_caching(call, WISH, small.context.chat.body) is not None) is has_one
+    assert (start_caching(small, WISH, call.context.chat.body) is not None) is has_one
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_what_was_cut_for_want_of_credits_is_not_kept(
     call.attempts.append(attempt_at(endpoint()))
     call.loop = Loop(call.context.chat, Toolbox(()))
     call.good_end, call.loop.cut_unpaid = ("length", None), cut_unpaid
-    caching = caching_of(call, WISH, call.context.chat.body)
+    caching = start_caching(call, WISH, call.context.chat.body)
     assert caching is not None
-    caching.hear(b"{}")
-    caching.keep()
+    caching.record(b"{}")
+    caching.store()
     assert len(kept) == (0 if cut_unpaid else 1)
