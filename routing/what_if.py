@@ -143,7 +143,7 @@ def _replay_row(
     except ValueError:
         raise NotReplayable("a trace that cannot be read") from None
     replay = read_replay(trace)
-    models = [found for name in replay.models if (found := snapshot.models.get(name))]
+    models = [model for name in replay.models if (model := snapshot.models.get(name))]
     if not models:
         raise NotReplayable("its models are gone from the catalogue")
     then = row.model, row.endpoint_tag

@@ -18,7 +18,7 @@ from routing.history.models import (
 
 @admin.register(GenerationFeedback)
 class GenerationFeedbackAdmin(ReadOnlyAdmin):
-    """What management keys said of generations, newest first."""
+    """Feedback of management keys on generations, newest first."""
 
     list_display = ("created_at", "category", "generation_id", "account_id", "comment")
     list_filter = ("category", "created_at")
@@ -29,7 +29,7 @@ class GenerationFeedbackAdmin(ReadOnlyAdmin):
 
 @admin.register(GenerationContent)
 class GenerationContentAdmin(ReadOnlyAdmin):
-    """That there is content, and since when; what it says is sealed, and not shown."""
+    """That there is content, and since when. It is sealed, and nobody sees it here."""
 
     list_display = ("generation_id", "account_id", "created_at")
     fields = ("generation_id", "account_id", "created_at")
@@ -96,7 +96,7 @@ class UsageRolledAdmin(ReadOnlyAdmin):
 
 @admin.register(LateHour)
 class LateHourAdmin(ReadOnlyAdmin):
-    """Hours that are to be summed up anew."""
+    """Hours that are to be summed up again."""
 
     list_display = ("hour",)
     ordering = ("-id",)

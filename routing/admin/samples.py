@@ -18,8 +18,8 @@ class DropsHistory:
     admin would otherwise hold against whoever deletes the row."""
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        found = super().get_deleted_objects(objs, request)  # type: ignore[misc]  # A mixin of admin pages.
-        listed, counts, needed, protected = found
+        deleted = super().get_deleted_objects(objs, request)  # type: ignore[misc]  # A mixin of admin pages.
+        listed, counts, needed, protected = deleted
         history = {str(kind._meta.verbose_name) for kind in (EndpointSample, ProviderProbe)}
         return listed, counts, set(needed) - history, protected
 

@@ -100,12 +100,12 @@ def _one_moment() -> Iterator[None]:
 def _fetch_rows(rows: Any) -> list[tuple[Any, ...]]:
     """The rows; on PostgreSQL in pieces, between which the event loop gets its turn."""
     cooperative = under_gevent() and connection.vendor != "sqlite"
-    found: list[tuple[Any, ...]] = []
+    fetched: list[tuple[Any, ...]] = []
     for row in rows.iterator(chunk_size=_CHUNK_ROWS):
-        found.append(row)
-        if cooperative and len(found) % _CHUNK_ROWS == 0:
+        fetched.append(row)
+        if cooperative and len(fetched) % _CHUNK_ROWS == 0:
             sleep(0)
-    return found
+    return fetched
 
 
 _T = TypeVar("_T")

@@ -62,10 +62,10 @@ def book_entry(provider_slug: str, model: str) -> BookEntry | None:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        _, found = get_snapshot().find_provider_model(model, None, provider_slug, None)
+        _, info = get_snapshot().find_provider_model(model, None, provider_slug, None)
     except LookupError:
         return None
-    return BookEntry(found.name, found.context_window, _pricing(found, datetime.now(UTC)))
+    return BookEntry(info.name, info.context_window, _pricing(info, datetime.now(UTC)))
 
 
 def _pricing(model: "ModelInfo", now: datetime) -> JsonObject | None:

@@ -120,7 +120,7 @@ class Catalogue:
             log.error("catalogue %s: %s", snapshot.version, problem)
 
     def refresh_if_changed(self) -> bool:
-        """Load the catalogue anew if its version moved. Raises `DatabaseError`."""
+        """Load the catalogue again if its version moved. Raises `DatabaseError`."""
         version = run_queries(Lane.READ, current_version)
         if self._snapshot is not None and version == self._snapshot.version:
             return False

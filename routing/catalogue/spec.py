@@ -251,7 +251,7 @@ def parse_spec(document: object) -> tuple[CatalogueSpec | None, list[str]]:
 
 
 def _describe_error(detail: Any) -> str:
-    # `("models", 3, "pricing", "[key]")` is told as `models[3].pricing`.
+    # `("models", 3, "pricing", "[key]")` is written as `models[3].pricing`.
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]]
     place = "".join(part for part in parts if part != ".[key]").lstrip(".")
     cause = detail.get("ctx", {}).get("error")

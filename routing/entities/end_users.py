@@ -15,5 +15,5 @@ def user_salt(account_id: UUID) -> str:
 
 
 def hash_user(account_id: UUID, user: str) -> str:
-    """SHA-256 hex: what a provider is told, and what history says."""
+    """SHA-256 hex: what a provider gets, and what history has."""
     return hashlib.sha256((user_salt(account_id) + user).encode()).hexdigest()

@@ -209,15 +209,15 @@ class Snapshot:
         """What `work` makes of this snapshot, made once and kept as long as the snapshot."""
         if work not in self._derived:
             self._derived[work] = work(self)
-        found: _T = self._derived[work]
-        return found
+        derived: _T = self._derived[work]
+        return derived
 
     def model(self, reference: str) -> ModelEntry | None:
         """The model of this id, else of this alias."""
-        found = self.models.get(reference)
-        if found is None and reference in self.aliases:
-            found = self.models.get(self.aliases[reference])
-        return found
+        model = self.models.get(reference)
+        if model is None and reference in self.aliases:
+            model = self.models.get(self.aliases[reference])
+        return model
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.version}: {len(self.models)} models>"

@@ -11,7 +11,7 @@ class IdentityCache(Generic[Of, Made]):
     """`derived(value)` is what `make` made of this very object, which must never change.
 
     Rules that hold for a key stay the same objects until the key is read again, and to compare them
-    would cost as much as to make it anew. `may_keep` says no to what is too large.
+    would cost as much as to make it again. `may_keep` says no to what is too large.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class IdentityCache(Generic[Of, Made]):
         self._make = make
         self._size_max = size_max
         self._may_keep = may_keep
-        # The value is kept too: its place in memory is its name here.
+        # The value stays too: its place in memory is its name here.
         self._known: dict[int, tuple[Of, Made]] = {}
 
     def __call__(self, value: Of) -> Made:

@@ -104,9 +104,9 @@ def _read_end_user(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[S
 def _read_key(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     """Read a key's number, also as text, or its hash."""
     if isinstance(value, str) and _HASH.fullmatch(value):
-        found = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
+        query = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
         values = (value, sql_dialect.uuid(account_id))
-        return [Sql(f"COALESCE(({found}), {_NOBODY})", values)]
+        return [Sql(f"COALESCE(({query}), {_NOBODY})", values)]
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or not 0 <= value <= _LARGEST:
@@ -116,8 +116,8 @@ def _read_key(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
 
 def _read_user(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     (name,) = _read_text(value, account_id, sql_dialect)
-    found = "SELECT id FROM accounts_user WHERE public_id = %s"
-    return [Sql(f"COALESCE(({found}), {_NOBODY})", name.values)]
+    query = "SELECT id FROM accounts_user WHERE public_id = %s"
+    return [Sql(f"COALESCE(({query}), {_NOBODY})", name.values)]
 
 
 def _read_workspace(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:

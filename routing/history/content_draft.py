@@ -40,7 +40,7 @@ class ContentDraft:
     stored: Any = None
 
     def begin(self) -> None:
-        """Begin the answer anew, because another endpoint gives it."""
+        """Drop the answer so far, because another endpoint begins one."""
         self.text, self.reasoning, self.tool_calls = [], [], []
 
     def add(self, delta: Mapping[str, Any]) -> None:

@@ -110,8 +110,8 @@ def run_off_loop(work: Callable[[], _T]) -> _T:
     result, error = _pool().apply(_capture_error, (work,))
     if error is not None:
         raise error
-    found: _T = result
-    return found
+    value: _T = result
+    return value
 
 
 @cache

@@ -170,10 +170,10 @@ def read_content(caller: Caller, generation_id: str) -> orjson.Fragment:
 def _may_read(account_id: UUID, creator_id: str | None) -> bool:
     """Whether the key may read contents: in an organization its creator must be an admin."""
     admins = Q(role=Membership.Role.ADMIN, user__public_id=creator_id)
-    found = Membership.objects.filter(account_id=account_id).aggregate(
+    counts = Membership.objects.filter(account_id=account_id).aggregate(
         members=Count("pk"), admins=Count("pk", filter=admins)
     )
-    return bool(found["members"] <= 1 or found["admins"])
+    return bool(counts["members"] <= 1 or counts["admins"])
 
 
 def forget_old(now: datetime) -> int:

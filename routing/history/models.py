@@ -184,7 +184,7 @@ class LateHour(models.Model):
 
 
 class GenerationContent(models.Model):
-    """Prompt and answer of a generation whose workspace wished so, compressed and sealed."""
+    """Prompt and answer of a generation whose workspace logs content, compressed and sealed."""
 
     generation_id = models.CharField(max_length=64, primary_key=True)
     account_id = models.UUIDField()
@@ -200,7 +200,7 @@ class GenerationContent(models.Model):
 
 class GenerationFeedback(models.Model):
     """What somebody says of a generation. It only grows: a second word does not take the first
-    back. `api_key_id` is the management key that said it."""
+    back. `api_key_id` is the management key that gave it."""
 
     class Category(models.TextChoices):
         LATENCY = "latency", "Latency"

@@ -55,7 +55,7 @@ def percentiles_in(
     # `below` identifies a bucket within its group.
     by_value = [*groups, "below", "total", "value"]
     counted = (
-        f"SELECT {', '.join(by_value)}, SUM(many) AS many FROM ({values}) found{group_by(by_value)}"  # noqa: S608 - Constant fragments only.
+        f"SELECT {', '.join(by_value)}, SUM(many) AS many FROM ({values}) pairs{group_by(by_value)}"  # noqa: S608 - Constant fragments only.
     )
     ranked = (
         f"SELECT {', '.join([*groups, 'value', 'total'])},"  # noqa: S608 - Constant fragments only.

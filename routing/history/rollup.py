@@ -132,13 +132,13 @@ def _redo_late_hour(hour: datetime, now: datetime) -> bool:
 
 def _lock_progress(default: datetime) -> UsageRolled:
     """Lock the progress row until the transaction ends; it begins at the first generation."""
-    found = UsageRolled.objects.select_for_update().filter(pk=1).first()
-    if found is None:
+    progress = UsageRolled.objects.select_for_update().filter(pk=1).first()
+    if progress is None:
         first = Generation.objects.order_by("created_at").values_list("created_at", flat=True)
         since = min(hour_of(first.first() or default), default)
         UsageRolled.objects.get_or_create(pk=1, defaults={"until": since})
-        found = UsageRolled.objects.select_for_update().get(pk=1)
-    return found
+        progress = UsageRolled.objects.select_for_update().get(pk=1)
+    return progress
 
 
 def _advance_progress(mark: UsageRolled, until: datetime) -> None:

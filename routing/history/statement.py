@@ -99,7 +99,7 @@ class Statement:
         ranked = list(dict.fromkeys(m.value for m in self.query.metrics.values() if m.percent))
         parts = [("sums", self._build_sums())]
         parts += [part for value in ranked for part in self._build_ranks(value)]
-        parts.append(("told", self._join_parts(ranked)))
+        parts.append(("joined", self._join_parts(ranked)))
         heads = ", ".join(f"{name} AS ({text.sql})" for name, text in parts)
         rows = self._select_rows()
         values = [value for _, text in parts for value in text.values]
@@ -297,13 +297,13 @@ class Statement:
         if not (query.group_limit or query.fair):
             limit = "" if query.limit is None else " LIMIT %s"
             values = () if query.limit is None else (query.limit,)
-            counted = f"SELECT {names}, COUNT(*) OVER () AS rows_found FROM told"  # noqa: S608 - Constant fragments only.
+            counted = f"SELECT {names}, COUNT(*) OVER () AS rows_found FROM joined"  # noqa: S608 - Constant fragments only.
             return Sql(f"{counted}{order}{limit}", values)
         dimensions = [name for name in self._group_names if name != "period"]
         among = f"PARTITION BY {', '.join(dimensions)}" if dimensions else ""
         placed = (
             f"SELECT {names}, COUNT(*) OVER () AS rows_found,"  # noqa: S608 - Constant fragments only.
-            f" ROW_NUMBER() OVER ({among}{order}) AS place FROM told"
+            f" ROW_NUMBER() OVER ({among}{order}) AS place FROM joined"
         )
         rows = self._limit_rows(dimensions)
         return Sql(
@@ -315,7 +315,7 @@ class Statement:
         query = self.query
         if query.group_limit:
             return Sql("place <= %s", (query.group_limit,))
-        distinct = f"SELECT DISTINCT {', '.join(dimensions)} FROM told"  # noqa: S608 - Constant fragments only.
+        distinct = f"SELECT DISTINCT {', '.join(dimensions)} FROM joined"  # noqa: S608 - Constant fragments only.
         share = f"%s / (SELECT COUNT(*) FROM ({distinct}) combinations)"  # noqa: S608 - Constant fragments only.
         most = query.limit
         return Sql(f"(rows_found <= %s OR place = 1 OR place <= {share})", (most, most))

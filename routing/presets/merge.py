@@ -213,15 +213,15 @@ def _put_choice(
     format: str, body: JsonObject, config: Mapping[str, Any], given_keys: set[str]
 ) -> None:
     """Write `tool_choice` and `parallel_tool_calls` unless the request has them."""
-    kept, parallel = config.get("tool_choice"), config.get("parallel_tool_calls")
-    if kept is None and parallel is None:
+    chosen, parallel = config.get("tool_choice"), config.get("parallel_tool_calls")
+    if chosen is None and parallel is None:
         return
     given = body.get("tools")
     tools = [each for each in given if isinstance(each, dict)] if type(given) is list else []
-    if kept is not None and "tool_choice" not in given_keys:
-        if tools and (choice := convert_choice(format, kept, tools)) is not None:
+    if chosen is not None and "tool_choice" not in given_keys:
+        if tools and (choice := convert_choice(format, chosen, tools)) is not None:
             body["tool_choice"] = choice
-        if parallel is None and forbids_parallel_calls(kept):
+        if parallel is None and forbids_parallel_calls(chosen):
             parallel = False
     if format != "messages" and parallel is not None:
         body.setdefault("parallel_tool_calls", parallel)

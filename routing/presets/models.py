@@ -126,5 +126,5 @@ class PresetVersion(models.Model):
     @property
     def settings(self) -> JsonObject:
         """`config`, read."""
-        kept: JsonObject = loads(self.config.encode())
-        return kept
+        config: JsonObject = loads(self.config.encode())
+        return config

@@ -42,22 +42,22 @@ _RESPONSES_ONLY: Final = frozenset(
 )
 
 
-def merge_tools(kept: Sequence[Tool], given: Sequence[Any]) -> list[Any]:
+def merge_tools(preset_tools: Sequence[Tool], own_tools: Sequence[Any]) -> list[Any]:
     """The preset's tools in their order, each replaced by the request's same tool if there is one,
-    then the request's other tools. `given` is not yet validated."""
+    then the request's other tools. `own_tools` are not yet validated."""
     own: dict[object, list[Any]] = {}
-    for tool in given:
+    for tool in own_tools:
         own.setdefault(tool_identity(tool), []).append(tool)
     tools: list[Any] = []
     placed: set[object] = set()
-    for tool in kept:
+    for tool in preset_tools:
         what = tool_identity(tool)
         if what not in own:
             tools.append(tool)
         elif what not in placed:
             placed.add(what)
             tools += own[what]
-    return tools + [tool for what, left in own.items() if what not in placed for tool in left]
+    return tools + [tool for what, same in own.items() if what not in placed for tool in same]
 
 
 def tool_identity(tool: Any) -> object:
@@ -250,20 +250,20 @@ _CHOICE_WRITERS: Final[Mapping[str, Callable[[PresetToolChoice, set[object]], An
 }
 
 
-def chat_response_format(kept: JsonObject) -> JsonObject:
+def chat_response_format(form: JsonObject) -> JsonObject:
     """A preset's `response_format` in the form of chat."""
-    if kept["type"] != "json_schema" or "json_schema" in kept:
-        return kept
-    named = {name: value for name, value in kept.items() if name != "type" and value is not None}
+    if form["type"] != "json_schema" or "json_schema" in form:
+        return form
+    named = {name: value for name, value in form.items() if name != "type" and value is not None}
     # Messages give the schema no name and always mean it strictly.
     unnamed = {} if "name" in named else {"name": "response", "strict": True}
     return {"type": "json_schema", "json_schema": {**unnamed, **named}}
 
 
-def text_format(kept: JsonObject) -> JsonObject | None:
+def text_format(form: JsonObject) -> JsonObject | None:
     """A preset's `response_format` as `text.format` of responses; None if it has no such format."""
-    kept = chat_response_format(kept)
-    if kept["type"] != "json_schema":
-        return kept if kept["type"] in ("text", "json_object") else None
-    fields = {name: value for name, value in kept["json_schema"].items() if value is not None}
+    form = chat_response_format(form)
+    if form["type"] != "json_schema":
+        return form if form["type"] in ("text", "json_object") else None
+    fields = {name: value for name, value in form["json_schema"].items() if value is not None}
     return {"type": "json_schema", "schema": {}, **fields}

@@ -99,25 +99,25 @@ def find_kind(slug: str) -> str | None:
 def _add_model(
     added: AddedModels,
     provider: Provider,
-    found: FoundModel,
+    listed: FoundModel,
     book: BookEntry | None,
     fallback: dict[str, str] | None,
 ) -> Endpoint | None:
     """Store a model and its endpoint; None if a priced endpoint exists, which stays as it is."""
     pricing = (book.pricing if book else None) or fallback
-    model = Model.objects.filter(slug=found.id).first()
+    model = Model.objects.filter(slug=listed.id).first()
     endpoint = model.endpoints.filter(tag=provider.slug).first() if model else None
     if endpoint and endpoint.pricing is not None:
-        added.kept.append(found.id)
+        added.kept.append(listed.id)
         return None
     if model is None:
         model = Model.objects.create(
-            slug=found.id,
-            canonical_slug=found.id,
-            name=found.name or (book.name if book else None) or found.id,
-            created=found.created or int(time.time()),
-            context_length=found.context_length or (book.context_length if book else None),
-            input_modalities=found.input_modalities,
+            slug=listed.id,
+            canonical_slug=listed.id,
+            name=listed.name or (book.name if book else None) or listed.id,
+            created=listed.created or int(time.time()),
+            context_length=listed.context_length or (book.context_length if book else None),
+            input_modalities=listed.input_modalities,
             output_modalities=["text"],
             visible=pricing is not None,
         )
@@ -130,14 +130,14 @@ def _add_model(
             model=model,
             provider=provider,
             tag=provider.slug,
-            upstream_model=found.upstream_model,
-            context_length=found.context_length,
-            max_completion_tokens=found.max_completion_tokens,
-            supported_parameters=found.supported_parameters,
+            upstream_model=listed.upstream_model,
+            context_length=listed.context_length,
+            max_completion_tokens=listed.max_completion_tokens,
+            supported_parameters=listed.supported_parameters,
         )
     if endpoint.pk is None or pricing is not None:
         endpoint.pricing = pricing
         endpoint.price_source = "book" if book and book.pricing else "hand"
         endpoint.save()
-    (added.unpriced if pricing is None else added.enabled).append(found.id)
+    (added.unpriced if pricing is None else added.enabled).append(listed.id)
     return endpoint

@@ -50,13 +50,13 @@ class Caching:
 
     def find_answer(self) -> HttpResponseBase | None:
         """The answer that is there, charged nothing and recorded; None where there is none."""
-        found = None if self._wish.clears else find(self._name)
-        entry = None if found is None else unpacked(found, self._name)
+        stored = None if self._wish.clears else find(self._name)
+        entry = None if stored is None else unpacked(stored, self._name)
         return None if entry is None else _answer_from_cache(self._progress, entry)
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of an answer that is made anew."""
+        """Headers of an answer that is not from the cache."""
         return {"X-Router-Cache-Status": "MISS", "X-Router-Cache-TTL": str(self._wish.ttl_s)}
 
     def record(self, piece: bytes) -> None:
@@ -105,7 +105,7 @@ def start_caching(progress: RequestProgress, wish: Wish, body: JsonObject) -> Ca
 
 
 def _answer_from_cache(progress: RequestProgress, entry: Entry) -> HttpResponseBase:
-    # Nothing was asked, so there is nothing to be kept beside the first one's.
+    # No model was asked, so there is no content to log beside the first one's.
     progress.content = None
     progress.cached = entry
     # No endpoint is tried: whoever comes next may probe the one that this call was to probe.

@@ -1,8 +1,8 @@
 """An inference request with an `Idempotency-Key`: one upstream call, one charge, one answer.
 
-A whole answer is kept and told again, unless it is too large or nothing may be kept of it. A stream
-is not told again: who repeats it learns its generation. What failed without a charge is forgotten,
-and repeated it begins anew.
+A whole answer is stored and repeated, unless it is too large or nothing may be retained of it. A
+repeated stream is answered with its generation only. What failed without a charge is forgotten, so
+a repetition begins again.
 """
 
 from hashlib import sha256

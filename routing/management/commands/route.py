@@ -75,10 +75,11 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         caller, key_hash, seed = _NOBODY, options["key_hash"], options["seed"]
-        if key_hash is not None and (found := read_caller(key_hash)):
-            caller = found
-        elif key_hash is not None:
-            raise Refused("There is no key with that hash")
+        if key_hash is not None:
+            owner = read_caller(key_hash)
+            if owner is None:
+                raise Refused("There is no key with that hash")
+            caller = owner
         body = json_object(options["body_json"], "--body-json") | {"model": options["model"]}
         if options["provider_json"] is not None:
             body["provider"] = json_object(options["provider_json"], "--provider-json")

@@ -81,19 +81,19 @@ class Command(JsonCommand):
                 yield f"  {kind}: {', '.join(shares) or '-'}"
 
 
-def _serialize_comparison(found: Comparison) -> dict[str, Any]:
+def _serialize_comparison(comparison: Comparison) -> dict[str, Any]:
     return {
-        "generations": found.seen,
-        "compared": found.compared,
-        "moved": found.moved,
-        "refused": _sort_by_count(found.refused),
-        "not_replayed": _sort_by_count(found.not_replayed),
-        "latency_known": found.latency_known,
+        "generations": comparison.seen,
+        "compared": comparison.compared,
+        "moved": comparison.moved,
+        "refused": _sort_by_count(comparison.refused),
+        "not_replayed": _sort_by_count(comparison.not_replayed),
+        "latency_known": comparison.latency_known,
         "before": {
-            "charged": usd(found.charged_nano),
-            **_serialize_side(found.before, found.latency_known),
+            "charged": usd(comparison.charged_nano),
+            **_serialize_side(comparison.before, comparison.latency_known),
         },
-        "after": _serialize_side(found.after, found.latency_known),
+        "after": _serialize_side(comparison.after, comparison.latency_known),
     }
 
 

@@ -80,11 +80,11 @@ def _build_request(
     schema, definitions = _build_schema(body)
     if body is not ChatBody:
         schema, definitions = _prefix_definitions(schema, definitions, name.removesuffix("Request"))
-    properties = {field: {**told} for field, told in schema["properties"].items()}
-    for field, told in properties.items():
-        told["description"] = meanings[field]
-        if field in deprecated:
-            told["deprecated"] = True
+    properties = {key: {**field} for key, field in schema["properties"].items()}
+    for field_name, field in properties.items():
+        field["description"] = meanings[field_name]
+        if field_name in deprecated:
+            field["deprecated"] = True
     described = {**schema, "properties": properties, "title": name, "description": _DESCRIPTION}
     return described, definitions
 
@@ -119,14 +119,14 @@ def _prefix_definitions(
 def _rename_definitions(
     schema: Any, definitions: JsonObject, names: Mapping[str, str]
 ) -> tuple[Any, JsonObject]:
-    renamed = {names[name]: _rename_references(told, names) for name, told in definitions.items()}
+    renamed = {names[name]: _rename_references(each, names) for name, each in definitions.items()}
     return _rename_references(schema, names), renamed
 
 
 def _find_shared(definitions: JsonObject) -> set[str]:
     """The definitions that mean the same in the chat format, with all they refer to."""
     theirs = _chat_definitions()
-    shared = {name for name, told in definitions.items() if theirs.get(name) == told}
+    shared = {name for name, each in definitions.items() if theirs.get(name) == each}
     while odd := {name for name in shared if not _find_names(definitions[name]) <= shared}:
         shared -= odd
     return shared
