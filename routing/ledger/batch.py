@@ -175,17 +175,19 @@ def apply_batch(
     On PostgreSQL the COMMIT travels with the rest, behind statements that fail where they do not
     move what they should. `before_commit` is called before it leaves.
     """
-    alone = None if len(orders) > 1 or session.is_sqlite else _known_of_one(counters, orders[0])
-    batch = None if alone is not None else _sorted(counters, orders)
+    alone = (
+        None if len(orders) > 1 or session.is_sqlite else _find_single_counters(counters, orders[0])
+    )
+    batch = None if alone is not None else _sum_orders(counters, orders)
     if alone is None and batch is None:
         session.begin()
         return False
     try:
         with session.pipeline():
             if alone is not None:
-                _alone(session, orders[0], alone, enforced)
+                _apply_single(session, orders[0], alone, enforced)
             elif batch is not None:
-                _together(session, batch, orders, enforced)
+                _apply_together(session, batch, orders, enforced)
             before_commit()
             session.commit()
     except (NotAsExpected, *CONSTRAINT_ERRORS):
@@ -194,7 +196,7 @@ def apply_batch(
     return True
 
 
-def _known_of_one(counters: CounterCache, order: Order) -> CounterSet | None:
+def _find_single_counters(counters: CounterCache, order: Order) -> CounterSet | None:
     """The counters of an order that one statement can carry out; None where it takes more."""
     if type(order) is HoldOrder:
         fits = not (order.byok_nano or order.replayed)
@@ -205,7 +207,7 @@ def _known_of_one(counters: CounterCache, order: Order) -> CounterSet | None:
     return counters.find_cached(order.payer) if fits else None
 
 
-def _alone(session: LedgerSession, order: Order, known: CounterSet, enforced: bool) -> None:
+def _apply_single(session: LedgerSession, order: Order, known: CounterSet, enforced: bool) -> None:
     """Carry a single order out as a transaction of one statement."""
     session.begin(alone=True)
     if isinstance(order, HoldOrder):
@@ -215,7 +217,7 @@ def _alone(session: LedgerSession, order: Order, known: CounterSet, enforced: bo
         settle_hold(session, order, known)
 
 
-def _together(
+def _apply_together(
     session: LedgerSession, batch: _Batch, orders: Sequence[Order], enforced: bool
 ) -> None:
     session.begin()
@@ -231,7 +233,7 @@ def _together(
     _open(session, batch, enforced)
 
 
-def _sorted(counters: CounterCache, orders: Sequence[Order]) -> _Batch | None:
+def _sum_orders(counters: CounterCache, orders: Sequence[Order]) -> _Batch | None:
     """The batch, or None when some order cannot be told in advance."""
     batch = _Batch()
     for order in orders:

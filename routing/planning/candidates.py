@@ -137,18 +137,20 @@ def resolution_of(
             snapshot,
             references,
             ask,
-            auto=AutoSettings() if policy is None else _auto(chat, ask, references, policy),
+            auto=AutoSettings()
+            if policy is None
+            else _build_auto_settings(chat, ask, references, policy),
             random=random,
             sticky_model=sticky_model,
         )
     except UnknownModelReference as problem:
-        raise UnknownModel(_told(chat.named_as or problem.reference)) from None
+        raise UnknownModel(_quote_reference(chat.named_as or problem.reference)) from None
     except WrongKind as problem:
         raise InvalidRequest(f"{problem.reference} {_REFUSES[chat.decides]}") from None
     if not resolution.models and chat.named_as:
-        raise UnknownModel(_told(chat.named_as))
+        raise UnknownModel(_quote_reference(chat.named_as))
     if chat.reasoning is not None and chat.reasoning.is_off:
-        resolution = _able_without_reasoning(snapshot, references, resolution)
+        resolution = _keep_answering_without_reasoning(snapshot, references, resolution)
     if resolution.plugins:
         # The refusal that the plugin itself would get. An entry of its own has the last
         # word.
@@ -159,7 +161,7 @@ def resolution_of(
     return resolution
 
 
-def _able_without_reasoning(
+def _keep_answering_without_reasoning(
     snapshot: Snapshot, references: Sequence[str], resolution: Resolution
 ) -> Resolution:
     """Only the models that can answer without reasoning. Those that were named as the newest of
@@ -177,7 +179,7 @@ def _able_without_reasoning(
     return resolution._replace(models=tuple(able))
 
 
-def _told(reference: str) -> str:
+def _quote_reference(reference: str) -> str:
     return reference if len(reference) <= CHARS_MAX else shorten(reference)
 
 
@@ -205,7 +207,7 @@ def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
     )
 
 
-def _auto(
+def _build_auto_settings(
     chat: ChatRequest,
     ask: Requirements,
     references: Sequence[str],
@@ -230,7 +232,7 @@ def _auto(
             for each in chat.plugins
             if each["id"] in _ROUTER_OF and each.get("enabled", True)
         },
-        usable=_usable(
+        usable=_build_usable_filter(
             ask,
             lambda: policy(Resolution((), "auto", admitted_tiers=tiers)),
             without_reasoning=chat.reasoning is not None and chat.reasoning.is_off,
@@ -253,7 +255,7 @@ def _latest_model(chat: ChatRequest) -> str | None:
     return None
 
 
-def _usable(
+def _build_usable_filter(
     ask: Requirements, policy: Callable[[], Policy], *, without_reasoning: bool
 ) -> UsableModels:
     """Passes on the models with an endpoint left for the request."""

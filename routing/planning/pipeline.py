@@ -114,7 +114,7 @@ def admit(
     `chosen_id` is a generation's id that was chosen before. A request that no endpoint can serve
     comes back with its `refusal`.
     """
-    read = _parsed(request, caller, body, format)
+    read = _parse_body(request, caller, body, format)
     planning = Planning(
         caller,
         format,
@@ -124,9 +124,9 @@ def admit(
         refuse_early=partial(_refuse_early, request),
     )
     plan_request(planning)
-    context = _context(request, planning, read, chosen_id)
+    context = _build_context(request, planning, read, chosen_id)
     return RequestProgress(
-        context, planning.loop, stages=planning.stages, content=_draft_of(context)
+        context, planning.loop, stages=planning.stages, content=_start_draft(context)
     )
 
 
@@ -280,13 +280,13 @@ def _refuse_early(request: HttpRequest, planning: Planning) -> None:
         blocked = filtered(planning.chat, guard.filters, planning.caller.account_id).refusal
         if blocked is not None:
             raise blocked()
-    refuse_early(RequestProgress(_context(request, planning, PresetRequest(planning.chat))))
+    refuse_early(RequestProgress(_build_context(request, planning, PresetRequest(planning.chat))))
 
 
 # --- What is admitted -----------------------------------------------------------------------------
 
 
-def _context(
+def _build_context(
     request: HttpRequest, planning: Planning, read: PresetRequest, chosen_id: str | None = None
 ) -> RequestContext:
     """What is admitted; payer and times are those of this moment."""
@@ -326,7 +326,7 @@ def _context(
     )
 
 
-def _draft_of(context: RequestContext) -> ContentDraft | None:
+def _start_draft(context: RequestContext) -> ContentDraft | None:
     """What is to be kept of what is said, where the workspace wants it."""
     if context.caller.io_logging is None or context.choice.retains_nothing:
         return None
@@ -354,7 +354,7 @@ def payer_of(caller: Caller, at: datetime) -> Payer:
     )
 
 
-def _parsed(
+def _parse_body(
     request: HttpRequest, caller: Caller, body: JsonObject, format: CallerFormat
 ) -> PresetRequest:
     """The request, with the preset that it names under it."""

@@ -14,7 +14,7 @@ from routing.selection.model_references import parse_reference
 def plugged(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[Plugin, ...]]:
     """The request with the server tools that its plugins add, and these. Plugins that nothing here
     carries out are left out: whoever plans the request refuses them."""
-    entries = _in_force(chat, chat.candidates or [default_model])
+    entries = _list_enabled(chat, chat.candidates or [default_model])
     if not entries:
         return chat, ()
     lacking = list_missing(entries)
@@ -39,7 +39,7 @@ def refusal_by(
     return next((each for each in refusals if each is not None), None)
 
 
-def _in_force(chat: ChatRequest, references: Sequence[str]) -> list[JsonObject]:
+def _list_enabled(chat: ChatRequest, references: Sequence[str]) -> list[JsonObject]:
     """The entries of `plugins`, and those that a suffix of a model stands for. An entry of its own
     has the last word."""
     if not any(":" in reference for reference in references):

@@ -67,11 +67,11 @@ def equipped(chat: ChatRequest) -> tuple[ChatRequest, Loop | None]:
     """The request as its model is asked, and the loop where it names server tools."""
     if not chat.server_tools:
         return chat, None
-    toolbox = Toolbox(chat.body["tools"], _called(chat))
+    toolbox = Toolbox(chat.body["tools"], _list_called_functions(chat))
     return with_tools(chat, toolbox), Loop(chat, toolbox)
 
 
-def _called(chat: ChatRequest) -> Iterator[str]:
+def _list_called_functions(chat: ChatRequest) -> Iterator[str]:
     """The functions that the conversation has calls of, or that the model is to call."""
     if TOOL_SEARCH not in chat.server_tools:
         return
@@ -119,31 +119,36 @@ def refuse_disabled_tools(
     """
     if not disabled:
         return
-    named = [*_in_body(body), *_by_plugin(plugins), *_by_suffix(references), *_native(native)]
+    named = [
+        *_list_body_tools(body),
+        *_list_plugin_tools(plugins),
+        *_list_suffix_tools(references),
+        *_list_native_tools(native),
+    ]
     named += map(canonical_tool, nested)
     off = next((tool for tool in named if tool in disabled), None)
     if off is not None:
         raise ToolDisabled(off)
 
 
-def _in_body(body: Mapping[str, Any]) -> Iterator[str]:
-    yield from _named(body.get("tools") or ())
+def _list_body_tools(body: Mapping[str, Any]) -> Iterator[str]:
+    yield from _list_named_tools(body.get("tools") or ())
     choice = body.get("tool_choice")
     if isinstance(choice, Mapping):
-        yield from _named([choice])
+        yield from _list_named_tools([choice])
 
 
-def _named(tools: Iterable[Any]) -> Iterator[str]:
+def _list_named_tools(tools: Iterable[Any]) -> Iterator[str]:
     for tool in tools:
         yield canonical_tool(tool.get("type", ""))
         parameters = tool.get("parameters")
         # A function's parameters are a schema, in which the word means something else.
         if str(tool.get("type", "")).startswith("router:") and isinstance(parameters, dict):
-            yield from _named(parameters.get("tools") or ())
-            yield from _by_suffix(list_named_models(tool["type"], parameters))
+            yield from _list_named_tools(parameters.get("tools") or ())
+            yield from _list_suffix_tools(list_named_models(tool["type"], parameters))
 
 
-def _native(types: Iterable[str]) -> Iterator[str]:
+def _list_native_tools(types: Iterable[str]) -> Iterator[str]:
     """A provider's own tool that does what one of ours does."""
     for each in types:
         name = _DATE.sub("", each.removeprefix("local_"))
@@ -151,16 +156,16 @@ def _native(types: Iterable[str]) -> Iterator[str]:
         yield own or f"{SERVER_PREFIX}{name}"
 
 
-def _by_plugin(plugins: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _list_plugin_tools(plugins: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for plugin in plugins:
         tool = _TOOL_OF_PLUGIN.get(plugin["id"])
         if tool is not None and plugin.get("enabled", True):
             yield tool
-            yield from _named(plugin.get("tools") or ())
-            yield from _by_suffix(list_named_models(tool, plugin))
+            yield from _list_named_tools(plugin.get("tools") or ())
+            yield from _list_suffix_tools(list_named_models(tool, plugin))
 
 
-def _by_suffix(references: Sequence[str]) -> Iterator[str]:
+def _list_suffix_tools(references: Sequence[str]) -> Iterator[str]:
     for reference in references:
         for effect in parse_reference(reference).effects:
             if effect.plugin is not None:
@@ -182,17 +187,17 @@ def searching_here(chat: ChatRequest) -> ChatRequest:
     none, other tools of the provider too, or where nothing searches here."""
     if not chat.native_tools or not all(map(_is_search, chat.native_tools)):
         return chat
-    given = _tools(chat)
+    given = _original_tools(chat)
     named = next((tool for tool in given if _is_search(tool.get("type"))), None)
     if named is None:
         return chat
     tool = {"type": WEB_SEARCH, "parameters": _parameters(named)}
     if list_missing([tool]):
         return chat
-    if not _allowed(chat):
+    if not _may_search(chat):
         return replace(chat, native_tools=())
     searching = with_more_tools(chat, [tool])
-    chosen = _chosen(chat)
+    chosen = _choose_search(chat)
     return replace(
         searching,
         body=searching.body | chosen,
@@ -223,7 +228,7 @@ def _is_search(kind: Any) -> bool:
     return isinstance(kind, str) and is_search(kind)
 
 
-def _tools(chat: ChatRequest) -> list[JsonObject]:
+def _original_tools(chat: ChatRequest) -> list[JsonObject]:
     tools: list[JsonObject] = (chat.original or {}).get("tools") or []
     return tools
 
@@ -242,21 +247,21 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _choice(chat: ChatRequest) -> Any:
+def _original_choice(chat: ChatRequest) -> Any:
     return (chat.original or {}).get("tool_choice")
 
 
-def _allowed(chat: ChatRequest) -> bool:
+def _may_search(chat: ChatRequest) -> bool:
     """Whether the model may search: a list of allowed tools may leave the search out."""
-    choice = _choice(chat)
+    choice = _original_choice(chat)
     if not isinstance(choice, dict) or choice.get("type") != "allowed_tools":
         return True
     return any(_is_search(tool.get("type")) for tool in choice["tools"])
 
 
-def _chosen(chat: ChatRequest) -> JsonObject:
+def _choose_search(chat: ChatRequest) -> JsonObject:
     """What the caller said of calls, where the translation lost it with the provider's tool."""
-    choice = _choice(chat)
+    choice = _original_choice(chat)
     said: JsonObject = {}
     if choice is not None and "tool_choice" not in chat.body:
         chosen = _chosen_search(choice) if isinstance(choice, dict) else choice
@@ -278,5 +283,5 @@ def _without_searches(chat: ChatRequest) -> JsonObject | None:
     """What `equipping` looks for tools of a provider in; responses repeat it to the caller."""
     if chat.original is None or chat.format != MESSAGES.name:
         return chat.original
-    rest = [tool for tool in _tools(chat) if not _is_search(tool.get("type"))]
+    rest = [tool for tool in _original_tools(chat) if not _is_search(tool.get("type"))]
     return {**chat.original, "tools": rest}

@@ -45,7 +45,7 @@ def ask_model(asker: RequestProgress, body: JsonObject) -> ModelAnswer:
                 named["provider"] = rules
             models_max = settings.ROUTER_MAX_MODELS
             chat = CHAT.parse(named, session_header=None, models_max=models_max)
-            return _told(plan_submodel_call(asker, chat))
+            return _answer_submodel(plan_submodel_call(asker, chat))
         finally:
             slot.release()
     except ChatInvalid as error:
@@ -54,7 +54,7 @@ def ask_model(asker: RequestProgress, body: JsonObject) -> ModelAnswer:
         raise ToolFailed(error.text) from None
 
 
-def _told(progress: RequestProgress) -> ModelAnswer:
+def _answer_submodel(progress: RequestProgress) -> ModelAnswer:
     if progress.context.refusal is not None:
         raise progress.context.refusal()
     limited = rate_limits.too_many(progress)

@@ -112,28 +112,28 @@ _INNER: Final = ("message", "response")
 def retold(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
     """A whole answer's body. `ids` are the new ones by the kind of object that has them: "chat",
     "message" and "response"."""
-    return dumps(_renewed(loads(content), ids, now))
+    return dumps(_renew_all(loads(content), ids, now))
 
 
 def retold_events(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
     """The events of a stream, its keep-alives left out."""
-    blocks = (_block(block, ids, now) for block in content.split(b"\n\n") if block)
+    blocks = (_repeat_block(block, ids, now) for block in content.split(b"\n\n") if block)
     return b"".join(blocks)
 
 
-def _block(block: bytes, ids: dict[str, str], now: int) -> bytes:
+def _repeat_block(block: bytes, ids: dict[str, str], now: int) -> bytes:
     lines = [line for line in block.split(b"\n") if not line.startswith(b":")]
-    told = [_line(line, ids, now) for line in lines]
+    told = [_repeat_line(line, ids, now) for line in lines]
     return b"\n".join(told) + b"\n\n" if told else b""
 
 
-def _line(line: bytes, ids: dict[str, str], now: int) -> bytes:
+def _repeat_line(line: bytes, ids: dict[str, str], now: int) -> bytes:
     if not line.startswith(_DATA) or line == _DATA + _DONE:
         return line
-    return _DATA + dumps(_renewed(loads(line.removeprefix(_DATA)), ids, now))
+    return _DATA + dumps(_renew_all(loads(line.removeprefix(_DATA)), ids, now))
 
 
-def _renewed(said: JsonObject, ids: dict[str, str], now: int) -> JsonObject:
+def _renew_all(said: JsonObject, ids: dict[str, str], now: int) -> JsonObject:
     """An answer or an event, and the answer that stands inside of it."""
     inner = [said[name] for name in _INNER if isinstance(said.get(name), dict)]
     for each in (said, *inner):
@@ -142,7 +142,7 @@ def _renewed(said: JsonObject, ids: dict[str, str], now: int) -> JsonObject:
 
 
 def _renew(said: JsonObject, ids: dict[str, str], now: int) -> None:
-    kind = _kind(said)
+    kind = _find_kind(said)
     if kind is not None and "id" in said:
         said["id"] = ids[kind]
     for name in _TIMES:
@@ -153,7 +153,7 @@ def _renew(said: JsonObject, ids: dict[str, str], now: int) -> None:
         said["usage"] = zeroed(said["usage"])
 
 
-def _kind(said: JsonObject) -> str | None:
+def _find_kind(said: JsonObject) -> str | None:
     if str(said.get("object", "")).startswith("chat.completion"):
         return "chat"
     if said.get("object") == "response":

@@ -38,7 +38,7 @@ class LoopStream(AnswerStream):
         self._ended = False
 
     def _try_all(self) -> Work[None]:
-        while (yield from self._tried()):
+        while (yield from self._try_endpoints()):
             if self._ended:
                 return
         if self._last is None or not self._attempts.is_unaffordable:
@@ -60,7 +60,7 @@ class LoopStream(AnswerStream):
         calls = loop.take(relay.message, finish=relay.finish_reason)
         loop.writer, self._last, self._relay = relay.writer, (attempt, relay), None
         read_to_end(reply)
-        self._let_go()
+        self._close_reply()
         if calls:
             yield from self._run_tools(attempt, relay, calls)
         if told := relay.functions():
@@ -82,7 +82,7 @@ class LoopStream(AnswerStream):
         self._wrote_at = process.now()
         self._running = running = RunningCalls(calls, context_of(self._progress, attempt))
         try:
-            yield from self._waited(running, relay)
+            yield from self._await_tools(running, relay)
         except (CallerGone, GeneratorExit):
             # The results there are, once agents have counted what their providers
             # bill.
@@ -108,7 +108,7 @@ class LoopStream(AnswerStream):
         yield relay.results(relay.loop.activities, results)
         self._wrote_at = process.now()
 
-    def _waited(self, running: RunningCalls, relay: LoopRelay) -> Work[None]:
+    def _await_tools(self, running: RunningCalls, relay: LoopRelay) -> Work[None]:
         """Until all tools have ended; the caller's connection is kept alive meanwhile."""
         while not running.wait(max(0.0, self._keep_alive_at() - process.now())):
             if self._gone:

@@ -37,18 +37,18 @@ def serve_answer(progress: RequestProgress) -> bytes:
     try:
         with Accounted(progress, attempts, partial(failed, loop=progress.loop)):
             if progress.loop is not None:
-                return _conversed(progress, converse(progress, attempts))
+                return _finish_loop(progress, converse(progress, attempts))
             served = answer_of(progress, attempts)
             if served.failure is not None:
-                return _told_broken(progress, served.attempt, served.answer, served.failure)
-            return _answered(progress, served.attempt, served.answer)
+                return _finish_broken(progress, served.attempt, served.answer, served.failure)
+            return _finish_answer(progress, served.attempt, served.answer)
     finally:
         if progress.loop is not None:
             progress.loop.close()
 
 
-def _conversed(progress: RequestProgress, talk: Talk) -> bytes:
-    """As `_answered`, for an answer of several turns."""
+def _finish_loop(progress: RequestProgress, talk: Talk) -> bytes:
+    """As `_finish_answer`, for an answer of several turns."""
     attempt, answer, loop = talk.attempt, talk.answer, progress.loop
     assert loop is not None
     progress.served_by = attempt
@@ -75,14 +75,14 @@ def _conversed(progress: RequestProgress, talk: Talk) -> bytes:
         remember(progress.context.conversation_key, attempt.endpoint, outcome.usage)
         tell_stage(progress)
         answer.native_finish, answer.logprobs = native, join_logprobs(pieces)
-        return dumps(_body(progress, attempt, answer, message, outcome, pieces=pieces))
+        return dumps(_build_body(progress, attempt, answer, message, outcome, pieces=pieces))
 
     body = settle(progress, outcome, meanwhile=write)
     assert body is not None
     return body
 
 
-def _answered(progress: RequestProgress, attempt: Attempt, answer: Answer) -> bytes:
+def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) -> bytes:
     progress.served_by = attempt
     record_success(attempt)
     usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
@@ -90,35 +90,35 @@ def _answered(progress: RequestProgress, attempt: Attempt, answer: Answer) -> by
         calls, tokens = answer.message.get("tool_calls"), usage.completion_tokens
         judged = well_formed(calls) if calls else None
         record_attempt(attempt, streamed=False, tokens=tokens, tools_good=judged)
-    context, message = progress.context, _cleaned(progress, answer)
+    context, message = progress.context, _clean(progress, answer)
     if context.plugins:
         message = rewrite_message(context.plugins, context.chat, message, progress.stages)
     if progress.content is not None:
         progress.content.set_answer(message)
-    outcome = _outcome(progress, attempt, answer, usage, finish_of(answer, message))
+    outcome = _build_outcome(progress, attempt, answer, usage, finish_of(answer, message))
 
     def write() -> bytes:
         if context.conversation_key is not None:
             remember(context.conversation_key, attempt.endpoint, usage)
-        return dumps(_body(progress, attempt, answer, message, outcome))
+        return dumps(_build_body(progress, attempt, answer, message, outcome))
 
     body = settle(progress, outcome, meanwhile=write)
     assert body is not None
     return body
 
 
-def _told_broken(
+def _finish_broken(
     progress: RequestProgress, attempt: Attempt, answer: Answer, failure: UpstreamFailure
 ) -> bytes:
     """What there is, in formats that can say that it broke off; the failure in others."""
     progress.served_by = attempt
     usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
-    outcome = _outcome(progress, attempt, answer, usage, "error")
-    message = _cleaned(progress, answer)
+    outcome = _build_outcome(progress, attempt, answer, usage, "error")
+    message = _clean(progress, answer)
     if progress.content is not None:
         progress.content.set_answer(message)
     try:
-        body = _body(progress, attempt, answer, message, outcome, failure=failure)
+        body = _build_body(progress, attempt, answer, message, outcome, failure=failure)
     except GatewayError as refusal:
         progress.served_by = None
         error = ProviderError(progress.attempts)
@@ -132,7 +132,7 @@ def _told_broken(
     return dumps(body)
 
 
-def _cleaned(progress: RequestProgress, answer: Answer) -> JsonObject:
+def _clean(progress: RequestProgress, answer: Answer) -> JsonObject:
     return clean_message(
         answer.message,
         exclude_reasoning=progress.context.hides_reasoning,
@@ -140,7 +140,7 @@ def _cleaned(progress: RequestProgress, answer: Answer) -> JsonObject:
     )
 
 
-def _outcome(
+def _build_outcome(
     progress: RequestProgress, attempt: Attempt, answer: Answer, usage: Usage, finish: str
 ) -> Outcome:
     return answered(
@@ -153,7 +153,7 @@ def _outcome(
     )
 
 
-def _body(
+def _build_body(
     progress: RequestProgress,
     attempt: Attempt,
     answer: Answer,
@@ -172,7 +172,7 @@ def _body(
         service_tier=answer.service_tier,
         stop_sequence=answer.stop_sequence,
         native=answer.native if progress.passes(attempt) else None,
-        failure=_told(failure) if failure else None,
+        failure=_serialize_failure(failure) if failure else None,
         router_metadata=router_metadata(progress, selected=attempt)
         if progress.context.wants_metadata
         else None,
@@ -191,7 +191,7 @@ def _body(
     )
 
 
-def _told(failure: UpstreamFailure) -> JsonObject:
+def _serialize_failure(failure: UpstreamFailure) -> JsonObject:
     return {
         "code": failure.told_status,
         "message": failure.message,

@@ -122,10 +122,10 @@ class AnswerStream:
             self._wind_up()
 
     def _try_all(self) -> Work[None]:
-        if not (yield from self._tried()):
+        if not (yield from self._try_endpoints()):
             raise self._attempts.error()
 
-    def _tried(self) -> Work[bool]:
+    def _try_endpoints(self) -> Work[bool]:
         """Whether some endpoint has answered."""
         for attempt in self._attempts:
             try:
@@ -137,7 +137,7 @@ class AnswerStream:
                 self._attempts.failed(attempt, failure)
                 if self._relay is not None and self._relay.started:
                     raise self._attempts.error() from failure
-                self._let_go()
+                self._close_reply()
             else:
                 return True
         return False
@@ -154,7 +154,7 @@ class AnswerStream:
         if self._gone:
             raise CallerGone
         try:
-            reply = yield from self._sent(
+            reply = yield from self._await_reply(
                 relay, lambda: send(progress, attempt, abort_handle=self._abort)
             )
             self._reply = reply
@@ -238,7 +238,7 @@ class AnswerStream:
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
         record_success(attempt)
 
-    def _sent(self, relay: Relay, work: Callable[[], Reply]) -> Work[Reply]:
+    def _await_reply(self, relay: Relay, work: Callable[[], Reply]) -> Work[Reply]:
         """The reply to `work`; once committed, keep the caller's connection alive meanwhile."""
         if not self._committed or not under_gevent():
             return work()
@@ -313,7 +313,7 @@ class AnswerStream:
                 self._settle_hang_up()
         finally:
             self._attempts.end_probe()
-            self._let_go()
+            self._close_reply()
             if self._relay is not None and self._relay.failure is not None:
                 forget_origin(self._relay.failure)
 
@@ -330,7 +330,7 @@ class AnswerStream:
                 if not (attempt.endpoint.supports_cancellation or self._stopping):
                     # Not every caller who is given up has closed its end.
                     self._watch.cut()
-                    self._read_out(relay, reply)
+                    self._drain_upstream(relay, reply)
             finally:
                 attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
                 if relay.started:
@@ -338,7 +338,7 @@ class AnswerStream:
                 ended = outcome_of(self._progress, attempt, relay, cancelled=True)
                 settle(self._progress, ended, wait=False)
 
-    def _read_out(self, relay: Relay, reply: Reply) -> None:
+    def _drain_upstream(self, relay: Relay, reply: Reply) -> None:
         """Read an upstream that bills to its end, within the limits of every call."""
         reply.resume_idle()
         try:
@@ -353,7 +353,7 @@ class AnswerStream:
             log.info("An upstream read out for a caller who left ended early: %s", error)
             forget_origin(error)
 
-    def _let_go(self) -> None:
+    def _close_reply(self) -> None:
         reply, self._reply = self._reply, None
         if reply is not None:
             reply.close()

@@ -56,12 +56,12 @@ def relay_for(progress: RequestProgress, attempt: Attempt) -> Relay:
         passes=progress.passes(attempt),
         exclude_reasoning=progress.context.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
-        kept=_begun(progress),
+        kept=_begin_content(progress),
         new_call_id=progress.context.format.new_call_id,
     )
 
 
-def _begun(progress: RequestProgress) -> ContentDraft | None:
+def _begin_content(progress: RequestProgress) -> ContentDraft | None:
     """Where what is said from here on is kept, if at all."""
     if progress.content is not None and (progress.loop is None or not progress.loop.turns):
         progress.content.begin()
@@ -74,7 +74,7 @@ class PendingReply:
     def __init__(self, work: Callable[[], Reply]) -> None:
         from gevent import spawn
 
-        self._job = spawn(_captured, work)
+        self._job = spawn(_catch_errors, work)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Whether it has ended within that time; None waits until it has."""
@@ -100,7 +100,7 @@ class PendingReply:
         self._job.link(_close_late)
 
 
-def _captured(work: Callable[[], Reply]) -> tuple[Reply | None, Any]:
+def _catch_errors(work: Callable[[], Reply]) -> tuple[Reply | None, Any]:
     """gevent prints what a greenlet raises; so errors come back as values."""
     try:
         return work(), None

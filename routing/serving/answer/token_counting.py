@@ -27,11 +27,11 @@ def input_tokens(progress: RequestProgress) -> int:
         release_probe(progress.context.plan.probe)
     if progress.context.refusal is not None:
         raise progress.context.refusal()
-    counted = _asked(progress, progress.context.plan.candidates[0])
+    counted = _ask_upstream(progress, progress.context.plan.candidates[0])
     return estimate_tokens(progress.context.chat.prompt_text_chars) if counted is None else counted
 
 
-def _asked(progress: RequestProgress, candidate: Candidate) -> int | None:
+def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None:
     """The upstream's own count, None where it gives none."""
     endpoint, own = candidate.endpoint, entry_at(candidate, progress.context.caller.byok)
     key = None if own is None else key_of(own)

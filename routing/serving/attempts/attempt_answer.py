@@ -46,7 +46,7 @@ def answer_of(progress: RequestProgress, attempts: Attempts) -> Served:
             answer = _ask(progress, attempt)
             if _is_plain(answer):
                 return Served(attempt, answer)
-            failure = _breakage(answer)
+            failure = _find_breakage(answer)
             if failure is not None:
                 kept = Served(attempt, answer, failure)
             elif _is_refusal(answer) and attempts.another_model_left(attempt):
@@ -68,13 +68,13 @@ def finish_of(answer: Answer, message: JsonObject) -> str:
 
 
 def _ask(progress: RequestProgress, attempt: Attempt) -> Answer:
-    ask = partial(_received, progress, attempt)
+    ask = partial(_receive_answer, progress, attempt)
     if progress.parent is None or not under_gevent():
         return ask(AbortHandle())
     return counted_turn(progress, attempt, ask, is_good=_is_good)
 
 
-def _received(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:
+def _receive_answer(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:
     reply = send(progress, attempt, abort_handle=abort)
     try:
         with reply:
@@ -95,7 +95,7 @@ def _is_plain(answer: Answer) -> bool:
     return is_good and not answer.message.get("refusal")
 
 
-def _breakage(answer: Answer) -> UpstreamFailure | None:
+def _find_breakage(answer: Answer) -> UpstreamFailure | None:
     if answer.error is not None:
         return from_error_object(answer.error)
     if normalize_finish(answer.native_finish, has_tool_calls=False) != "error":
@@ -104,7 +104,7 @@ def _breakage(answer: Answer) -> UpstreamFailure | None:
 
 
 def _is_good(answer: Answer) -> bool:
-    return _breakage(answer) is None
+    return _find_breakage(answer) is None
 
 
 def _is_refusal(answer: Answer) -> bool:
@@ -125,13 +125,13 @@ def counted_turn(
     """What `ask` returns, or raises. Who is killed meanwhile because the caller left stays until
     the turn is counted: at once where the provider stops its bill, else once it has answered."""
     abort = AbortHandle()
-    job = spawn(_captured, ask, abort)
+    job = spawn(_catch_errors, ask, abort)
     try:
         job.join()
     except GreenletExit:
         try:
             if progress.root_loop.caller_left:
-                _count(progress, attempt, job, abort, is_good)
+                _count_abandoned_turn(progress, attempt, job, abort, is_good)
             raise
         finally:
             if not job.ready():
@@ -143,7 +143,7 @@ def counted_turn(
     return result
 
 
-def _count(
+def _count_abandoned_turn(
     progress: RequestProgress,
     attempt: Attempt,
     job: "Greenlet",
@@ -164,7 +164,7 @@ def _count(
         note_turn(progress, attempt, usage, native_finish=answer.native_finish, cancelled=True)
 
 
-def _captured(ask: AskUpstream, abort: AbortHandle) -> tuple[Answer | None, Exception | None]:
+def _catch_errors(ask: AskUpstream, abort: AbortHandle) -> tuple[Answer | None, Exception | None]:
     """gevent prints what a greenlet raises; so errors come back as values."""
     try:
         return ask(abort), None

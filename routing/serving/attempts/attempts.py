@@ -73,13 +73,13 @@ class Attempts:
             own, self._key = None, None
             if turn.own is not None:
                 own = entry_at(turn, self._entries)
-            if not self._may_try(turn) or (own is not None and not self._opened(own)):
+            if not self._may_try(turn) or (own is not None and not self._unseal_own_key(own)):
                 continue
-            if not self._within_budget():
+            if not self._may_attempt():
                 return
-            if not self._held(turn.endpoint, is_own=own is not None):
+            if not self._ensure_hold(turn.endpoint, is_own=own is not None):
                 continue
-            request, self._request = self._request or self._written(turn.endpoint), None
+            request, self._request = self._request or self._write_request(turn.endpoint), None
             self._key = None
             attempt = Attempt(turn.endpoint, request, started=process.now(), own=own)
             progress.attempts.append(attempt)
@@ -119,7 +119,7 @@ class Attempts:
         )
 
     def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
-        if failure.deadline and not self._had_its_share(attempt, now):
+        if failure.deadline and not self._used_its_own_time(attempt, now):
             failure.outage = False
         endpoint = attempt.endpoint
         if failure.parked:
@@ -141,7 +141,7 @@ class Attempts:
         if last is not None and last.failure is not None and last.failure.deadline:
             return DeadlinePassed()
         if self._refused is not None and self._refused[2] == len(progress.attempts):
-            return self._unaffordable(self._refused[0], self._refused[1])
+            return self._affordability_error(self._refused[0], self._refused[1])
         if last is None and self._unopened:
             return Unavailable("No credential for this model can be used")
         return ProviderError(progress.attempts) if last is not None else DeadlinePassed()
@@ -151,7 +151,7 @@ class Attempts:
         """Whether nothing was tried because the hold for it was refused."""
         return self._refused is not None and len(self._progress.attempts) == self._first
 
-    def _unaffordable(self, refusal: HoldRefusal, endpoint: EndpointEntry) -> GatewayError:
+    def _affordability_error(self, refusal: HoldRefusal, endpoint: EndpointEntry) -> GatewayError:
         prices = endpoint.prices
         assert prices is not None
         demands, room = self._progress.demands(endpoint), _room(endpoint)
@@ -192,7 +192,7 @@ class Attempts:
         if endpoint is not None:
             release_probe(endpoint)
 
-    def _had_its_share(self, attempt: Attempt, now: float) -> bool:
+    def _used_its_own_time(self, attempt: Attempt, now: float) -> bool:
         """Whether the attempt ran out of a time that was its own, not of what others had left it:
         it had its provider's, or half of the call's."""
         progress, provider = self._progress, attempt.endpoint.provider
@@ -204,14 +204,14 @@ class Attempts:
             enough_s.append(provider.total_s)
         return now - attempt.started >= min(enough_s)
 
-    def _opened(self, own: ByokEntry) -> bool:
+    def _unseal_own_key(self, own: ByokEntry) -> bool:
         """Have the team's own key at hand, for the writing of one request; False where it is not
         to be had."""
         self._key = key_of(own)
         self._unopened |= self._key is None
         return self._key is not None
 
-    def _written(self, endpoint: EndpointEntry) -> WireRequest | None:
+    def _write_request(self, endpoint: EndpointEntry) -> WireRequest | None:
         return request_for(self._progress, endpoint, own_key=self._key)
 
     def _may_try(self, turn: Candidate) -> bool:
@@ -223,7 +223,7 @@ class Attempts:
         needed = self._needs_context.get(endpoint.model_id)
         return needed is None or (endpoint.context_length or 0) > needed
 
-    def _within_budget(self) -> bool:
+    def _may_attempt(self) -> bool:
         made, now = len(self._progress.attempts) - self._first, process.now()
         if now >= self._progress.context.deadline or made >= settings.ROUTER_MAX_ATTEMPTS:
             return False
@@ -232,12 +232,12 @@ class Attempts:
         process.retries().first(now)
         return True
 
-    def _held(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:
+    def _ensure_hold(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:
         """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
         self._request = None
-        needed = self._needed(self._estimated_nano(endpoint), is_own=is_own)
+        needed = self._needed_hold(self._estimated_nano(endpoint), is_own=is_own)
         if self._progress.loop is not None:
-            needed = _shared(self._progress, needed)
+            needed = _share_hold(self._progress, needed)
         root = self._progress.root
         if root.held_nano is None:
             progress = self._progress
@@ -251,9 +251,9 @@ class Attempts:
                 lease_expires_at=progress.context.created_at + lease,
                 byok_nano=needed.byok_nano,
             )
-            return self._booked(order, endpoint)
-        more = _more(needed, Held(root.held_nano, root.held_byok_nano))
-        return more is None or self._raise(endpoint, more)
+            return self._book_hold(order, endpoint)
+        more = _missing_hold(needed, Held(root.held_nano, root.held_byok_nano))
+        return more is None or self._raise_hold(endpoint, more)
 
     def _estimated_nano(self, endpoint: EndpointEntry) -> int:
         prices, room, cap = endpoint.prices, _room(endpoint), settings.ROUTER_ESTIMATE_OUTPUT_CAP
@@ -264,10 +264,10 @@ class Attempts:
         total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
         return min(total, ESTIMATE_MAX_NANO)
 
-    def _needed(self, estimated_nano: int, *, is_own: bool) -> "Held":
+    def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> "Held":
         return needed_for(estimated_nano, is_own=is_own)
 
-    def _raise(self, endpoint: EndpointEntry, more: "Held") -> bool:
+    def _raise_hold(self, endpoint: EndpointEntry, more: "Held") -> bool:
         root = self._progress.root
         order = TopUpOrder(
             root.context.generation_id, root.context.payer, more.amount_nano, more.byok_nano
@@ -276,22 +276,22 @@ class Attempts:
         _add_to_hold(root, order)
         is_held = False
         try:
-            is_held = self._booked(order, endpoint)
+            is_held = self._book_hold(order, endpoint)
         finally:
             if not is_held:
                 _add_to_hold(root, order, sign=-1)
         return is_held
 
-    def _booked(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry) -> bool:
+    def _book_hold(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry) -> bool:
         ticket = ledger.submit(order)
         try:
             # While the database works: there is time for what would otherwise come after it.
-            self._request = self._written(endpoint)
+            self._request = self._write_request(endpoint)
         finally:
             outcome: Any = ledger.wait(ticket, HOLD_WAIT_S)
         progress = self._progress
         if isinstance(outcome, Outdated):
-            outcome = self._told_again(order)
+            outcome = self._retry_with_current_limits(order)
         if outcome is True:
             if isinstance(order, HoldOrder):
                 _add_to_hold(progress, order)
@@ -300,11 +300,11 @@ class Attempts:
             made = len(progress.attempts)
             if self._refused is None or self._refused[2] < made:
                 self._refused = (outcome, endpoint, made)
-            if not _cheaper_may_fit(outcome):
+            if not _may_cheaper_fit(outcome):
                 self._own_only = True
         return False
 
-    def _told_again(self, order: HoldOrder | TopUpOrder) -> Any:
+    def _retry_with_current_limits(self, order: HoldOrder | TopUpOrder) -> Any:
         """The outcome of an order whose payer knew older limits, once it knows those of now.
 
         The limits of another workspace, where the key was moved to one, are none of this call's: it
@@ -352,7 +352,7 @@ def needed_for(estimated_nano: int, *, is_own: bool) -> Held:
     return Held(fee_bound_nano(estimated_nano), max(1, estimated_nano))
 
 
-def _shared(progress: RequestProgress, needed: Held) -> Held:
+def _share_hold(progress: RequestProgress, needed: Held) -> Held:
     """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
     or are being asked for."""
     owed = progress.loop.tally.owed if progress.loop is not None else Charge(0, 0)
@@ -373,7 +373,7 @@ def _add_to_hold(
     progress.held_byok_nano += sign * order.byok_nano
 
 
-def _more(needed: Held, held: Held) -> Held | None:
+def _missing_hold(needed: Held, held: Held) -> Held | None:
     """How a hold is to grow; None where it covers the need. What the account holds counts in every
     budget, so where that part grows the other may shrink."""
     amount_nano = max(needed.amount_nano, held.amount_nano)
@@ -383,7 +383,7 @@ def _more(needed: Held, held: Held) -> Held | None:
     return Held(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
 
 
-def _cheaper_may_fit(refusal: HoldRefusal) -> bool:
+def _may_cheaper_fit(refusal: HoldRefusal) -> bool:
     """Whether a smaller hold could have been placed; a broke account is told at once."""
     enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
     lefts = [refusal.balance_nano - refusal.held_nano] if enforced else []

@@ -105,7 +105,7 @@ def with_own(
                 places = last if entry.is_fallback else first
                 places.setdefault(endpoint.pk, []).append(place)
     return state._replace(
-        byok=_sorted(first), byok_fallback=_sorted(last), unshared=frozenset(unshared)
+        byok=_sort_places(first), byok_fallback=_sort_places(last), unshared=frozenset(unshared)
     )
 
 
@@ -121,15 +121,15 @@ def matches(entry: ByokEntry, endpoint: EndpointEntry, aliases: Mapping[str, str
         return True
     own = {endpoint.model_id, endpoint.canonical_slug}
     own |= {name.partition(":")[0] for name in own}
-    return any(name in own or aliases.get(name) in own for name in _bases(entry.models))
+    return any(name in own or aliases.get(name) in own for name in _base_names(entry.models))
 
 
 @lru_cache(maxsize=1024)
-def _bases(names: frozenset[str]) -> frozenset[str]:
+def _base_names(names: frozenset[str]) -> frozenset[str]:
     return frozenset(parse_reference(name).base for name in names)
 
 
-def _sorted(places: dict[int, list[int]]) -> dict[int, tuple[int, ...]]:
+def _sort_places(places: dict[int, list[int]]) -> dict[int, tuple[int, ...]]:
     return {key: tuple(sorted(found)) for key, found in places.items()}
 
 

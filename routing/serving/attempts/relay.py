@@ -79,7 +79,7 @@ class Relay:
             raise self.failure
         out: list[bytes] = []
         try:
-            self._take(data, out)
+            self._read_payloads(data, out)
         except UpstreamFailure as failure:
             self.failure = failure
             if not any(out):
@@ -102,7 +102,7 @@ class Relay:
         """What the answer cites, at its end. Events that pass as they are have no place for it."""
         if not annotations or self._passes:
             return b""
-        return self._opening() + self.writer.delta({"annotations": annotations})
+        return self._write_opening() + self.writer.delta({"annotations": annotations})
 
     def closing(
         self,
@@ -126,9 +126,9 @@ class Relay:
             router_metadata=router_metadata,
             beside=self._beside,
         )
-        return self._opening() + self.writer.write_ending(ending)
+        return self._write_opening() + self.writer.write_ending(ending)
 
-    def _take(self, data: bytes, out: list[bytes]) -> None:
+    def _read_payloads(self, data: bytes, out: list[bytes]) -> None:
         try:
             payloads = self._parser.feed(data) if data else self._parser.finish()
         except EventTooLarge as error:
@@ -138,22 +138,22 @@ class Relay:
                 return
             if payload:
                 for event in self._reader.events(payload):
-                    out.append(self._event(event))
+                    out.append(self._write_event(event))
                 self.ended = self._reader.ended
         if not data and not self.ended:
             self._end_unmarked()
 
-    def _event(self, event: Event) -> bytes:
+    def _write_event(self, event: Event) -> bytes:
         if event.error is not None:
             # What the upstream bills of a failure is in the books, though nobody pays it.
             self.usage = self.usage if event.usage is None else event.usage
             raise from_error_object(event.error)
         self.seen = True
-        self._note(event)
+        self._note_event(event)
         if self._kept is not None and event.delta:
             self._kept.add(event.delta)
         if self._passes:
-            return self._passed(event)
+            return self._pass_through(event)
         delta = event.delta
         content = delta.get("content")
         if self.started and len(delta) == 1 and type(content) is str and content:
@@ -163,18 +163,18 @@ class Relay:
         if not has_content(delta) and event.logprobs is None:
             return b""
         self.produced_chars += count_text_chars(delta)
-        return self._anew(delta, event.logprobs)
+        return self._translate_delta(delta, event.logprobs)
 
-    def _anew(self, delta: JsonObject, logprobs: Any) -> bytes:
+    def _translate_delta(self, delta: JsonObject, logprobs: Any) -> bytes:
         """The delta in the caller's format, and before it what opens the stream."""
-        opening = b"" if self.started else self._opening()
+        opening = b"" if self.started else self._write_opening()
         if len(delta) > 1 or "content" not in delta:
-            delta = self._cleaned(delta)
+            delta = self._clean_delta(delta)
             if not has_content(delta) and logprobs is None:
                 return opening
         return opening + self.writer.delta(delta, logprobs)
 
-    def _passed(self, event: Event) -> bytes:
+    def _pass_through(self, event: Event) -> bytes:
         """The event as it came; nothing is written before the first content."""
         delta, native = event.delta, event.native
         if delta:
@@ -186,9 +186,9 @@ class Relay:
             self._held.append(native)
             self._held_bytes_left -= len(native.raw)
         is_full = len(self._held) > _HELD_EVENTS_MAX or self._held_bytes_left < 0
-        return self._opening() if is_full or has_content(delta) else b""
+        return self._write_opening() if is_full or has_content(delta) else b""
 
-    def _opening(self) -> bytes:
+    def _write_opening(self) -> bytes:
         """What opens the stream, once."""
         if self.started:
             return b""
@@ -198,7 +198,7 @@ class Relay:
         held, self._held = self._held, []
         return b"".join(map(self.writer.write_native, held))
 
-    def _cleaned(self, delta: JsonObject) -> JsonObject:
+    def _clean_delta(self, delta: JsonObject) -> JsonObject:
         self._note_kinds(delta)
         return clean_delta(
             delta, exclude_reasoning=self._exclude_reasoning, new_call_id=self._new_call_id
@@ -209,7 +209,7 @@ class Relay:
             self._has_tool_calls = True
             self.tool_calls.add(calls)
 
-    def _note(self, event: Event) -> None:
+    def _note_event(self, event: Event) -> None:
         if event.usage is not None:
             self.usage = event.usage
         if event.service_tier is not None:
@@ -221,7 +221,7 @@ class Relay:
             # It is repeated in every chunk, so its length is a factor of all that goes out.
             self.writer.set_fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
         if event.beside is not None:
-            self._beside = _joined(self._beside, event.beside)
+            self._beside = _merge_extras(self._beside, event.beside)
         if event.stop_sequence is not None:
             self._stop_sequence = event.stop_sequence
         if self._passes and event.native is not None:
@@ -241,15 +241,15 @@ class Relay:
         self.ended = True
 
 
-def _joined(known: ProviderExtras | None, said: ProviderExtras) -> ProviderExtras:
+def _merge_extras(known: ProviderExtras | None, said: ProviderExtras) -> ProviderExtras:
     if known is None:
         return said
     return ProviderExtras(
-        _joined_words(known.answer, said.answer), _joined_words(known.choice, said.choice)
+        _merge_objects(known.answer, said.answer), _merge_objects(known.choice, said.choice)
     )
 
 
-def _joined_words(known: JsonObject, said: JsonObject) -> JsonObject:
+def _merge_objects(known: JsonObject, said: JsonObject) -> JsonObject:
     """What was said later has the last word, within objects too."""
     joined = known | said
     for name in known.keys() & said.keys():

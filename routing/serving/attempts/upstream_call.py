@@ -70,7 +70,7 @@ def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) ->
             max_tokens_cap=terms.output_cap,
         )
         if kind == CHAT.wire
-        else _translatable(chat, kind),
+        else _translatable_body(chat, kind),
         original=chat.original if is_own_words else None,
         stream=chat.stream,
         max_output_tokens=chat.max_output_tokens,
@@ -103,7 +103,7 @@ def output_default(progress: RequestProgress, endpoint: EndpointEntry) -> int:
     return max(1, min(most, max(room - prompt_tokens, _ROOM_TOKENS_MIN), room))
 
 
-def _translatable(chat: ChatRequest, kind: str) -> JsonObject:
+def _translatable_body(chat: ChatRequest, kind: str) -> JsonObject:
     """The chat-shaped body. With its tools off it has none, but for a wire that keeps them."""
     if not chat.tools_off or wire_of(kind).keeps_tools_when_off:
         return chat.body
@@ -220,11 +220,11 @@ def fit_reasoning(
     if (effort, budget) == (wished.effort, wished.max_tokens):
         return chat if original is chat.original else replace(chat, original=original)
     reasoning = replace(wished, effort=effort, max_tokens=budget, enabled=None)
-    body = _with_wishes(chat.body, effort, budget)
+    body = _put_effort(chat.body, effort, budget)
     return replace(chat, body=body, reasoning=reasoning, original=original)
 
 
-def _with_wishes(body: JsonObject, effort: Effort | None, budget: int | None) -> JsonObject:
+def _put_effort(body: JsonObject, effort: Effort | None, budget: int | None) -> JsonObject:
     """The chat body in the caller's spelling of the effort."""
     if body.get("reasoning") is None:
         return {**body, "reasoning_effort": effort}

@@ -89,13 +89,13 @@ class Books:
             assert prices is not None
             pinned = prices.effective(each.usage.prompt_tokens, self._progress.context.created_at)
             lists.setdefault(pinned, []).append(each.usage)
-        costs = [_priced(usages, prices) for prices, usages in lists.items()]
+        costs = [_price_usages(usages, prices) for prices, usages in lists.items()]
         if not costs:
             return FREE
         return Cost(*[min(CHARGE_MAX_NANO, sum(parts)) for parts in zip(*costs, strict=True)])
 
 
-def _priced(usages: Sequence[Usage], prices: Prices) -> Cost:
+def _price_usages(usages: Sequence[Usage], prices: Prices) -> Cost:
     usage = _sum_of(usages)
     units = Units(requests=len(usages), web_searches=usage.web_searches)
     return cost_of(usage, prices, units)
@@ -129,11 +129,11 @@ class DecisionAttempts(Attempts):
         error = super().error()
         return DecisionsTimedOut() if isinstance(error, DeadlinePassed) else error
 
-    def _written(self, endpoint: EndpointEntry) -> WireRequest | None:
+    def _write_request(self, endpoint: EndpointEntry) -> WireRequest | None:
         self.terms = terms_of(self._progress, endpoint, self._key)
         return None
 
-    def _needed(self, estimated_nano: int, *, is_own: bool) -> Held:
+    def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> Held:
         """What is left to ask, on top of what was used already."""
         shared_nano, own_nano = self._books.charged()
         if is_own:
@@ -158,14 +158,14 @@ def decided_answer(
             try:
                 crew.carry_out(agenda.errands(attempt.endpoint))
             finally:
-                _take(progress, agenda, crew, books)
+                _add_results(progress, agenda, crew, books)
             if agenda.is_done:
-                return _answered(progress, agenda, questions, books, attempt)
+                return _finish_answer(progress, agenda, questions, books, attempt)
             attempts.left_open(attempt, crew)
         raise attempts.error()
 
 
-def _take(progress: RequestProgress, agenda: Agenda, crew: Crew, books: Books) -> None:
+def _add_results(progress: RequestProgress, agenda: Agenda, crew: Crew, books: Books) -> None:
     """Keep what an attempt found, and count the calls that it was found by."""
     endpoint = crew.attempt.endpoint
     found = agenda.settle(endpoint, crew.judged)
@@ -190,7 +190,7 @@ def _temperature(progress: RequestProgress, attempt: Attempt) -> float | None:
     return known.get(endpoint.model_id)
 
 
-def _answered(
+def _finish_answer(
     progress: RequestProgress,
     agenda: Agenda,
     questions: Mapping[str, TypedQuestion],
@@ -246,7 +246,7 @@ def _stages(agenda: Agenda) -> Iterator[JsonObject]:
             continue
         numbers = [number for number, own in sorted(agenda.ways.items()) if own == way]
         data: JsonObject = {"method": way}
-        if masses := _masses(agenda, numbers):
+        if masses := _label_masses(agenda, numbers):
             data["label_mass"] = masses
         summary = f"{way}: {len(numbers)} of {len(agenda.names)} questions"
         yield {"type": "decisions", "name": way, "summary": summary, "data": data}
@@ -259,12 +259,12 @@ def _record(agenda: Agenda) -> JsonObject:
         "questions": len(agenda.names),
         "methods": {way: ways.count(way) for way in dict.fromkeys(ways)},
     }
-    if masses := _masses(agenda, sorted(agenda.judged)):
+    if masses := _label_masses(agenda, sorted(agenda.judged)):
         record["label_mass"] = masses
     return record
 
 
-def _masses(agenda: Agenda, numbers: list[int]) -> dict[str, float]:
+def _label_masses(agenda: Agenda, numbers: list[int]) -> dict[str, float]:
     judged: dict[int, Judgement] = agenda.judged
     found = {agenda.names[number]: judged[number].label_mass for number in numbers}
     return {name: mass for name, mass in found.items() if mass is not None}

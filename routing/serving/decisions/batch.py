@@ -140,35 +140,35 @@ class Crew:
     def carry_out(self, errands: Sequence[Errand]) -> None:
         """Make the calls, or as many as are of use. What fails is kept in `failure`."""
         if len(errands) == 1:
-            self._one(errands[0])
+            self._ask_one(errands[0])
         else:
-            self._several(errands)
+            self._ask_in_parallel(errands)
         if self.bug is not None:
             # Not to be kept: it will hold the frames that hold this.
             bug, self.bug = self.bug, None
             assert bug is not None
             raise bug
 
-    def _several(self, errands: Sequence[Errand]) -> None:
+    def _ask_in_parallel(self, errands: Sequence[Errand]) -> None:
         pool = Pool(CALLS_AT_ONCE)
         try:
             for errand in errands:
                 # Waits while all are busy.
-                pool.spawn(self._one, errand)
+                pool.spawn(self._ask_one, errand)
             pool.join()
         finally:
             pool.kill()
 
     def _is_over(self) -> bool:
-        if self.bug is not None or (self.failure is not None and _ends(self.failure)):
+        if self.bug is not None or (self.failure is not None and _ends_attempt(self.failure)):
             return True
         return self.failures >= CALLS_AT_ONCE and not self.judged
 
-    def _one(self, errand: Errand) -> None:
+    def _ask_one(self, errand: Errand) -> None:
         if self._is_over():
             return
         try:
-            self._note(errand, self._asked(errand))
+            self._note_result(errand, self._send_query(errand))
         except UpstreamFailure as error:
             self._failed(as_told(error, of_caller=self._is_of_caller(errand, error)))
         except Exception as error:  # noqa: BLE001 - Raised again by who waits.
@@ -183,7 +183,7 @@ class Crew:
         blamed = blamed_in(failure, errand.parts)
         return None if blamed is None else errand.is_of_caller(blamed)
 
-    def _asked(self, errand: Errand) -> Told:
+    def _send_query(self, errand: Errand) -> Told:
         endpoint, chat = self.attempt.endpoint, self.progress.context.chat
         request = request_of(errand, self.agenda, chat, endpoint, self.terms)
         reply = send(self.progress, self.attempt, request=request)
@@ -194,7 +194,7 @@ class Crew:
             raise from_door(error) from error
         return told(errand, endpoint, raw, reply.headers.get("content-type", ""))
 
-    def _note(self, errand: Errand, said: Told) -> None:
+    def _note_result(self, errand: Errand, said: Told) -> None:
         attempt = self.attempt
         attempt.ended = process.now()
         attempt.first_token = attempt.first_token or attempt.ended
@@ -221,11 +221,11 @@ class Crew:
         forget_origin(failure)
         self.failures += 1
         self.is_out |= failure.outage
-        if self.failure is None or (_ends(failure) and not _ends(self.failure)):
+        if self.failure is None or (_ends_attempt(failure) and not _ends_attempt(self.failure)):
             self.failure = failure
 
 
-def _ends(failure: UpstreamFailure) -> bool:
+def _ends_attempt(failure: UpstreamFailure) -> bool:
     """Whether it was not one question that failed: further ones would go the same way."""
     of_endpoint = failure.parked or failure.credential or failure.deadline
     return of_endpoint or failure.told_status in _ENDING or not failure.elsewhere

@@ -81,7 +81,7 @@ class Agenda:
             *(limits_of(endpoint), len(self.judged)),
         )
         if key not in self._made:
-            self._made[key] = list(self._errands(endpoint))
+            self._made[key] = list(self._build_queries(endpoint))
         return self._made[key]
 
     def demands(self, endpoint: EndpointEntry) -> Sequence[Demand]:
@@ -110,7 +110,7 @@ class Agenda:
             self._splits[key] = split(self._questions[number], limits)
         return self._splits[key]
 
-    def _errands(self, endpoint: EndpointEntry) -> Iterator[Errand]:
+    def _build_queries(self, endpoint: EndpointEntry) -> Iterator[Errand]:
         limits = limits_of(endpoint)
         open_ = [number for number in range(len(self._questions)) if number not in self.judged]
         splits = {number: self._split(number, limits) for number in open_}
@@ -120,7 +120,7 @@ class Agenda:
             for place, part in enumerate(splits[number].parts)
         }
         if endpoint.decides == "native":
-            yield from self._batches(parts, endpoint.decisions_max_questions or len(parts))
+            yield from self._build_batches(parts, endpoint.decisions_max_questions or len(parts))
             return
         for place, part in parts.items():
             body = self.chat_body(part, endpoint, state="")
@@ -144,19 +144,19 @@ class Agenda:
         least = wire_of(endpoint.provider.kind).output_tokens_min
         return body | {"max_tokens": max(least, body["max_tokens"])}
 
-    def _batches(self, parts: Mapping[Place, TypedQuestion], most: int) -> Iterator[Errand]:
+    def _build_batches(self, parts: Mapping[Place, TypedQuestion], most: int) -> Iterator[Errand]:
         """Questions in calls of as many as the upstream takes at once."""
         places = list(parts)
         split = {place.question for place in places if place.part}
         for start in range(0, len(places), most):
             batch = tuple(places[start : start + most])
-            names = dict(zip(batch, self._names(batch, split), strict=True))
+            names = dict(zip(batch, self._name_parts(batch, split), strict=True))
             asked = {name: parts[place] for place, name in names.items()}
             pieces = frozenset(name for place, name in names.items() if place.question in split)
             is_whole = not split and len(batch) == len(self._questions)
             yield Errand(batch, asked, self._native_demand(asked), pieces, is_whole)
 
-    def _names(self, batch: Sequence[Place], split: Set[int]) -> Iterator[str]:
+    def _name_parts(self, batch: Sequence[Place], split: Set[int]) -> Iterator[str]:
         """A question's own name, and numbers that are no question's name for pieces of one."""
         numbers = (name for name in map(str, count()) if name not in self.names)
         for place in batch:

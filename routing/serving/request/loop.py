@@ -71,7 +71,7 @@ class Loop:
         self._steps_max = int(chat.body.get("max_tool_calls") or STEPS_MAX)
         self._hides_reasoning = chat.reasoning is not None and chat.reasoning.exclude
         self._activities: list[ToolActivity] = []
-        self._said: JsonObject = {}
+        self._message: JsonObject = {}
         self._new: list[JsonObject] = []
         self._tools_off = False
         self.functions: list[JsonObject] = []
@@ -89,10 +89,10 @@ class Loop:
         calls = [] if self._tools_off else message.get("tool_calls") or []
         server = [call for call in calls if self._toolbox.find(_name(call)) is not None]
         self.functions = [call for call in calls if self._toolbox.find(_name(call)) is None]
-        self._said = {name: each for name, each in message.items() if name != "tool_calls"}
+        self._message = {name: each for name, each in message.items() if name != "tool_calls"}
         self._chars_before, self._chars = self._chars, self._chars + len(self._text)
         # What the caller is told of the answer; its calls come behind what tools did.
-        shown = self.shown(self._said)
+        shown = self.shown(self._message)
         self._first_detail = self._next_detail
         if logprobs is not None:
             shown["logprobs"] = logprobs
@@ -109,8 +109,8 @@ class Loop:
             seen.add(call_id)
             function = {"name": _name(call), "arguments": _arguments(call)}
             told.append({"id": call_id, "type": "function", "function": function})
-        self._said["tool_calls"] = server = told
-        return self._pending(server, finish, [_name(call) for call in calls])
+        self._message["tool_calls"] = server = told
+        return self._plan_calls(server, finish, [_name(call) for call in calls])
 
     def _show_functions(self) -> None:
         if self.functions:
@@ -125,10 +125,10 @@ class Loop:
             if "reasoning" in shown:
                 shown["reasoning"] = None
         elif isinstance(details := shown.get("reasoning_details"), list):
-            shown["reasoning_details"] = [self._placed(detail) for detail in details]
+            shown["reasoning_details"] = [self._shift_index(detail) for detail in details]
         return shown
 
-    def _placed(self, detail: Any) -> Any:
+    def _shift_index(self, detail: Any) -> Any:
         index = detail.get("index") if isinstance(detail, dict) else None
         if type(index) is not int:
             return detail
@@ -136,32 +136,32 @@ class Loop:
         self._next_detail = max(self._next_detail, place + 1)
         return {**detail, "index": place}
 
-    def _pending(
+    def _plan_calls(
         self, server: list[JsonObject], finish: str, names: list[str]
     ) -> list[ServerToolCall]:
         left = CALLS_PER_TURN_MAX
         if not self._conditions:
             left = min(left, max(0, self._steps_max - self.executed))
-        pending = [self._call(call, runs=place < left) for place, call in enumerate(server)]
+        pending = [self._build_call(call, runs=place < left) for place, call in enumerate(server)]
         self.executed += min(left, len(server))
-        self._activities = [self._activity(call) for call in pending]
+        self._activities = [self._begin_activity(call) for call in pending]
         self.pieces += self._activities
-        self._tools_off = self._fires(finish, names)
+        self._tools_off = self._is_last_turn(finish, names)
         return pending
 
-    def _call(self, call: JsonObject, *, runs: bool) -> ServerToolCall:
+    def _build_call(self, call: JsonObject, *, runs: bool) -> ServerToolCall:
         fitted = self._toolbox.find(_name(call))
         assert fitted is not None
         arguments = call["function"]["arguments"]
         return ServerToolCall(fitted, call["id"], arguments, None if runs else _NO_STEPS_LEFT)
 
-    def _activity(self, call: ServerToolCall) -> ToolActivity:
+    def _begin_activity(self, call: ServerToolCall) -> ToolActivity:
         place = self._first_detail
         self._first_detail = self._next_detail = place + 1
         fitted = call.fitted
         return ToolActivity(call.id, fitted.type, fitted.name, call.arguments, index=place)
 
-    def _fires(self, finish: str, names: list[str]) -> bool:
+    def _is_last_turn(self, finish: str, names: list[str]) -> bool:
         """Whether the next turn is the last: steps are counted with those that were asked for."""
         if not self._conditions:
             return self.requested >= self._steps_max
@@ -199,16 +199,16 @@ class Loop:
             self.functions = [*self.functions, *({**call, **agent} for call in result.calls)]
             content = {"tool_call_id": activity.call_id, "content": result.text}
             answers.append({"role": "tool", **content})
-        self._new = [_sent_back(self._said), *answers]
+        self._new = [_build_history_message(self._message), *answers]
         self._show_functions()
 
     def conversation(self, chat: ChatRequest) -> list[JsonObject]:
         """With the last turn, which has called functions, and what server tools came to in it;
         `chat` is what that turn was asked."""
-        server = self._said.get("tool_calls") or []
-        said = {**self._said, "tool_calls": [*server, *self.functions]}
+        server = self._message.get("tool_calls") or []
+        said = {**self._message, "tool_calls": [*server, *self.functions]}
         results = self._new[1:] if server else []
-        return [*chat.body["messages"], _sent_back(said), *results]
+        return [*chat.body["messages"], _build_history_message(said), *results]
 
     @property
     def annotations(self) -> list[JsonObject]:
@@ -219,7 +219,7 @@ class Loop:
     @property
     def _text(self) -> str:
         """Of this turn."""
-        content = self._said.get("content")
+        content = self._message.get("content")
         return content if type(content) is str else ""
 
     @property
@@ -231,7 +231,7 @@ class Loop:
         """What the model is asked next; `chat` is what it was asked before."""
         facts = read_prompt(self._new)
         body = {**chat.body, "messages": [*chat.body["messages"], *self._new]}
-        grown = self._grown(body)
+        grown = self._show_found_functions(body)
         if self._tools_off:
             body["tool_choice"] = "none"
         elif must_call(body):
@@ -248,7 +248,7 @@ class Loop:
             message_count=chat.message_count + len(self._new),
         )
 
-    def _grown(self, body: JsonObject) -> int:
+    def _show_found_functions(self, body: JsonObject) -> int:
         """Show the functions that were found; by how much that makes the tools longer."""
         if self._toolbox.found_count == self._found:
             return 0
@@ -290,7 +290,7 @@ def with_tools(chat: ChatRequest, toolbox: Toolbox) -> ChatRequest:
     )
 
 
-_SENT_BACK: Final = ("reasoning", "reasoning_details", "tool_calls")
+_HISTORY_FIELDS: Final = ("reasoning", "reasoning_details", "tool_calls")
 
 
 def _status(result: Result) -> str:
@@ -299,9 +299,9 @@ def _status(result: Result) -> str:
     return "in_progress" if result.calls else "completed"
 
 
-def _sent_back(said: JsonObject) -> JsonObject:
+def _build_history_message(said: JsonObject) -> JsonObject:
     """What the model is told that it said."""
-    kept = {name: said[name] for name in _SENT_BACK if said.get(name)}
+    kept = {name: said[name] for name in _HISTORY_FIELDS if said.get(name)}
     content = said.get("content")
     return {**kept, "role": "assistant", "content": content if type(content) is str else None}
 

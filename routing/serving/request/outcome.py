@@ -76,11 +76,13 @@ def measured(
 def price(progress: RequestProgress, attempt: Attempt, usage: Usage) -> Cost:
     """By the prices pinned at admission, overrides applied."""
     if attempt.priced is None or attempt.priced[0] is not usage:
-        attempt.priced = (usage, cost_of(usage, *_priced(progress, attempt, usage)))
+        attempt.priced = (usage, cost_of(usage, *_pinned_prices(progress, attempt, usage)))
     return attempt.priced[1]
 
 
-def _priced(progress: RequestProgress, attempt: Attempt, usage: Usage) -> tuple[Prices, Units]:
+def _pinned_prices(
+    progress: RequestProgress, attempt: Attempt, usage: Usage
+) -> tuple[Prices, Units]:
     prices = attempt.endpoint.prices
     assert prices is not None
     pinned = prices.effective(usage.prompt_tokens, progress.context.created_at)
@@ -141,7 +143,7 @@ def note_turn(
     assert loop is not None
     loop.tally.add_turn(
         usage,
-        exact_cost(usage, *_priced(progress, attempt, usage)),
+        exact_cost(usage, *_pinned_prices(progress, attempt, usage)),
         is_own=attempt.own is not None,
         is_free=broken
         or (usage.completion_tokens == 0 and native_finish is None and not cancelled),

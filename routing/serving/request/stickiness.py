@@ -86,7 +86,7 @@ def key_of(
         _feed(digest, named)
     else:
         digest.update(b"messages")
-        _feed(digest, list(_opening(chat.body["messages"])))
+        _feed(digest, list(_opening_messages(chat.body["messages"])))
     return Key(digest.digest(), chat.session_id is not None)
 
 
@@ -113,7 +113,9 @@ def recall(key: Key) -> Kept | None:
     name = _name(key)
     told = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
     # A store that says nothing may have been emptied: what this process knows is as good.
-    return (_read(told) if isinstance(told, bytes) else None) or _own().get(key.digest)
+    return (_parse_record(told) if isinstance(told, bytes) else None) or _local_records().get(
+        key.digest
+    )
 
 
 def remember(key: Key | None, endpoint: EndpointEntry, usage: Usage) -> None:
@@ -125,7 +127,7 @@ def remember(key: Key | None, endpoint: EndpointEntry, usage: Usage) -> None:
     if key is None or not (key.by_session or _cache_helps(endpoint, usage)):
         return
     name, lasts_ms = _name(key), max(1, int(settings.ROUTER_STICKY_SECONDS * 1000))
-    _own().put(key.digest, Kept(endpoint.model_id, endpoint.tag))
+    _local_records().put(key.digest, Kept(endpoint.model_id, endpoint.tag))
     told = orjson.dumps([VERSION, endpoint.model_id, endpoint.tag])
     shared_cache().run(
         lambda store: bool(store.set(name, told, px=lasts_ms)), False, patience=key.patience
@@ -165,30 +167,30 @@ class Conversation:
 
     def model_id(self) -> str | None:
         """The model that answered last: what a virtual router keeps to."""
-        kept = self._recalled(None)
+        kept = self._recall_once(None)
         return kept.model_id if kept is not None else None
 
     def endpoint_in(self, models: Sequence[ModelEntry]) -> EndpointEntry | None:
         """The endpoint that answered last, where it is one of these models'."""
-        kept = self._recalled(models)
+        kept = self._recall_once(models)
         return kept.endpoint_in(models) if kept is not None else None
 
     def random(self) -> Callable[[], float]:
         """The source of its draws: for a session the same in every process, so that those that know
         of no record choose alike."""
-        return self._seeded(b"")
+        return self._random_source(b"")
 
     def random_of_models(self) -> Callable[[], float]:
         """The source of a virtual router's draw of a model. Its seed is another one: equal draws
         would tie a model to one of its endpoints."""
-        return self._seeded(b"model")
+        return self._random_source(b"model")
 
-    def _seeded(self, purpose: bytes) -> Callable[[], float]:
+    def _random_source(self, purpose: bytes) -> Callable[[], float]:
         if self._key is not None and self._key.by_session:
             return seeded_random(self._key.digest + purpose)
         return process.chance
 
-    def _recalled(self, models: Sequence[ModelEntry] | None) -> Kept | None:
+    def _recall_once(self, models: Sequence[ModelEntry] | None) -> Kept | None:
         key = self.key(models)
         if key is not None and not self._has_asked:
             self._has_asked = True
@@ -226,7 +228,7 @@ class Records:
 
 
 @cache
-def _own() -> Records:
+def _local_records() -> Records:
     return Records(lasts_s=settings.ROUTER_STICKY_SECONDS)
 
 
@@ -239,7 +241,7 @@ def _cache_helps(endpoint: EndpointEntry, usage: Usage) -> bool:
     return used and caches_cheaper(endpoint)
 
 
-def _opening(messages: list[JsonObject]) -> Iterable[Any]:
+def _opening_messages(messages: list[JsonObject]) -> Iterable[Any]:
     """The first system or developer message, and the first other one."""
     for is_system in (True, False):
         for message in messages:
@@ -274,7 +276,7 @@ def _name(key: Key) -> str:
     return f"{hints_key('sticky')}:{key.digest.hex()}"
 
 
-def _read(told: bytes) -> Kept | None:
+def _parse_record(told: bytes) -> Kept | None:
     try:
         version, model_id, tag = orjson.loads(told)
     except (ValueError, TypeError):

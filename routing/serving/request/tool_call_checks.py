@@ -32,7 +32,7 @@ class StreamedCalls:
         if type(index) is not int:
             # Who numbers none sends each call in one piece.
             index = -1 - len(self._pieces)
-        name, piece = _said(function)
+        name, piece = _read_function(function)
         pieces = self._pieces.setdefault(index, [])
         if name:
             self._names[index] = name
@@ -46,7 +46,8 @@ class StreamedCalls:
         if not self._pieces or self._chars > _CHARS_MAX:
             return None
         return all(
-            bool(self._names.get(index)) and _can_be_given("".join(pieces) if pieces else None)
+            bool(self._names.get(index))
+            and _are_valid_arguments("".join(pieces) if pieces else None)
             for index, pieces in self._pieces.items()
         )
 
@@ -55,13 +56,15 @@ def well_formed(calls: Any) -> bool | None:
     """Of an answer in one piece; None where it calls no tool."""
     if not calls or not isinstance(calls, list):
         return None
-    said = [_said(call.get("function") if isinstance(call, dict) else None) for call in calls]
+    said = [
+        _read_function(call.get("function") if isinstance(call, dict) else None) for call in calls
+    ]
     if sum(len(arguments or "") for _, arguments in said) > _CHARS_MAX:
         return None
-    return all(bool(name) and _can_be_given(arguments) for name, arguments in said)
+    return all(bool(name) and _are_valid_arguments(arguments) for name, arguments in said)
 
 
-def _said(function: Any) -> tuple[str, str | None]:
+def _read_function(function: Any) -> tuple[str, str | None]:
     """Name and arguments: empty and None where they are no text."""
     if not isinstance(function, dict):
         return "", None
@@ -72,7 +75,7 @@ def _said(function: Any) -> tuple[str, str | None]:
     )
 
 
-def _can_be_given(arguments: str | None) -> bool:
+def _are_valid_arguments(arguments: str | None) -> bool:
     if not arguments:
         return arguments is not None
     try:

@@ -204,7 +204,7 @@ def settle_failure(
         progress.settled = True
         attempts.release()
         return None
-    outcome = _failed(progress, attempt, relay, error)
+    outcome = _failed_outcome(progress, attempt, relay, error)
     if progress.content is not None:
         progress.content.set_error(error)
     try:
@@ -214,7 +214,7 @@ def settle_failure(
     return outcome
 
 
-def _failed(
+def _failed_outcome(
     progress: RequestProgress, attempt: Attempt, relay: Relay | None, error: GatewayError
 ) -> Outcome:
     if relay is None or not relay.seen:

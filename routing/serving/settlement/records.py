@@ -31,7 +31,7 @@ def settle_order(progress: RequestProgress, outcome: Outcome) -> SettleOrder:
         payer=progress.context.payer,
         charge_nano=outcome.charged_nano,
         settled_at=datetime.now(UTC),
-        record=_record(progress, outcome),
+        record=_build_record(progress, outcome),
         held_nano=progress.held_nano,
         byok_nano=outcome.byok_nano,
         held_byok_nano=progress.held_byok_nano,
@@ -39,11 +39,11 @@ def settle_order(progress: RequestProgress, outcome: Outcome) -> SettleOrder:
     )
 
 
-def _record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
+def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
     last = progress.last_attempt
     first = _first_served(progress, last)
     usage, held_nano = outcome.usage, progress.held_nano or 0
-    model, provider_name, endpoint_tag = _served_by(progress, last)
+    model, provider_name, endpoint_tag = _find_server(progress, last)
     return {
         "created_at": progress.context.created_at,
         "api_type": progress.context.format.api_type,
@@ -92,12 +92,12 @@ def _record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
                 for attempt in progress.attempts
             ]
         ).decode(),
-        "detail": dumps(_detail(progress, last, outcome)).decode(),
-        "trace": dumps(_trace(progress, last, outcome)).decode(),
+        "detail": dumps(_build_detail(progress, last, outcome)).decode(),
+        "trace": dumps(_build_trace_json(progress, last, outcome)).decode(),
     }
 
 
-def _served_by(
+def _find_server(
     progress: RequestProgress, last: Attempt | None
 ) -> tuple[str, str | None, str | None]:
     """Model, provider and endpoint that gave the answer; of one from the response cache, those that
@@ -118,7 +118,9 @@ def _first_served(progress: RequestProgress, last: Attempt | None) -> Attempt | 
     return next(served, last)
 
 
-def _trace(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
+def _build_trace_json(
+    progress: RequestProgress, last: Attempt | None, outcome: Outcome
+) -> JsonObject:
     choice = progress.context.choice
     answered = last is not None and (last.failure is None or last is progress.served_by)
     trace = build_trace(
@@ -129,7 +131,7 @@ def _trace(progress: RequestProgress, last: Attempt | None, outcome: Outcome) ->
         models=[model.id for model in choice.models],
         requested=choice.requested,
         strategy=progress.context.strategy,
-        attempts=[_traced(attempt, outcome) for attempt in progress.attempts],
+        attempts=[_trace_attempt(attempt, outcome) for attempt in progress.attempts],
         chosen=last.endpoint.pk if last and answered and outcome.error_type is None else None,
     )
     if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
@@ -140,12 +142,12 @@ def _trace(progress: RequestProgress, last: Attempt | None, outcome: Outcome) ->
     return trace
 
 
-def _traced(attempt: Attempt, outcome: Outcome) -> TracedAttempt:
+def _trace_attempt(attempt: Attempt, outcome: Outcome) -> TracedAttempt:
     failure = attempt.failure
     return TracedAttempt(attempt.endpoint.pk, failure.error_type if failure else outcome.error_type)
 
 
-def _detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
+def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
     """What nobody filters by: app facts, the estimator's mark, the price list that was pinned."""
     detail: JsonObject = {
         "format": progress.context.format.name,
@@ -192,8 +194,8 @@ def history_facts(
         "guarded": any(stage.get("type") == _GUARDING for stage in progress.stages),
         "audio_parts": _audio_parts(progress),
         "web_searches": outcome.usage.web_searches,
-        **_of_tools(progress),
-        **(_of_attempt(progress, last, outcome) if last is not None else {}),
+        **_tool_facts(progress),
+        **(_attempt_facts(progress, last, outcome) if last is not None else {}),
     }
 
 
@@ -221,7 +223,7 @@ def own_part(progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
     return {"own_cost_nano": outcome.byok_nano, "own_fee_nano": fee_nano}
 
 
-def _of_attempt(progress: RequestProgress, last: Attempt, outcome: "Outcome") -> JsonObject:
+def _attempt_facts(progress: RequestProgress, last: Attempt, outcome: "Outcome") -> JsonObject:
     endpoint, usage = last.endpoint, outcome.usage
     slug = endpoint.canonical_slug
     facts: JsonObject = {"permaslug": slug if slug != endpoint.model_id else None}
@@ -238,7 +240,7 @@ def _of_attempt(progress: RequestProgress, last: Attempt, outcome: "Outcome") ->
     }
 
 
-def _of_tools(progress: RequestProgress) -> JsonObject:
+def _tool_facts(progress: RequestProgress) -> JsonObject:
     """What the gateway's own tools did on the web."""
     if progress.loop is None:
         return {}

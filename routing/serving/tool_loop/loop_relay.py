@@ -35,7 +35,7 @@ class Recorder:
                 if isinstance(call, dict):
                     function = call.get("function")
                     function = function if isinstance(function, dict) else {}
-                    known = self._known(call, function)
+                    known = self._find_call(call, function)
                     if known is None:
                         known = _Call()
                         self._calls.append(known)
@@ -53,7 +53,7 @@ class Recorder:
             said["tool_calls"] = [call.value() for call in self._calls]
         return said
 
-    def _known(self, call: JsonObject, function: JsonObject) -> "_Call | None":
+    def _find_call(self, call: JsonObject, function: JsonObject) -> "_Call | None":
         """The call that this is a piece of. Some upstreams leave the index out, or give every call
         the same: then a name with another id begins a call."""
         index, named, given_id = call.get("index"), function.get("name"), call.get("id")
@@ -94,7 +94,7 @@ class LoopRelay(Relay):
         self.loop = loop
         self._recorder = Recorder()
         self._draft = kept
-        super().__init__(*given, kept=_Both(self._recorder, kept), **options)
+        super().__init__(*given, kept=_Tee(self._recorder, kept), **options)
 
     @property
     def message(self) -> JsonObject:
@@ -105,7 +105,7 @@ class LoopRelay(Relay):
 
     def open(self) -> bytes:
         """What opens the stream, where nothing has yet."""
-        return self._opening()
+        return self._write_opening()
 
     def functions(self) -> bytes:
         """The calls of the caller's own functions."""
@@ -114,7 +114,7 @@ class LoopRelay(Relay):
             return b""
         if self._draft is not None:
             self._draft.add({"tool_calls": calls})
-        return self._opening() + self.writer.delta({"tool_calls": calls})
+        return self._write_opening() + self.writer.delta({"tool_calls": calls})
 
     def results(self, activities: Sequence[ToolActivity], results: Sequence[Result]) -> bytes:
         """What tools came to."""
@@ -125,21 +125,21 @@ class LoopRelay(Relay):
                 told.append(self.writer.delta({"images": result.images}))
         return b"".join(told)
 
-    def _anew(self, delta: JsonObject, logprobs: Any) -> bytes:
-        delta = self.loop.shown(self._cleaned(delta))
+    def _translate_delta(self, delta: JsonObject, logprobs: Any) -> bytes:
+        delta = self.loop.shown(self._clean_delta(delta))
         if not has_content(delta) and logprobs is None:
             return b""
-        return self._opening() + self.writer.delta(delta, logprobs)
+        return self._write_opening() + self.writer.delta(delta, logprobs)
 
-    def _opening(self) -> bytes:
+    def _write_opening(self) -> bytes:
         if self.started or not self.loop.opened:
             self.loop.opened = True
-            return super()._opening()
+            return super()._write_opening()
         self.started = True
         return b""
 
 
-class _Both:
+class _Tee:
     """Two who want to know what was said, the other one without calls: he is told which are the
     caller's own."""
 

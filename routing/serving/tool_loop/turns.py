@@ -115,37 +115,41 @@ def converse(progress: RequestProgress, attempts: Attempts) -> Talk:
                 # An agent's answer, or that there is none, is part of its asker's.
                 progress.root_loop.cut_unpaid = True
                 if last is not None:
-                    return _cut_short(last)
+                    return _end_early(last)
             raise
         if served.failure is not None:
             note_turn(
-                progress, served.attempt, _usage(progress, served), native_finish=None, broken=True
+                progress,
+                served.attempt,
+                _measure(progress, served),
+                native_finish=None,
+                broken=True,
             )
             raise attempts.error()
         last = served
-        finish, calls = _taken(progress, served)
+        finish, calls = _take_turn(progress, served)
         if calls:
-            loop.told(_run(progress, served.attempt, calls))
+            loop.told(_run_tools(progress, served.attempt, calls))
         if not calls or not loop.goes_on:
             told = loop.finish(finish)
             return Talk(served.attempt, served.answer, told, is_last_word=told == finish)
         turns = turns_after(progress, served.attempt)
         if not turns:
-            return _cut_short(served)
+            return _end_early(served)
         attempts.end_probe()
         attempts = Attempts(progress, turns)
 
 
-def _cut_short(last: Served) -> Talk:
+def _end_early(last: Served) -> Talk:
     return Talk(last.attempt, last.answer, "length", is_last_word=False)
 
 
-def _taken(progress: RequestProgress, served: Served) -> tuple[str, list[ServerToolCall]]:
+def _take_turn(progress: RequestProgress, served: Served) -> tuple[str, list[ServerToolCall]]:
     """Count the turn; its finish reason and the tools to run."""
     attempt, answer, loop = served.attempt, served.answer, progress.loop
     assert loop is not None
     record_success(attempt)
-    usage = _usage(progress, served)
+    usage = _measure(progress, served)
     if attempt.failure is None:
         judged = well_formed(answer.message.get("tool_calls"))
         record_attempt(attempt, streamed=False, tokens=usage.completion_tokens, tools_good=judged)
@@ -156,12 +160,14 @@ def _taken(progress: RequestProgress, served: Served) -> tuple[str, list[ServerT
     return finish, loop.take(message, finish=finish, logprobs=answer.logprobs)
 
 
-def _usage(progress: RequestProgress, served: Served) -> Usage:
+def _measure(progress: RequestProgress, served: Served) -> Usage:
     answer = served.answer
     return measured(progress, served.attempt, answer.usage, count_text_chars(answer.message))
 
 
-def _run(progress: RequestProgress, attempt: Attempt, calls: list[ServerToolCall]) -> list[Result]:
+def _run_tools(
+    progress: RequestProgress, attempt: Attempt, calls: list[ServerToolCall]
+) -> list[Result]:
     running = RunningCalls(calls, context_of(progress, attempt))
     try:
         running.wait(None)
@@ -173,7 +179,7 @@ def _run(progress: RequestProgress, attempt: Attempt, calls: list[ServerToolCall
     return guarded_results(progress, results)
 
 
-_KEPT_BACK = "A content filter kept the result back"
+_WITHHELD = "A content filter kept the result back"
 
 
 def guarded_results(progress: RequestProgress, results: Sequence[Result]) -> list[Result]:
@@ -182,10 +188,10 @@ def guarded_results(progress: RequestProgress, results: Sequence[Result]) -> lis
     guard = progress.context.caller.guard
     if guard is None or not guard.filters:
         return list(results)
-    return [_guarded(progress, result) for result in results]
+    return [_filter_result(progress, result) for result in results]
 
 
-def _guarded(progress: RequestProgress, result: Result) -> Result:
+def _filter_result(progress: RequestProgress, result: Result) -> Result:
     caller = progress.context.caller
     assert caller.guard is not None
     try:
@@ -202,14 +208,14 @@ def _guarded(progress: RequestProgress, result: Result) -> Result:
             caller.account_id,
         )
     except GatewayError:
-        return _kept_back(result)
+        return _build_withheld_result(result)
     progress.root.stages += stages
     if refusal is not None:
-        return _kept_back(result)
+        return _build_withheld_result(result)
     return replace(result, text=chat.body["messages"][0]["content"])
 
 
-def _kept_back(result: Result) -> Result:
-    told = failed_result(_KEPT_BACK)
+def _build_withheld_result(result: Result) -> Result:
+    told = failed_result(_WITHHELD)
     told.cost_nano, told.web_searches = result.cost_nano, result.web_searches
     return told

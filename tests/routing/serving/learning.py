@@ -22,7 +22,7 @@ LIMITED = UpstreamFailure(429, 429, "rate_limit_exceeded", "Provider returned er
 @contextmanager
 def nothing_learned() -> Iterator[None]:
     """This process knew of no outage and no conversation before, and knows of none afterwards."""
-    memories = (process.health, stickiness._own)
+    memories = (process.health, stickiness._local_records)
     for memory in memories:
         memory.cache_clear()
     yield

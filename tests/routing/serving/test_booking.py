@@ -221,17 +221,17 @@ def end_stream_of_turns(call: RequestProgress, attempt: Attempt) -> None:
 
 
 def end_whole(call: RequestProgress, attempt: Attempt) -> None:
-    whole._answered(call, attempt, an_answer())
+    whole._finish_answer(call, attempt, an_answer())
 
 
 def end_whole_of_turns(call: RequestProgress, attempt: Attempt) -> None:
     call.loop = loop_of(call)
     call.loop.take({"role": "assistant", "content": "Hi"}, finish="stop")
-    whole._conversed(call, Talk(attempt, an_answer(), "stop"))
+    whole._finish_loop(call, Talk(attempt, an_answer(), "stop"))
 
 
 def end_broken_off(call: RequestProgress, attempt: Attempt) -> None:
-    whole._told_broken(call, attempt, an_answer(), from_error_object({"message": "broke off"}))
+    whole._finish_broken(call, attempt, an_answer(), from_error_object({"message": "broke off"}))
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_the_bill_is_told_before_anything_that_waits(owner: Any, waits: str, mon
     monkeypatch.setattr(submodel_calls, "converse", left)
     monkeypatch.setattr(owner, waits, look)
     with pytest.raises(Killed):
-        submodel_calls._told(looped(root))
+        submodel_calls._answer_submodel(looped(root))
 
     assert owed_nano == [TURN_NANO]
     assert root.loop.shares[id(root)].charged_nano == TURN_NANO

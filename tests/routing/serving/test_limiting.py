@@ -265,9 +265,9 @@ def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
 
     if moved:
         with pytest.raises(Unavailable):
-            Attempts(call)._told_again(order)
+            Attempts(call)._retry_with_current_limits(order)
         assert (asked, call.context.payer) == ([], before)
     else:
-        assert Attempts(call)._told_again(order) is True
+        assert Attempts(call)._retry_with_current_limits(order) is True
         assert [each.payer for each in asked] == [call.context.payer]
         assert (call.context.payer.limits_version, call.context.payer.limited) == (7, "day")

@@ -13,7 +13,7 @@ from accounts.byok import ByokEntry
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.selection.types import ALL_HEALTHY, NOTHING_LEARNED, Candidate
 from routing.serving.attempts import own_credentials
-from routing.serving.attempts.attempts import Attempts, Held, _more, needed_for, record_success
+from routing.serving.attempts.attempts import Attempts, Held, _missing_hold, needed_for, record_success
 from routing.serving.attempts.own_credentials import (
     Rests,
     any_matches,
@@ -268,7 +268,7 @@ SOME = st.builds(Held, st.integers(0, 100), st.integers(0, 100))
 
 @given(SOME, SOME)
 def test_a_hold_grows_to_cover_the_need_and_by_no_more_than_that(held: Held, needed: Held) -> None:
-    more = _more(needed, held)
+    more = _missing_hold(needed, held)
 
     after = held if more is None else Held(*map(sum, zip(held, more, strict=True)))
     assert after.amount_nano >= needed.amount_nano

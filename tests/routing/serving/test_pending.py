@@ -69,7 +69,7 @@ def waiting() -> AnswerStream:
 
 def sent(stream: AnswerStream, reply: FakeReply) -> Generator[bytes, None, Any]:
     assert stream._attempt is not None
-    return stream._sent(relay_for(stream._progress, stream._attempt), reply.come)
+    return stream._await_reply(relay_for(stream._progress, stream._attempt), reply.come)
 
 
 def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(looks, waiting, reply) -> None:

@@ -145,7 +145,7 @@ class Process:
 
     def use(self) -> "Process":
         self._patch.setattr(stickiness, "shared_cache", lambda: self.hints)
-        self._patch.setattr(stickiness, "_own", lambda: self.records)
+        self._patch.setattr(stickiness, "_local_records", lambda: self.records)
         return self
 
 
