@@ -43,7 +43,7 @@ class CalibrationReport(NamedTuple):
     bins: tuple[Bin, ...]
 
 
-def calibrated(probabilities: Sequence[float], temperature: float) -> tuple[float, ...]:
+def apply_temperature(probabilities: Sequence[float], temperature: float) -> tuple[float, ...]:
     """The same distribution with its log-probabilities divided by the temperature.
 
     What cannot be stays impossible.
@@ -78,7 +78,9 @@ def mean_loss(examples: Sequence[Example], temperature: float) -> float:
 
 def build_report(examples: Sequence[Example], temperature: float = 1.0) -> CalibrationReport:
     """What the answers are worth once they went through the temperature."""
-    judged = [Example(calibrated(each.probabilities, temperature), each.right) for each in examples]
+    judged = [
+        Example(apply_temperature(each.probabilities, temperature), each.right) for each in examples
+    ]
     bins = _fill_bins([(max(p), p.index(max(p)) == right) for p, right in judged])
     count = len(examples)
     return CalibrationReport(

@@ -83,7 +83,7 @@ def _infer_shares(question: TypedQuestion, answer: Mapping[str, Any]) -> tuple[f
     """The distribution behind an answer that tells none."""
     if question.kind == "score":
         levels = len(question.labels)
-        score = answer.get("score")
+        score: Any = answer.get("score")
         # The two levels beside a score, so that it is their mean.
         if not _is_number(score) or not 0 <= score <= levels - 1:
             raise NoAnswer("a score beyond the levels")

@@ -38,7 +38,7 @@ class QuestionSplit(NamedTuple):
     parts: tuple[TypedQuestion, ...]
     root: _Node
 
-    def merged(self, judged: Sequence[Judgement]) -> Judgement:
+    def merge(self, judged: Sequence[Judgement]) -> Judgement:
         """What the answers to the parts come to together."""
         if len(judged) == 1:
             return judged[0]
@@ -51,7 +51,7 @@ class QuestionSplit(NamedTuple):
         )
 
 
-def split(question: TypedQuestion, limits: QuestionLimits) -> QuestionSplit:
+def split_question(question: TypedQuestion, limits: QuestionLimits) -> QuestionSplit:
     """The question alone where it keeps to the limits."""
     most = {"choice": limits.options, "score": limits.levels}.get(question.kind)
     parts: list[TypedQuestion] = []

@@ -52,7 +52,7 @@ class ExactCost(NamedTuple):
     def plus(self, other: "ExactCost") -> "ExactCost":
         return ExactCost(*(mine + its for mine, its in zip(self, other, strict=True)))
 
-    def rounded(self) -> Cost:
+    def round(self) -> Cost:
         """Half-even, to whole nano-USD."""
         return Cost(*map(round, self))
 

@@ -33,17 +33,21 @@ from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
 from routing.planning.admission_errors import no_endpoint_error, refuse_early
 from routing.planning.candidates import ResolvedRequest, ask_of, resolve
-from routing.planning.plugins import plugged, refusal_by, shaped
-from routing.planning.server_tools import equipped, search_beside_own_tools, search_without_provider
+from routing.planning.plugins import add_plugins, find_plugin_refusal, reshape_request
+from routing.planning.server_tools import (
+    equip_request,
+    search_beside_own_tools,
+    search_without_provider,
+)
 from routing.plugins.context_compression import compress_request
 from routing.plugins.interface import Plugin, PluginContext
 from routing.presets.apply import PresetRequest, may_name_a_preset, read_with_preset
-from routing.response_cache.cache_options import MAY_SWITCH_ON, wish_of
+from routing.response_cache.cache_options import MAY_SWITCH_ON, read_cache_options
 from routing.selection.filters import CONTEXT_STEP
 from routing.selection.select import select
 from routing.selection.trace import freeze_state
 from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan, Policy
-from routing.serving.attempts.own_credentials import with_own
+from routing.serving.attempts.own_credentials import add_own_credentials
 from routing.serving.request import process
 from routing.serving.request.context import (
     Choice,
@@ -140,7 +144,7 @@ def plan_request(planning: Planning) -> None:
     if planning.chat.plugins or any(":" in name for name in named):
         # The plugins that are in force, and the server tools that they add.
         default_model = planning.caller.default_text_model
-        planning.chat, planning.plugins = plugged(planning.chat, default_model)
+        planning.chat, planning.plugins = add_plugins(planning.chat, default_model)
     if planning.chat.native_tools:
         planning.chat = search_beside_own_tools(planning.chat)
     planning.asked = resolve(planning.chat, planning.caller, region=planning.region)
@@ -153,9 +157,11 @@ def plan_request(planning: Planning) -> None:
         planning.stages += result.stages
     if planning.plugins and planning.blocked is None:
         assert planning.plugin_context is not None
-        planning.blocked = refusal_by(planning.plugins, planning.chat, planning.plugin_context)
+        planning.blocked = find_plugin_refusal(
+            planning.plugins, planning.chat, planning.plugin_context
+        )
     if planning.chat.server_tools:
-        planning.chat, planning.loop = equipped(planning.chat)
+        planning.chat, planning.loop = equip_request(planning.chat)
     if planning.stages or planning.loop is not None:
         planning.asked = planning.asked._replace(ask=ask_of(planning.chat))
     if planning.chat.native_tools and planning.loop is None:
@@ -176,7 +182,7 @@ def _reshape(planning: Planning) -> None:
     models = planning.asked.resolution.models
     chat = search_without_provider(planning.chat, models, planning.format)
     planning.plugin_context = context = _plugin_context(planning)
-    chat = shaped(planning.plugins, chat, context)
+    chat = reshape_request(planning.plugins, chat, context)
     if chat is not planning.chat:
         planning.chat = chat
         planning.asked = resolve(chat, planning.caller, region=planning.region)
@@ -244,7 +250,11 @@ def state_for(
         sticky=endpoint.pk if endpoint is not None else None,
         sticky_by_session=by_session,
     )
-    return with_own(state, own, models, aliases=catalogue.current().aliases) if own else state
+    return (
+        add_own_credentials(state, own, models, aliases=catalogue.current().aliases)
+        if own
+        else state
+    )
 
 
 def may_go_on(plan: Plan, patience: Patience | None = None) -> bool:
@@ -297,7 +307,7 @@ def _build_context(
         key = asked.conversation.key(asked.resolution.models)
     options = None
     if read.caching or MAY_SWITCH_ON in request.META:
-        options = wish_of(request.META, read.caching)
+        options = read_cache_options(request.META, read.caching)
     requested = None if read.preset_id is None else read.requested
     return RequestContext(
         generation_id=chosen_id or generation_id(planning.format.id_prefix),

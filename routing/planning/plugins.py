@@ -11,7 +11,7 @@ from routing.plugins.texts import with_more_tools
 from routing.selection.model_references import parse_reference
 
 
-def plugged(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[Plugin, ...]]:
+def add_plugins(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[Plugin, ...]]:
     """The request with the server tools that its plugins add, and these. Plugins that nothing here
     carries out are left out: whoever plans the request refuses them."""
     entries = _list_enabled(chat, chat.candidates or [default_model])
@@ -24,14 +24,16 @@ def plugged(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[P
     return chat, plugins
 
 
-def shaped(plugins: Sequence[Plugin], chat: ChatRequest, context: PluginContext) -> ChatRequest:
+def reshape_request(
+    plugins: Sequence[Plugin], chat: ChatRequest, context: PluginContext
+) -> ChatRequest:
     """The request after its plugins, `chat` itself where none changes it. Raises `GatewayError`."""
     for plugin in plugins:
         chat = plugin.asked(chat, context)
     return chat
 
 
-def refusal_by(
+def find_plugin_refusal(
     plugins: Sequence[Plugin], chat: ChatRequest, context: PluginContext
 ) -> Callable[[], GatewayError] | None:
     """Why one of the plugins does not let the request go on. Raises `GatewayError`."""

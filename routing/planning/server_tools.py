@@ -63,7 +63,7 @@ def _missing_of_models(chat: ChatRequest) -> list[str]:
     return missing_plugins([{"id": each} for each in named])
 
 
-def equipped(chat: ChatRequest) -> tuple[ChatRequest, Loop | None]:
+def equip_request(chat: ChatRequest) -> tuple[ChatRequest, Loop | None]:
     """The request as its model is asked, and the loop where it names server tools."""
     if not chat.server_tools:
         return chat, None
@@ -182,7 +182,7 @@ _IN_BOTH: Final = (
 )
 
 
-def searching_here(chat: ChatRequest) -> ChatRequest:
+def search_here(chat: ChatRequest) -> ChatRequest:
     """The request with the gateway's search where it named its provider's; itself where it named
     none, other tools of the provider too, or where nothing searches here."""
     if not chat.native_tools or not all(map(_is_search, chat.native_tools)):
@@ -209,7 +209,7 @@ def searching_here(chat: ChatRequest) -> ChatRequest:
 
 def search_beside_own_tools(chat: ChatRequest) -> ChatRequest:
     """The same where the gateway's own tools are named too: one loop cannot have two authors."""
-    return searching_here(chat) if chat.server_tools else chat
+    return search_here(chat) if chat.server_tools else chat
 
 
 def search_without_provider(
@@ -221,7 +221,7 @@ def search_without_provider(
     kinds = frozenset({format.wire})
     if any(each.serves(kinds) for model in models for each in model.endpoints):
         return chat
-    return searching_here(chat)
+    return search_here(chat)
 
 
 def _is_search(kind: Any) -> bool:

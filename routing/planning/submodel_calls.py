@@ -19,7 +19,7 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestContext, RequestProgress, demand_of
 from routing.serving.request.loop import Loop
 from routing.serving.request.process import slots
-from routing.serving.tool_loop.turns import converse
+from routing.serving.tool_loop.turns import run_tool_loop
 from routing.tools.interface import ModelAnswer, ToolFailed
 from routing.tools.toolbox import Toolbox
 
@@ -66,7 +66,7 @@ def _answer_submodel(progress: RequestProgress) -> ModelAnswer:
     failed = False
     attempts = Attempts(progress)
     try:
-        talk = converse(progress, attempts)
+        talk = run_tool_loop(progress, attempts)
     except Exception:
         failed = True
         raise

@@ -13,14 +13,16 @@ _FLAGS: Final = {"true": True, "false": False}
 _DIGITS_MAX: Final = 20
 
 
-class Wish(NamedTuple):
+class CacheOptions(NamedTuple):
     """How long the answer is kept where it is made anew, and whether it is to be made anew."""
 
     ttl_s: int
     clears: bool
 
 
-def wish_of(headers: Mapping[str, Any], preset: Mapping[str, Any]) -> Wish | None:
+def read_cache_options(
+    headers: Mapping[str, Any], preset: Mapping[str, Any]
+) -> CacheOptions | None:
     """`headers` as WSGI names them, `preset` the config of the one that was named. None where the
     cache is off: a preset that switches it off has the last word."""
     if not settings.ROUTER_RESPONSE_CACHE_ENABLED or preset.get("cache_enabled") is False:
@@ -30,7 +32,7 @@ def wish_of(headers: Mapping[str, Any], preset: Mapping[str, Any]) -> Wish | Non
     if not is_on:
         return None
     clears = _flag(headers.get("HTTP_X_ROUTER_CACHE_CLEAR")) is True
-    return Wish(_ttl_s(headers.get("HTTP_X_ROUTER_CACHE_TTL"), preset), clears)
+    return CacheOptions(_ttl_s(headers.get("HTTP_X_ROUTER_CACHE_TTL"), preset), clears)
 
 
 def _flag(header: Any) -> bool | None:

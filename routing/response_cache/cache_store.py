@@ -14,7 +14,7 @@ from django.conf import settings
 from gateway.shared_cache import cache_key, shared_cache
 
 
-class Shelf:
+class LocalStore:
     """The places of one process. Values are sealed, and each lives for its own time."""
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class Shelf:
 
 
 @cache
-def _shelf() -> Shelf:
-    return Shelf()
+def _shelf() -> LocalStore:
+    return LocalStore()
 
 
 def find(name: str) -> bytes | None:

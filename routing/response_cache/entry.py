@@ -83,7 +83,7 @@ def _own_chars(value: Any) -> int:
     return value.bit_length() // 3 if isinstance(value, int) else 0
 
 
-def packed(entry: Entry, name: str) -> bytes:
+def pack_entry(entry: Entry, name: str) -> bytes:
     """Sealed for that name: what is found under another one does not open."""
     head = dumps(entry._replace(content=b"")._asdict() | {"content": ""})
     return seal_bytes(
@@ -91,7 +91,7 @@ def packed(entry: Entry, name: str) -> bytes:
     )
 
 
-def unpacked(sealed: bytes, name: str) -> Entry | None:
+def unpack_entry(sealed: bytes, name: str) -> Entry | None:
     """None for what was kept under another name, or has run out."""
     try:
         opened = zlib.decompress(unseal_bytes(sealed, purpose=_PURPOSE, row=name))
@@ -109,13 +109,13 @@ _TIMES: Final = ("created", "created_at", "completed_at")
 _INNER: Final = ("message", "response")
 
 
-def retold(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
+def repeat_answer(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
     """A whole answer's body. `ids` are the new ones by the kind of object that has them: "chat",
     "message" and "response"."""
     return dumps(_renew_all(loads(content), ids, now))
 
 
-def retold_events(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
+def repeat_events(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
     """The events of a stream, its keep-alives left out."""
     blocks = (_repeat_block(block, ids, now) for block in content.split(b"\n\n") if block)
     return b"".join(blocks)
@@ -150,7 +150,7 @@ def _renew(said: JsonObject, ids: dict[str, str], now: int) -> None:
             said[name] = now
     said.pop("router_metadata", None)
     if isinstance(said.get("usage"), dict):
-        said["usage"] = zeroed(said["usage"])
+        said["usage"] = zero_usage(said["usage"])
 
 
 def _find_kind(said: JsonObject) -> str | None:
@@ -161,12 +161,12 @@ def _find_kind(said: JsonObject) -> str | None:
     return "message" if said.get("type") == "message" and "role" in said else None
 
 
-def zeroed(usage: Any) -> Any:
+def zero_usage(usage: Any) -> Any:
     """The same with nothing used and nothing to pay."""
     if isinstance(usage, dict):
-        return {name: zeroed(value) for name, value in usage.items()}
+        return {name: zero_usage(value) for name, value in usage.items()}
     if isinstance(usage, list):
-        return [zeroed(value) for value in usage]
+        return [zero_usage(value) for value in usage]
     if isinstance(usage, bool):
         return False
     return 0 if isinstance(usage, int | float) else usage

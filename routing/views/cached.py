@@ -10,20 +10,20 @@ from gateway.http.responses import EventStream, raw_json_response
 from gateway.live_settings import settings
 from routing.entities.ids import message_id
 from routing.formats.responses.write import derive_stem, response_id
-from routing.response_cache.cache_options import Wish
+from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.cache_store import find, put
 from routing.response_cache.entry import (
     Entry,
     is_small,
     name_of,
-    packed,
-    retold,
-    retold_events,
-    unpacked,
+    pack_entry,
+    repeat_answer,
+    repeat_events,
+    unpack_entry,
 )
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
-from routing.serving.request.outcome import retold_outcome
+from routing.serving.request.outcome import cached_outcome
 from routing.serving.settlement.booking import settle
 
 _WRITE_BYTES = 65_536
@@ -32,7 +32,7 @@ _WRITE_BYTES = 65_536
 class Caching:
     """A request for which the cache is on."""
 
-    def __init__(self, progress: RequestProgress, wish: Wish, body: JsonObject) -> None:
+    def __init__(self, progress: RequestProgress, wish: CacheOptions, body: JsonObject) -> None:
         self._progress = progress
         self._wish = wish
         self._pieces: list[bytes] = []
@@ -51,7 +51,7 @@ class Caching:
     def find_answer(self) -> HttpResponseBase | None:
         """The answer that is there, charged nothing and recorded; None where there is none."""
         stored = None if self._wish.clears else find(self._name)
-        entry = None if stored is None else unpacked(stored, self._name)
+        entry = None if stored is None else unpack_entry(stored, self._name)
         return None if entry is None else _answer_from_cache(self._progress, entry)
 
     @property
@@ -91,10 +91,12 @@ class Caching:
             native_finish=native_finish,
             content=b"".join(pieces),
         )
-        put(self._name, packed(entry, self._name), ttl_s=self._wish.ttl_s)
+        put(self._name, pack_entry(entry, self._name), ttl_s=self._wish.ttl_s)
 
 
-def start_caching(progress: RequestProgress, wish: Wish, body: JsonObject) -> Caching | None:
+def start_caching(
+    progress: RequestProgress, wish: CacheOptions, body: JsonObject
+) -> Caching | None:
     """None where nothing of the request may be kept, where it is large, and where the caller wants
     to see what is sent upstream."""
     if progress.context.choice.retains_nothing or progress.context.chat.echo_upstream_body:
@@ -110,7 +112,7 @@ def _answer_from_cache(progress: RequestProgress, entry: Entry) -> HttpResponseB
     progress.cached = entry
     # No endpoint is tried: whoever comes next may probe the one that this call was to probe.
     Attempts(progress).end_probe()
-    settle(progress, retold_outcome(entry))
+    settle(progress, cached_outcome(entry))
     headers = {
         "X-Generation-Id": progress.context.generation_id,
         "X-Router-Cache-Status": "HIT",
@@ -128,8 +130,8 @@ def _answer_from_cache(progress: RequestProgress, entry: Entry) -> HttpResponseB
     content = entry.content.replace(derive_stem(entry.generation_id).encode(), stem.encode())
     if not progress.context.chat.stream:
         return raw_json_response(
-            retold(content, ids=ids, now=progress.context.created), headers=headers
+            repeat_answer(content, ids=ids, now=progress.context.created), headers=headers
         )
-    events = retold_events(content, ids=ids, now=progress.context.created)
+    events = repeat_events(content, ids=ids, now=progress.context.created)
     parts = (events[start : start + _WRITE_BYTES] for start in range(0, len(events), _WRITE_BYTES))
     return EventStream(parts, [], headers=headers)

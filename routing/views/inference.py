@@ -33,9 +33,9 @@ from routing.serving.admission.rate_limits import has_limits
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.nonstreaming import serve_answer
 from routing.serving.answer.stream import AnswerStream
-from routing.serving.answer.token_counting import input_tokens
-from routing.serving.decisions.answer import decided_answer
-from routing.serving.decisions.plan import Agenda
+from routing.serving.answer.token_counting import count_input_tokens
+from routing.serving.decisions.answer import answer_decisions
+from routing.serving.decisions.plan import DecisionPlan
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.process import slots
 from routing.serving.settlement.records import router_metadata
@@ -192,7 +192,7 @@ class TokenCountViewSet(MessagesViewSet):
         slot = slots.take()
         try:
             progress = admit(request, caller, body, format=self.caller_format)
-            return json_response({"input_tokens": input_tokens(progress)})
+            return json_response({"input_tokens": count_input_tokens(progress)})
         finally:
             slot.release()
 
@@ -212,11 +212,11 @@ class DecisionsViewSet(InferenceViewSet):
         if progress.context.refusal is not None:
             raise refusal_of(progress)
         assert progress.context.chat.original is not None
-        agenda = Agenda(progress.context.chat.original, progress.context.choice.models)
-        progress.demands_of = agenda.demands
+        plan = DecisionPlan(progress.context.chat.original, progress.context.choice.models)
+        progress.demands_of = plan.demands
         refuse_too_many(progress)
         # As they were sent: what is asked upstream may have been redacted.
-        answer = decided_answer(progress, agenda, read_questions(self.body))
+        answer = answer_decisions(progress, plan, read_questions(self.body))
         return raw_json_response(
             answer, headers={"X-Generation-Id": progress.context.generation_id}
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from routing.decisions.calibration import calibrated
+from routing.decisions.calibration import apply_temperature
 from tests.conformance.deciding import NOUL, SCORE, DecisionsDesk
 from tests.support import processes
 from tests.support.manage import Outcome
@@ -88,7 +88,7 @@ def test_what_is_stored_is_applied_to_answers(sure: DecisionsDesk, file: Path) -
     # What was stored is undone before it is fitted anew.
     assert again["temperature"] == pytest.approx(found["temperature"], rel=0.01)
     assert again["before"]["loss"] == pytest.approx(found["before"]["loss"])
-    meant, _ = calibrated((SURE, 1 - SURE), found["temperature"])
+    meant, _ = apply_temperature((SURE, 1 - SURE), found["temperature"])
 
     def served() -> bool:
         noul: float = sure.answers({"q": NOUL}, model="acme/fitted")["q"]["noul"]

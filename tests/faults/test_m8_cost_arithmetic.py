@@ -169,11 +169,11 @@ def test_answers_of_several_parts_are_summed_before_they_are_rounded() -> None:
     prices = Prices.parse({"prompt": half, "completion": half, "web_search": half})
     one = exact_cost(Usage(1, 3), prices)
 
-    assert one.plus(one).rounded() == Cost(4, 1, 3)
-    assert one.plus(NO_COST).rounded() == cost_of(Usage(1, 3), prices) == Cost(2, 0, 2)
-    assert NO_COST.rounded() == FREE == Cost(0, 0, 0)
+    assert one.plus(one).round() == Cost(4, 1, 3)
+    assert one.plus(NO_COST).round() == cost_of(Usage(1, 3), prices) == Cost(2, 0, 2)
+    assert NO_COST.round() == FREE == Cost(0, 0, 0)
     searched = ExactCost(one.total_nano + searches_nano(2, prices), *one[1:])
-    assert searched.rounded().total_nano == 3
+    assert searched.round().total_nano == 3
     assert web_search_nano(Usage(1, 3, web_searches=3), prices) == 2
 
 

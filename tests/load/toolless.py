@@ -28,9 +28,9 @@ def walk() -> Callable[[], None]:
     """All steps once, in the pipeline's order, for a request as the bench asks them."""
     from accounts.caller import Caller
     from routing.formats.chat.format import CHAT
-    from routing.planning.plugins import plugged, refusal_by, shaped
+    from routing.planning.plugins import add_plugins, find_plugin_refusal, reshape_request
     from routing.planning.server_tools import (
-        equipped,
+        equip_request,
         refuse_disabled_tools,
         refuse_what_nothing_runs,
     )
@@ -42,12 +42,12 @@ def walk() -> Callable[[], None]:
     message, stages = {"role": "assistant", "content": "The same."}, list[dict[str, Any]]()
 
     def steps() -> None:
-        asked, plugins = plugged(chat, "")
+        asked, plugins = add_plugins(chat, "")
         disabled(asked.body, plugins=asked.plugins, references=["bench/whole"])
         refuse_what_nothing_runs(asked)
-        asked = shaped(plugins, asked, context)
-        refusal_by(plugins, asked, context)
-        asked, loop = equipped(asked)
+        asked = reshape_request(plugins, asked, context)
+        find_plugin_refusal(plugins, asked, context)
+        asked, loop = equip_request(asked)
         assert loop is None
         rewrite_message(plugins, asked, message, stages)
 

@@ -19,8 +19,8 @@ from routing.catalogue.snapshot import catalogue
 from routing.decisions.calibration import (
     CalibrationReport,
     Example,
+    apply_temperature,
     build_report,
-    calibrated,
     draw_reliability,
     fit_temperature,
 )
@@ -178,7 +178,7 @@ def _ask_line(line: LabelledLine, model: ModelEntry, caller: Caller) -> list[Exa
             shares = (answer["noul"], 1 - answer["noul"])
         else:
             shares = tuple(answer["probabilities"].values())
-        examples.append(Example(calibrated(shares, undone), right))
+        examples.append(Example(apply_temperature(shares, undone), right))
     return examples
 
 

@@ -16,12 +16,12 @@ from routing.management.chat_argument import build_chat, json_object
 from routing.planning.admission_errors import no_model_error
 from routing.planning.candidates import ResolvedRequest, resolve
 from routing.planning.pipeline import state_for
-from routing.planning.plugins import plugged
+from routing.planning.plugins import add_plugins
 from routing.selection.replay import TraceRow, read_rows
 from routing.selection.select import select
 from routing.selection.trace import build_trace, freeze_state
 from routing.selection.types import EndpointState, Plan
-from routing.serving.attempts.own_credentials import entry_at
+from routing.serving.attempts.own_credentials import find_entry
 from routing.statistics import observation, peer_sync
 
 # Nobody in particular: an account without lists, a workspace without defaults.
@@ -117,7 +117,7 @@ def _route_request(
     """As the pipeline does it, but that no probe is taken: nothing is going to be sent."""
     peer_sync.peer_sync().receive()
     observation.refresh()
-    chat, _ = plugged(chat, caller.default_text_model)
+    chat, _ = add_plugins(chat, caller.default_text_model)
     resolved = resolve(chat, caller, dice=dice)
     references, ask, conversation, resolution, policy = resolved
     if not resolution.models:
@@ -132,7 +132,7 @@ def _describe_plan(routed: _RoutedRequest, *, explain: bool) -> dict[str, Any]:
     resolution = resolved.resolution
     order = []
     for candidate in plan.candidates:
-        endpoint, credential = candidate.endpoint, entry_at(candidate, routed.own)
+        endpoint, credential = candidate.endpoint, find_entry(candidate, routed.own)
         line = {
             "model": endpoint.model_id,
             "tag": endpoint.tag,

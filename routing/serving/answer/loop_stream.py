@@ -13,16 +13,21 @@ from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import (
     loop_outcome,
-    measured,
+    measure_usage,
     note_results,
     note_turn,
-    report_of,
+    report_usage,
 )
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle
-from routing.serving.settlement.records import wished_metadata
+from routing.serving.settlement.records import metadata_if_wanted
 from routing.serving.tool_loop.loop_relay import LoopRelay
-from routing.serving.tool_loop.turns import context_of, guarded_results, tell_stage, turns_after
+from routing.serving.tool_loop.turns import (
+    add_tool_stage,
+    build_tool_context,
+    filter_results,
+    list_next_candidates,
+)
 from routing.statistics.observation import record_attempt
 from routing.tools.calls import RunningCalls, ServerToolCall
 
@@ -53,7 +58,7 @@ class LoopStream(AnswerStream):
         assert isinstance(relay, LoopRelay)
         loop = relay.loop
         self._accept(attempt, relay)
-        usage = measured(progress, attempt, relay.usage, relay.produced_chars)
+        usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
         tokens = usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         note_turn(progress, attempt, usage, native_finish=relay.native_finish)
@@ -63,11 +68,11 @@ class LoopStream(AnswerStream):
         self._close_reply()
         if calls:
             yield from self._run_tools(attempt, relay, calls)
-        if told := relay.functions():
+        if told := relay.write_functions():
             yield told
         if not calls or not loop.goes_on:
             yield from self._close(attempt, relay, loop.finish(relay.finish_reason))
-        elif turns := turns_after(progress, attempt):
+        elif turns := list_next_candidates(progress, attempt):
             self._attempts.end_probe()
             self._attempts = Attempts(progress, turns)
         else:
@@ -78,9 +83,9 @@ class LoopStream(AnswerStream):
     ) -> Work[None]:
         if not self._committed:
             yield from self._commit()
-        yield relay.open() + b"".join(map(relay.writer.begin_tool, relay.loop.activities))
+        yield relay.open_stream() + b"".join(map(relay.writer.begin_tool, relay.loop.activities))
         self._wrote_at = process.now()
-        self._running = running = RunningCalls(calls, context_of(self._progress, attempt))
+        self._running = running = RunningCalls(calls, build_tool_context(self._progress, attempt))
         try:
             yield from self._await_tools(running, relay)
         except (CallerGone, GeneratorExit):
@@ -103,9 +108,9 @@ class LoopStream(AnswerStream):
             self._running = None
         results = running.results()
         note_results(self._progress, attempt, results)
-        results = guarded_results(self._progress, results)
-        relay.loop.told(results)
-        yield relay.results(relay.loop.activities, results)
+        results = filter_results(self._progress, results)
+        relay.loop.add_results(results)
+        yield relay.write_results(relay.loop.activities, results)
         self._wrote_at = process.now()
 
     def _await_tools(self, running: RunningCalls, relay: LoopRelay) -> Work[None]:
@@ -130,13 +135,18 @@ class LoopStream(AnswerStream):
         )
         keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
         settle(progress, outcome, meanwhile=keep)
-        tell_stage(progress)
-        metadata, report = wished_metadata(progress, selected=attempt), report_of(outcome, attempt)
+        add_tool_stage(progress)
+        metadata, report = (
+            metadata_if_wanted(progress, selected=attempt),
+            report_usage(outcome, attempt),
+        )
         if not self._committed:
             yield from self._commit()
         self._ended = True
-        cited = relay.cited([*relay.loop.annotations, *list_citations(progress.context.plugins)])
-        yield cited + relay.closing(report, metadata, finish_reason=finish_reason)
+        cited = relay.write_citations(
+            [*relay.loop.annotations, *list_citations(progress.context.plugins)]
+        )
+        yield cited + relay.write_closing(report, metadata, finish_reason=finish_reason)
 
     def _wind_up(self) -> None:
         assert self._progress.loop is not None

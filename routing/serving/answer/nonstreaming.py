@@ -9,24 +9,24 @@ from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending
 from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
 from routing.metering.usage import Usage
 from routing.plugins.interface import replace_text, rewrite_message
-from routing.serving.attempts.attempt_answer import answer_of, finish_of
+from routing.serving.attempts.attempt_answer import read_finish, request_answer
 from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import ProviderError
 from routing.serving.request.outcome import (
     Outcome,
-    answered,
-    failed,
+    answered_outcome,
+    failed_outcome,
     loop_outcome,
-    measured,
+    measure_usage,
     price,
-    report_of,
+    report_usage,
 )
 from routing.serving.request.stickiness import remember
-from routing.serving.request.tool_call_checks import well_formed
-from routing.serving.settlement.booking import Accounted, settle
+from routing.serving.request.tool_call_checks import are_well_formed
+from routing.serving.settlement.booking import FailureRecorder, settle
 from routing.serving.settlement.records import router_metadata
-from routing.serving.tool_loop.turns import Talk, converse, tell_stage
+from routing.serving.tool_loop.turns import LoopResult, add_tool_stage, run_tool_loop
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure
 
@@ -35,10 +35,10 @@ def serve_answer(progress: RequestProgress) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
     attempts = Attempts(progress)
     try:
-        with Accounted(progress, attempts, partial(failed, loop=progress.loop)):
+        with FailureRecorder(progress, attempts, partial(failed_outcome, loop=progress.loop)):
             if progress.loop is not None:
-                return _finish_loop(progress, converse(progress, attempts))
-            served = answer_of(progress, attempts)
+                return _finish_loop(progress, run_tool_loop(progress, attempts))
+            served = request_answer(progress, attempts)
             if served.failure is not None:
                 return _finish_broken(progress, served.attempt, served.answer, served.failure)
             return _finish_answer(progress, served.attempt, served.answer)
@@ -47,7 +47,7 @@ def serve_answer(progress: RequestProgress) -> bytes:
             progress.loop.close()
 
 
-def _finish_loop(progress: RequestProgress, talk: Talk) -> bytes:
+def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
     """As `_finish_answer`, for an answer of several turns."""
     attempt, answer, loop = talk.attempt, talk.answer, progress.loop
     assert loop is not None
@@ -73,7 +73,7 @@ def _finish_loop(progress: RequestProgress, talk: Talk) -> bytes:
 
     def write() -> bytes:
         remember(progress.context.conversation_key, attempt.endpoint, outcome.usage)
-        tell_stage(progress)
+        add_tool_stage(progress)
         answer.native_finish, answer.logprobs = native, join_logprobs(pieces)
         return dumps(_build_body(progress, attempt, answer, message, outcome, pieces=pieces))
 
@@ -85,17 +85,17 @@ def _finish_loop(progress: RequestProgress, talk: Talk) -> bytes:
 def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) -> bytes:
     progress.served_by = attempt
     record_success(attempt)
-    usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
+    usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))
     if attempt.failure is None:
         calls, tokens = answer.message.get("tool_calls"), usage.completion_tokens
-        judged = well_formed(calls) if calls else None
+        judged = are_well_formed(calls) if calls else None
         record_attempt(attempt, streamed=False, tokens=tokens, tools_good=judged)
     context, message = progress.context, _clean(progress, answer)
     if context.plugins:
         message = rewrite_message(context.plugins, context.chat, message, progress.stages)
     if progress.content is not None:
         progress.content.set_answer(message)
-    outcome = _build_outcome(progress, attempt, answer, usage, finish_of(answer, message))
+    outcome = _build_outcome(progress, attempt, answer, usage, read_finish(answer, message))
 
     def write() -> bytes:
         if context.conversation_key is not None:
@@ -112,7 +112,7 @@ def _finish_broken(
 ) -> bytes:
     """What there is, in formats that can say that it broke off; the failure in others."""
     progress.served_by = attempt
-    usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
+    usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))
     outcome = _build_outcome(progress, attempt, answer, usage, "error")
     message = _clean(progress, answer)
     if progress.content is not None:
@@ -123,7 +123,7 @@ def _finish_broken(
         progress.served_by = None
         error = ProviderError(progress.attempts)
         error.status, error.error_type = refusal.status, refusal.error_type
-        owed = failed(error, usage=usage, cost=price(progress, attempt, usage))
+        owed = failed_outcome(error, usage=usage, cost=price(progress, attempt, usage))
         if progress.content is not None:
             progress.content.set_error(error)
         settle(progress, owed)
@@ -143,7 +143,7 @@ def _clean(progress: RequestProgress, answer: Answer) -> JsonObject:
 def _build_outcome(
     progress: RequestProgress, attempt: Attempt, answer: Answer, usage: Usage, finish: str
 ) -> Outcome:
-    return answered(
+    return answered_outcome(
         progress,
         attempt,
         usage,
@@ -168,7 +168,7 @@ def _build_body(
     ending = Ending(
         finish_reason=outcome.finish_reason,
         native_finish=answer.native_finish,
-        usage=report_of(outcome, attempt),
+        usage=report_usage(outcome, attempt),
         service_tier=answer.service_tier,
         stop_sequence=answer.stop_sequence,
         native=answer.native if progress.passes(attempt) else None,

@@ -28,10 +28,10 @@ from routing.serving.attempts.upstream_call import read_to_end, refuse_other_tha
 from routing.serving.request import process
 from routing.serving.request.client_watch import ClientWatch
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.outcome import Outcome, left_early, report_of
+from routing.serving.request.outcome import Outcome, abandoned_outcome, report_usage
 from routing.serving.request.stickiness import remember
-from routing.serving.settlement.booking import outcome_of, settle, settle_failure
-from routing.serving.settlement.records import wished_metadata
+from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
+from routing.serving.settlement.records import metadata_if_wanted
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure, from_door, refused
 
@@ -214,18 +214,18 @@ class AnswerStream:
         """Charge first; only then does the caller see the end."""
         progress = self._progress
         self._accept(attempt, relay)
-        outcome = outcome_of(progress, attempt, relay, cancelled=False)
+        outcome = stream_outcome(progress, attempt, relay, cancelled=False)
         tokens = outcome.usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
         settle(progress, outcome, meanwhile=keep)
-        metadata = wished_metadata(progress, selected=attempt)
-        report = report_of(outcome, attempt)
+        metadata = metadata_if_wanted(progress, selected=attempt)
+        report = report_usage(outcome, attempt)
         if not self._committed:
             yield from self._commit()
         # The end of the body is mostly here by now; read, it lets the connection be used again.
         read_to_end(reply)
-        yield relay.cited(list_citations(progress.context.plugins)) + relay.closing(
+        yield relay.write_citations(list_citations(progress.context.plugins)) + relay.write_closing(
             report, metadata
         )
 
@@ -283,10 +283,12 @@ class AnswerStream:
             return
         progress, attempt, relay = self._progress, self._attempt, self._relay
         assert attempt is not None
-        metadata = wished_metadata(progress, selected=None) if error.status != 500 else None
+        metadata = metadata_if_wanted(progress, selected=None) if error.status != 500 else None
         finishes = error.error_type in progress.context.format.finishing_errors
         if finishes and outcome is not None and relay is not None and relay.started:
-            yield relay.closing(report_of(outcome, attempt), metadata, failure=error.body())
+            yield relay.write_closing(
+                report_usage(outcome, attempt), metadata, failure=error.body()
+            )
         else:
             writer = relay.writer if relay else self._echo.heard_by(writer_for(progress, attempt))
             yield writer.error(error.body(), router_metadata=metadata)
@@ -323,7 +325,7 @@ class AnswerStream:
             self._progress.settled = True
             self._attempts.release()
         elif relay is None or reply is None:
-            settle(self._progress, left_early(self._progress), wait=False)
+            settle(self._progress, abandoned_outcome(self._progress), wait=False)
         else:
             try:
                 relay.feed_unread(self._rest or None)
@@ -335,7 +337,7 @@ class AnswerStream:
                 attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
                 if relay.started:
                     record_attempt(attempt, streamed=True)
-                ended = outcome_of(self._progress, attempt, relay, cancelled=True)
+                ended = stream_outcome(self._progress, attempt, relay, cancelled=True)
                 settle(self._progress, ended, wait=False)
 
     def _drain_upstream(self, relay: Relay, reply: Reply) -> None:

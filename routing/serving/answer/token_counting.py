@@ -9,7 +9,7 @@ from gateway.outbound.errors import OutboundError
 from gateway.outbound.http_client import Limits
 from routing.metering.usage import COUNT_MAX, estimate_tokens
 from routing.selection.types import Candidate
-from routing.serving.attempts.own_credentials import entry_at, key_of
+from routing.serving.attempts.own_credentials import find_entry, key_of
 from routing.serving.attempts.upstream_call import request_for
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
@@ -20,7 +20,7 @@ TOTAL_S: Final = 10.0
 _LIMITS: Final = Limits(connect_s=3, first_byte_s=TOTAL_S, idle_s=TOTAL_S, body_bytes_max=65_536)
 
 
-def input_tokens(progress: RequestProgress) -> int:
+def count_input_tokens(progress: RequestProgress) -> int:
     """The prompt's tokens at the endpoint that would be tried first. Raises `GatewayError` where no
     endpoint can serve the request."""
     if progress.context.plan.probe is not None:
@@ -33,7 +33,7 @@ def input_tokens(progress: RequestProgress) -> int:
 
 def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None:
     """The upstream's own count, None where it gives none."""
-    endpoint, own = candidate.endpoint, entry_at(candidate, progress.context.caller.byok)
+    endpoint, own = candidate.endpoint, find_entry(candidate, progress.context.caller.byok)
     key = None if own is None else key_of(own)
     if own is not None and key is None:
         return None

@@ -20,7 +20,7 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.upstream_call import send
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.outcome import measured, note_turn
+from routing.serving.request.outcome import measure_usage, note_turn
 from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object, refused
 from routing.upstreams.wires import wire_of
 
@@ -37,7 +37,7 @@ class Served(NamedTuple):
     failure: UpstreamFailure | None = None
 
 
-def answer_of(progress: RequestProgress, attempts: Attempts) -> Served:
+def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
     """The first good answer, else what there is of a broken one, or a refusal where no other model
     did better. Raises `GatewayError` where there is nothing."""
     kept: Served | None = None
@@ -62,7 +62,7 @@ def answer_of(progress: RequestProgress, attempts: Attempts) -> Served:
     raise attempts.error()
 
 
-def finish_of(answer: Answer, message: JsonObject) -> str:
+def read_finish(answer: Answer, message: JsonObject) -> str:
     """The finish reason of an answer with this message."""
     return normalize_finish(answer.native_finish, has_tool_calls=bool(message.get("tool_calls")))
 
@@ -71,7 +71,7 @@ def _ask(progress: RequestProgress, attempt: Attempt) -> Answer:
     ask = partial(_receive_answer, progress, attempt)
     if progress.parent is None or not under_gevent():
         return ask(AbortHandle())
-    return counted_turn(progress, attempt, ask, is_good=_is_good)
+    return run_counted_turn(progress, attempt, ask, is_good=_is_good)
 
 
 def _receive_answer(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:
@@ -108,14 +108,14 @@ def _is_good(answer: Answer) -> bool:
 
 
 def _is_refusal(answer: Answer) -> bool:
-    is_filtered = finish_of(answer, answer.message) == "content_filter"
+    is_filtered = read_finish(answer, answer.message) == "content_filter"
     return is_filtered or bool(answer.message.get("refusal"))
 
 
 AskUpstream = Callable[[AbortHandle], Answer]
 
 
-def counted_turn(
+def run_counted_turn(
     progress: RequestProgress,
     attempt: Attempt,
     ask: AskUpstream,
@@ -153,14 +153,14 @@ def _count_abandoned_turn(
     if not job.ready() and attempt.endpoint.supports_cancellation:
         # There is a connection once there is somebody to be sent the prompt.
         if abort.connection is not None:
-            usage = measured(progress, attempt, None, 0)
+            usage = measure_usage(progress, attempt, None, 0)
             note_turn(progress, attempt, usage, native_finish=None, cancelled=True)
         return
     job.join()
     # Without a value there is a bug, of which gevent has told.
     answer = job.value[0] if job.value else None
     if answer is not None and is_good(answer):
-        usage = measured(progress, attempt, answer.usage, count_text_chars(answer.message))
+        usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))
         note_turn(progress, attempt, usage, native_finish=answer.native_finish, cancelled=True)
 
 

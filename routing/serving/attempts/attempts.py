@@ -20,11 +20,11 @@ from routing.serving.admission import rate_limits
 from routing.serving.admission.payment_errors import payment_required
 from routing.serving.attempts import own_credentials
 from routing.serving.attempts.own_credentials import (
-    entry_at,
-    is_of_credential,
+    find_entry,
+    find_secret,
+    is_credential_failure,
     key_of,
-    let_rest,
-    secret_of,
+    rest_credential,
 )
 from routing.serving.attempts.upstream_call import request_for
 from routing.serving.request import process
@@ -72,7 +72,7 @@ class Attempts:
             self._turned += 1
             own, self._key = None, None
             if turn.own is not None:
-                own = entry_at(turn, self._entries)
+                own = find_entry(turn, self._entries)
             if not self._may_try(turn) or (own is not None and not self._unseal_own_key(own)):
                 continue
             if not self._may_attempt():
@@ -88,11 +88,11 @@ class Attempts:
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Note a failed attempt for the record, the endpoint's health and what may follow."""
         now = process.now()
-        failure.hide(secret_of(attempt))
+        failure.hide(find_secret(attempt))
         attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
         forget_origin(failure)
-        if is_of_credential(attempt, failure):
-            let_rest(attempt, failure, now)
+        if is_credential_failure(attempt, failure):
+            rest_credential(attempt, failure, now)
         else:
             self._note_health(attempt, failure, now)
         self._log(attempt, failure, now)
@@ -252,7 +252,7 @@ class Attempts:
                 byok_nano=needed.byok_nano,
             )
             return self._book_hold(order, endpoint)
-        more = _missing_hold(needed, Held(root.held_nano, root.held_byok_nano))
+        more = _missing_hold(needed, NeededHold(root.held_nano, root.held_byok_nano))
         return more is None or self._raise_hold(endpoint, more)
 
     def _estimated_nano(self, endpoint: EndpointEntry) -> int:
@@ -264,10 +264,10 @@ class Attempts:
         total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
         return min(total, ESTIMATE_MAX_NANO)
 
-    def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> "Held":
-        return needed_for(estimated_nano, is_own=is_own)
+    def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> "NeededHold":
+        return hold_for_estimate(estimated_nano, is_own=is_own)
 
-    def _raise_hold(self, endpoint: EndpointEntry, more: "Held") -> bool:
+    def _raise_hold(self, endpoint: EndpointEntry, more: "NeededHold") -> bool:
         root = self._progress.root
         order = TopUpOrder(
             root.context.generation_id, root.context.payer, more.amount_nano, more.byok_nano
@@ -337,22 +337,22 @@ def record_success(attempt: Attempt) -> None:
         own_credentials.rests().well(attempt.own, attempt.endpoint.pk)
 
 
-class Held(NamedTuple):
+class NeededHold(NamedTuple):
     """What the account holds, and what budgets that count own credentials hold beside."""
 
     amount_nano: int
     byok_nano: int
 
 
-def needed_for(estimated_nano: int, *, is_own: bool) -> Held:
+def hold_for_estimate(estimated_nano: int, *, is_own: bool) -> NeededHold:
     """A call on the team's own credential is never nothing: it is to be told from a free one, which
     the books refuse to whoever owes."""
     if not is_own:
-        return Held(estimated_nano, 0)
-    return Held(fee_bound_nano(estimated_nano), max(1, estimated_nano))
+        return NeededHold(estimated_nano, 0)
+    return NeededHold(fee_bound_nano(estimated_nano), max(1, estimated_nano))
 
 
-def _share_hold(progress: RequestProgress, needed: Held) -> Held:
+def _share_hold(progress: RequestProgress, needed: NeededHold) -> NeededHold:
     """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
     or are being asked for."""
     owed = progress.loop.tally.owed if progress.loop is not None else Charge(0, 0)
@@ -360,7 +360,7 @@ def _share_hold(progress: RequestProgress, needed: Held) -> Held:
     shares[id(progress)] = Charge(
         owed.charged_nano + needed.amount_nano, owed.byok_nano + needed.byok_nano
     )
-    return Held(
+    return NeededHold(
         sum(share.charged_nano for share in shares.values()),
         sum(share.byok_nano for share in shares.values()),
     )
@@ -373,14 +373,14 @@ def _add_to_hold(
     progress.held_byok_nano += sign * order.byok_nano
 
 
-def _missing_hold(needed: Held, held: Held) -> Held | None:
+def _missing_hold(needed: NeededHold, held: NeededHold) -> NeededHold | None:
     """How a hold is to grow; None where it covers the need. What the account holds counts in every
     budget, so where that part grows the other may shrink."""
     amount_nano = max(needed.amount_nano, held.amount_nano)
     byok_nano = max(0, sum(needed) - amount_nano)
     if amount_nano == held.amount_nano and byok_nano <= held.byok_nano:
         return None
-    return Held(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
+    return NeededHold(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
 
 
 def _may_cheaper_fit(refusal: HoldRefusal) -> bool:

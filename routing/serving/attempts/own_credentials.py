@@ -74,7 +74,7 @@ def rests() -> Rests:
 # --- Which endpoints they are for -----------------------------------------------------------------
 
 
-def with_own(
+def add_own_credentials(
     state: EndpointState,
     entries: Sequence[ByokEntry],
     models: Sequence[ModelEntry],
@@ -148,7 +148,7 @@ def any_matches(
 # --- A call with one of them ----------------------------------------------------------------------
 
 
-def entry_at(turn: Candidate, entries: Sequence[ByokEntry]) -> ByokEntry | None:
+def find_entry(turn: Candidate, entries: Sequence[ByokEntry]) -> ByokEntry | None:
     """The credential that a try is made with; None for the gateway's own."""
     return None if turn.own is None else entries[turn.own % len(entries)]
 
@@ -163,14 +163,14 @@ def key_of(entry: ByokEntry) -> str | None:
     return key if _VISIBLE.fullmatch(key) else None
 
 
-def secret_of(attempt: Attempt) -> str | None:
+def find_secret(attempt: Attempt) -> str | None:
     """What must not be repeated of what the attempt's upstream said."""
     if attempt.own is None:
         return attempt.endpoint.provider.credential
     return key_of(attempt.own)
 
 
-def is_of_credential(attempt: Attempt, failure: UpstreamFailure) -> bool:
+def is_credential_failure(attempt: Attempt, failure: UpstreamFailure) -> bool:
     """Whether the failure is the team's credential's and says nothing of the endpoint. Providers
     say 404 of models that a key has no access to."""
     if attempt.own is None:
@@ -178,7 +178,7 @@ def is_of_credential(attempt: Attempt, failure: UpstreamFailure) -> bool:
     return failure.credential or failure.parked or failure.status == _NO_ACCESS
 
 
-def let_rest(attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
+def rest_credential(attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
     """Try the team's credential last there for a while, and tell the caller that it is its own."""
     assert attempt.own is not None
     if failure.parked:

@@ -98,13 +98,13 @@ class Relay:
     def finish_reason(self) -> str:
         return normalize_finish(self.native_finish, has_tool_calls=self._has_tool_calls)
 
-    def cited(self, annotations: list[JsonObject]) -> bytes:
+    def write_citations(self, annotations: list[JsonObject]) -> bytes:
         """What the answer cites, at its end. Events that pass as they are have no place for it."""
         if not annotations or self._passes:
             return b""
         return self._write_opening() + self.writer.delta({"annotations": annotations})
 
-    def closing(
+    def write_closing(
         self,
         usage: JsonObject,
         router_metadata: JsonObject | None,

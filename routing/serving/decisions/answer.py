@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject, dumps
-from routing.decisions.calibration import calibrated
+from routing.decisions.calibration import apply_temperature
 from routing.decisions.question import Judgement, TypedQuestion, build_answer
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import Terms, WireRequest
@@ -19,16 +19,16 @@ from routing.formats.caller import CompleteAnswer, Ending
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.metering.cost import FREE, Cost, Units, cost_of
 from routing.metering.usage import Usage, add_usages
-from routing.serving.attempts.attempts import Attempts, Held, record_success
+from routing.serving.attempts.attempts import Attempts, NeededHold, record_success
 from routing.serving.attempts.upstream_call import terms_of
-from routing.serving.decisions.batch import Crew, Spent
-from routing.serving.decisions.plan import Agenda
+from routing.serving.decisions.batch import EndpointBatch, QueryUsage
+from routing.serving.decisions.plan import DecisionPlan
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import DeadlinePassed, DecisionsTimedOut
-from routing.serving.request.outcome import CHARGE_MAX_NANO, Outcome, failed, report_of
-from routing.serving.settlement.booking import Accounted, settle
-from routing.serving.settlement.records import wished_metadata
+from routing.serving.request.outcome import CHARGE_MAX_NANO, Outcome, failed_outcome, report_usage
+from routing.serving.settlement.booking import FailureRecorder, settle
+from routing.serving.settlement.records import metadata_if_wanted
 from routing.statistics.observation import observer, record_attempt
 
 _NATIVE: Final = "native"
@@ -44,17 +44,17 @@ class Charged(NamedTuple):
     own_nano: int
 
 
-class Books:
+class DecisionCosts:
     """All calls of one request that were answered, by the attempt they belong to."""
 
     def __init__(self, progress: RequestProgress) -> None:
         self._progress = progress
-        self._spent: list[tuple[Attempt, Spent]] = []
+        self._spent: list[tuple[Attempt, QueryUsage]] = []
 
-    def add(self, attempt: Attempt, spent: Iterable[Spent]) -> None:
+    def add(self, attempt: Attempt, spent: Iterable[QueryUsage]) -> None:
         self._spent += [(attempt, each) for each in spent]
 
-    def charged(self) -> Charged:
+    def sum_charges(self) -> Charged:
         used = [(attempt, each) for attempt, each in self._spent if each.counts]
         shared = self._cost([pair for pair in used if pair[0].own is None])
         own = self._cost([pair for pair in used if pair[0].own is not None])
@@ -62,7 +62,7 @@ class Books:
 
     def outcome(self) -> Outcome:
         """Every question was answered."""
-        shared_nano, own_nano = self.charged()
+        shared_nano, own_nano = self.sum_charges()
         fee = fee_nano(own_nano)
         return Outcome(
             status=200,
@@ -74,14 +74,14 @@ class Books:
             finish_reason="stop",
         )
 
-    def owed(self, error: GatewayError) -> Outcome:
+    def failure_outcome(self, error: GatewayError) -> Outcome:
         """Some question was not: nothing is charged, whatever was answered before."""
         if not self._spent:
-            return failed(error)
+            return failed_outcome(error)
         usage = _sum_of(each.usage for _, each in self._spent)
-        return failed(error, usage=usage, cost=self._cost(self._spent))
+        return failed_outcome(error, usage=usage, cost=self._cost(self._spent))
 
-    def _cost(self, spent: Sequence[tuple[Attempt, Spent]]) -> Cost:
+    def _cost(self, spent: Sequence[tuple[Attempt, QueryUsage]]) -> Cost:
         """Rounded once for each price list: a request may be at the prices of several."""
         lists: dict[Prices, list[Usage]] = {}
         for attempt, each in spent:
@@ -110,20 +110,20 @@ class DecisionAttempts(Attempts):
 
     terms: Terms
 
-    def __init__(self, progress: RequestProgress, books: Books) -> None:
+    def __init__(self, progress: RequestProgress, costs: DecisionCosts) -> None:
         super().__init__(progress)
-        self._books = books
+        self._costs = costs
 
-    def left_open(self, attempt: Attempt, crew: Crew) -> None:
+    def note_open_questions(self, attempt: Attempt, batch: EndpointBatch) -> None:
         """Note an attempt after which some question is open. It is an outage of the endpoint only
         where it has answered nothing since."""
-        assert crew.failure is not None
-        if crew.was_well:
+        assert batch.failure is not None
+        if batch.was_well:
             record_success(attempt)
             if attempt.own is None:
                 observer().health_events.record_recovery(attempt.endpoint.pk, process.now())
-        crew.failure.outage = crew.is_out
-        self.failed(attempt, crew.failure)
+        batch.failure.outage = batch.is_out
+        self.failed(attempt, batch.failure)
 
     def error(self) -> GatewayError:
         error = super().error()
@@ -133,52 +133,54 @@ class DecisionAttempts(Attempts):
         self.terms = terms_of(self._progress, endpoint, self._key)
         return None
 
-    def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> Held:
+    def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> NeededHold:
         """What is left to ask, on top of what was used already."""
-        shared_nano, own_nano = self._books.charged()
+        shared_nano, own_nano = self._costs.sum_charges()
         if is_own:
             own_nano = max(1, own_nano + estimated_nano)
         else:
             shared_nano += estimated_nano
-        return Held(shared_nano + fee_bound_nano(own_nano), own_nano)
+        return NeededHold(shared_nano + fee_bound_nano(own_nano), own_nano)
 
 
-def decided_answer(
-    progress: RequestProgress, agenda: Agenda, questions: Mapping[str, TypedQuestion]
+def answer_decisions(
+    progress: RequestProgress, plan: DecisionPlan, questions: Mapping[str, TypedQuestion]
 ) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too).
 
-    `questions` are the caller's own: guardrails may have changed what the agenda asks.
+    `questions` are the caller's own: guardrails may have changed what the plan asks.
     """
-    books = Books(progress)
-    attempts = DecisionAttempts(progress, books)
-    with Accounted(progress, attempts, books.owed):
+    costs = DecisionCosts(progress)
+    attempts = DecisionAttempts(progress, costs)
+    with FailureRecorder(progress, attempts, costs.failure_outcome):
         for attempt in attempts:
-            crew = Crew(progress, agenda, attempt, attempts.terms)
+            batch = EndpointBatch(progress, plan, attempt, attempts.terms)
             try:
-                crew.carry_out(agenda.errands(attempt.endpoint))
+                batch.send(plan.queries(attempt.endpoint))
             finally:
-                _add_results(progress, agenda, crew, books)
-            if agenda.is_done:
-                return _finish_answer(progress, agenda, questions, books, attempt)
-            attempts.left_open(attempt, crew)
+                _add_results(progress, plan, batch, costs)
+            if plan.is_done:
+                return _finish_answer(progress, plan, questions, costs, attempt)
+            attempts.note_open_questions(attempt, batch)
         raise attempts.error()
 
 
-def _add_results(progress: RequestProgress, agenda: Agenda, crew: Crew, books: Books) -> None:
+def _add_results(
+    progress: RequestProgress, plan: DecisionPlan, batch: EndpointBatch, costs: DecisionCosts
+) -> None:
     """Keep what an attempt found, and count the calls that it was found by."""
-    endpoint = crew.attempt.endpoint
-    found = agenda.settle(endpoint, crew.judged)
-    for spent in crew.spent:
-        spent.counts = any(place.question in found for place in spent.errand.places)
-    books.add(crew.attempt, crew.spent)
-    temperature = _temperature(progress, crew.attempt)
+    endpoint = batch.attempt.endpoint
+    found = plan.settle(endpoint, batch.judged)
+    for spent in batch.spent:
+        spent.counts = any(ref.question in found for ref in spent.query.refs)
+    costs.add(batch.attempt, batch.spent)
+    temperature = _temperature(progress, batch.attempt)
     for number, judged in found.items():
-        agenda.ways[number] = endpoint.decides or _NATIVE
+        plan.ways[number] = endpoint.decides or _NATIVE
         if temperature is not None:
-            shares = calibrated(judged.probabilities, temperature)
+            shares = apply_temperature(judged.probabilities, temperature)
             judged = judged._replace(probabilities=shares)
-        agenda.judged[number] = judged
+        plan.judged[number] = judged
 
 
 def _temperature(progress: RequestProgress, attempt: Attempt) -> float | None:
@@ -192,27 +194,27 @@ def _temperature(progress: RequestProgress, attempt: Attempt) -> float | None:
 
 def _finish_answer(
     progress: RequestProgress,
-    agenda: Agenda,
+    plan: DecisionPlan,
     questions: Mapping[str, TypedQuestion],
-    books: Books,
+    costs: DecisionCosts,
     attempt: Attempt,
 ) -> bytes:
     progress.served_by = attempt
     record_success(attempt)
-    outcome = books.outcome()
+    outcome = costs.outcome()
     # Many short answers at once say nothing of how fast a long one would come.
     record_attempt(attempt, streamed=False)
-    judged = [agenda.judged[number] for number in range(len(questions))]
+    judged = [plan.judged[number] for number in range(len(questions))]
     pairs = zip(questions.items(), judged, strict=True)
     answers = {name: build_answer(question, each) for (name, question), each in pairs}
     if progress.content is not None:
         progress.content.set_answer({"content": dumps(answers).decode()})
-    progress.stages += _stages(agenda)
-    progress.decisions_record = _record(agenda)
+    progress.stages += _stages(plan)
+    progress.decisions_record = _record(plan)
     body = settle(
         progress,
         outcome,
-        meanwhile=lambda: dumps(_body(progress, attempt, answers, report_of(outcome, attempt))),
+        meanwhile=lambda: dumps(_body(progress, attempt, answers, report_usage(outcome, attempt))),
     )
     assert body is not None
     return body
@@ -229,7 +231,7 @@ def _body(
         stop_sequence=None,
         native=None,
         failure=None,
-        router_metadata=wished_metadata(progress, selected=attempt),
+        router_metadata=metadata_if_wanted(progress, selected=attempt),
     )
     message = {"answers": answers}
     return progress.context.format.write_answer(
@@ -239,32 +241,32 @@ def _body(
     )
 
 
-def _stages(agenda: Agenda) -> Iterator[JsonObject]:
+def _stages(plan: DecisionPlan) -> Iterator[JsonObject]:
     """A stage for each way that was not the upstream's own."""
-    for way in dict.fromkeys(agenda.ways.values()):
+    for way in dict.fromkeys(plan.ways.values()):
         if way == _NATIVE:
             continue
-        numbers = [number for number, own in sorted(agenda.ways.items()) if own == way]
+        numbers = [number for number, own in sorted(plan.ways.items()) if own == way]
         data: JsonObject = {"method": way}
-        if masses := _label_masses(agenda, numbers):
+        if masses := _label_masses(plan, numbers):
             data["label_mass"] = masses
-        summary = f"{way}: {len(numbers)} of {len(agenda.names)} questions"
+        summary = f"{way}: {len(numbers)} of {len(plan.names)} questions"
         yield {"type": "decisions", "name": way, "summary": summary, "data": data}
 
 
-def _record(agenda: Agenda) -> JsonObject:
+def _record(plan: DecisionPlan) -> JsonObject:
     """What the generation keeps: how many questions were answered which way."""
-    ways = list(agenda.ways.values())
+    ways = list(plan.ways.values())
     record: JsonObject = {
-        "questions": len(agenda.names),
+        "questions": len(plan.names),
         "methods": {way: ways.count(way) for way in dict.fromkeys(ways)},
     }
-    if masses := _label_masses(agenda, sorted(agenda.judged)):
+    if masses := _label_masses(plan, sorted(plan.judged)):
         record["label_mass"] = masses
     return record
 
 
-def _label_masses(agenda: Agenda, numbers: list[int]) -> dict[str, float]:
-    judged: dict[int, Judgement] = agenda.judged
-    found = {agenda.names[number]: judged[number].label_mass for number in numbers}
+def _label_masses(plan: DecisionPlan, numbers: list[int]) -> dict[str, float]:
+    judged: dict[int, Judgement] = plan.judged
+    found = {plan.names[number]: judged[number].label_mass for number in numbers}
     return {name: mass for name, mass in found.items() if mass is not None}

@@ -19,10 +19,10 @@ from routing.formats.chat.request import ChatRequest
 from routing.formats.reasoning import resolve_reasoning
 from routing.metering.usage import Usage
 from routing.serving.attempts.upstream_call import send
-from routing.serving.decisions.plan import Agenda, Errand, Place
+from routing.serving.decisions.plan import DecisionPlan, QuestionRef, UpstreamQuery
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.outcome import measured
+from routing.serving.request.outcome import measure_usage
 from routing.upstreams.decisions import as_told, blamed_in
 from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object, malformed
 from routing.upstreams.wires import wire_of
@@ -30,25 +30,29 @@ from routing.upstreams.wires import wire_of
 _FORMAT: Final = "response_format"
 
 
-class Told(NamedTuple):
+class QueryResult(NamedTuple):
     """What came back: the parts that were judged, and why others were not."""
 
-    judged: dict[Place, Judgement]
+    judged: dict[QuestionRef, Judgement]
     failure: UpstreamFailure | None
     answer: Answer
 
 
 def request_of(
-    errand: Errand, agenda: Agenda, chat: ChatRequest, endpoint: EndpointEntry, terms: Terms
+    query: UpstreamQuery,
+    plan: DecisionPlan,
+    chat: ChatRequest,
+    endpoint: EndpointEntry,
+    terms: Terms,
 ) -> WireRequest:
     """What the endpoint is sent."""
     wire = wire_of(endpoint.provider.kind)
     if endpoint.decides == "native":
-        asked = {name: native.serialize_question(part) for name, part in errand.parts.items()}
-        body = {"state": agenda.state, "questions": asked}
+        asked = {name: native.serialize_question(part) for name, part in query.parts.items()}
+        body = {"state": plan.state, "questions": asked}
         return wire.request(Prompt(body, None, False, None, None, None, False), terms)
-    [part] = errand.parts.values()
-    return wire.request(_prompt(agenda.chat_body(part, endpoint), chat, endpoint, terms), terms)
+    [part] = query.parts.values()
+    return wire.request(_prompt(plan.chat_body(part, endpoint), chat, endpoint, terms), terms)
 
 
 def _prompt(body: JsonObject, chat: ChatRequest, endpoint: EndpointEntry, terms: Terms) -> Prompt:
@@ -69,19 +73,21 @@ def _prompt(body: JsonObject, chat: ChatRequest, endpoint: EndpointEntry, terms:
     return Prompt(body, None, False, most, effort, None, False)
 
 
-def told(errand: Errand, endpoint: EndpointEntry, raw: bytes, content_type: str) -> Told:
+def read_result(
+    query: UpstreamQuery, endpoint: EndpointEntry, raw: bytes, content_type: str
+) -> QueryResult:
     """What a whole answer says. Raises `UpstreamFailure` where there is none in it."""
     answer = wire_of(endpoint.provider.kind).answer(raw, content_type)
     if answer.error is not None:
         raise from_error_object(answer.error)
-    judged: dict[Place, Judgement] = {}
+    judged: dict[QuestionRef, Judgement] = {}
     failure: UpstreamFailure | None = None
-    for place, (name, part) in zip(errand.places, errand.parts.items(), strict=True):
+    for ref, (name, part) in zip(query.refs, query.parts.items(), strict=True):
         try:
-            judged[place] = _READERS[endpoint.decides or ""](part, answer, name)
+            judged[ref] = _READERS[endpoint.decides or ""](part, answer, name)
         except NoAnswer as why:
             failure = failure or malformed(str(why))
-    return Told(judged, failure, answer)
+    return QueryResult(judged, failure, answer)
 
 
 def _native(part: Any, answer: Answer, name: str) -> Judgement:
@@ -109,16 +115,16 @@ _ENDING: Final = (404, 524)
 
 
 @dataclass(slots=True)
-class Spent:
+class QueryUsage:
     """What one answered call took. `counts` says whether something of it was used."""
 
-    errand: Errand
+    query: UpstreamQuery
     usage: Usage
     counts: bool = False
 
 
 @dataclass(slots=True)
-class Crew:
+class EndpointBatch:
     """One attempt: what its calls found and took, and the first thing that went wrong.
 
     `was_well` says that some call was answered in full, `is_out` that the endpoint met with an
@@ -126,35 +132,35 @@ class Crew:
     """
 
     progress: RequestProgress
-    agenda: Agenda
+    plan: DecisionPlan
     attempt: Attempt
     terms: Terms
-    judged: dict[Place, Judgement] = field(default_factory=dict)
-    spent: list[Spent] = field(default_factory=list)
+    judged: dict[QuestionRef, Judgement] = field(default_factory=dict)
+    spent: list[QueryUsage] = field(default_factory=list)
     failure: UpstreamFailure | None = None
     failures: int = 0
     was_well: bool = False
     is_out: bool = False
     bug: Exception | None = None
 
-    def carry_out(self, errands: Sequence[Errand]) -> None:
+    def send(self, queries: Sequence[UpstreamQuery]) -> None:
         """Make the calls, or as many as are of use. What fails is kept in `failure`."""
-        if len(errands) == 1:
-            self._ask_one(errands[0])
+        if len(queries) == 1:
+            self._ask_one(queries[0])
         else:
-            self._ask_in_parallel(errands)
+            self._ask_in_parallel(queries)
         if self.bug is not None:
             # Not to be kept: it will hold the frames that hold this.
             bug, self.bug = self.bug, None
             assert bug is not None
             raise bug
 
-    def _ask_in_parallel(self, errands: Sequence[Errand]) -> None:
+    def _ask_in_parallel(self, queries: Sequence[UpstreamQuery]) -> None:
         pool = Pool(CALLS_AT_ONCE)
         try:
-            for errand in errands:
+            for query in queries:
                 # Waits while all are busy.
-                pool.spawn(self._ask_one, errand)
+                pool.spawn(self._ask_one, query)
             pool.join()
         finally:
             pool.kill()
@@ -164,37 +170,37 @@ class Crew:
             return True
         return self.failures >= CALLS_AT_ONCE and not self.judged
 
-    def _ask_one(self, errand: Errand) -> None:
+    def _ask_one(self, query: UpstreamQuery) -> None:
         if self._is_over():
             return
         try:
-            self._note_result(errand, self._send_query(errand))
+            self._note_result(query, self._send_query(query))
         except UpstreamFailure as error:
-            self._failed(as_told(error, of_caller=self._is_of_caller(errand, error)))
+            self._failed(as_told(error, of_caller=self._is_of_caller(query, error)))
         except Exception as error:  # noqa: BLE001 - Raised again by who waits.
             # A greenlet would only print it.
             forget_origin(error)
             self.bug = error
 
-    def _is_of_caller(self, errand: Errand, failure: UpstreamFailure) -> bool | None:
+    def _is_of_caller(self, query: UpstreamQuery, failure: UpstreamFailure) -> bool | None:
         """See `as_told`. Chat models are told of no question that they could blame."""
         if self.attempt.endpoint.decides != "native":
             return None
-        blamed = blamed_in(failure, errand.parts)
-        return None if blamed is None else errand.is_of_caller(blamed)
+        blamed = blamed_in(failure, query.parts)
+        return None if blamed is None else query.is_of_caller(blamed)
 
-    def _send_query(self, errand: Errand) -> Told:
+    def _send_query(self, query: UpstreamQuery) -> QueryResult:
         endpoint, chat = self.attempt.endpoint, self.progress.context.chat
-        request = request_of(errand, self.agenda, chat, endpoint, self.terms)
+        request = request_of(query, self.plan, chat, endpoint, self.terms)
         reply = send(self.progress, self.attempt, request=request)
         try:
             with reply:
                 raw = reply.read_all()
         except OutboundError as error:
             raise from_door(error) from error
-        return told(errand, endpoint, raw, reply.headers.get("content-type", ""))
+        return read_result(query, endpoint, raw, reply.headers.get("content-type", ""))
 
-    def _note_result(self, errand: Errand, said: Told) -> None:
+    def _note_result(self, query: UpstreamQuery, said: QueryResult) -> None:
         attempt = self.attempt
         attempt.ended = process.now()
         attempt.first_token = attempt.first_token or attempt.ended
@@ -202,14 +208,14 @@ class Crew:
         # How long the answer was, for upstreams that do not count.
         body = said.answer.native
         length = len(body.raw) if body is not None else count_text_chars(said.answer.message)
-        usage = measured(
+        usage = measure_usage(
             self.progress,
             attempt,
             said.answer.usage,
             length,
-            prompt_chars=errand.demand.text_bytes,
+            prompt_chars=query.demand.text_bytes,
         )
-        self.spent.append(Spent(errand, usage))
+        self.spent.append(QueryUsage(query, usage))
         self.judged |= said.judged
         if said.failure is not None:
             self._failed(said.failure)

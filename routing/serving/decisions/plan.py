@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from gateway.http.jsonio import JsonObject, dumps
 from routing.decisions import logprobs, native, schema
 from routing.decisions.question import Judgement, TypedQuestion, render_text
-from routing.decisions.splitting import QuestionLimits, QuestionSplit, split
+from routing.decisions.splitting import QuestionLimits, QuestionSplit, split_question
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.decisions.request import read_questions
@@ -21,7 +21,7 @@ _TOKENS_PER_ANSWER: Final = 64
 _TOKENS_PER_LABEL: Final = 32
 
 
-class Place(NamedTuple):
+class QuestionRef(NamedTuple):
     """Which part of which question."""
 
     question: int
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class UpstreamQuery:
     """One call: the parts it asks for, under their names, and how large it is.
 
     `split` are the names of parts that no caller ever asked like that: pieces of a question. Other
@@ -37,7 +37,7 @@ class Errand:
     as it was asked.
     """
 
-    places: tuple[Place, ...]
+    refs: tuple[QuestionRef, ...]
     parts: Mapping[str, TypedQuestion]
     demand: Demand
     split: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class Errand:
         return name not in self.split if name in self.parts else not self.split
 
 
-class Agenda:
+class DecisionPlan:
     """The questions of one request in their order. Knows nothing of the call it belongs to."""
 
     def __init__(self, body: Mapping[str, Any], models: Sequence[ModelEntry]) -> None:
@@ -64,7 +64,7 @@ class Agenda:
         self._state_bytes = utf8_bytes(self.state_text)
         self._questions = tuple(questions.values())
         self._reasoners = frozenset([each.id for each in models if each.must_reason])
-        self._made: dict[tuple[Any, ...], list[Errand]] = {}
+        self._made: dict[tuple[Any, ...], list[UpstreamQuery]] = {}
         self._splits: dict[tuple[int, QuestionLimits], QuestionSplit] = {}
         self.judged: dict[int, Judgement] = {}
         # By which way each was, as `router_metadata` calls it.
@@ -74,7 +74,7 @@ class Agenda:
     def is_done(self) -> bool:
         return len(self.judged) == len(self._questions)
 
-    def errands(self, endpoint: EndpointEntry) -> list[Errand]:
+    def queries(self, endpoint: EndpointEntry) -> list[UpstreamQuery]:
         """The calls that are left to make, were this endpoint to answer all of them."""
         key = (
             *(endpoint.decides, self.must_reason(endpoint), endpoint.decisions_max_questions),
@@ -85,51 +85,51 @@ class Agenda:
         return self._made[key]
 
     def demands(self, endpoint: EndpointEntry) -> Sequence[Demand]:
-        return [errand.demand for errand in self.errands(endpoint)]
+        return [query.demand for query in self.queries(endpoint)]
 
     def must_reason(self, endpoint: EndpointEntry) -> bool:
         """Whether the endpoint's model cannot answer without reasoning."""
         return endpoint.model_id in self._reasoners
 
     def settle(
-        self, endpoint: EndpointEntry, parts: Mapping[Place, Judgement]
+        self, endpoint: EndpointEntry, parts: Mapping[QuestionRef, Judgement]
     ) -> dict[int, Judgement]:
         """The questions of which every part was judged."""
         limits = limits_of(endpoint)
         found = {}
-        for number in dict.fromkeys(place.question for place in parts):
+        for number in dict.fromkeys(ref.question for ref in parts):
             whole = self._split(number, limits)
-            places = [Place(number, part) for part in range(len(whole.parts))]
-            if all(place in parts for place in places):
-                found[number] = whole.merged([parts[place] for place in places])
+            refs = [QuestionRef(number, part) for part in range(len(whole.parts))]
+            if all(ref in parts for ref in refs):
+                found[number] = whole.merge([parts[ref] for ref in refs])
         return found
 
     def _split(self, number: int, limits: QuestionLimits) -> QuestionSplit:
         key = (number, limits)
         if key not in self._splits:
-            self._splits[key] = split(self._questions[number], limits)
+            self._splits[key] = split_question(self._questions[number], limits)
         return self._splits[key]
 
-    def _build_queries(self, endpoint: EndpointEntry) -> Iterator[Errand]:
+    def _build_queries(self, endpoint: EndpointEntry) -> Iterator[UpstreamQuery]:
         limits = limits_of(endpoint)
         open_ = [number for number in range(len(self._questions)) if number not in self.judged]
         splits = {number: self._split(number, limits) for number in open_}
         parts = {
-            Place(number, place): part
+            QuestionRef(number, index): part
             for number in open_
-            for place, part in enumerate(splits[number].parts)
+            for index, part in enumerate(splits[number].parts)
         }
         if endpoint.decides == "native":
             yield from self._build_batches(parts, endpoint.decisions_max_questions or len(parts))
             return
-        for place, part in parts.items():
+        for ref, part in parts.items():
             body = self.chat_body(part, endpoint, state="")
             texts = [utf8_bytes(message["content"]) for message in body["messages"]]
             if form := body.get("response_format"):
                 texts.append(len(dumps(form)))
             size = self._state_bytes + sum(texts)
             demand = Demand(size, len(body["messages"]), 0, 0, body["max_tokens"])
-            yield Errand((place,), {"": part}, demand)
+            yield UpstreamQuery((ref,), {"": part}, demand)
 
     def chat_body(
         self, part: TypedQuestion, endpoint: EndpointEntry, *, state: str | None = None
@@ -144,23 +144,25 @@ class Agenda:
         least = wire_of(endpoint.provider.kind).output_tokens_min
         return body | {"max_tokens": max(least, body["max_tokens"])}
 
-    def _build_batches(self, parts: Mapping[Place, TypedQuestion], most: int) -> Iterator[Errand]:
+    def _build_batches(
+        self, parts: Mapping[QuestionRef, TypedQuestion], most: int
+    ) -> Iterator[UpstreamQuery]:
         """Questions in calls of as many as the upstream takes at once."""
-        places = list(parts)
-        split = {place.question for place in places if place.part}
-        for start in range(0, len(places), most):
-            batch = tuple(places[start : start + most])
+        refs = list(parts)
+        split = {ref.question for ref in refs if ref.part}
+        for start in range(0, len(refs), most):
+            batch = tuple(refs[start : start + most])
             names = dict(zip(batch, self._name_parts(batch, split), strict=True))
-            asked = {name: parts[place] for place, name in names.items()}
-            pieces = frozenset(name for place, name in names.items() if place.question in split)
+            asked = {name: parts[ref] for ref, name in names.items()}
+            pieces = frozenset(name for ref, name in names.items() if ref.question in split)
             is_whole = not split and len(batch) == len(self._questions)
-            yield Errand(batch, asked, self._native_demand(asked), pieces, is_whole)
+            yield UpstreamQuery(batch, asked, self._native_demand(asked), pieces, is_whole)
 
-    def _name_parts(self, batch: Sequence[Place], split: Set[int]) -> Iterator[str]:
+    def _name_parts(self, batch: Sequence[QuestionRef], split: Set[int]) -> Iterator[str]:
         """A question's own name, and numbers that are no question's name for pieces of one."""
         numbers = (name for name in map(str, count()) if name not in self.names)
-        for place in batch:
-            yield next(numbers) if place.question in split else self.names[place.question]
+        for ref in batch:
+            yield next(numbers) if ref.question in split else self.names[ref.question]
 
     def _native_demand(self, asked: Mapping[str, TypedQuestion]) -> Demand:
         size = len(dumps({name: native.serialize_question(part) for name, part in asked.items()}))

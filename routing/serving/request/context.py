@@ -22,12 +22,12 @@ from routing.ledger.orders import Payer
 from routing.metering.cost import Cost
 from routing.metering.usage import Demand, Usage
 from routing.plugins.interface import Plugin
-from routing.response_cache.cache_options import Wish
+from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.entry import Entry
 from routing.selection.guardrail_filters import zdr_group
 from routing.selection.types import EndpointState, Plan, Policy, Requirements
 from routing.serving.request.loop import Loop
-from routing.serving.request.stickiness import Key
+from routing.serving.request.stickiness import ConversationKey
 from routing.upstreams.anthropic.wire import parse_betas
 from routing.upstreams.failures import UpstreamFailure
 
@@ -120,10 +120,10 @@ class RequestContext(NamedTuple):
     # The preset that the request named, in the form that records keep.
     preset_id: str | None = None
     # The conversation to keep on the endpoint that answers it; None where none is to be kept.
-    conversation_key: Key | None = None
+    conversation_key: ConversationKey | None = None
     plugins: tuple[Plugin, ...] = ()
     # None where the answer may not come from the response cache.
-    cache_options: Wish | None = None
+    cache_options: CacheOptions | None = None
 
     @property
     def created(self) -> int:

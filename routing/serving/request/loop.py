@@ -92,7 +92,7 @@ class Loop:
         self._message = {name: each for name, each in message.items() if name != "tool_calls"}
         self._chars_before, self._chars = self._chars, self._chars + len(self._text)
         # What the caller is told of the answer; its calls come behind what tools did.
-        shown = self.shown(self._message)
+        shown = self.visible_message(self._message)
         self._first_detail = self._next_detail
         if logprobs is not None:
             shown["logprobs"] = logprobs
@@ -116,7 +116,7 @@ class Loop:
         if self.functions:
             self.pieces.append({"role": "assistant", "tool_calls": self.functions})
 
-    def shown(self, said: JsonObject) -> JsonObject:
+    def visible_message(self, said: JsonObject) -> JsonObject:
         """A message or a delta as the caller sees it: without calls, which are told when they are
         whole, its reasoning behind that of earlier turns."""
         shown = {name: each for name, each in said.items() if name != "tool_calls"}
@@ -185,7 +185,7 @@ class Loop:
         """Those of the turn that was taken last."""
         return self._activities
 
-    def told(self, results: Sequence[Result]) -> None:
+    def add_results(self, results: Sequence[Result]) -> None:
         """Note what the calls came to, in their order."""
         answers = []
         for activity, result in zip(self._activities, results, strict=True):

@@ -72,7 +72,7 @@ class Tally:
     def cost(self) -> Cost:
         """By the price lists, whoever pays; the parts are those of the model that was asked."""
         turns = self._cost
-        return ExactCost(self.total_nano, turns.prompt_nano, turns.completion_nano).rounded()
+        return ExactCost(self.total_nano, turns.prompt_nano, turns.completion_nano).round()
 
     @property
     def total_nano(self) -> Fraction:

@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
     tools: ServerToolUse | None = None
 
 
-def measured(
+def measure_usage(
     progress: RequestProgress,
     attempt: Attempt,
     reported: Any,
@@ -89,7 +89,7 @@ def _pinned_prices(
     return pinned, Units(images=progress.context.demand.images, web_searches=usage.web_searches)
 
 
-def answered(
+def answered_outcome(
     progress: RequestProgress,
     attempt: Attempt,
     usage: Usage,
@@ -194,7 +194,7 @@ def loop_outcome(
     )
 
 
-def failed(
+def failed_outcome(
     error: GatewayError,
     *,
     usage: Usage = _NOTHING,
@@ -230,7 +230,7 @@ def failed(
     )
 
 
-def left_early(progress: RequestProgress) -> Outcome:
+def abandoned_outcome(progress: RequestProgress) -> Outcome:
     """The caller was gone before an upstream accepted: nothing is owed but for the turns before, in
     a loop."""
     if progress.loop is not None and progress.loop.turns:
@@ -238,7 +238,7 @@ def left_early(progress: RequestProgress) -> Outcome:
     return Outcome(status=499, usage=_NOTHING, cost=FREE, charged_nano=0, cancelled=True)
 
 
-def retold_outcome(entry: Entry) -> Outcome:
+def cached_outcome(entry: Entry) -> Outcome:
     """An answer from the response cache."""
     return Outcome(
         status=200,
@@ -259,7 +259,7 @@ def good_end(outcome: Outcome) -> tuple[str, str | None] | None:
     return finish, outcome.native_finish
 
 
-def report_of(outcome: Outcome, attempt: Attempt) -> JsonObject:
+def report_usage(outcome: Outcome, attempt: Attempt) -> JsonObject:
     """The `usage` object that the attempt's caller reads."""
     return build_usage_report(
         outcome.usage,

@@ -34,7 +34,7 @@ _UNIT: Final = 2.0**-53
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ConversationKey:
     """Account, model and conversation as one digest; `by_session` where the caller named it.
     `patience` is what its request has left for the hint store; without one each call has its own.
     """
@@ -44,7 +44,7 @@ class Key:
     patience: Patience | None = field(default=None, compare=False)
 
 
-class Kept(NamedTuple):
+class StickyEndpoint(NamedTuple):
     """Who served a conversation last."""
 
     model_id: str
@@ -64,7 +64,7 @@ def key_of(
     account_id: uuid.UUID,
     model: str,
     models: Iterable[ModelEntry] | None = None,
-) -> Key | None:
+) -> ConversationKey | None:
     """The key of a request's conversation, or None where nobody can have kept it. Decisions are no
     conversation.
 
@@ -87,7 +87,7 @@ def key_of(
     else:
         digest.update(b"messages")
         _feed(digest, list(_opening_messages(chat.body["messages"])))
-    return Key(digest.digest(), chat.session_id is not None)
+    return ConversationKey(digest.digest(), chat.session_id is not None)
 
 
 def seeded_random(key: bytes) -> Callable[[], float]:
@@ -108,7 +108,7 @@ def caches_cheaper(endpoint: EndpointEntry) -> bool:
     return endpoint.prices is not None and endpoint.prices.caches_cheaper
 
 
-def recall(key: Key) -> Kept | None:
+def recall(key: ConversationKey) -> StickyEndpoint | None:
     """Who served this conversation last, if anybody kept it. Asks the hint store once."""
     name = _name(key)
     told = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
@@ -118,7 +118,7 @@ def recall(key: Key) -> Kept | None:
     )
 
 
-def remember(key: Key | None, endpoint: EndpointEntry, usage: Usage) -> None:
+def remember(key: ConversationKey | None, endpoint: EndpointEntry, usage: Usage) -> None:
     """After an answer, before its last byte: keep the conversation where it is, for as long as
     ROUTER_STICKY_SECONDS from now.
 
@@ -127,7 +127,7 @@ def remember(key: Key | None, endpoint: EndpointEntry, usage: Usage) -> None:
     if key is None or not (key.by_session or _cache_helps(endpoint, usage)):
         return
     name, lasts_ms = _name(key), max(1, int(settings.ROUTER_STICKY_SECONDS * 1000))
-    _local_records().put(key.digest, Kept(endpoint.model_id, endpoint.tag))
+    _local_records().put(key.digest, StickyEndpoint(endpoint.model_id, endpoint.tag))
     told = orjson.dumps([VERSION, endpoint.model_id, endpoint.tag])
     shared_cache().run(
         lambda store: bool(store.set(name, told, px=lasts_ms)), False, patience=key.patience
@@ -144,8 +144,8 @@ class Conversation:
         self._chat = chat
         self._account_id = account_id
         self._model = model
-        self._key: Key | None = None
-        self._kept: Kept | None = None
+        self._key: ConversationKey | None = None
+        self._kept: StickyEndpoint | None = None
         self._has_key = self._has_asked = False
         self._patience: Patience | None = None
 
@@ -156,7 +156,7 @@ class Conversation:
             self._patience = Patience(settings.REDIS_TIMEOUT)
         return self._patience
 
-    def key(self, models: Sequence[ModelEntry] | None = None) -> Key | None:
+    def key(self, models: Sequence[ModelEntry] | None = None) -> ConversationKey | None:
         """What it is kept under; None where it cannot be kept. `models` are the candidates, None
         while they are not known."""
         if not self._has_key:
@@ -190,7 +190,7 @@ class Conversation:
             return seeded_random(self._key.digest + purpose)
         return process.chance
 
-    def _recall_once(self, models: Sequence[ModelEntry] | None) -> Kept | None:
+    def _recall_once(self, models: Sequence[ModelEntry] | None) -> StickyEndpoint | None:
         key = self.key(models)
         if key is not None and not self._has_asked:
             self._has_asked = True
@@ -211,13 +211,13 @@ class Records:
         self._lasts_s = lasts_s
         self._records_max = records_max
         self._clock = clock
-        self._kept: OrderedDict[bytes, tuple[float, Kept]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[float, StickyEndpoint]] = OrderedDict()
 
-    def get(self, digest: bytes) -> Kept | None:
+    def get(self, digest: bytes) -> StickyEndpoint | None:
         found = self._kept.get(digest)
         return found[1] if found is not None and self._clock() < found[0] else None
 
-    def put(self, digest: bytes, kept: Kept) -> None:
+    def put(self, digest: bytes, kept: StickyEndpoint) -> None:
         self._kept[digest] = (self._clock() + self._lasts_s, kept)
         self._kept.move_to_end(digest)
         if len(self._kept) > self._records_max:
@@ -272,14 +272,14 @@ def _feed(digest: Any, value: Any) -> None:
         digest.update(repr(value).encode())
 
 
-def _name(key: Key) -> str:
+def _name(key: ConversationKey) -> str:
     return f"{hints_key('sticky')}:{key.digest.hex()}"
 
 
-def _parse_record(told: bytes) -> Kept | None:
+def _parse_record(told: bytes) -> StickyEndpoint | None:
     try:
         version, model_id, tag = orjson.loads(told)
     except (ValueError, TypeError):
         return None
     good = version == VERSION and isinstance(model_id, str) and isinstance(tag, str)
-    return Kept(model_id, tag) if good else None
+    return StickyEndpoint(model_id, tag) if good else None

@@ -52,7 +52,7 @@ class StreamedCalls:
         )
 
 
-def well_formed(calls: Any) -> bool | None:
+def are_well_formed(calls: Any) -> bool | None:
     """Of an answer in one piece; None where it calls no tool."""
     if not calls or not isinstance(calls, list):
         return None

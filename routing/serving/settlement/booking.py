@@ -23,7 +23,14 @@ from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.outcome import Outcome, answered, failed, good_end, measured, price
+from routing.serving.request.outcome import (
+    Outcome,
+    answered_outcome,
+    failed_outcome,
+    good_end,
+    measure_usage,
+    price,
+)
 from routing.serving.settlement.records import settle_order
 from routing.statistics.periodic import PeriodicWork
 
@@ -103,7 +110,7 @@ def wait_for(ticket: Ticket | None) -> None:
         ledger.wait(ticket, settings.LEDGER_TIMEOUT)
 
 
-class Accounted:
+class FailureRecorder:
     """Whatever ends the block is recorded: what was tried, and what that is owed by `owing`. A call
     that never reached an upstream only gives its hold back."""
 
@@ -113,7 +120,7 @@ class Accounted:
         self,
         progress: RequestProgress,
         attempts: Attempts,
-        owing: Callable[[GatewayError], Outcome] = failed,
+        owing: Callable[[GatewayError], Outcome] = failed_outcome,
     ) -> None:
         self._progress = progress
         self._attempts = attempts
@@ -153,14 +160,14 @@ class Accounted:
                 progress.content.wait()
 
 
-def outcome_of(
+def stream_outcome(
     progress: RequestProgress, attempt: Attempt, relay: Relay, *, cancelled: bool
 ) -> Outcome:
     """The end of a stream that was answered, in full or up to where its caller left."""
-    return answered(
+    return answered_outcome(
         progress,
         attempt,
-        measured(progress, attempt, relay.usage, relay.produced_chars),
+        measure_usage(progress, attempt, relay.usage, relay.produced_chars),
         finish_reason=relay.finish_reason,
         native_finish=relay.native_finish,
         service_tier=relay.service_tier,
@@ -218,6 +225,8 @@ def _failed_outcome(
     progress: RequestProgress, attempt: Attempt, relay: Relay | None, error: GatewayError
 ) -> Outcome:
     if relay is None or not relay.seen:
-        return failed(error, loop=progress.loop)
-    usage = measured(progress, attempt, relay.usage, relay.produced_chars)
-    return failed(error, usage=usage, cost=price(progress, attempt, usage), loop=progress.loop)
+        return failed_outcome(error, loop=progress.loop)
+    usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
+    return failed_outcome(
+        error, usage=usage, cost=price(progress, attempt, usage), loop=progress.loop
+    )

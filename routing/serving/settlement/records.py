@@ -171,7 +171,9 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
     facts = {
         name: fact for plugin in progress.context.plugins for name, fact in plugin.facts.items()
     }
-    return dict(filter(_value, detail.items())) | facts | own_part(progress, last, outcome)
+    return (
+        dict(filter(_value, detail.items())) | facts | own_credential_part(progress, last, outcome)
+    )
 
 
 def _ms(started: float, ended: float | None) -> int | None:
@@ -209,7 +211,9 @@ def own_credential(
     return {"id": own.id, "label": own.label} if own is not None else None
 
 
-def own_part(progress: RequestProgress, last: Attempt | None, outcome: "Outcome") -> dict[str, int]:
+def own_credential_part(
+    progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
+) -> dict[str, int]:
     """What of cost and charge is of the team's own credentials, where the record's `is_byok` does
     not tell: that says all or nothing."""
     is_byok = last is not None and last.own is not None
@@ -308,7 +312,7 @@ def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> J
     return value
 
 
-def wished_metadata(progress: RequestProgress, *, selected: Attempt | None) -> JsonObject | None:
+def metadata_if_wanted(progress: RequestProgress, *, selected: Attempt | None) -> JsonObject | None:
     """The same where the caller opted in."""
     wants = progress.context.wants_metadata
     return router_metadata(progress, selected=selected) if wants else None

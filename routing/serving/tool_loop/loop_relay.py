@@ -103,11 +103,11 @@ class LoopRelay(Relay):
             self._recorder.message, exclude_reasoning=False, new_call_id=self._new_call_id
         )
 
-    def open(self) -> bytes:
+    def open_stream(self) -> bytes:
         """What opens the stream, where nothing has yet."""
         return self._write_opening()
 
-    def functions(self) -> bytes:
+    def write_functions(self) -> bytes:
         """The calls of the caller's own functions."""
         calls = [{"index": place, **call} for place, call in enumerate(self.loop.functions)]
         if not calls:
@@ -116,7 +116,7 @@ class LoopRelay(Relay):
             self._draft.add({"tool_calls": calls})
         return self._write_opening() + self.writer.delta({"tool_calls": calls})
 
-    def results(self, activities: Sequence[ToolActivity], results: Sequence[Result]) -> bytes:
+    def write_results(self, activities: Sequence[ToolActivity], results: Sequence[Result]) -> bytes:
         """What tools came to."""
         told = []
         for activity, result in zip(activities, results, strict=True):
@@ -126,7 +126,7 @@ class LoopRelay(Relay):
         return b"".join(told)
 
     def _translate_delta(self, delta: JsonObject, logprobs: Any) -> bytes:
-        delta = self.loop.shown(self._clean_delta(delta))
+        delta = self.loop.visible_message(self._clean_delta(delta))
         if not has_content(delta) and logprobs is None:
             return b""
         return self._write_opening() + self.writer.delta(delta, logprobs)

@@ -16,19 +16,19 @@ from routing.formats.chat.facts import utf8_bytes
 from routing.guarding.filters import filtered
 from routing.metering.usage import Usage, estimate_tokens
 from routing.selection.types import Candidate
-from routing.serving.attempts.attempt_answer import Served, answer_of, finish_of
+from routing.serving.attempts.attempt_answer import Served, read_finish, request_answer
 from routing.serving.attempts.attempts import Attempts, record_success
-from routing.serving.attempts.own_credentials import entry_at
+from routing.serving.attempts.own_credentials import find_entry
 from routing.serving.request.context import Attempt, RequestProgress, demand_of
 from routing.serving.request.loop import must_call
-from routing.serving.request.outcome import measured, note_results, note_turn
-from routing.serving.request.tool_call_checks import well_formed
+from routing.serving.request.outcome import measure_usage, note_results, note_turn
+from routing.serving.request.tool_call_checks import are_well_formed
 from routing.statistics.observation import record_attempt
 from routing.tools.calls import RunningCalls, ServerToolCall, failed_result
 from routing.tools.interface import Result, ToolContext
 
 
-def turns_after(progress: RequestProgress, attempt: Attempt) -> Sequence[Candidate]:
+def list_next_candidates(progress: RequestProgress, attempt: Attempt) -> Sequence[Candidate]:
     """Make the call ask for the loop's next turn; the endpoints to try for it. The one that
     answered goes first, then the plan's others of its model, where the conversation has room. None
     is left where it has grown too long for all of them."""
@@ -48,12 +48,12 @@ def turns_after(progress: RequestProgress, attempt: Attempt) -> Sequence[Candida
     return sorted(
         fitting,
         key=lambda turn: (
-            turn.endpoint is not attempt.endpoint or entry_at(turn, entries) != attempt.own
+            turn.endpoint is not attempt.endpoint or find_entry(turn, entries) != attempt.own
         ),
     )
 
 
-def tell_stage(progress: RequestProgress) -> None:
+def add_tool_stage(progress: RequestProgress) -> None:
     """Put what its tools did among the stages that the call tells of."""
     loop = progress.loop
     if loop is None or not loop.requested:
@@ -76,7 +76,7 @@ def tell_stage(progress: RequestProgress) -> None:
     )
 
 
-def context_of(progress: RequestProgress, attempt: Attempt) -> ToolContext:
+def build_tool_context(progress: RequestProgress, attempt: Attempt) -> ToolContext:
     """For the tools that the attempt's model has called."""
     loop = progress.loop
     assert loop is not None
@@ -93,7 +93,7 @@ def context_of(progress: RequestProgress, attempt: Attempt) -> ToolContext:
 
 
 @dataclass(slots=True)
-class Talk:
+class LoopResult:
     """How a loop ended: its last answer, and whether the finish reason is that answer's own."""
 
     attempt: Attempt
@@ -102,14 +102,14 @@ class Talk:
     is_last_word: bool = True
 
 
-def converse(progress: RequestProgress, attempts: Attempts) -> Talk:
+def run_tool_loop(progress: RequestProgress, attempts: Attempts) -> LoopResult:
     """Carry a call's loop out; what was said is in the loop, what it cost in its tally. Raises
     `GatewayError` where a turn gets no answer."""
     loop, last = progress.loop, None
     assert loop is not None
     while True:
         try:
-            served = answer_of(progress, attempts)
+            served = request_answer(progress, attempts)
         except GatewayError:
             if attempts.is_unaffordable:
                 # An agent's answer, or that there is none, is part of its asker's.
@@ -129,19 +129,19 @@ def converse(progress: RequestProgress, attempts: Attempts) -> Talk:
         last = served
         finish, calls = _take_turn(progress, served)
         if calls:
-            loop.told(_run_tools(progress, served.attempt, calls))
+            loop.add_results(_run_tools(progress, served.attempt, calls))
         if not calls or not loop.goes_on:
             told = loop.finish(finish)
-            return Talk(served.attempt, served.answer, told, is_last_word=told == finish)
-        turns = turns_after(progress, served.attempt)
+            return LoopResult(served.attempt, served.answer, told, is_last_word=told == finish)
+        turns = list_next_candidates(progress, served.attempt)
         if not turns:
             return _end_early(served)
         attempts.end_probe()
         attempts = Attempts(progress, turns)
 
 
-def _end_early(last: Served) -> Talk:
-    return Talk(last.attempt, last.answer, "length", is_last_word=False)
+def _end_early(last: Served) -> LoopResult:
+    return LoopResult(last.attempt, last.answer, "length", is_last_word=False)
 
 
 def _take_turn(progress: RequestProgress, served: Served) -> tuple[str, list[ServerToolCall]]:
@@ -151,24 +151,24 @@ def _take_turn(progress: RequestProgress, served: Served) -> tuple[str, list[Ser
     record_success(attempt)
     usage = _measure(progress, served)
     if attempt.failure is None:
-        judged = well_formed(answer.message.get("tool_calls"))
+        judged = are_well_formed(answer.message.get("tool_calls"))
         record_attempt(attempt, streamed=False, tokens=usage.completion_tokens, tools_good=judged)
     note_turn(progress, attempt, usage, native_finish=answer.native_finish)
     new_id = progress.context.format.new_call_id
     message = clean_message(answer.message, exclude_reasoning=False, new_call_id=new_id)
-    finish = finish_of(answer, message)
+    finish = read_finish(answer, message)
     return finish, loop.take(message, finish=finish, logprobs=answer.logprobs)
 
 
 def _measure(progress: RequestProgress, served: Served) -> Usage:
     answer = served.answer
-    return measured(progress, served.attempt, answer.usage, count_text_chars(answer.message))
+    return measure_usage(progress, served.attempt, answer.usage, count_text_chars(answer.message))
 
 
 def _run_tools(
     progress: RequestProgress, attempt: Attempt, calls: list[ServerToolCall]
 ) -> list[Result]:
-    running = RunningCalls(calls, context_of(progress, attempt))
+    running = RunningCalls(calls, build_tool_context(progress, attempt))
     try:
         running.wait(None)
     except BaseException:  # Also a greenlet being killed must not leave tools running.
@@ -176,13 +176,13 @@ def _run_tools(
         raise
     results = running.results()
     note_results(progress, attempt, results)
-    return guarded_results(progress, results)
+    return filter_results(progress, results)
 
 
 _WITHHELD = "A content filter kept the result back"
 
 
-def guarded_results(progress: RequestProgress, results: Sequence[Result]) -> list[Result]:
+def filter_results(progress: RequestProgress, results: Sequence[Result]) -> list[Result]:
     """The results after the filters of the caller's guardrails. In place of one that is blocked, or
     that cannot be looked at, the model is told so; what it cost stays."""
     guard = progress.context.caller.guard

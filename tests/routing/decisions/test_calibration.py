@@ -13,8 +13,8 @@ from routing.decisions.calibration import (
     TEMPERATURE_MAX,
     TEMPERATURE_MIN,
     Example,
+    apply_temperature,
     build_report,
-    calibrated,
     draw_reliability,
     fit_temperature,
     mean_loss,
@@ -40,15 +40,15 @@ def drawn(sharpened: float, count: int = 2500) -> list[Example]:
 
 def test_a_temperature_by_hand():
     # The square roots of 0.9 and 0.1 are as 3 to 1, their squares as 81 to 1.
-    assert calibrated((0.9, 0.1), 2) == pytest.approx((0.75, 0.25))
-    assert calibrated((0.9, 0.1), 0.5) == pytest.approx((81 / 82, 1 / 82))
-    assert calibrated((1.0, 0.0), 5) == (1.0, 0.0)
+    assert apply_temperature((0.9, 0.1), 2) == pytest.approx((0.75, 0.25))
+    assert apply_temperature((0.9, 0.1), 0.5) == pytest.approx((81 / 82, 1 / 82))
+    assert apply_temperature((1.0, 0.0), 5) == (1.0, 0.0)
 
 
 @given(weights, st.floats(TEMPERATURE_MIN, TEMPERATURE_MAX))
 def test_a_temperature_keeps_sum_and_order(weights, temperature):
     before = of(weights)
-    after = calibrated(before, temperature)
+    after = apply_temperature(before, temperature)
 
     assert sum(after) == pytest.approx(1, abs=1e-9)
     pairs = list(zip(before, after, strict=True))
@@ -58,7 +58,7 @@ def test_a_temperature_keeps_sum_and_order(weights, temperature):
 @given(weights, st.floats(0.3, 3))
 def test_a_temperature_can_be_taken_back(weights, temperature):
     before = of(weights)
-    there_and_back = calibrated(calibrated(before, temperature), 1 / temperature)
+    there_and_back = apply_temperature(apply_temperature(before, temperature), 1 / temperature)
 
     assert there_and_back == pytest.approx(before, rel=1e-6, abs=1e-9)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from routing.decisions import logprobs, schema
 from routing.decisions.question import YES_NO, Judgement, NoAnswer, TypedQuestion, build_answer
-from routing.decisions.splitting import QuestionLimits, split
+from routing.decisions.splitting import QuestionLimits, split_question
 from routing.simulator.script import Verdicts
 
 Judge = Callable[[TypedQuestion, Mapping[str, float]], Judgement]
@@ -67,23 +67,23 @@ def answered(body: dict[str, Any], weights: Mapping[str, float]) -> dict[str, An
 
 
 def by_letters(question: TypedQuestion, weights: Mapping[str, float]) -> Judgement:
-    parts = split(question, LIMITS)
+    parts = split_question(question, LIMITS)
     said = [answered(logprobs.build_request("A state", part), weights) for part in parts.parts]
     found = [
         logprobs.read_judgement(part, one["logprobs"])
         for part, one in zip(parts.parts, said, strict=True)
     ]
-    return parts.merged(found)
+    return parts.merge(found)
 
 
 def by_numbers(question: TypedQuestion, weights: Mapping[str, float]) -> Judgement:
-    parts = split(question, QuestionLimits(schema.LABELS_MAX))
+    parts = split_question(question, QuestionLimits(schema.LABELS_MAX))
     said = [answered(schema.build_request("A state", part), weights) for part in parts.parts]
     found = [
         schema.read_judgement(part, one["text"])
         for part, one in zip(parts.parts, said, strict=True)
     ]
-    return parts.merged(found)
+    return parts.merge(found)
 
 
 both_ways = pytest.mark.parametrize("judge", [by_letters, by_numbers])
@@ -170,7 +170,7 @@ SAID = st.recursive(
 def test_whatever_an_upstream_says_is_an_answer_or_none(
     question: TypedQuestion, given_: Any
 ) -> None:
-    parts = split(question, LIMITS).parts
+    parts = split_question(question, LIMITS).parts
     for told_ in (given_, {"content": [given_]}, {"content": [{"top_logprobs": given_}]}):
         try:
             found = logprobs.read_judgement(parts[0], told_)
@@ -185,7 +185,7 @@ def test_whatever_an_upstream_says_is_an_answer_or_none(
 def test_whatever_numbers_an_upstream_writes_are_an_answer_or_none(
     question: TypedQuestion, given_: Any
 ) -> None:
-    part = split(question, LIMITS).parts[0]
+    part = split_question(question, LIMITS).parts[0]
     try:
         found = schema.read_judgement(part, json.dumps(given_))
     except NoAnswer:

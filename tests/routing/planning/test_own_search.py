@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from routing.planning.server_tools import search_beside_own_tools, searching_here
+from routing.planning.server_tools import search_beside_own_tools, search_here
 from tests.routing.formats.messages.bodies import BODIES as MESSAGES
 from tests.routing.formats.messages.bodies import TOOL
 from tests.routing.formats.responses.bodies import BODIES as RESPONSES
@@ -28,7 +28,7 @@ def searching(settings: Any) -> None:
 def test_settings_of_messages_are_the_gateways() -> None:
     same: dict[str, Any] = {"max_uses": 2, "user_location": PLACE, "allowed_domains": []}
     tool = NATIVE | same | {"blocked_domains": ["b.example"]}
-    chat = searching_here(MESSAGES.accepted(tools=[TOOL, tool]))
+    chat = search_here(MESSAGES.accepted(tools=[TOOL, tool]))
     own, search = chat.body["tools"]
     assert own["function"]["name"] == "f"
     assert search == {**OWN, "parameters": {**same, "excluded_domains": ["b.example"]}}
@@ -58,7 +58,7 @@ def test_settings_of_messages_are_the_gateways() -> None:
 def test_settings_of_responses_are_the_gateways(
     tool: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
-    chat = searching_here(RESPONSES.accepted(tools=[tool]))
+    chat = search_here(RESPONSES.accepted(tools=[tool]))
     assert chat.body["tools"] == [{**OWN, "parameters": parameters}]
     assert chat.original is not None
     assert chat.original["tools"] == [tool]
@@ -81,7 +81,7 @@ CHOSEN_F = {"type": "function", "function": {"name": "f"}}
     ],
 )
 def test_a_choice_goes_on(bodies: Any, tools: list[Any], choice: Any, chat: Any) -> None:
-    request = searching_here(bodies.accepted(tools=tools, tool_choice=choice))
+    request = search_here(bodies.accepted(tools=tools, tool_choice=choice))
     assert request.body["tool_choice"] == chat
     assert "tool_choice" in request.supplied_parameters
 
@@ -89,7 +89,7 @@ def test_a_choice_goes_on(bodies: Any, tools: list[Any], choice: Any, chat: Any)
 @pytest.mark.usefixtures("searching")
 def test_one_call_at_a_time_goes_on() -> None:
     choice = {"type": "auto", "disable_parallel_tool_use": True}
-    request = searching_here(MESSAGES.accepted(tools=[NATIVE], tool_choice=choice))
+    request = search_here(MESSAGES.accepted(tools=[NATIVE], tool_choice=choice))
     assert request.body["parallel_tool_calls"] is False
 
 
@@ -97,7 +97,7 @@ def test_one_call_at_a_time_goes_on() -> None:
 @pytest.mark.parametrize(("listed", "searches"), [(FUNCTION, False), (SEARCH, True)])
 def test_only_an_allowed_search_is_run(listed: dict[str, Any], searches: bool) -> None:
     choice = {"type": "allowed_tools", "mode": "required", "tools": [listed]}
-    chat = searching_here(RESPONSES.accepted(tools=[FUNCTION, SEARCH], tool_choice=choice))
+    chat = search_here(RESPONSES.accepted(tools=[FUNCTION, SEARCH], tool_choice=choice))
     assert ("router:web_search" in chat.server_tools) is searches
     assert (len(chat.body["tools"]), chat.body["tool_choice"]) == (1, "required")
     assert chat.native_tools == ()
@@ -106,10 +106,10 @@ def test_only_an_allowed_search_is_run(listed: dict[str, Any], searches: bool) -
 def test_what_it_cannot_do_stays_as_it_is() -> None:
     alone = MESSAGES.accepted(tools=[NATIVE])
     beside = RESPONSES.accepted(tools=[SEARCH, {"type": "code_interpreter"}])
-    assert searching_here(alone) is alone
+    assert search_here(alone) is alone
     with override_settings(**SEARCHING):
         for chat in (MESSAGES.accepted(tools=[TOOL]), beside):
-            assert searching_here(chat) is chat
+            assert search_here(chat) is chat
         assert search_beside_own_tools(alone) is alone
         both = search_beside_own_tools(
             MESSAGES.accepted(tools=[{"type": "router:datetime"}, NATIVE])

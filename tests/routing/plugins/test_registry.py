@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
-from routing.planning.plugins import plugged
+from routing.planning.plugins import add_plugins
 from routing.plugins import tool_plugins
 from routing.plugins.interface import Plugin
 from routing.plugins.registry import BUILT_IN, OF_ROUTERS, build_plugins, list_missing
@@ -37,7 +37,7 @@ def request(**fields: Any) -> ChatRequest:
 
 
 def asked(**fields: Any) -> ChatRequest:
-    return plugged(request(**fields), "acme/default")[0]
+    return add_plugins(request(**fields), "acme/default")[0]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_moderation_has_no_switch() -> None:
 
 
 def test_its_tools_join_those_of_the_request(backends) -> None:
-    chat, plugins = plugged(request(plugins=[{"id": "web"}], tools=[OWN]), "")
+    chat, plugins = add_plugins(request(plugins=[{"id": "web"}], tools=[OWN]), "")
     assert [type(plugin) for plugin in plugins] == [Clock]
     assert [tool["type"] for tool in chat.body["tools"]] == ["function", "router:datetime"]
     assert (chat.server_tools, chat.tools_given) == (["router:datetime"], True)
@@ -111,7 +111,7 @@ def test_its_tools_join_those_of_the_request(backends) -> None:
 def test_a_request_gets_the_search_by_its_plugin_or_a_suffix(
     searching, fields: dict[str, Any], count: int
 ) -> None:
-    chat, plugins = plugged(request(**fields), "")
+    chat, plugins = add_plugins(request(**fields), "")
     assert len(plugins) == count
     assert chat.server_tools == ["router:web_search"] * count
     tools = chat.body.get("tools", [])
@@ -122,8 +122,8 @@ def test_a_request_gets_the_search_by_its_plugin_or_a_suffix(
 def test_a_suffix_of_the_default_model_counts_and_what_cannot_run_does_not(backends) -> None:
     plain = request()
     plain.candidates = []
-    assert len(plugged(plain, "m:online")[1]) == 1
-    assert plugged(request(plugins=[{"id": "web-fetch"}]), "")[1] == ()
+    assert len(add_plugins(plain, "m:online")[1]) == 1
+    assert add_plugins(request(plugins=[{"id": "web-fetch"}]), "")[1] == ()
 
 
 def test_a_tool_of_the_callers_own_stays_as_it_is(searching) -> None:
@@ -181,8 +181,8 @@ def test_an_empty_catalogue_has_no_panel(preset: str) -> None:
 
 def test_a_request_without_plugins_is_the_very_same() -> None:
     plain = request()
-    assert plugged(plain, "m") == (plain, ())
-    assert plugged(plain, "m")[0] is plain
+    assert add_plugins(plain, "m") == (plain, ())
+    assert add_plugins(plain, "m")[0] is plain
     assert with_more_tools(plain, []) is plain
 
 

@@ -12,11 +12,11 @@ from routing.response_cache import cache_store
 from routing.response_cache.entry import (
     Entry,
     name_of,
-    packed,
-    retold,
-    retold_events,
-    unpacked,
-    zeroed,
+    pack_entry,
+    repeat_answer,
+    repeat_events,
+    unpack_entry,
+    zero_usage,
 )
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -45,20 +45,20 @@ def test_everything_that_matters_is_in_the_name() -> None:
 @given(st.binary(max_size=2_000))
 def test_what_is_kept_comes_back(content: bytes) -> None:
     kept = entry(content)
-    assert unpacked(packed(kept, name()), name()) == kept
+    assert unpack_entry(pack_entry(kept, name()), name()) == kept
 
 
 def test_it_opens_under_its_own_name_only_and_in_its_time() -> None:
-    sealed = packed(entry(b"secret words" * 50), name())
+    sealed = pack_entry(entry(b"secret words" * 50), name())
     assert b"secret" not in sealed
-    old = packed(entry(stored_at=time.time() - 61), name())
+    old = pack_entry(entry(stored_at=time.time() - 61), name())
     for value, under in [
         (sealed, name("other")),
         (sealed[:-1], name()),
         (b"", name()),
         (old, name()),
     ]:
-        assert unpacked(value, under) is None
+        assert unpack_entry(value, under) is None
     young = entry(stored_at=time.time() - 20)
     assert (young.age_s, young.left_s) == (20, 40)
 
@@ -69,16 +69,16 @@ def test_there_are_so_many_places(settings) -> None:
     cache_store.forget_all()
     names = [name(str(number)) for number in range(50)]
     for each in names:
-        cache_store.put(each, packed(entry(), each), ttl_s=60)
+        cache_store.put(each, pack_entry(entry(), each), ttl_s=60)
     found = [
-        unpacked(value, each) for each in names if (value := cache_store.find(each)) is not None
+        unpack_entry(value, each) for each in names if (value := cache_store.find(each)) is not None
     ]
     assert 1 <= sum(each is not None for each in found) <= 3
     cache_store.forget_all()
 
 
 def test_a_place_is_empty_once_its_time_has_passed() -> None:
-    places = cache_store.Shelf()
+    places = cache_store.LocalStore()
     places.put(1, b"a", -1)
     places.put(2, b"b", 60)
     assert [places.find(number) for number in (1, 2, 3)] == [None, b"b", None]
@@ -89,7 +89,7 @@ def test_a_whole_answer_is_told_again() -> None:
     kept = {"object": "chat.completion", "choices": [{"message": {"content": "gen-old"}}]}
     said = {**kept, "id": "gen-old", "created": 1, "usage": usage, "router_metadata": {"a": 1}}
     none = {"prompt_tokens": 0, "cost": 0, "is_byok": False, "details": {"a": 0, "b": None}}
-    made = json.loads(retold(json.dumps(said).encode(), ids=IDS, now=9))
+    made = json.loads(repeat_answer(json.dumps(said).encode(), ids=IDS, now=9))
     assert made == {**kept, "id": "gen-new", "created": 9, "usage": none}
 
 
@@ -121,10 +121,10 @@ ITEM = {"type": "response.output_item.done", "item": {"id": "msg_2", "type": "me
 )
 def test_events_are_told_again(event: dict[str, Any], told: dict[str, Any]) -> None:
     sent = f": KEEP ALIVE\n\nevent: x\ndata: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode()
-    first, data, rest = retold_events(sent, ids=IDS, now=9).decode().split("\n", 2)
+    first, data, rest = repeat_events(sent, ids=IDS, now=9).decode().split("\n", 2)
     assert (first, rest) == ("event: x", "\ndata: [DONE]\n\n")
     assert json.loads(data.removeprefix("data: ")) == told
 
 
 def test_nothing_of_usage_is_left() -> None:
-    assert zeroed([1, 2.5, "a", None, True]) == [0, 0, "a", None, False]
+    assert zero_usage([1, 2.5, "a", None, True]) == [0, 0, "a", None, False]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.jsonio import dumps
-from routing.response_cache.cache_options import Wish
+from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.entry import BODY_CHARS_MAX, is_small
 from routing.serving.request.loop import Loop
 from routing.tools.toolbox import Toolbox
@@ -21,7 +21,7 @@ def talk(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
-WISH = Wish(60, clears=False)
+WISH = CacheOptions(60, clears=False)
 SMALL = [talk("Hi"), talk("x" * (BODY_CHARS_MAX - 1_000))]
 LARGE = [talk("x" * BODY_CHARS_MAX), talk(*["x"] * 50_000)]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.response_cache.cache_options import Wish, wish_of
+from routing.response_cache.cache_options import CacheOptions, read_cache_options
 
 ON = {"HTTP_X_ROUTER_CACHE": "true"}
 
@@ -31,7 +31,7 @@ def _enabled(settings) -> None:
 )
 def test_who_switches_it_on(header: str | None, preset: dict[str, Any], is_on: bool) -> None:
     headers = {} if header is None else {"HTTP_X_ROUTER_CACHE": header}
-    assert (wish_of(headers, preset) is not None) is is_on
+    assert (read_cache_options(headers, preset) is not None) is is_on
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_who_switches_it_on(header: str | None, preset: dict[str, Any], is_on: b
 )
 def test_how_long(header: str | None, preset: dict[str, Any], ttl_s: int) -> None:
     headers = ON if header is None else {**ON, "HTTP_X_ROUTER_CACHE_TTL": header}
-    assert wish_of(headers, preset) == Wish(ttl_s, clears=False)
+    assert read_cache_options(headers, preset) == CacheOptions(ttl_s, clears=False)
 
 
 @pytest.mark.parametrize(("header", "clears"), [("true", True), ("false", False), ("yes", False)])
@@ -60,7 +60,7 @@ def test_a_refresh_and_an_installation_without_a_cache(
     header: str, clears: bool, settings: Any
 ) -> None:
     asked = {"HTTP_X_ROUTER_CACHE_CLEAR": header}
-    assert wish_of({**ON, **asked}, {}) == Wish(300, clears)
-    assert wish_of(asked, {}) is None
+    assert read_cache_options({**ON, **asked}, {}) == CacheOptions(300, clears)
+    assert read_cache_options(asked, {}) is None
     settings.ROUTER_RESPONSE_CACHE_ENABLED = False
-    assert wish_of({**ON, **asked}, {"cache_enabled": True}) is None
+    assert read_cache_options({**ON, **asked}, {"cache_enabled": True}) is None

@@ -20,10 +20,16 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.loop import Loop
-from routing.serving.request.outcome import answered, failed, measured
+from routing.serving.request.outcome import answered_outcome, failed_outcome, measure_usage
 from routing.serving.settlement import booking
-from routing.serving.settlement.booking import Accounted, book, outcome_of, settle, settle_failure
-from routing.serving.tool_loop.turns import Talk
+from routing.serving.settlement.booking import (
+    FailureRecorder,
+    book,
+    settle,
+    settle_failure,
+    stream_outcome,
+)
+from routing.serving.tool_loop.turns import LoopResult
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.failures import from_error_object
 from tests.routing.selection.entries import endpoint
@@ -78,9 +84,9 @@ BOOKED = ["submit", "uses.note", "rate_limits.settle", "queue_content"]
 
 
 def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
-    usage = measured(desk.call, desk.attempt, None, 8)
+    usage = measure_usage(desk.call, desk.attempt, None, 8)
     ends: Any = {"finish_reason": "stop", "native_finish": "stop", "service_tier": None}
-    outcome = answered(desk.call, desk.attempt, usage, **ends)
+    outcome = answered_outcome(desk.call, desk.attempt, usage, **ends)
 
     assert book(desk.call, outcome) is desk.ledger.submit.return_value
     assert book(desk.call, outcome) is None
@@ -95,17 +101,17 @@ def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk, wait: bool) -> None:
-    settle(desk.call, failed(NotFound("gone")), wait=wait, meanwhile=desk.told.meanwhile)
+    settle(desk.call, failed_outcome(NotFound("gone")), wait=wait, meanwhile=desk.told.meanwhile)
     assert desk.steps == [*BOOKED, "meanwhile", *(["wait", "wait_until_stored"] if wait else [])]
-    settle(desk.call, failed(NotFound("gone")), wait=True, meanwhile=desk.told.meanwhile)
+    settle(desk.call, failed_outcome(NotFound("gone")), wait=True, meanwhile=desk.told.meanwhile)
     assert desk.told.meanwhile.call_count == 1
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_a_stream_is_charged_for_what_came(desk, cancelled: bool) -> None:
     relay = desk.relay("Hello", " you")
-    outcome = outcome_of(desk.call, desk.attempt, relay, cancelled=cancelled)
-    assert outcome.usage == measured(desk.call, desk.attempt, relay.usage, len("Hello you"))
+    outcome = stream_outcome(desk.call, desk.attempt, relay, cancelled=cancelled)
+    assert outcome.usage == measure_usage(desk.call, desk.attempt, relay.usage, len("Hello you"))
     assert outcome.charged_nano == outcome.cost.total_nano > 0
     assert outcome.cancelled is cancelled
 
@@ -114,7 +120,7 @@ def test_a_call_that_reached_nobody_gives_its_hold_back(desk) -> None:
     assert desk.fail(None, None) is None
     assert (desk.attempts.release.call_count, desk.call.settled) == (1, True)
     desk.call.attempts, desk.call.settled = [], False
-    with pytest.raises(GatewayError), Accounted(desk.call, desk.attempts):
+    with pytest.raises(GatewayError), FailureRecorder(desk.call, desk.attempts):
         raise GatewayError
     assert (desk.attempts.release.call_count, desk.steps) == (2, [])
 
@@ -163,7 +169,7 @@ ENDS: list[tuple[BaseException, type[BaseException], int, bool]] = [
 
 @pytest.mark.parametrize(("raised", "comes", "status", "waits"), ENDS)
 def test_whatever_ends_a_whole_answer_is_recorded(desk, raised, comes, status, waits) -> None:
-    with pytest.raises(comes), Accounted(desk.call, desk.attempts):
+    with pytest.raises(comes), FailureRecorder(desk.call, desk.attempts):
         raise raised
     assert desk.steps == BOOKED + ["wait"] * waits
     assert (desk.order.record["status"], desk.order.charge_nano) == (status, 0)
@@ -172,12 +178,12 @@ def test_whatever_ends_a_whole_answer_is_recorded(desk, raised, comes, status, w
 
 
 def test_what_ends_well_or_is_interrupted_or_was_settled_is_not_recorded_as_failed(desk) -> None:
-    with Accounted(desk.call, desk.attempts):
+    with FailureRecorder(desk.call, desk.attempts):
         pass
-    with pytest.raises(KeyboardInterrupt), Accounted(desk.call, desk.attempts):
+    with pytest.raises(KeyboardInterrupt), FailureRecorder(desk.call, desk.attempts):
         raise KeyboardInterrupt
     desk.call.settled = True
-    with pytest.raises(NotFound), Accounted(desk.call, desk.attempts):
+    with pytest.raises(NotFound), FailureRecorder(desk.call, desk.attempts):
         raise NotFound("gone")
     assert (desk.steps, desk.content.set_error.call_count) == ([], 0)
 
@@ -227,7 +233,7 @@ def end_whole(call: RequestProgress, attempt: Attempt) -> None:
 def end_whole_of_turns(call: RequestProgress, attempt: Attempt) -> None:
     call.loop = loop_of(call)
     call.loop.take({"role": "assistant", "content": "Hi"}, finish="stop")
-    whole._finish_loop(call, Talk(attempt, an_answer(), "stop"))
+    whole._finish_loop(call, LoopResult(attempt, an_answer(), "stop"))
 
 
 def end_broken_off(call: RequestProgress, attempt: Attempt) -> None:

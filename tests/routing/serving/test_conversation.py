@@ -21,9 +21,9 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.loop import Loop
 from routing.serving.request.loop_costs import Tally
-from routing.serving.request.outcome import Outcome, failed, price
+from routing.serving.request.outcome import Outcome, failed_outcome, price
 from routing.serving.tool_loop import turns as loop_turns
-from routing.serving.tool_loop.turns import converse
+from routing.serving.tool_loop.turns import run_tool_loop
 from routing.tools.toolbox import Toolbox
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
@@ -53,10 +53,10 @@ def broken_after(
     answers = iter([*served, Served(broken, said({"content": "Half of"}), broken.failure)])
     monkeypatch.setattr(loop_turns, "answer_of", lambda *_: next(answers))
     with pytest.raises(GatewayError) as caught:
-        converse(call, Attempts(call))
+        run_tool_loop(call, Attempts(call))
     usage = Usage(prompt_tokens=30, completion_tokens=3)
-    streamed = failed(caught.value, usage=usage, cost=price(call, broken, usage))
-    return failed(caught.value, loop=call.loop), streamed
+    streamed = failed_outcome(caught.value, usage=usage, cost=price(call, broken, usage))
+    return failed_outcome(caught.value, loop=call.loop), streamed
 
 
 def test_its_first_turn_costs_what_a_stream_of_it_does(monkeypatch) -> None:
@@ -89,7 +89,7 @@ def test_whose_agent_cannot_be_paid_has_an_answer_that_is_not_kept(monkeypatch) 
     monkeypatch.setattr(loop_turns, "answer_of", refused)
     monkeypatch.setattr(Attempts, "is_unaffordable", True)
     with pytest.raises(PaymentRequired):
-        converse(agent, Attempts(agent))
+        run_tool_loop(agent, Attempts(agent))
 
     assert root.loop.cut_unpaid
 

@@ -9,7 +9,7 @@ from gevent.event import Event
 from gateway.outbound.exchange import AbortHandle, Cuttable
 from routing.entities.exchange import Answer
 from routing.metering.usage import Usage
-from routing.serving.attempts.attempt_answer import counted_turn
+from routing.serving.attempts.attempt_answer import run_counted_turn
 from routing.serving.request.loop import Loop
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.failures import malformed
@@ -42,7 +42,7 @@ class Agent:
         self.outcome, self.connected, self.cuts = outcome, connected, 0
         self.began, self.goes = Event(), Event()
         self.job = spawn(
-            counted_turn, call, attempt_at(offer), self._answer, is_good=lambda _: True
+            run_counted_turn, call, attempt_at(offer), self._answer, is_good=lambda _: True
         )
         self.began.wait()
 

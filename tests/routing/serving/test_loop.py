@@ -14,7 +14,7 @@ from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.metering.cost import NO_COST
 from routing.metering.usage import Usage
 from routing.serving.request.loop import CALLS_PER_TURN_MAX, STEPS_MAX, Loop, with_tools
-from routing.serving.request.tool_call_checks import StreamedCalls, well_formed
+from routing.serving.request.tool_call_checks import StreamedCalls, are_well_formed
 from routing.serving.tool_loop.loop_relay import Recorder
 from routing.tools.interface import Result
 from routing.tools.toolbox import Toolbox
@@ -64,7 +64,7 @@ def play(chat: ChatRequest, *turns: dict[str, Any], tokens: int = 10) -> Played:
         if pending:
             played.ran += [call.id for call in pending if call.refused is None]
             played.refused += [call.id for call in pending if call.refused is not None]
-            loop.told([Result(f"result of {call.id}") for call in pending])
+            loop.add_results([Result(f"result of {call.id}") for call in pending])
         if not pending or not loop.goes_on:
             played.finish = loop.finish(finish)
             return played
@@ -239,7 +239,7 @@ WHOLE: list[tuple[Any, bool | None]] = [
 
 @pytest.mark.parametrize(("calls", "good"), WHOLE, ids=str)
 def test_of_an_answer_in_one_piece(calls: Any, good: bool | None) -> None:
-    assert well_formed(calls) is good
+    assert are_well_formed(calls) is good
 
 
 def streamed(*deltas: Any) -> bool | None:
@@ -280,4 +280,4 @@ def test_whatever_an_upstream_puts_there(odd: Any) -> None:
 
 def test_too_much_to_look_at_is_not_judged() -> None:
     assert streamed(*([piece(0, "look", "x" * 100_000)] for _ in range(12))) is None
-    assert well_formed([call(arguments="x" * 2_000_000)]) is None
+    assert are_well_formed([call(arguments="x" * 2_000_000)]) is None

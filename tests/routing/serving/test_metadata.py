@@ -6,7 +6,7 @@ import pytest
 
 from routing.selection.types import Policy
 from routing.serving.request.context import Attempt, RequestProgress, categories
-from routing.serving.settlement.records import router_metadata, wished_metadata
+from routing.serving.settlement.records import metadata_if_wanted, router_metadata
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
 
@@ -49,9 +49,9 @@ def test_an_answer_is_told_with_who_was_asked_and_chosen() -> None:
     }
     assert told(call, last) == whole
     # Nobody is told who did not ask.
-    assert wished_metadata(call, selected=last) is None
+    assert metadata_if_wanted(call, selected=last) is None
     call.context = call.context._replace(wants_metadata=True)
-    assert wished_metadata(call, selected=last) == whole
+    assert metadata_if_wanted(call, selected=last) == whole
 
 
 def test_nothing_tried_leaves_out_what_only_an_attempt_has() -> None:

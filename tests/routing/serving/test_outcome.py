@@ -11,7 +11,14 @@ from routing.metering.cost import Cost
 from routing.metering.usage import Usage
 from routing.selection.replay import read_rows
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.outcome import Outcome, answered, failed, left_early, measured, price
+from routing.serving.request.outcome import (
+    Outcome,
+    abandoned_outcome,
+    answered_outcome,
+    failed_outcome,
+    measure_usage,
+    price,
+)
 from routing.serving.settlement.records import settle_order
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to, failed_at, own_entry
@@ -30,7 +37,7 @@ def tried(*attempts: Attempt) -> RequestProgress:
 def ended(usage: Usage, *, finish: str = "stop", native: str | None = "stop", **more: Any) -> Any:
     attempt = attempt_at(endpoint())
     more |= {"finish_reason": finish, "native_finish": native, "service_tier": None}
-    return answered(tried(attempt), attempt, usage, **more)
+    return answered_outcome(tried(attempt), attempt, usage, **more)
 
 
 def record(call: RequestProgress, outcome: Outcome) -> dict[str, Any]:
@@ -60,15 +67,15 @@ def test_what_is_charged(usage: Usage, finish, native, cancelled: bool, nano: in
 
 
 def test_a_failure_and_an_early_departure_cost_nothing() -> None:
-    assert failed(Unavailable()).charged_nano == 0
-    assert left_early(call_to(endpoint())).charged_nano == 0
+    assert failed_outcome(Unavailable()).charged_nano == 0
+    assert abandoned_outcome(call_to(endpoint())).charged_nano == 0
 
 
 def test_a_broken_stream_keeps_what_the_provider_will_bill() -> None:
     attempt = failed_at(endpoint(), 502)
     call = tried(attempt)
     cost = price(call, attempt, TEN_AND_FIVE)
-    told = record(call, failed(Unavailable(), usage=TEN_AND_FIVE, cost=cost))
+    told = record(call, failed_outcome(Unavailable(), usage=TEN_AND_FIVE, cost=cost))
     assert (told["charge_nano"], told["upstream_cost_nano"]) == (0, COST_NANO)
     assert (told["status"], told["finish_reason"]) == (503, "error")
 
@@ -85,7 +92,7 @@ def test_a_broken_stream_keeps_what_the_provider_will_bill() -> None:
 def test_what_was_not_told_is_counted_by_the_estimator(reported: Any, completion: int) -> None:
     attempt = attempt_at(endpoint(context_length=1000))
     call = call_to(attempt.endpoint)
-    usage = measured(call, attempt, reported, produced_chars=40)
+    usage = measure_usage(call, attempt, reported, produced_chars=40)
     assert usage == Usage(prompt_tokens=1, completion_tokens=completion, estimated=True)
     assert price(call, attempt, usage).total_nano == 1000 + completion * 2000
 
@@ -127,7 +134,7 @@ def test_the_record_says_why_it_went_where_it_went() -> None:
 
 
 def test_a_call_that_ends_in_an_error_of_ours_chose_nobody() -> None:
-    _, rows = trace_of(tried(attempt_at(ALPHA)), failed(Unavailable()))
+    _, rows = trace_of(tried(attempt_at(ALPHA)), failed_outcome(Unavailable()))
     assert rows == [("alpha", "failed", "provider_overloaded")]
 
 

@@ -13,15 +13,21 @@ from accounts.byok import ByokEntry
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.selection.types import ALL_HEALTHY, NOTHING_LEARNED, Candidate
 from routing.serving.attempts import own_credentials
-from routing.serving.attempts.attempts import Attempts, Held, _missing_hold, needed_for, record_success
+from routing.serving.attempts.attempts import (
+    Attempts,
+    NeededHold,
+    _missing_hold,
+    hold_for_estimate,
+    record_success,
+)
 from routing.serving.attempts.own_credentials import (
     Rests,
+    add_own_credentials,
     any_matches,
-    entry_at,
-    is_of_credential,
-    let_rest,
+    find_entry,
+    is_credential_failure,
     matches,
-    with_own,
+    rest_credential,
 )
 from routing.serving.request import process
 from routing.statistics import observation
@@ -68,7 +74,7 @@ def test_only_the_provider_s_own_endpoints() -> None:
 
 
 def state_with(entries: list[ByokEntry], *models: Any) -> Any:
-    return with_own(NOTHING_LEARNED, entries, models or [model(ENDPOINT)], aliases={})
+    return add_own_credentials(NOTHING_LEARNED, entries, models or [model(ENDPOINT)], aliases={})
 
 
 def test_places_are_numbers_among_the_caller_s_credentials() -> None:
@@ -76,8 +82,8 @@ def test_places_are_numbers_among_the_caller_s_credentials() -> None:
     state = state_with(entries)
     assert state.byok == {ENDPOINT.pk: (1, 2)}
     assert state.byok_fallback == {ENDPOINT.pk: (3,)}
-    assert entry_at(Candidate(ENDPOINT, 2), entries) is entries[2]
-    assert entry_at(Candidate(ENDPOINT), entries) is None
+    assert find_entry(Candidate(ENDPOINT, 2), entries) is entries[2]
+    assert find_entry(Candidate(ENDPOINT), entries) is None
     assert state_with([]) == NOTHING_LEARNED
 
 
@@ -108,7 +114,7 @@ def test_one_that_rests_comes_last_and_only_there(own_rests) -> None:
     state = state_with(entries, model(ENDPOINT, other))
     assert state.byok == {ENDPOINT.pk: (1,), other.pk: (0, 1)}
     assert state.byok_fallback == {ENDPOINT.pk: (2,)}
-    assert entry_at(Candidate(ENDPOINT, 2), entries) is entries[0]
+    assert find_entry(Candidate(ENDPOINT, 2), entries) is entries[0]
 
 
 def test_a_rest_ends_with_time_success_or_another_key() -> None:
@@ -146,10 +152,10 @@ def test_a_refused_credential_is_told_as_the_caller_s_own_and_rests(
 ) -> None:
     settings.ROUTER_OUTAGE_WINDOW_SECONDS = 30
     attempt, failure = attempt_at(ENDPOINT, own=own_entry()), from_status(status, headers, b"{}")
-    assert is_of_credential(attempt, failure)
-    assert not is_of_credential(attempt_at(ENDPOINT), failure)
+    assert is_credential_failure(attempt, failure)
+    assert not is_credential_failure(attempt_at(ENDPOINT), failure)
 
-    let_rest(attempt, failure, 100.0)
+    rest_credential(attempt, failure, 100.0)
 
     assert (failure.told_status, failure.error_type) == told
     assert (failure.outage, failure.elsewhere) == (False, True)
@@ -163,7 +169,7 @@ def test_a_refused_credential_is_told_as_the_caller_s_own_and_rests(
 )
 def test_what_the_endpoint_or_the_request_is_to_blame_for(status: int, body: bytes) -> None:
     attempt = attempt_at(ENDPOINT, own=own_entry())
-    assert not is_of_credential(attempt, from_status(status, {}, body))
+    assert not is_credential_failure(attempt, from_status(status, {}, body))
 
 
 # --- What others see of the endpoint --------------------------------------------------------------
@@ -256,21 +262,23 @@ def test_a_bound_on_the_price_bounds_the_fee(list_nano: int, less: int) -> None:
 
 def test_a_call_on_an_own_credential_is_never_nothing(settings) -> None:
     settings.BYOK_FEE_RATE = 0.0
-    assert needed_for(500, is_own=True) == (0, 500)
-    assert needed_for(0, is_own=True) == (0, 1)
-    assert needed_for(500, is_own=False) == (500, 0)
+    assert hold_for_estimate(500, is_own=True) == (0, 500)
+    assert hold_for_estimate(0, is_own=True) == (0, 1)
+    assert hold_for_estimate(500, is_own=False) == (500, 0)
     settings.BYOK_FEE_RATE = 0.05
-    assert needed_for(500, is_own=True) == (25, 500)
+    assert hold_for_estimate(500, is_own=True) == (25, 500)
 
 
-SOME = st.builds(Held, st.integers(0, 100), st.integers(0, 100))
+SOME = st.builds(NeededHold, st.integers(0, 100), st.integers(0, 100))
 
 
 @given(SOME, SOME)
-def test_a_hold_grows_to_cover_the_need_and_by_no_more_than_that(held: Held, needed: Held) -> None:
+def test_a_hold_grows_to_cover_the_need_and_by_no_more_than_that(
+    held: NeededHold, needed: NeededHold
+) -> None:
     more = _missing_hold(needed, held)
 
-    after = held if more is None else Held(*map(sum, zip(held, more, strict=True)))
+    after = held if more is None else NeededHold(*map(sum, zip(held, more, strict=True)))
     assert after.amount_nano >= needed.amount_nano
     assert sum(after) >= sum(needed)
     assert after.byok_nano >= 0

@@ -72,7 +72,7 @@ def test_every_wire_is_told_in_every_format(kind: str, name: str, piece_bytes: i
     pieces = [sent[at : at + piece_bytes] for at in range(0, len(sent), piece_bytes)]
     out = b"".join(map(relay.feed, pieces))
     assert relay.ended
-    assert text_in(out + relay.closing(REPORT, None)) == "Simulated 🦊 words"
+    assert text_in(out + relay.write_closing(REPORT, None)) == "Simulated 🦊 words"
     assert (relay.finish_reason, relay.produced_chars) == ("stop", len("Simulated 🦊 words"))
     assert (relay.usage["prompt_tokens"], relay.usage["completion_tokens"]) == (3, 2)
 
@@ -97,7 +97,7 @@ def test_nothing_is_written_before_the_first_content_and_what_breaks_off_is_a_fa
 def test_an_answer_without_content_has_an_opening_and_an_end(kind: str, name: str) -> None:
     relay = relay_of(kind, name)
     assert relay.feed(b"".join(EVENTS[kind]())) == b""
-    assert b"acme/small" in relay.closing(REPORT, None)
+    assert b"acme/small" in relay.write_closing(REPORT, None)
 
 
 @EVERY_PAIR
@@ -122,7 +122,7 @@ def test_the_official_helper_can_add_up_what_comes_more_than_once() -> None:
     relay, state = relay_of("openai", "chat"), ChatCompletionStreamState()
 
     out = relay.feed(b"".join(said(*({"choices": [chunk]} for chunk in chunks))))
-    heard = told(out + relay.feed(b"data: [DONE]\n\n") + relay.closing(REPORT, None))
+    heard = told(out + relay.feed(b"data: [DONE]\n\n") + relay.write_closing(REPORT, None))
 
     for chunk in heard:
         state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
@@ -145,7 +145,7 @@ def test_what_passes_is_word_for_word_what_the_upstream_said() -> None:
 
 def test_the_upstreams_own_end_comes_with_the_charge() -> None:
     relay = relay_of("anthropic", "messages", *messages_events("Said"))
-    end, stop = told(relay.closing(REPORT, {"attempt": 1}))
+    end, stop = told(relay.write_closing(REPORT, {"attempt": 1}))
     assert (end["delta"]["stop_reason"], end["delta"]["stop_sequence"]) == ("stop_sequence", "END")
     assert end["usage"]["cost"] == 7e-9
     assert stop["router_metadata"] == {"attempt": 1}
@@ -156,13 +156,13 @@ def test_what_a_provider_says_beside_a_stream_is_told_at_its_end() -> None:
     first = {"choices": [{"delta": {}}], "x_groq": {"id": "r", "seed": 1}, "own": "first"}
     late = orjson.loads(last[6:]) | {"x_groq": {"id": "r", "usage": {}}, "own": "last"}
     relay = relay_of("openai", "chat", *said(first), begin, *others, *said(late), done)
-    end = told(relay.closing(REPORT, None))[-1]
+    end = told(relay.write_closing(REPORT, None))[-1]
     assert (end["x_groq"], end["own"]) == ({"id": "r", "seed": 1, "usage": {}}, "last")
 
 
 def test_a_stop_sequence_is_told_in_the_format_that_has_a_place_for_it() -> None:
     relay = relay_of("anthropic", "chat", *messages_events("Said"))
-    assert b'"native_finish_reason":"stop_sequence"' in relay.closing(REPORT, None)
+    assert b'"native_finish_reason":"stop_sequence"' in relay.write_closing(REPORT, None)
 
 
 @pytest.mark.parametrize("filler", [b"event: odd\ndata: {}\n\n", None])
@@ -197,6 +197,6 @@ def test_a_limit_met_half_way_ends_an_answer_where_the_format_says_so(name: str)
     finishes = word in FORMATS[name].finishing_errors
     assert finishes is (name == "responses")
     if finishes:
-        closing = relay.closing(REPORT, None, failure=failure)
+        closing = relay.write_closing(REPORT, None, failure=failure)
         assert b'"status":"incomplete"' in closing
         assert closing.endswith(b"data: [DONE]\n\n")

@@ -13,9 +13,9 @@ from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.metering.usage import Usage
 from routing.serving.request import stickiness
 from routing.serving.request.stickiness import (
-    Kept,
-    Key,
+    ConversationKey,
     Records,
+    StickyEndpoint,
     key_of,
     recall,
     remember,
@@ -38,13 +38,15 @@ def chat(session_header: str | None = None, **body: Any) -> ChatRequest:
     return parse_chat(given, session_header=session_header)
 
 
-def key(request: ChatRequest, *, account: uuid.UUID = ACCOUNT, name: str = "acme/small") -> Key:
+def key(
+    request: ChatRequest, *, account: uuid.UUID = ACCOUNT, name: str = "acme/small"
+) -> ConversationKey:
     found = key_of(request, account_id=account, model=name)
     assert found is not None
     return found
 
 
-def saying(*pairs: tuple[str, Any]) -> Key:
+def saying(*pairs: tuple[str, Any]) -> ConversationKey:
     """The key of a conversation of these messages."""
     return key(chat(messages=[{"role": role, "content": content} for role, content in pairs]))
 
@@ -107,7 +109,7 @@ def test_another_beginning_is_another_conversation(beginnings: list[Any]) -> Non
 def test_there_is_no_key_where_nobody_can_have_kept_it() -> None:
     dear, cheap = model(endpoint(pricing=DEAR_CACHE)), model(endpoint(pricing=CHEAP_CACHE))
 
-    def found(request: ChatRequest, *models: Any) -> Key | None:
+    def found(request: ChatRequest, *models: Any) -> ConversationKey | None:
         return key_of(request, account_id=ACCOUNT, model="acme/small", models=models)
 
     assert found(chat(), dear) is None
@@ -164,8 +166,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Process:
     return Process(monkeypatch, "").use()
 
 
-def kept_at(where: EndpointEntry) -> Kept:
-    return Kept(where.model_id, where.tag)
+def kept_at(where: EndpointEntry) -> StickyEndpoint:
+    return StickyEndpoint(where.model_id, where.tag)
 
 
 def test_what_one_process_keeps_another_recalls(two) -> None:
@@ -233,21 +235,21 @@ def test_when_a_record_is_set(alone, body, pricing, usage: Usage, is_kept: bool)
 def test_the_endpoint_is_found_by_model_and_tag_or_not_at_all() -> None:
     first = model(endpoint("alpha"), endpoint("beta"), id="acme/first")
     second = model(endpoint("beta"), id="acme/second")
-    assert Kept("acme/second", "beta").endpoint_in([first, second]) is second.endpoints[0]
-    assert Kept("acme/first", "gone").endpoint_in([first, second]) is None
-    assert Kept("acme/gone", "beta").endpoint_in([first, second]) is None
+    assert StickyEndpoint("acme/second", "beta").endpoint_in([first, second]) is second.endpoints[0]
+    assert StickyEndpoint("acme/first", "gone").endpoint_in([first, second]) is None
+    assert StickyEndpoint("acme/gone", "beta").endpoint_in([first, second]) is None
 
 
 def test_a_process_keeps_so_many_and_so_long() -> None:
     clock = Clock()
     records = Records(lasts_s=10, records_max=3, clock=clock)
     for number in range(4):
-        records.put(bytes([number]), Kept("m", str(number)))
+        records.put(bytes([number]), StickyEndpoint("m", str(number)))
     assert (len(records), records.get(b"\x00")) == (3, None)
 
     clock.now += 9
-    records.put(b"\x01", Kept("m", "again"))
+    records.put(b"\x01", StickyEndpoint("m", "again"))
     clock.now += 2
 
-    assert records.get(b"\x01") == Kept("m", "again")
+    assert records.get(b"\x01") == StickyEndpoint("m", "again")
     assert records.get(b"\x02") is None

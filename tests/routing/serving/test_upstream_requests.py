@@ -15,7 +15,7 @@ from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.metering.usage import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
-from routing.serving.answer.token_counting import input_tokens
+from routing.serving.answer.token_counting import count_input_tokens
 from routing.serving.attempts.upstream_call import (
     output_default,
     read_to_end,
@@ -183,7 +183,7 @@ def counted_at(port: int) -> int:
     chat = MESSAGES.parse(body, session_header=None, models_max=3)
     call, until = call_to(target), process.now() + 10
     call.context = call.context._replace(format=MESSAGES, chat=chat, deadline=until)
-    return input_tokens(call)
+    return count_input_tokens(call)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_the_next_turn_has_what_was_found() -> None:
     message = {"tool_calls": [{"id": "c", "type": "function", "function": call}]}
     assert len(loop.take(message, finish="tool_calls")) == 1
     result = search(toolbox, "mail")
-    loop.told([result])
+    loop.add_results([result])
     following = loop.next_request(chat)
     assert names(following.body["tools"]) == ["now", "send_mail", "tool_search"]
     assert following.text_bytes > chat.text_bytes + len(result.text)
