@@ -152,7 +152,7 @@ def test_a_failure_is_told_though_the_ledger_is_silent_and_waits_for_it_where_it
 def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(desk, monkeypatch) -> None:
     relays, spy = (None, desk.relay("Hi")), Mock()
     desk.call.loop = loop = Mock()
-    monkeypatch.setattr(booking, "failed", spy)
+    monkeypatch.setattr(booking, "failed_outcome", spy)
     monkeypatch.setattr(booking, "settle", Mock())
     for relay in relays:
         desk.fail(desk.attempt, relay)

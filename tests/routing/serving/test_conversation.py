@@ -51,7 +51,7 @@ def broken_after(
     call.attempts.append(broken)
     served = [Served(attempt_at(endpoint()), answer) for answer in turns]
     answers = iter([*served, Served(broken, said({"content": "Half of"}), broken.failure)])
-    monkeypatch.setattr(loop_turns, "answer_of", lambda *_: next(answers))
+    monkeypatch.setattr(loop_turns, "request_answer", lambda *_: next(answers))
     with pytest.raises(GatewayError) as caught:
         run_tool_loop(call, Attempts(call))
     usage = Usage(prompt_tokens=30, completion_tokens=3)
@@ -86,7 +86,7 @@ def test_whose_agent_cannot_be_paid_has_an_answer_that_is_not_kept(monkeypatch) 
     def refused(*_: object) -> Served:
         raise PaymentRequired
 
-    monkeypatch.setattr(loop_turns, "answer_of", refused)
+    monkeypatch.setattr(loop_turns, "request_answer", refused)
     monkeypatch.setattr(Attempts, "is_unaffordable", True)
     with pytest.raises(PaymentRequired):
         run_tool_loop(agent, Attempts(agent))
@@ -114,7 +114,7 @@ def test_the_bill_is_told_before_anything_that_waits(owner: Any, waits: str, mon
     def look(*_: Any) -> None:
         owed_nano.append(root.loop.tally.whole.charged_nano)
 
-    monkeypatch.setattr(submodel_calls, "converse", left)
+    monkeypatch.setattr(submodel_calls, "run_tool_loop", left)
     monkeypatch.setattr(owner, waits, look)
     with pytest.raises(Killed):
         submodel_calls._answer_submodel(looped(root))
