@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from gateway.http.jsonio import JsonObject
 from routing.statistics.endpoint_samples import build_newest_samples
 from routing.statistics.models import EndpointSample
 
@@ -106,7 +107,7 @@ def _weighted(field: str) -> Sum:
     return Sum(F(field) * F("calls"), output_field=FloatField())
 
 
-def _stretch(row: dict[str, Any]) -> Stretch:
+def _stretch(row: JsonObject) -> Stretch:
     timed = row["timed"] or 0
     p50, p90 = ((row[name] / timed) if timed else None for name in ("p50", "p90"))
     return Stretch(

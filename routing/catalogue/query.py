@@ -269,24 +269,11 @@ def _has_output(model: ModelEntry, modalities: frozenset[str]) -> bool:
     return "all" in modalities or not modalities.isdisjoint(model.output_modalities)
 
 
-def _supports_all(model: ModelEntry, parameters: frozenset[str]) -> bool:
-    endpoints = list_published(model)
-    return parameters <= {name for each in endpoints for name in each.supported_parameters}
-
-
 def _is_architecture(model: ModelEntry, names: frozenset[str]) -> bool:
     """A caller may name the family, its bare name, or the tokenizer."""
     family = model.family or ""
     own = (family, family.partition("/")[2], model.tokenizer or "")
     return any(name and name.casefold() in names for name in own)
-
-
-def _has_provider(model: ModelEntry, names: frozenset[str]) -> bool:
-    return any(not names.isdisjoint(each.provider.names) for each in list_published(model))
-
-
-def _is_in_region(model: ModelEntry, word: str) -> bool:
-    return any(endpoint.region == _REGIONS[word] for endpoint in list_published(model))
 
 
 def _tool_share(model: ModelEntry, now: Now, default: float) -> float:
@@ -298,7 +285,9 @@ def _tool_share(model: ModelEntry, now: Now, default: float) -> float:
 # What a model must be to pass a parameter of that value.
 _TESTS: Final[Mapping[str, Callable[[ModelEntry, Any, Now], bool]]] = {
     "category": lambda model, category, _: category in model.categories,
-    "supported_parameters": lambda model, names, _: _supports_all(model, names),
+    "supported_parameters": lambda model, names, _: (
+        names <= {name for each in list_published(model) for name in each.supported_parameters}
+    ),
     "output_modalities": lambda model, modalities, _: _has_output(model, modalities),
     "input_modalities": lambda model, modalities, _: (
         not modalities.isdisjoint(model.input_modalities)
@@ -312,10 +301,14 @@ _TESTS: Final[Mapping[str, Callable[[ModelEntry, Any, Now], bool]]] = {
     "max_output_price": lambda model, usd, _: usd_per_million(model, "completion") <= usd,
     "arch": lambda model, names, _: _is_architecture(model, names),
     "model_authors": lambda model, names, _: model.id.partition("/")[0].casefold() in names,
-    "providers": lambda model, names, _: _has_provider(model, names),
+    "providers": lambda model, names, _: any(
+        not names.isdisjoint(each.provider.names) for each in list_published(model)
+    ),
     "distillable": lambda model, word, _: model.distillable == (word == "true"),
     "zdr": lambda model, _word, _: any(endpoint.zdr for endpoint in list_published(model)),
-    "region": lambda model, word, _: _is_in_region(model, word),
+    "region": lambda model, word, _: any(
+        endpoint.region == _REGIONS[word] for endpoint in list_published(model)
+    ),
     "min_age_days": lambda model, days, now: now.at_s - model.created >= days * _DAY_S,
     "max_age_days": lambda model, days, now: now.at_s - model.created <= days * _DAY_S,
     # A model whose share is not known passes neither.

@@ -33,7 +33,7 @@ class ContentWriter:
     def __init__(
         self, *, write: Callable[[Sequence[GenerationContent]], None] | None = None
     ) -> None:
-        self._write = write or _store_rows
+        self._write = write or (lambda rows: run_queries(Lane.OPERATOR, lambda: store(rows)))
         self._queue: deque[tuple[ContentDraft, int]] = deque()
         self._chars = 0
         self._busy = self._stopping = False
@@ -127,10 +127,6 @@ def _capture_error(work: Callable[[], _T]) -> tuple[_T | None, BaseException | N
         return work(), None
     except BaseException as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
         return None, error
-
-
-def _store_rows(rows: Sequence[GenerationContent]) -> None:
-    run_queries(Lane.OPERATOR, lambda: store(rows))
 
 
 def _count_chars(draft: ContentDraft) -> int:

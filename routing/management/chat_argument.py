@@ -1,21 +1,21 @@
 """Chat bodies that operators put together on a command line."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from accounts.caller import Caller
 from gateway.commands import Refused
 from gateway.http.errors import GatewayError, MalformedJson
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.presets.apply import may_name_a_preset, read_with_preset
 
-_PLAIN: Final[dict[str, Any]] = {"session_header": None, "models_max": 3}
+_PLAIN: Final[JsonObject] = {"session_header": None, "models_max": 3}
 _MESSAGES = [{"role": "user", "content": ""}]
 
 
-def json_object(text: str, argument: str) -> dict[str, Any]:
+def json_object(text: str, argument: str) -> JsonObject:
     """The object an argument holds. Raises `Refused` naming the argument."""
     try:
         value = loads(text.encode())
@@ -26,7 +26,7 @@ def json_object(text: str, argument: str) -> dict[str, Any]:
     return value
 
 
-def build_chat(body: dict[str, Any], caller: Caller | None = None) -> ChatRequest:
+def build_chat(body: JsonObject, caller: Caller | None = None) -> ChatRequest:
     """The request, with a message of its own where the body has none, and with the preset of the
     caller's workspace that it names. Raises `Refused`."""
     body = {"messages": _MESSAGES} | body

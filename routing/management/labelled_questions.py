@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from gateway.commands import Refused
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 from routing.decisions.question import TypedQuestion
 from routing.formats.chat.request import ChatInvalid
 from routing.formats.decisions.request import parse_decisions, read_questions
@@ -16,7 +16,7 @@ class LabelledLine(NamedTuple):
     """One line of a file: a request for decisions, and of each question the right label's place."""
 
     number: int
-    body: dict[str, Any]
+    body: JsonObject
     right: Mapping[str, int]
 
 
@@ -48,7 +48,7 @@ def _read_line(number: int, line: bytes, model: str) -> LabelledLine:
     fields = loads(line)
     if not isinstance(fields, dict) or not isinstance(fields.get("answers"), dict):
         raise ValueError("an object with `state`, `questions` and `answers` is expected")
-    body: dict[str, Any] = {
+    body: JsonObject = {
         "model": model,
         "state": fields.get("state"),
         "questions": fields.get("questions"),

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.spec import Slug, Url
 from routing.entities.prices import PriceError, Prices
 from routing.providers.discovery import KNOWN, DiscoveryError, KnownProvider, NoModelList
@@ -88,7 +89,7 @@ class Command(JsonCommand):
             help="they cost nothing",
         )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         provider = _find_provider(options)
         key = _read_key(provider, no_input=options["no_input"], key_env=options["key_env"])
         try:
@@ -105,7 +106,7 @@ class Command(JsonCommand):
             raise Refused(f"{error}; nothing was stored") from error
         return {"provider": provider.slug, **asdict(added)}, 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         for name in result["enabled"]:
             outcomes = result["probed"].get(name, {})
             text = ", ".join(f"{probe} {outcome}" for probe, outcome in outcomes.items())
@@ -123,7 +124,7 @@ class Command(JsonCommand):
         )
 
 
-def _find_provider(options: dict[str, Any]) -> KnownProvider:
+def _find_provider(options: JsonObject) -> KnownProvider:
     slug, base_url = options["provider"], options["base_url"]
     known = KNOWN.get(slug)
     if known is None and base_url is None:

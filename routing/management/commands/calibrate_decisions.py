@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from accounts.caller import Caller, read_caller
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 from routing.catalogue.models import Model
 from routing.catalogue.snapshot import catalogue
 from routing.decisions.calibration import (
@@ -64,7 +64,7 @@ class Command(JsonCommand):
         )
         parser.add_argument("--seed", type=int, default=0, help="fixes which line is in which half")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         model = _find_model(options["model"])
         caller = _find_caller(options["key_hash"])
         lines = read_labelled_lines(options["file"], model=model.id)
@@ -93,7 +93,7 @@ class Command(JsonCommand):
         }
         return result, 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         told_on = result["told_on"]
         yield f"temperature {result['temperature']:g}, fitted on {result['fitted_on']} questions"
         for name in ("before", "after"):
@@ -193,7 +193,7 @@ def _split_in_halves(examples: Sequence[Sequence[Example]]) -> tuple[list[Exampl
     return halves[0], halves[1]
 
 
-def _serialize_report(report: CalibrationReport) -> dict[str, Any]:
+def _serialize_report(report: CalibrationReport) -> JsonObject:
     return {
         "accuracy": round(report.accuracy, 6),
         "calibration_error": round(report.error, 6),

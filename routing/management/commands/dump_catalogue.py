@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway.commands import JsonCommand
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.dump import dump_catalogue
 from routing.catalogue.files import dump
 
@@ -14,8 +15,8 @@ class Command(JsonCommand):
         "Credentials are left out; loading keeps the stored ones of providers that exist."
     )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         return dump_catalogue(), 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         yield dump(result)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.commands import JsonCommand
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.files import DocumentError, parse
 from routing.catalogue.load import load_catalogue, rejection_report, wait_until_served
 
@@ -43,7 +44,7 @@ class Command(JsonCommand):
             "--wait", action="store_true", help="return when every web process serves the result"
         )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         file = options["file"]
         try:
             text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
@@ -61,7 +62,7 @@ class Command(JsonCommand):
             return result, 1
         return result, 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         for verb in ("added", "changed", "disabled"):
             yield from (f"{verb} {name}" for name in result[verb])
         if result["errors"]:

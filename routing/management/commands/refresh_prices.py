@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
-from gateway.http.jsonio import format_time
+from gateway.http.jsonio import JsonObject, format_time
 from routing.catalogue.load import wait_until_served
 from routing.catalogue.pricebook import refresh_prices
 
@@ -27,9 +27,9 @@ class Command(JsonCommand):
             "--wait", action="store_true", help="return when every web process serves the result"
         )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         refresh = refresh_prices(check=options["check"])
-        result: dict[str, Any] = {
+        result: JsonObject = {
             "version": refresh.version,
             "effective_at": format_time(datetime.now(UTC))
             if refresh.drift and not options["check"]
@@ -43,7 +43,7 @@ class Command(JsonCommand):
             return result, 1
         return result, 1 if options["check"] and refresh.drift else 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         for each in result["drift"]:
             yield f"{each['model']} at {each['tag']}"
             before, after = each["before"] or {}, each["after"]
@@ -56,7 +56,7 @@ class Command(JsonCommand):
         yield f"{len(result['drift'])} {state}, {result['unchanged']} as the book says"
 
 
-def _format_price(pricing: dict[str, Any], key: str) -> str:
+def _format_price(pricing: JsonObject, key: str) -> str:
     value = pricing.get(key)
     if value is None:
         return "none"

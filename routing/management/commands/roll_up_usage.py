@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 from routing.history.rollup import mark_late_since, roll_up
 
 
@@ -15,7 +16,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--since", help="the first day (UTC) to sum up anew, YYYY-MM-DD")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         since, now = options["since"], datetime.now(UTC)
         marked = hours = 0
         if since:

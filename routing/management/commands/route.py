@@ -11,6 +11,7 @@ from accounts.byok import ByokEntry
 from accounts.caller import Caller, read_caller
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
 from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import build_chat, json_object
 from routing.planning.admission_errors import no_model_error
@@ -73,7 +74,7 @@ class Command(JsonCommand):
         parser.add_argument("--explain", action="store_true", help="say of each endpoint why")
         parser.add_argument("--seed", type=int, help="fixes the draw of load balancing")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         caller, key_hash, seed = _NOBODY, options["key_hash"], options["seed"]
         if key_hash is not None:
             owner = read_caller(key_hash)
@@ -94,7 +95,7 @@ class Command(JsonCommand):
             raise Refused(text) from error
         return _describe_plan(routed, explain=options["explain"]), 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         yield f"strategy {result['strategy']}, rule {result['rule']}"
         if result["failed_step"]:
             yield f"nothing is left after: {result['failed_step']}"
@@ -127,7 +128,7 @@ def _route_request(
     return _RoutedRequest(resolved, freeze_state(plan, state), plan, caller.byok)
 
 
-def _describe_plan(routed: _RoutedRequest, *, explain: bool) -> dict[str, Any]:
+def _describe_plan(routed: _RoutedRequest, *, explain: bool) -> JsonObject:
     plan, resolved = routed.plan, routed.resolved
     resolution = resolved.resolution
     order = []
@@ -142,7 +143,7 @@ def _describe_plan(routed: _RoutedRequest, *, explain: bool) -> dict[str, Any]:
             # The team's own that it would be tried with.
             line["credential"] = credential.label
         order.append(line)
-    result: dict[str, Any] = {
+    result: JsonObject = {
         "order": order,
         "strategy": resolution.strategy,
         "rule": plan.rule,
@@ -171,9 +172,9 @@ def _describe_plan(routed: _RoutedRequest, *, explain: bool) -> dict[str, Any]:
     return result
 
 
-def _explain_row(row: TraceRow) -> dict[str, Any]:
+def _explain_row(row: TraceRow) -> JsonObject:
     """A row of the trace in words, for endpoints that nobody has tried yet."""
-    facts: dict[str, Any] = {
+    facts: JsonObject = {
         "model": row.model,
         "tag": row.tag,
         "verdict": "removed" if row.place is None else "would be tried",

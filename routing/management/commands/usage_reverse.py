@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from accounts.models import Account
 from accounts.money import parse_usd_argument
 from gateway.commands import JsonCommand, Refused
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import JsonObject, usd
 from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
 
 
@@ -22,7 +22,7 @@ class Command(JsonCommand):
         parser.add_argument("--ref", required=True, help="what names this reversal")
         parser.add_argument("--note", default="", help="why; kept on the entry")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         generation_id, amount_nano = options["generation"], options["usd"]
         if not amount_nano:
             raise Refused("--usd must be more than zero")

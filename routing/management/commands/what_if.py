@@ -16,7 +16,7 @@ from django.utils.dateparse import parse_datetime
 
 from accounts.models import Account
 from gateway.commands import JsonCommand, Refused
-from gateway.http.jsonio import dumps, format_time, usd
+from gateway.http.jsonio import JsonObject, dumps, format_time, usd
 from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.management.chat_argument import build_chat, json_object
@@ -46,7 +46,7 @@ class Command(JsonCommand):
         parser.add_argument("--limit", type=_count, help="at most so many, the newest first")
         parser.add_argument("--seed", type=int, default=0, help="of the draws of load balancing")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         wanted = json_object(options["provider_json"], "--provider-json")
         chat = build_chat({"model": "any/model", "provider": wanted})
         preferences = chat.provider or ProviderPreferences()
@@ -61,7 +61,7 @@ class Command(JsonCommand):
         period = {"since": format_time(options["since"]), "until": format_time(until)}
         return {**period, "policy": wanted, **_serialize_comparison(comparison)}, 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         yield (
             f"{result['generations']} generations: {result['compared']} compared "
             f"({result['moved']} would go elsewhere), {sum(result['refused'].values())} would be "
@@ -81,7 +81,7 @@ class Command(JsonCommand):
                 yield f"  {kind}: {', '.join(shares) or '-'}"
 
 
-def _serialize_comparison(comparison: Comparison) -> dict[str, Any]:
+def _serialize_comparison(comparison: Comparison) -> JsonObject:
     return {
         "generations": comparison.seen,
         "compared": comparison.compared,
@@ -97,7 +97,7 @@ def _serialize_comparison(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _serialize_side(side: Side, latency_known: int) -> dict[str, Any]:
+def _serialize_side(side: Side, latency_known: int) -> JsonObject:
     mean_s = round(side.latency_s / latency_known, 4) if latency_known else None
     return {
         "cost": usd(side.cost_nano),
