@@ -1,7 +1,5 @@
 """Endpoints: one provider serving one model, at a price."""
 
-from typing import Any
-
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -90,7 +88,9 @@ class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
     def history(self, endpoint: Endpoint) -> str:
         return draw_history([endpoint.pk])
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+    def save_model(
+        self, request: HttpRequest, obj: Endpoint, form: EndpointForm, change: bool
+    ) -> None:
         if "pricing" in form.changed_data and "price_source" not in form.changed_data:
             obj.price_source = "hand"
             form.changed_data.append("price_source")
@@ -109,5 +109,7 @@ class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
         return trial_page(request, self.admin_site, endpoints, send=request.method == "POST")
 
     @admin.action(description="Send a test request", permissions=["change"])
-    def send_test_requests(self, request: HttpRequest, endpoints: QuerySet[Any]) -> HttpResponse:
+    def send_test_requests(
+        self, request: HttpRequest, endpoints: QuerySet[Endpoint]
+    ) -> HttpResponse:
         return trial_page(request, self.admin_site, endpoints, send=True)

@@ -37,7 +37,9 @@ class OutcomeFilter(admin.SimpleListFilter):
     title = "outcome"
     parameter_name = "outcome"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(
+        self, request: HttpRequest, model_admin: "admin.ModelAdmin[Generation]"
+    ) -> list[tuple[str, str]]:
         return [
             ("answered", "Answered"),
             ("failed", "Failed"),
@@ -45,7 +47,9 @@ class OutcomeFilter(admin.SimpleListFilter):
             ("retried", "Answered by a later attempt"),
         ]
 
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[Generation]
+    ) -> QuerySet[Generation]:
         answered = Q(status=200, cancelled=False)
         match self.value():
             case "answered":
@@ -121,9 +125,9 @@ class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
         *("ledger_entries", "detail_table"),
     )
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Generation]:
         # A workspace is named after its account.
-        rows: QuerySet[Any] = super().get_queryset(request)
+        rows: QuerySet[Generation] = super().get_queryset(request)
         # A list shows no trace, and they are the larger part of a row.
         return rows.select_related("account", "api_key", "workspace__account").defer("trace")
 

@@ -60,7 +60,7 @@ class EndpointInline(PricedRows, ReadOnlyInline):
     model = Endpoint
     fields = ("provider", "tag", "upstream_model", "status", "prompt_price", "completion_price")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Endpoint]:
         return super().get_queryset(request).select_related("provider")
 
 
@@ -78,11 +78,12 @@ class ModelAdmin(DropsHistory, PageAdmin):
     search_help_text = "Id, name, alias"
     inlines = (AliasInline, EndpointInline)
 
-    def get_queryset(self, request: HttpRequest) -> Any:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         # A search joins the aliases, so the endpoints behind each of them are counted once.
         every = Count("endpoints", distinct=True)
         priced = Count("endpoints", filter=has_price("endpoints__"), distinct=True)
-        return super().get_queryset(request).annotate(endpoint_count=every, priced_count=priced)
+        rows: QuerySet[Model] = super().get_queryset(request)
+        return rows.annotate(endpoint_count=every, priced_count=priced)
 
     @admin.display(description="endpoints", ordering="endpoint_count")
     def endpoints(self, model: Any) -> int:

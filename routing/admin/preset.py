@@ -70,8 +70,8 @@ class PresetAdmin(PageAdmin):
     fields = ("name", "description", "status", "designated_version", *_shown)
     readonly_fields = _shown
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Preset]:
+        rows: QuerySet[Preset] = super().get_queryset(request)
         # A workspace is named after its account.
         related = ("account", "workspace__account", "creator", "designated_version")
         texts = ("designated_version__config", "designated_version__system_prompt")
@@ -80,10 +80,10 @@ class PresetAdmin(PageAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Preset | None = None) -> bool:
         return False
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Any, form: PresetForm, change: bool) -> None:
         if fields := changed_fields(obj, form):
             names = [obj._meta.get_field(name).attname for name in fields]
             changes = {name: getattr(obj, name) for name in names}
@@ -144,8 +144,8 @@ class PresetVersionAdmin(ReadOnlyAdmin):
     ordering = ("-created_at",)
     fields = ("id", "preset", "version", "creator", "created_at", "config", "system_prompt")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PresetVersion]:
+        rows: QuerySet[PresetVersion] = super().get_queryset(request)
         return rows.select_related("preset__workspace__account", "creator")
 
     @admin.display(description="workspace")

@@ -129,10 +129,13 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
         ),
     )
 
-    def get_queryset(self, request: HttpRequest) -> Any:
-        return super().get_queryset(request).annotate(endpoint_count=Count("endpoints"))
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
+        rows: QuerySet[Provider] = super().get_queryset(request)
+        return rows.annotate(endpoint_count=Count("endpoints"))
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> Any:
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: Provider | None = None
+    ) -> tuple[str, ...]:
         # The credential is bound to the slug, and endpoints' tags begin with it.
         own = ("credential_state", "probe_state", "history")
         return ("slug", *own) if obj else own
@@ -165,7 +168,9 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
         count: int = provider.endpoint_count
         return count
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+    def save_model(
+        self, request: HttpRequest, obj: Provider, form: ProviderForm, change: bool
+    ) -> None:
         fields = form.cleaned_data
         credential, removed = fields["new_credential"], fields["remove_credential"]
         if credential or removed:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.admin import Form, PageAdmin
 from gateway.http.jsonio import JsonObject
+from routing.catalogue.models import Endpoint
 from routing.entities.prices import PriceError, Prices, plain
 from routing.entities.vocabulary import STATUS_DISABLED
 
@@ -90,7 +91,7 @@ def has_price(prefix: str = "") -> Q:
     return Q(**{f"{prefix}pricing__isnull": False})
 
 
-def per_million(pricing: Any, key: str) -> str | None:
+def per_million(pricing: JsonObject | None, key: str) -> str | None:
     """One price of a pricing object; None where there is none."""
     try:
         prices = Prices.parse(pricing)
@@ -103,11 +104,11 @@ class PricedRows:
     """Columns for pages of endpoints."""
 
     @admin.display(description="prompt (USD per million)")
-    def prompt_price(self, endpoint: Any) -> str | None:
+    def prompt_price(self, endpoint: Endpoint) -> str | None:
         return per_million(endpoint.pricing, "prompt")
 
     @admin.display(description="completion (USD per million)")
-    def completion_price(self, endpoint: Any) -> str | None:
+    def completion_price(self, endpoint: Endpoint) -> str | None:
         return per_million(endpoint.pricing, "completion")
 
 
@@ -117,10 +118,12 @@ class PricedFilter(admin.SimpleListFilter):
     title = "price"
     parameter_name = "priced"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(
+        self, request: HttpRequest, model_admin: "admin.ModelAdmin[Endpoint]"
+    ) -> list[tuple[str, str]]:
         return [("yes", "Priced"), ("no", "Without a price")]
 
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Endpoint]) -> QuerySet[Endpoint]:
         match self.value():
             case "yes":
                 return queryset.filter(has_price())

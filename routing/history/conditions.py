@@ -8,10 +8,9 @@ from uuid import UUID
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, describe_options, name_json_type
 from routing.entities.end_users import hash_user
-from routing.history.dialect import Dialect
+from routing.history.dialect import Dialect, Sql
 from routing.history.metrics import ARRAY, DIMENSIONS, SCALAR
 from routing.history.schemas import AnalyticsFilter
-from routing.history.sql import Sql
 from routing.history.statement import QueryCondition
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")

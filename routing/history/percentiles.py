@@ -6,8 +6,7 @@ the values of those are read.
 
 from collections.abc import Sequence
 
-from routing.history.dialect import Dialect
-from routing.history.sql import Sql, group_by, sum_by_groups
+from routing.history.dialect import Dialect, Sql, group_by, sum_by_groups
 
 
 def percentiles_of(branches: Sequence[Sql], groups: Sequence[str], percents: Sequence[int]) -> Sql:

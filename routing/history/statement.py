@@ -24,7 +24,7 @@ from routing.history.columns import (
     find_cut,
     get_columns,
 )
-from routing.history.dialect import Dialect, Granularity
+from routing.history.dialect import Dialect, Granularity, Sql, sum_by_groups, union_all
 from routing.history.metrics import Metric
 from routing.history.percentiles import (
     needed_buckets,
@@ -32,7 +32,6 @@ from routing.history.percentiles import (
     percentiles_of,
 )
 from routing.history.spans import Finest, RollupState, Source, Span, split_by_source
-from routing.history.sql import Sql, sum_by_groups, union_all
 
 _CREATORS: Final = " JOIN accounts_apikey k ON k.id = {key}"
 # A name, or the text between two names.
