@@ -130,6 +130,10 @@ class EndpointEntry:
         """Whether a request may be sent there: priced, and not down, disabled or removed."""
         return self.prices is not None and self.status >= STATUS_ROUTABLE_MIN
 
+    def is_output_below(self, output_tokens: int) -> bool:
+        """Whether its maximum of output is below the requested one."""
+        return self.max_completion_tokens is not None and output_tokens > self.max_completion_tokens
+
     def serves(self, kinds: frozenset[str]) -> bool:
         """Whether it can be asked in one of these ways: wire kinds, or those of `DECIDING`."""
         return self.provider.kind in kinds or self.decides in kinds

@@ -121,12 +121,6 @@ def tier_test(requirements: Requirements, policy: Policy) -> Test:
     return lambda endpoint: endpoint.tier in tiers or endpoint.tag_key in named
 
 
-def is_output_too_short(endpoint: EndpointEntry, output_tokens: int) -> bool:
-    """Whether the endpoint's maximum of output is below the requested one."""
-    most = endpoint.max_completion_tokens
-    return most is not None and output_tokens > most
-
-
 def prefer_supporting(
     endpoints: Sequence[EndpointEntry], requirements: Requirements
 ) -> list[EndpointEntry]:
@@ -323,5 +317,5 @@ def _keep_long_enough(
 ) -> list[EndpointEntry]:
     """The endpoints that can give the requested output. If none can, all of them stay, and
     `Plan.output_caps` lowers the output."""
-    able = [each for each in endpoints if not is_output_too_short(each, output_tokens)]
+    able = [each for each in endpoints if not each.is_output_below(output_tokens)]
     return able or list(endpoints)

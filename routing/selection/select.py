@@ -13,7 +13,6 @@ from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.identity_cache import IdentityCache
 from routing.selection.filters import (
     TOOLS_STEP,
-    is_output_too_short,
     list_filters,
     model_id_of,
     prefer_supporting,
@@ -305,5 +304,5 @@ def _output_caps(order: Sequence[EndpointEntry], output_tokens: int | None) -> d
     only if every endpoint falls short."""
     if output_tokens is None:
         return {}
-    short = [each for each in order if is_output_too_short(each, output_tokens)]
+    short = [each for each in order if each.is_output_below(output_tokens)]
     return {each.pk: each.max_completion_tokens or 0 for each in short}

@@ -192,7 +192,8 @@ def settle(
     finally:
         if wait:
             wait_for(ticket)
-            wait_until_stored(progress.content)
+            if progress.content is not None:
+                wait_until_stored(progress.content)
 
 
 def settle_failure(
