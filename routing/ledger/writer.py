@@ -286,7 +286,14 @@ class LedgerWriter:
             self._singles.extend(batch)
             return []
         if what is FailureKind.ITEM:
-            self._refuse(batch[0], error)
+            ticket = batch[0]
+            # Fail an order that cannot be written, by name, and free its hold.
+            order = ticket.order
+            log_refused(order.generation_id, error)
+            log_unbooked([ticket])
+            if isinstance(order, SettleOrder) or is_replayed(order):
+                self.submit(ReleaseOrder(order.generation_id, order.payer))
+            ticket.finish(error)
             return []
         self._complaints.report(what, error)
         if what is not FailureKind.PASSING or self._given_up:
@@ -294,15 +301,6 @@ class LedgerWriter:
             return []
         new_event().wait(_RETRY_S)
         return self._select_retries(batch, error, doubtful=doubtful)
-
-    def _refuse(self, ticket: Ticket, error: Exception) -> None:
-        """Fail an order that cannot be written, by name, and free its hold."""
-        order = ticket.order
-        log_refused(order.generation_id, error)
-        log_unbooked([ticket])
-        if isinstance(order, SettleOrder) or is_replayed(order):
-            self.submit(ReleaseOrder(order.generation_id, order.payer))
-        ticket.finish(error)
 
     def _defer(self, batch: list[Ticket], error: Exception, *, doubtful: bool) -> None:
         """The database will not write for now: what was paid for waits, new calls are refused."""

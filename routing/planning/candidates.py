@@ -22,7 +22,6 @@ from routing.selection.model_references import (
     CHARS_MAX,
     EFFECTS,
     ROUTERS,
-    PresetReference,
     family_of,
     parse_reference,
     preset_of,
@@ -190,14 +189,10 @@ def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
     slugs = {preset.slug for preset in named}
     if field is not None and slugs - {field}:
         raise InvalidRequest("preset: differs from the preset that the model names")
-    if any(map(_has_suffix, named)):
+    if any(":" in preset.slug for preset in named):
         raise InvalidRequest("model: a suffix belongs before @preset/, not after")
     if field is not None or named:
         raise NotFound(f"Preset not found: {shorten(field or named[0].slug)}")
-
-
-def _has_suffix(preset: PresetReference) -> bool:
-    return ":" in preset.slug
 
 
 def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:

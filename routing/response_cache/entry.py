@@ -117,20 +117,16 @@ def repeat_answer(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
 
 def repeat_events(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
     """The events of a stream, its keep-alives left out."""
-    blocks = (_repeat_block(block, ids, now) for block in content.split(b"\n\n") if block)
-    return b"".join(blocks)
-
-
-def _repeat_block(block: bytes, ids: dict[str, str], now: int) -> bytes:
-    lines = [line for line in block.split(b"\n") if not line.startswith(b":")]
-    told = [_repeat_line(line, ids, now) for line in lines]
-    return b"\n".join(told) + b"\n\n" if told else b""
-
-
-def _repeat_line(line: bytes, ids: dict[str, str], now: int) -> bytes:
-    if not line.startswith(_DATA) or line == _DATA + _DONE:
-        return line
-    return _DATA + dumps(_renew_all(loads(line.removeprefix(_DATA)), ids, now))
+    events = []
+    for block in filter(None, content.split(b"\n\n")):
+        lines = [line for line in block.split(b"\n") if not line.startswith(b":")]
+        for place, line in enumerate(lines):
+            if line.startswith(_DATA) and line != _DATA + _DONE:
+                event = _renew_all(loads(line.removeprefix(_DATA)), ids, now)
+                lines[place] = _DATA + dumps(event)
+        if lines:
+            events.append(b"\n".join(lines) + b"\n\n")
+    return b"".join(events)
 
 
 def _renew_all(said: JsonObject, ids: dict[str, str], now: int) -> JsonObject:

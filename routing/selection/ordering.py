@@ -114,9 +114,14 @@ def order_endpoints(
     """The endpoints in the order to try; and the candidates if the team has own credentials, else
     an empty list. `endpoints` come model by model, cheapest first."""
     policy, state = case.policy, case.state
-    found = [
-        each for group in _group_by_model(endpoints, policy) for each in order_group(group, case)
-    ]
+    groups: Sequence[Sequence[EndpointEntry]]
+    if policy.across_models:
+        groups = [sorted(endpoints, key=BY_PRICE)]
+    elif not endpoints or endpoints[0].model_id == endpoints[-1].model_id:
+        groups = [endpoints]
+    else:
+        groups = [list(group) for _, group in groupby(endpoints, key=model_id_of)]
+    found = [each for group in groups for each in order_group(group, case)]
     if policy.max_latency_s or policy.min_throughput_tps:
         found = put_meeting_first(found, policy, state.figures)
     sticks = state.sticky is not None and _is_sticky(policy, state)
@@ -154,16 +159,6 @@ def list_named(
     ranked = [(_place(each, places, requirements.service_tier), each) for each in endpoints]
     named = sorted([pair for pair in ranked if pair[0] < _NOWHERE], key=itemgetter(0))
     return [each for _, each in named]
-
-
-def _group_by_model(
-    endpoints: Sequence[EndpointEntry], policy: Policy
-) -> Sequence[Sequence[EndpointEntry]]:
-    if policy.across_models:
-        return [sorted(endpoints, key=BY_PRICE)]
-    if not endpoints or endpoints[0].model_id == endpoints[-1].model_id:
-        return [endpoints]
-    return [list(group) for _, group in groupby(endpoints, key=model_id_of)]
 
 
 # --- Within a group -------------------------------------------------------------------------------

@@ -87,23 +87,25 @@ def _cached_result(model: ModelEntry, requirements: Requirements, policy: Policy
     found = _run_filters(
         (model,), requirements._replace(prompt_tokens=0, output_tokens=None), policy
     )
+    kept = found.endpoints
     found = found._replace(
-        tokens_max=min(map(_tokens_max, found.endpoints), default=0),
-        output_max=min(map(_output_max, found.endpoints), default=0),
+        tokens_max=min(
+            (min(each.prompt_tokens_max, each.context_length or math.inf) for each in kept),
+            default=0,
+        ),
+        output_max=min(
+            (
+                math.inf if each.max_completion_tokens is None else each.max_completion_tokens
+                for each in kept
+            ),
+            default=0,
+        ),
     )
     if len(store) >= _KEPT_MAX:
         store.clear()
     # The policy's entry also holds the model: its `id` is only unique while it lives.
     store[kind] = None if store is model.kept else model, found
     return found
-
-
-def _tokens_max(endpoint: EndpointEntry) -> float:
-    return min(endpoint.prompt_tokens_max, endpoint.context_length or math.inf)
-
-
-def _output_max(endpoint: EndpointEntry) -> float:
-    return math.inf if endpoint.max_completion_tokens is None else endpoint.max_completion_tokens
 
 
 def _run_filters(

@@ -12,7 +12,6 @@ from gateway.outbound.errors import OutboundError
 from gateway.outbound.reply import Reply
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import StreamWriter
-from routing.history.content_draft import ContentDraft
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.tool_loop.loop_relay import LoopRelay
@@ -50,22 +49,18 @@ class Echo:
 def relay_for(progress: RequestProgress, attempt: Attempt) -> Relay:
     """For the stream of this attempt, from its upstream's format into the caller's."""
     relay = Relay if progress.loop is None else partial(LoopRelay, loop=progress.loop)
+    # Where what is said from here on is kept, if at all.
+    if progress.content is not None and (progress.loop is None or not progress.loop.turns):
+        progress.content.begin()
     return relay(
         writer_for(progress, attempt),
         wire_of(attempt.endpoint.provider.kind).reader(),
         passes=progress.passes(attempt),
         exclude_reasoning=progress.context.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
-        kept=_begin_content(progress),
+        kept=progress.content,
         new_call_id=progress.context.format.new_call_id,
     )
-
-
-def _begin_content(progress: RequestProgress) -> ContentDraft | None:
-    """Where what is said from here on is kept, if at all."""
-    if progress.content is not None and (progress.loop is None or not progress.loop.turns):
-        progress.content.begin()
-    return progress.content
 
 
 class PendingReply:

@@ -38,12 +38,6 @@ def request_for(
 ) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
     wire, terms = wire_of(endpoint.provider.kind), terms_of(progress, endpoint, own_key)
-    request = wire.request(_prompt(progress, endpoint, terms), terms)
-    betas = progress.context.betas
-    return wire.with_betas(request, betas) if betas else request
-
-
-def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) -> Prompt:
     chat, kind = progress.context.chat, endpoint.provider.kind
     if chat.reasoning is not None:
         # What a share of the output is a share of.
@@ -60,8 +54,8 @@ def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) ->
     is_own_words = (
         kind == progress.context.format.wire and progress.loop is None and not chat.rewritten
     )
-    return Prompt(
-        body=build_forwarded_body(
+    if kind == CHAT.wire:
+        body = build_forwarded_body(
             chat,
             upstream_model=terms.upstream_model,
             supported=terms.supported,
@@ -69,8 +63,12 @@ def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) ->
             stream_usage=True,
             max_tokens_cap=terms.output_cap,
         )
-        if kind == CHAT.wire
-        else _translatable_body(chat, kind),
+    elif chat.tools_off and not wire.keeps_tools_when_off:
+        body = {name: value for name, value in chat.body.items() if name not in _OF_TOOLS}
+    else:
+        body = chat.body
+    prompt = Prompt(
+        body=body,
         original=chat.original if is_own_words else None,
         stream=chat.stream,
         max_output_tokens=chat.max_output_tokens,
@@ -78,6 +76,9 @@ def _prompt(progress: RequestProgress, endpoint: EndpointEntry, terms: Terms) ->
         reasoning_tokens=reasoning.max_tokens if reasoning else None,
         exclude_reasoning=progress.context.hides_reasoning,
     )
+    request = wire.request(prompt, terms)
+    betas = progress.context.betas
+    return wire.with_betas(request, betas) if betas else request
 
 
 def terms_of(progress: RequestProgress, endpoint: EndpointEntry, own_key: str | None) -> Terms:
@@ -101,13 +102,6 @@ def output_default(progress: RequestProgress, endpoint: EndpointEntry) -> int:
         return most
     prompt_tokens = progress.context.chat.prompt_text_chars // _CHARS_PER_TOKEN_MIN
     return max(1, min(most, max(room - prompt_tokens, _ROOM_TOKENS_MIN), room))
-
-
-def _translatable_body(chat: ChatRequest, kind: str) -> JsonObject:
-    """The chat-shaped body. With its tools off it has none, but for a wire that keeps them."""
-    if not chat.tools_off or wire_of(kind).keeps_tools_when_off:
-        return chat.body
-    return {name: value for name, value in chat.body.items() if name not in _OF_TOOLS}
 
 
 def send(

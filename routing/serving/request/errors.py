@@ -106,17 +106,15 @@ def _metadata(attempts: list[Attempt]) -> JsonObject:
             metadata["limit_source"] = "upstream_provider_shared_pool"
         metadata["remedy_hint"] = "Retry later, or list fallback models in `models`."
     if len(attempts) > 1:
-        metadata["previous_errors"] = [_earlier(attempt) for attempt in attempts[:-1]]
+        metadata["previous_errors"] = [
+            {
+                "provider": each.endpoint.provider.name,
+                "code": each.failure.error_type if each.failure else "provider_unavailable",
+                "status": each.status,
+            }
+            for each in attempts[:-1]
+        ]
     return metadata
-
-
-def _earlier(attempt: Attempt) -> JsonObject:
-    failure = attempt.failure
-    return {
-        "provider": attempt.endpoint.provider.name,
-        "code": failure.error_type if failure else "provider_unavailable",
-        "status": attempt.status,
-    }
 
 
 def _headers(attempts: list[Attempt]) -> dict[str, str]:

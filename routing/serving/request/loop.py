@@ -107,7 +107,11 @@ class Loop:
         for call in server:
             call_id = call["id"] if call["id"] not in seen else tool_call_id()
             seen.add(call_id)
-            function = {"name": _name(call), "arguments": _arguments(call)}
+            arguments = call["function"].get("arguments")
+            if not isinstance(arguments, str):
+                # A text, whatever the upstream made of them.
+                arguments = "" if arguments is None else dumps(arguments).decode()
+            function = {"name": _name(call), "arguments": arguments}
             told.append({"id": call_id, "type": "function", "function": function})
         self._message["tool_calls"] = server = told
         return self._plan_calls(server, finish, [_name(call) for call in calls])
@@ -189,7 +193,10 @@ class Loop:
         """Note what the calls came to, in their order."""
         answers = []
         for activity, result in zip(self._activities, results, strict=True):
-            activity.status = _status(result)
+            if result.failed:
+                activity.status = "failed"
+            else:
+                activity.status = "in_progress" if result.calls else "completed"
             activity.result, activity.item = result.text, result.item
             activity.block_type, activity.block = result.block_type, result.block
             if result.images:
@@ -293,25 +300,11 @@ def with_tools(chat: ChatRequest, toolbox: Toolbox) -> ChatRequest:
 _HISTORY_FIELDS: Final = ("reasoning", "reasoning_details", "tool_calls")
 
 
-def _status(result: Result) -> str:
-    if result.failed:
-        return "failed"
-    return "in_progress" if result.calls else "completed"
-
-
 def _build_history_message(said: JsonObject) -> JsonObject:
     """What the model is told that it said."""
     kept = {name: said[name] for name in _HISTORY_FIELDS if said.get(name)}
     content = said.get("content")
     return {**kept, "role": "assistant", "content": content if type(content) is str else None}
-
-
-def _arguments(call: JsonObject) -> str:
-    """As a text, whatever the upstream made of them."""
-    arguments = call["function"].get("arguments")
-    if isinstance(arguments, str):
-        return arguments
-    return "" if arguments is None else dumps(arguments).decode()
 
 
 def _name(call: Any) -> str:

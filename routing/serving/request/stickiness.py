@@ -74,8 +74,10 @@ def key_of(
     """
     if chat.decides:
         return None
-    if chat.session_id is None and models is not None and not any(map(_has_cheaper_cache, models)):
-        return None
+    if chat.session_id is None and models is not None:
+        endpoints = (each for model in models for each in model.endpoints)
+        if not any(map(caches_cheaper, endpoints)):
+            return None
     digest = hashlib.sha256(account_id.bytes)
     _feed(digest, model)
     if chat.session_id is not None:
@@ -124,7 +126,10 @@ def remember(key: ConversationKey | None, endpoint: EndpointEntry, usage: Usage)
 
     Without a session that is worth it only where the provider's cache was used and is cheaper.
     """
-    if key is None or not (key.by_session or _cache_helps(endpoint, usage)):
+    if key is None:
+        return
+    used_cache = usage.cached_tokens > 0 or usage.cache_write_tokens > 0
+    if not (key.by_session or (used_cache and caches_cheaper(endpoint))):
         return
     name, lasts_ms = _name(key), max(1, int(settings.ROUTER_STICKY_SECONDS * 1000))
     _local_records().put(key.digest, StickyEndpoint(endpoint.model_id, endpoint.tag))
@@ -230,15 +235,6 @@ class Records:
 @cache
 def _local_records() -> Records:
     return Records(lasts_s=settings.ROUTER_STICKY_SECONDS)
-
-
-def _has_cheaper_cache(model: ModelEntry) -> bool:
-    return any(map(caches_cheaper, model.endpoints))
-
-
-def _cache_helps(endpoint: EndpointEntry, usage: Usage) -> bool:
-    used = usage.cached_tokens > 0 or usage.cache_write_tokens > 0
-    return used and caches_cheaper(endpoint)
 
 
 def _opening_messages(messages: list[JsonObject]) -> Iterable[Any]:

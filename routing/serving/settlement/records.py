@@ -41,7 +41,10 @@ def settle_order(progress: RequestProgress, outcome: Outcome) -> SettleOrder:
 
 def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
     last = progress.last_attempt
-    first = _first_served(progress, last)
+    first = last
+    if progress.loop is not None and progress.loop.turns:
+        # The answer of a loop began with that of its first turn.
+        first = next((each for each in progress.attempts if each.failure is None), last)
     usage, held_nano = outcome.usage, progress.held_nano or 0
     model, provider_name, endpoint_tag = _find_server(progress, last)
     return {
@@ -110,14 +113,6 @@ def _find_server(
     return progress.context.requested_model, None, None
 
 
-def _first_served(progress: RequestProgress, last: Attempt | None) -> Attempt | None:
-    """The attempt with which the answer began: in a loop, that of its first turn."""
-    if progress.loop is None or not progress.loop.turns:
-        return last
-    served = (attempt for attempt in progress.attempts if attempt.failure is None)
-    return next(served, last)
-
-
 def _build_trace_json(
     progress: RequestProgress, last: Attempt | None, outcome: Outcome
 ) -> JsonObject:
@@ -131,7 +126,13 @@ def _build_trace_json(
         models=[model.id for model in choice.models],
         requested=choice.requested,
         strategy=progress.context.strategy,
-        attempts=[_trace_attempt(attempt, outcome) for attempt in progress.attempts],
+        attempts=[
+            TracedAttempt(
+                attempt.endpoint.pk,
+                attempt.failure.error_type if attempt.failure else outcome.error_type,
+            )
+            for attempt in progress.attempts
+        ],
         chosen=last.endpoint.pk if last and answered and outcome.error_type is None else None,
     )
     if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
@@ -140,11 +141,6 @@ def _build_trace_json(
             for each in filtered
         ]
     return trace
-
-
-def _trace_attempt(attempt: Attempt, outcome: Outcome) -> TracedAttempt:
-    failure = attempt.failure
-    return TracedAttempt(attempt.endpoint.pk, failure.error_type if failure else outcome.error_type)
 
 
 def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
@@ -304,7 +300,14 @@ def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> J
     if selected is not None and selected.ended is not None:
         value["generation_time"] = round((selected.ended - selected.started) * 1000)
     if progress.attempts:
-        value["attempts"] = [_attempt(attempt) for attempt in progress.attempts]
+        value["attempts"] = [
+            {
+                "provider": attempt.endpoint.provider.name,
+                "model": attempt.endpoint.model_id,
+                "status": attempt.status,
+            }
+            for attempt in progress.attempts
+        ]
     if params := _params(progress):
         value["params"] = params
     if progress.stages:
@@ -327,12 +330,3 @@ def _params(progress: RequestProgress) -> JsonObject:
     if floors:
         params["throughput_floor"] = floors.get("p50", min(floors.values()))
     return params
-
-
-def _attempt(attempt: Attempt) -> JsonObject:
-    endpoint = attempt.endpoint
-    return {
-        "provider": endpoint.provider.name,
-        "model": endpoint.model_id,
-        "status": attempt.status,
-    }
