@@ -17,7 +17,7 @@ from gateway.http.jsonio import JsonObject
 from routing.entities.entries import Snapshot
 from routing.entities.prices import PriceError, Prices
 from routing.formats.provider_preferences import ProviderPreferences
-from routing.metering.cost import PRICED_COUNTS, Units, cost_of
+from routing.metering.cost import PRICED_COUNTS, Units, compute_cost
 from routing.metering.usage import Usage
 from routing.selection.replay import NotReplayable, Replay, endpoint_name, read_replay, read_state
 from routing.selection.select import select
@@ -200,4 +200,6 @@ def _compute_cost_nano(row: GenerationRow, prices: Prices) -> int:
         **{name: row.detail.get(name, 0) for name in PRICED_COUNTS},
     )
     units = Units(images=row.detail.get("images", 0))
-    return cost_of(usage, prices.effective(row.tokens_prompt, row.created_at), units).total_nano
+    return compute_cost(
+        usage, prices.effective(row.tokens_prompt, row.created_at), units
+    ).total_nano

@@ -60,7 +60,7 @@ class ExactCost(NamedTuple):
 NO_COST = ExactCost(Fraction(0), Fraction(0), Fraction(0))
 
 
-def cost_of(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
+def compute_cost(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
     """The price of one answer under pinned prices."""
     parts, (total, prompt, completion) = prices.whole[0], _amounts(usage, prices, units)
     return Cost(_rounded(total, parts), _rounded(prompt, parts), _rounded(completion, parts))

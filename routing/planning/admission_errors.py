@@ -28,7 +28,7 @@ from routing.serving.request.errors import ContextTooLong, GuardedOut, NoEndpoin
 MODELS_STEP: Final = "Resolve Models"
 
 
-def refusal_of(progress: RequestProgress) -> GatewayError:
+def build_refusal(progress: RequestProgress) -> GatewayError:
     """What the caller is told where no endpoint can serve the request: what guardrails forbid
     comes first, then payment."""
     assert progress.context.refusal is not None

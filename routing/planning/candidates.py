@@ -71,7 +71,7 @@ def resolve(
 ) -> ResolvedRequest:
     """What a request of this caller's asks of the catalogue of this moment. `dice` takes the place
     of the source that virtual routers draw from. Raises `GatewayError`."""
-    references = references_of(chat, caller)
+    references = list_references(chat, caller)
     if caller.disabled_server_tools:
         refuse_disabled_tools(
             caller.disabled_server_tools,
@@ -83,12 +83,12 @@ def resolve(
         )
     if chat.plugins or chat.server_tools:
         refuse_what_nothing_runs(chat)
-    snapshot, ask = catalogue.current(), ask_of(chat)
+    snapshot, ask = catalogue.current(), read_requirements(chat)
     has_router = names_a_router(snapshot, references)
     conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
-    wanted = partial(policy_for, chat, caller, region=region)
+    wanted = partial(build_request_policy, chat, caller, region=region)
     sticky_model = conversation.model_id() if has_router else None
-    resolution = resolution_of(
+    resolution = resolve_references(
         snapshot,
         references,
         chat,
@@ -100,7 +100,7 @@ def resolve(
     return ResolvedRequest(tuple(references), ask, conversation, resolution, wanted(resolution))
 
 
-def references_of(chat: ChatRequest, caller: Caller) -> list[str]:
+def list_references(chat: ChatRequest, caller: Caller) -> list[str]:
     """Candidate models as named, in order; the workspace's default where none is named.
 
     Raises `InvalidRequest` where there is none, or presets are named that exclude each other, and
@@ -114,7 +114,7 @@ def references_of(chat: ChatRequest, caller: Caller) -> list[str]:
     return references
 
 
-def resolution_of(
+def resolve_references(
     snapshot: Snapshot,
     references: Sequence[str],
     chat: ChatRequest,
@@ -293,7 +293,7 @@ def batches(
         yield batch, endpoints
 
 
-def policy_for(
+def build_request_policy(
     chat: ChatRequest, caller: Caller, resolution: Resolution, region: str | None = None
 ) -> Policy:
     """What the request, its workspace and its account want of the choice; `region` is that of the
@@ -310,7 +310,7 @@ def policy_for(
     )
 
 
-def ask_of(chat: ChatRequest) -> Requirements:
+def read_requirements(chat: ChatRequest) -> Requirements:
     """What the request needs of an endpoint."""
     return Requirements(
         kinds=DECIDING if chat.decides else CHAT_KINDS,

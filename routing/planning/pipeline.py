@@ -32,7 +32,7 @@ from routing.guarding.filters import filtered
 from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
 from routing.planning.admission_errors import no_endpoint_error, refuse_early
-from routing.planning.candidates import ResolvedRequest, ask_of, resolve
+from routing.planning.candidates import ResolvedRequest, read_requirements, resolve
 from routing.planning.plugins import add_plugins, find_plugin_refusal, reshape_request
 from routing.planning.server_tools import (
     equip_request,
@@ -53,7 +53,7 @@ from routing.serving.request.context import (
     Choice,
     RequestContext,
     RequestProgress,
-    demand_of,
+    measure_demand,
     read_caller_headers,
 )
 from routing.serving.request.loop import Loop
@@ -163,7 +163,7 @@ def plan_request(planning: Planning) -> None:
     if planning.chat.server_tools:
         planning.chat, planning.loop = equip_request(planning.chat)
     if planning.stages or planning.loop is not None:
-        planning.asked = planning.asked._replace(ask=ask_of(planning.chat))
+        planning.asked = planning.asked._replace(ask=read_requirements(planning.chat))
     if planning.chat.native_tools and planning.loop is None:
         _hold_to_wire(planning)
     if planning.chat.native_fields:
@@ -278,7 +278,7 @@ def _compress(planning: Planning) -> None:
     shorter = compress_request(planning.chat, planning.plan.considered, asked.ask.output_tokens)
     if shorter is not None:
         planning.chat = shorter.chat
-        planning.asked = asked._replace(ask=ask_of(shorter.chat))
+        planning.asked = asked._replace(ask=read_requirements(shorter.chat))
         planning.stages.append(shorter.stage)
         _choose(planning)
 
@@ -312,10 +312,10 @@ def _build_context(
     return RequestContext(
         generation_id=chosen_id or generation_id(planning.format.id_prefix),
         caller=caller,
-        payer=payer_of(caller, now),
+        payer=build_payer(caller, now),
         format=planning.format,
         chat=chat,
-        demand=demand_of(chat),
+        demand=measure_demand(chat),
         plan=planning.plan,
         choice=choice,
         requested_model=requested or chat.named_as or choice.requested[0],
@@ -350,7 +350,7 @@ def _start_draft(context: RequestContext) -> ContentDraft | None:
     )
 
 
-def payer_of(caller: Caller, at: datetime) -> Payer:
+def build_payer(caller: Caller, at: datetime) -> Payer:
     """Whom a request of this moment is charged to; its windows are pinned here."""
     assert caller.workspace_id is not None
     return Payer(

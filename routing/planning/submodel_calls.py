@@ -16,7 +16,7 @@ from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.planning.pipeline import Planning, plan_request
 from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.request.context import RequestContext, RequestProgress, demand_of
+from routing.serving.request.context import RequestContext, RequestProgress, measure_demand
 from routing.serving.request.loop import Loop
 from routing.serving.request.process import slots
 from routing.serving.tool_loop.turns import run_tool_loop
@@ -106,7 +106,7 @@ def plan_submodel_call(asker: RequestProgress, chat: ChatRequest) -> RequestProg
         payer=asking.payer,
         format=CHAT,
         chat=planning.chat,
-        demand=demand_of(planning.chat),
+        demand=measure_demand(planning.chat),
         plan=planning.plan,
         choice=choice,
         requested_model=choice.requested[0],

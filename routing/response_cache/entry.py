@@ -43,7 +43,7 @@ class Entry(NamedTuple):
         return max(0, self.ttl_s - self.age_s)
 
 
-def name_of(
+def build_entry_name(
     key_id: object,
     *,
     kind: str,

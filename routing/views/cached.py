@@ -14,8 +14,8 @@ from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.cache_store import find, put
 from routing.response_cache.entry import (
     Entry,
+    build_entry_name,
     is_small,
-    name_of,
     pack_entry,
     repeat_answer,
     repeat_events,
@@ -38,7 +38,7 @@ class Caching:
         self._pieces: list[bytes] = []
         self._bytes_left = int(settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES)
         chat = progress.context.chat
-        self._name = name_of(
+        self._name = build_entry_name(
             progress.context.caller.key_id,
             kind=progress.context.format.name,
             model=progress.context.requested_model,

@@ -26,7 +26,7 @@ from routing.formats.decisions.format import DECISIONS, SYSTEMONE
 from routing.formats.decisions.request import read_questions
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
-from routing.planning.admission_errors import refusal_of, refuse_too_many
+from routing.planning.admission_errors import build_refusal, refuse_too_many
 from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
 from routing.serving.admission.rate_limits import has_limits
@@ -110,7 +110,7 @@ class InferenceViewSet(LeanViewSet):
         self, request: HttpRequest, progress: RequestProgress, slot: Any
     ) -> HttpResponseBase:
         if progress.context.refusal is not None:
-            raise refusal_of(progress)
+            raise build_refusal(progress)
         if has_limits():
             refuse_too_many(progress)
         if progress.loop is not None:
@@ -210,7 +210,7 @@ class DecisionsViewSet(InferenceViewSet):
         self, request: HttpRequest, progress: RequestProgress, slot: Any
     ) -> HttpResponseBase:
         if progress.context.refusal is not None:
-            raise refusal_of(progress)
+            raise build_refusal(progress)
         assert progress.context.chat.original is not None
         plan = DecisionPlan(progress.context.chat.original, progress.context.choice.models)
         progress.demands_of = plan.demands

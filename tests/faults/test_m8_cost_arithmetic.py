@@ -29,7 +29,7 @@ from routing.metering.cost import (
     Cost,
     ExactCost,
     Units,
-    cost_of,
+    compute_cost,
     exact_cost,
     searches_nano,
     web_search_nano,
@@ -132,7 +132,7 @@ def test_thousands_of_random_bills_are_rounded_once_half_even(lists: int) -> Non
         for _ in range(USAGES_EACH):
             usage = random_usage(chance)
             units = Units(images=chance.randint(0, 3), web_searches=chance.randint(0, 2))
-            cost = cost_of(usage, prices.effective(usage.prompt_tokens, NOON), units)
+            cost = compute_cost(usage, prices.effective(usage.prompt_tokens, NOON), units)
             exact = exact_nano(pricing, usage, units)
             assert cost.total_nano == round(exact), (SEED, pricing, usage, units)
             assert abs(cost.total_nano - exact) <= Fraction(1, 2)
@@ -154,14 +154,14 @@ TIES = [
 def test_ties_go_to_the_even_side_and_only_ties(price: str, tokens: int, nano: int) -> None:
     prices = Prices.parse({"prompt": price, "completion": "0"})
 
-    assert cost_of(Usage(tokens, 0), prices).total_nano == nano
+    assert compute_cost(Usage(tokens, 0), prices).total_nano == nano
 
 
 def test_many_small_parts_are_summed_before_they_are_rounded() -> None:
     third = "0.0000000004"
     pricing = dict.fromkeys(("prompt", "completion", "request"), third)
 
-    assert cost_of(Usage(1, 1), Prices.parse(pricing)) == Cost(1, 0, 0)
+    assert compute_cost(Usage(1, 1), Prices.parse(pricing)) == Cost(1, 0, 0)
 
 
 def test_answers_of_several_parts_are_summed_before_they_are_rounded() -> None:
@@ -170,7 +170,7 @@ def test_answers_of_several_parts_are_summed_before_they_are_rounded() -> None:
     one = exact_cost(Usage(1, 3), prices)
 
     assert one.plus(one).round() == Cost(4, 1, 3)
-    assert one.plus(NO_COST).round() == cost_of(Usage(1, 3), prices) == Cost(2, 0, 2)
+    assert one.plus(NO_COST).round() == compute_cost(Usage(1, 3), prices) == Cost(2, 0, 2)
     assert NO_COST.round() == FREE == Cost(0, 0, 0)
     searched = ExactCost(one.total_nano + searches_nano(2, prices), *one[1:])
     assert searched.round().total_nano == 3
@@ -181,7 +181,7 @@ def test_what_has_no_price_adds_nothing() -> None:
     prices = Prices.parse({"prompt": "1", "completion": "1"})
 
     assert searches_nano(2, prices) == web_search_nano(Usage(1, 1, web_searches=2), prices) == 0
-    assert cost_of(Usage(0, 0), prices, Units(2, 2, 2)).total_nano == 0
+    assert compute_cost(Usage(0, 0), prices, Units(2, 2, 2)).total_nano == 0
 
 
 @pytest.mark.parametrize(
@@ -197,12 +197,12 @@ def test_no_digit_is_lost(price: str, tokens: int, discount: str) -> None:
     prices = Prices.parse({"prompt": price, "completion": "0", "discount": discount})
 
     exact = 10**9 * tokens * Fraction(price) * (1 - Fraction(discount))
-    assert cost_of(Usage(tokens, 0), prices).total_nano == round(exact)
+    assert compute_cost(Usage(tokens, 0), prices).total_nano == round(exact)
 
 
 def test_no_float_takes_part() -> None:
     prices = Prices.parse({"prompt": "0.1", "completion": "0.2", "discount": 0.1})
-    cost = cost_of(Usage(3, 3), prices)
+    cost = compute_cost(Usage(3, 3), prices)
 
     assert all(type(getattr(cost, part)) is int for part in Cost._fields)
     assert all(isinstance(getattr(prices, key), Decimal | None) for key in PRICE_KEYS)

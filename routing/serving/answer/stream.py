@@ -21,7 +21,7 @@ from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
-from routing.serving.answer.stream_setup import Echo, PendingReply, relay_for, writer_for
+from routing.serving.answer.stream_setup import Echo, PendingReply, build_relay, choose_writer
 from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end, refuse_other_than_events, send
@@ -146,7 +146,7 @@ class AnswerStream:
         progress = self._progress
         self._abort, self._attempt, self._relay = AbortHandle(), attempt, None
         self._rest = b""
-        relay = relay_for(progress, attempt)
+        relay = build_relay(progress, attempt)
         if progress.context.chat.echo_upstream_body and attempt.request is not None:
             self._debug += self._echo.show(relay.writer, attempt.request)
             if self._committed:
@@ -290,7 +290,9 @@ class AnswerStream:
                 report_usage(outcome, attempt), metadata, failure=error.body()
             )
         else:
-            writer = relay.writer if relay else self._echo.heard_by(writer_for(progress, attempt))
+            writer = (
+                relay.writer if relay else self._echo.heard_by(choose_writer(progress, attempt))
+            )
             yield writer.error(error.body(), router_metadata=metadata)
 
     # --- The books ------------------------------------------------------------------------------

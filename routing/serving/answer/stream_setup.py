@@ -19,7 +19,7 @@ from routing.upstreams.failures import UpstreamFailure
 from routing.upstreams.wires import wire_of
 
 
-def writer_for(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
+def choose_writer(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
     """For what the caller is told of this attempt. A loop that has begun has one for all turns."""
     if progress.loop is not None and progress.loop.writer is not None:
         writer: StreamWriter = progress.loop.writer
@@ -46,14 +46,14 @@ class Echo:
         return writer
 
 
-def relay_for(progress: RequestProgress, attempt: Attempt) -> Relay:
+def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
     """For the stream of this attempt, from its upstream's format into the caller's."""
     relay = Relay if progress.loop is None else partial(LoopRelay, loop=progress.loop)
     # Where what is said from here on is kept, if at all.
     if progress.content is not None and (progress.loop is None or not progress.loop.turns):
         progress.content.begin()
     return relay(
-        writer_for(progress, attempt),
+        choose_writer(progress, attempt),
         wire_of(attempt.endpoint.provider.kind).reader(),
         passes=progress.passes(attempt),
         exclude_reasoning=progress.context.hides_reasoning,

@@ -9,8 +9,8 @@ from gateway.outbound.errors import OutboundError
 from gateway.outbound.http_client import Limits
 from routing.metering.usage import COUNT_MAX, estimate_tokens
 from routing.selection.types import Candidate
-from routing.serving.attempts.own_credentials import find_entry, key_of
-from routing.serving.attempts.upstream_call import request_for
+from routing.serving.attempts.own_credentials import find_entry, open_key
+from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
 from routing.statistics.peer_sync import release_probe
@@ -34,11 +34,11 @@ def count_input_tokens(progress: RequestProgress) -> int:
 def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None:
     """The upstream's own count, None where it gives none."""
     endpoint, own = candidate.endpoint, find_entry(candidate, progress.context.caller.byok)
-    key = None if own is None else key_of(own)
+    key = None if own is None else open_key(own)
     if own is not None and key is None:
         return None
     wire = wire_of(endpoint.provider.kind)
-    request = wire.count_tokens(request_for(progress, endpoint, own_key=key))
+    request = wire.count_tokens(build_upstream_request(progress, endpoint, own_key=key))
     if request is None:
         return None
     try:

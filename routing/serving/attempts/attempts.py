@@ -23,10 +23,10 @@ from routing.serving.attempts.own_credentials import (
     find_entry,
     find_secret,
     is_credential_failure,
-    key_of,
+    open_key,
     rest_credential,
 )
-from routing.serving.attempts.upstream_call import request_for
+from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.errors import DeadlinePassed, ProviderError
@@ -207,12 +207,12 @@ class Attempts:
     def _unseal_own_key(self, own: ByokEntry) -> bool:
         """Have the team's own key at hand, for the writing of one request; False where it is not
         to be had."""
-        self._key = key_of(own)
+        self._key = open_key(own)
         self._unopened |= self._key is None
         return self._key is not None
 
     def _write_request(self, endpoint: EndpointEntry) -> WireRequest | None:
-        return request_for(self._progress, endpoint, own_key=self._key)
+        return build_upstream_request(self._progress, endpoint, own_key=self._key)
 
     def _may_try(self, turn: Candidate) -> bool:
         endpoint = turn.endpoint

@@ -153,7 +153,7 @@ def find_entry(turn: Candidate, entries: Sequence[ByokEntry]) -> ByokEntry | Non
     return None if turn.own is None else entries[turn.own % len(entries)]
 
 
-def key_of(entry: ByokEntry) -> str | None:
+def open_key(entry: ByokEntry) -> str | None:
     """The key itself, for one request; None where it cannot be sent."""
     try:
         key = unseal_key(entry)
@@ -167,7 +167,7 @@ def find_secret(attempt: Attempt) -> str | None:
     """What must not be repeated of what the attempt's upstream said."""
     if attempt.own is None:
         return attempt.endpoint.provider.credential
-    return key_of(attempt.own)
+    return open_key(attempt.own)
 
 
 def is_credential_failure(attempt: Attempt, failure: UpstreamFailure) -> bool:

@@ -33,11 +33,11 @@ _OF_TOOLS: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 _ROOM_TOKENS_MIN: Final = 1_024
 
 
-def request_for(
+def build_upstream_request(
     progress: RequestProgress, endpoint: EndpointEntry, *, own_key: str | None = None
 ) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
-    wire, terms = wire_of(endpoint.provider.kind), terms_of(progress, endpoint, own_key)
+    wire, terms = wire_of(endpoint.provider.kind), build_terms(progress, endpoint, own_key)
     chat, kind = progress.context.chat, endpoint.provider.kind
     if chat.reasoning is not None:
         # What a share of the output is a share of.
@@ -81,7 +81,7 @@ def request_for(
     return wire.with_betas(request, betas) if betas else request
 
 
-def terms_of(progress: RequestProgress, endpoint: EndpointEntry, own_key: str | None) -> Terms:
+def build_terms(progress: RequestProgress, endpoint: EndpointEntry, own_key: str | None) -> Terms:
     """What this endpoint takes, with the team's own key where there is one."""
     return Terms(
         upstream_model=endpoint.upstream_model,

@@ -17,10 +17,10 @@ from routing.entities.exchange import Terms, WireRequest
 from routing.entities.prices import Prices
 from routing.formats.caller import CompleteAnswer, Ending
 from routing.metering.byok import fee_bound_nano, fee_nano
-from routing.metering.cost import FREE, Cost, Units, cost_of
+from routing.metering.cost import FREE, Cost, Units, compute_cost
 from routing.metering.usage import Usage, add_usages
 from routing.serving.attempts.attempts import Attempts, NeededHold, record_success
-from routing.serving.attempts.upstream_call import terms_of
+from routing.serving.attempts.upstream_call import build_terms
 from routing.serving.decisions.batch import EndpointBatch, QueryUsage
 from routing.serving.decisions.plan import DecisionPlan
 from routing.serving.request import process
@@ -98,7 +98,7 @@ class DecisionCosts:
 def _price_usages(usages: Sequence[Usage], prices: Prices) -> Cost:
     usage = _sum_of(usages)
     units = Units(requests=len(usages), web_searches=usage.web_searches)
-    return cost_of(usage, prices, units)
+    return compute_cost(usage, prices, units)
 
 
 def _sum_of(usages: Iterable[Usage]) -> Usage:
@@ -130,7 +130,7 @@ class DecisionAttempts(Attempts):
         return DecisionsTimedOut() if isinstance(error, DeadlinePassed) else error
 
     def _write_request(self, endpoint: EndpointEntry) -> WireRequest | None:
-        self.terms = terms_of(self._progress, endpoint, self._key)
+        self.terms = build_terms(self._progress, endpoint, self._key)
         return None
 
     def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> NeededHold:

@@ -38,7 +38,7 @@ class QueryResult(NamedTuple):
     answer: Answer
 
 
-def request_of(
+def build_query_request(
     query: UpstreamQuery,
     plan: DecisionPlan,
     chat: ChatRequest,
@@ -191,7 +191,7 @@ class EndpointBatch:
 
     def _send_query(self, query: UpstreamQuery) -> QueryResult:
         endpoint, chat = self.attempt.endpoint, self.progress.context.chat
-        request = request_of(query, self.plan, chat, endpoint, self.terms)
+        request = build_query_request(query, self.plan, chat, endpoint, self.terms)
         reply = send(self.progress, self.attempt, request=request)
         try:
             with reply:

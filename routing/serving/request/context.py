@@ -218,7 +218,7 @@ class RequestProgress:
         )
 
 
-def demand_of(chat: ChatRequest) -> Demand:
+def measure_demand(chat: ChatRequest) -> Demand:
     """The size of a request."""
     return Demand(
         text_bytes=chat.text_bytes,

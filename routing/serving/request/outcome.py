@@ -13,7 +13,7 @@ from routing.metering.cost import (
     ServerToolUse,
     Units,
     build_usage_report,
-    cost_of,
+    compute_cost,
     exact_cost,
     searches_nano,
 )
@@ -76,7 +76,7 @@ def measure_usage(
 def price(progress: RequestProgress, attempt: Attempt, usage: Usage) -> Cost:
     """By the prices pinned at admission, overrides applied."""
     if attempt.priced is None or attempt.priced[0] is not usage:
-        attempt.priced = (usage, cost_of(usage, *_pinned_prices(progress, attempt, usage)))
+        attempt.priced = (usage, compute_cost(usage, *_pinned_prices(progress, attempt, usage)))
     return attempt.priced[1]
 
 

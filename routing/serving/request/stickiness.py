@@ -58,7 +58,7 @@ class StickyEndpoint(NamedTuple):
         return None
 
 
-def key_of(
+def build_conversation_key(
     chat: ChatRequest,
     *,
     account_id: uuid.UUID,
@@ -166,7 +166,9 @@ class Conversation:
         while they are not known."""
         if not self._has_key:
             self._has_key = True
-            key = key_of(self._chat, account_id=self._account_id, model=self._model, models=models)
+            key = build_conversation_key(
+                self._chat, account_id=self._account_id, model=self._model, models=models
+            )
             self._key = None if key is None else replace(key, patience=self.patience)
         return self._key
 

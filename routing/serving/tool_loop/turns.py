@@ -19,7 +19,7 @@ from routing.selection.types import Candidate
 from routing.serving.attempts.attempt_answer import Served, read_finish, request_answer
 from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.attempts.own_credentials import find_entry
-from routing.serving.request.context import Attempt, RequestProgress, demand_of
+from routing.serving.request.context import Attempt, RequestProgress, measure_demand
 from routing.serving.request.loop import must_call
 from routing.serving.request.outcome import measure_usage, note_results, note_turn
 from routing.serving.request.tool_call_checks import are_well_formed
@@ -35,7 +35,7 @@ def list_next_candidates(progress: RequestProgress, attempt: Attempt) -> Sequenc
     loop, entries = progress.loop, progress.context.caller.byok
     assert loop is not None
     chat = loop.next_request(progress.context.chat)
-    progress.context = progress.context._replace(chat=chat, demand=demand_of(chat))
+    progress.context = progress.context._replace(chat=chat, demand=measure_demand(chat))
     tokens = estimate_tokens(chat.prompt_text_chars)
     model_id = attempt.endpoint.model_id
     fitting = [

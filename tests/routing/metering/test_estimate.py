@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from routing.entities.prices import PRICE_KEYS, Prices
 from routing.formats.chat.request import parse_chat
-from routing.metering.cost import Units, cost_of
+from routing.metering.cost import Units, compute_cost
 from routing.metering.usage import (
     OUTPUT_TOKENS_DEFAULT,
     TOKENS_PER_MEDIA_PART,
@@ -104,7 +104,7 @@ def test_an_override_that_makes_a_unit_dearer_is_held_for(key: str, usage: Usage
     pricing = {"prompt": "0", "completion": "0", "overrides": [{key: "0.5"}]}
     asked = demand(text_bytes=1, images=1, media_parts=1, output_tokens_asked=1)
     prices = Prices.parse(pricing)
-    charge = cost_of(usage, prices.effective(1, MIDNIGHT), Units(images=1)).total_nano
+    charge = compute_cost(usage, prices.effective(1, MIDNIGHT), Units(images=1)).total_nano
     assert charge == 500_000_000
     assert estimate_nano(asked, Room(None, None), prices) >= charge
 
@@ -188,6 +188,8 @@ def test_the_hold_is_never_below_the_charge_of_an_upstream_that_keeps_to_its_lim
     hourly = data.draw(st.integers(0, details["cache_write_tokens"]))
     usage = Usage(prompt, completion, cache_write_1h_tokens=hourly, **details)
 
-    charge = cost_of(usage, prices.effective(prompt, MIDNIGHT + timedelta(hours=hour))).total_nano
+    charge = compute_cost(
+        usage, prices.effective(prompt, MIDNIGHT + timedelta(hours=hour))
+    ).total_nano
 
     assert estimate_nano(asked, room, prices) >= charge

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from routing.entities.prices import Prices
-from routing.metering.cost import cost_of
+from routing.metering.cost import compute_cost
 from routing.metering.usage import Usage, read_reported_usage
 from routing.upstreams.wires import wire_of
 
@@ -193,7 +193,7 @@ def test_every_token_is_counted_once(name: str) -> None:
         *(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens),
         *(usage.cache_write_tokens, usage.reasoning_tokens, usage.cache_write_1h_tokens),
     )
-    assert cost_of(usage, PRICES).total_nano == NANO.get(name, _nano(counted))
+    assert compute_cost(usage, PRICES).total_nano == NANO.get(name, _nano(counted))
     if kind == "openai":
         # The last chunk of a stream says the same.
         last = {"object": "chat.completion.chunk", "choices": [], "usage": reported}

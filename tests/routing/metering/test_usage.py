@@ -6,7 +6,7 @@ import pytest
 
 from routing.entities.prices import Prices
 from routing.formats.chat.answer import count_text_chars
-from routing.metering.cost import cost_of
+from routing.metering.cost import compute_cost
 from routing.metering.usage import (
     COUNT_MAX,
     Usage,
@@ -33,7 +33,7 @@ def prompted(details: Any) -> Usage | None:
 
 def prompt_nano(usage: Usage | None, **own: str) -> int:
     assert usage is not None
-    return cost_of(usage, Prices.parse(PLAIN | own)).prompt_nano
+    return compute_cost(usage, Prices.parse(PLAIN | own)).prompt_nano
 
 
 ODD: list[Any] = [None, -1, -1.0, "5", True, 1.5, float("nan"), float("inf"), [], 10**12, 10**400]
@@ -132,7 +132,7 @@ def thought(**text: Any) -> dict[str, Any]:
 )
 def test_every_text_of_a_completion_is_estimated_once(message: dict[str, Any]) -> None:
     usage = Usage(0, estimate_tokens(count_text_chars({"role": "assistant", **message})))
-    assert cost_of(usage, Prices.parse(PLAIN)).total_nano == 100 * 2_000
+    assert compute_cost(usage, Prices.parse(PLAIN)).total_nano == 100 * 2_000
 
 
 def test_parts_of_an_answer_are_added_up() -> None:

@@ -14,7 +14,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import Usage
 from routing.planning import candidates
 from routing.planning.admission_errors import MODELS_STEP, NoModels, no_model_error
-from routing.planning.candidates import ask_of, resolution_of
+from routing.planning.candidates import read_requirements, resolve_references
 from routing.selection.price_bands import PriceIndex
 from routing.selection.select import select
 from routing.selection.types import NO_POLICY, NOTHING_LEARNED, Policy, Resolution
@@ -66,8 +66,8 @@ def resolved(
     """As a request of that session resolves it."""
     chat, talk = conversation(reference, session, **body)
     draws: dict[str, Any] = {"sticky_model": talk.model_id(), "random": talk.random_of_models()}
-    return resolution_of(
-        catalogue, [reference], chat, ask_of(chat), policy=lambda _: policy, **draws
+    return resolve_references(
+        catalogue, [reference], chat, read_requirements(chat), policy=lambda _: policy, **draws
     )
 
 
@@ -88,7 +88,7 @@ def test_preferences_that_leave_nothing_of_a_large_catalogue_hold_nobody_up(
     found = resolved(large, reference, policy)
     assert found.models == ()
     assert len(found.pool) == MODELS
-    error = no_model_error(reference, found.pool, ask_of(accepted()), policy)
+    error = no_model_error(reference, found.pool, read_requirements(accepted()), policy)
     assert isinstance(error, NoModels)
     assert error.metadata["available_providers"] == ["p0", "p1", "p2", "p3", "p4"]
     # Once for the choice and once for its explanation.
@@ -109,7 +109,7 @@ def down(tag: str) -> ModelEntry:
 
 
 def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
-    ask = ask_of(accepted(tools=[{"type": "function", "function": {"name": "look"}}]))
+    ask = read_requirements(accepted(tools=[{"type": "function", "function": {"name": "look"}}]))
     plain = model(endpoint("alpha", supported_parameters=frozenset()), id="a/plain")
     able = model(endpoint("beta"), endpoint("gamma"), id="a/able")
 
@@ -129,7 +129,7 @@ def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
 
 
 def test_models_of_which_all_is_down_are_another_matter() -> None:
-    ask = ask_of(accepted())
+    ask = read_requirements(accepted())
     pool = [down("alpha"), down("beta")]
     assert isinstance(no_model_error("router/auto", pool, ask, NO_POLICY), Unavailable)
     assert isinstance(no_model_error("router/auto", pool, ask, Policy(only=("x",))), NoModels)
@@ -137,7 +137,9 @@ def test_models_of_which_all_is_down_are_another_matter() -> None:
 
 def test_an_endpoint_of_a_tier_is_not_chosen_for_being_named() -> None:
     fast = model(endpoint("alpha/priority", tier="priority"), id="a/fast")
-    error = no_model_error("auto", [fast], ask_of(accepted()), Policy(only=("alpha/priority",)))
+    error = no_model_error(
+        "auto", [fast], read_requirements(accepted()), Policy(only=("alpha/priority",))
+    )
     assert error.metadata["failed_routing_step"] == "Filter by Service Tier"
 
 
@@ -161,7 +163,9 @@ def chosen(catalogue: Snapshot, session: str | None = None) -> tuple[str, str]:
     found = resolved(catalogue, "router/free", NO_POLICY, session)
     chat, talk = conversation("router/free", session)
     talk.key(found.models)
-    plan = select(found.models, ask_of(chat), NO_POLICY, NOTHING_LEARNED, random=talk.random())
+    plan = select(
+        found.models, read_requirements(chat), NO_POLICY, NOTHING_LEARNED, random=talk.random()
+    )
     return plan.order[0].model_id, plan.order[0].tag
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from routing.response_cache import cache_store
 from routing.response_cache.entry import (
     Entry,
-    name_of,
+    build_entry_name,
     pack_entry,
     repeat_answer,
     repeat_events,
@@ -25,7 +25,7 @@ IDS = {"chat": "gen-new", "message": "msg_new", "response": "resp_new"}
 
 def name(key: str = "key", **changes: Any) -> str:
     said: dict[str, Any] = {"kind": "chat", "model": "m", "stream": False, "bodies": (BODY,)}
-    return name_of(key, **said | changes)
+    return build_entry_name(key, **said | changes)
 
 
 def entry(content: bytes = b"{}", *, stored_at: float = 0.0, ttl_s: int = 60) -> Entry:

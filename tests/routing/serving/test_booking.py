@@ -15,7 +15,7 @@ from routing.ledger.writer import LedgerWriter
 from routing.serving.answer import nonstreaming as whole
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.stream import AnswerStream
-from routing.serving.answer.stream_setup import relay_for
+from routing.serving.answer.stream_setup import build_relay
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
@@ -67,7 +67,7 @@ class Desk:
 
     def relay(self, *texts: str) -> Relay:
         """What came of a stream that broke off."""
-        relay = relay_for(self.call, self.attempt)
+        relay = build_relay(self.call, self.attempt)
         relay.feed(b"".join(chat_events(*texts)[: len(texts) + 1]))
         return relay
 
@@ -215,7 +215,7 @@ def loop_of(call: RequestProgress) -> Loop:
 def end_stream(
     call: RequestProgress, attempt: Attempt, kind: type[AnswerStream] = AnswerStream
 ) -> None:
-    stream, relay = kind(call, None), relay_for(call, attempt)
+    stream, relay = kind(call, None), build_relay(call, attempt)
     stream._committed = True
     relay.feed(b"".join(chat_events("Hi")))
     next(stream._finish(attempt, relay, ReadReply()))

@@ -12,7 +12,7 @@ from gateway.outbound.reply import Reply
 from routing.formats.chat.stream import KEEP_ALIVE
 from routing.serving.answer import stream as streams
 from routing.serving.answer.stream import AnswerStream
-from routing.serving.answer.stream_setup import PendingReply, relay_for
+from routing.serving.answer.stream_setup import PendingReply, build_relay
 from routing.serving.request import process
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
@@ -69,7 +69,7 @@ def waiting() -> AnswerStream:
 
 def sent(stream: AnswerStream, reply: FakeReply) -> Generator[bytes, None, Any]:
     assert stream._attempt is not None
-    return stream._await_reply(relay_for(stream._progress, stream._attempt), reply.come)
+    return stream._await_reply(build_relay(stream._progress, stream._attempt), reply.come)
 
 
 def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(looks, waiting, reply) -> None:

@@ -9,7 +9,7 @@ from routing.entities.efforts import EffortRules
 from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
-from routing.serving.attempts.upstream_call import fit_reasoning, request_for
+from routing.serving.attempts.upstream_call import build_upstream_request, fit_reasoning
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
 from tests.routing.serving.test_upstream_requests import call_in
@@ -33,7 +33,9 @@ def sent(
 ) -> Any:
     facts |= {"efforts": rules, "supported_parameters": takes, "taken_fields": takes}
     target = endpoint(kind=kind, **facts)
-    return orjson.loads(request_for(call_in(FORMATS[given], target, **wishes), target).body)
+    return orjson.loads(
+        build_upstream_request(call_in(FORMATS[given], target, **wishes), target).body
+    )
 
 
 def effort_in(body: dict[str, Any]) -> Any:

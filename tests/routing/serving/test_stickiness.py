@@ -16,7 +16,7 @@ from routing.serving.request.stickiness import (
     ConversationKey,
     Records,
     StickyEndpoint,
-    key_of,
+    build_conversation_key,
     recall,
     remember,
     seeded_random,
@@ -41,7 +41,7 @@ def chat(session_header: str | None = None, **body: Any) -> ChatRequest:
 def key(
     request: ChatRequest, *, account: uuid.UUID = ACCOUNT, name: str = "acme/small"
 ) -> ConversationKey:
-    found = key_of(request, account_id=account, model=name)
+    found = build_conversation_key(request, account_id=account, model=name)
     assert found is not None
     return found
 
@@ -110,7 +110,9 @@ def test_there_is_no_key_where_nobody_can_have_kept_it() -> None:
     dear, cheap = model(endpoint(pricing=DEAR_CACHE)), model(endpoint(pricing=CHEAP_CACHE))
 
     def found(request: ChatRequest, *models: Any) -> ConversationKey | None:
-        return key_of(request, account_id=ACCOUNT, model="acme/small", models=models)
+        return build_conversation_key(
+            request, account_id=ACCOUNT, model="acme/small", models=models
+        )
 
     assert found(chat(), dear) is None
     assert found(chat(), model(endpoint())) is None

@@ -17,9 +17,9 @@ from routing.formats.responses.format import RESPONSES
 from routing.metering.usage import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
 from routing.serving.answer.token_counting import count_input_tokens
 from routing.serving.attempts.upstream_call import (
+    build_upstream_request,
     output_default,
     read_to_end,
-    request_for,
 )
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
@@ -51,7 +51,7 @@ def call_in(given: CallerFormat, *endpoints: EndpointEntry, **more: Any) -> Requ
 @pytest.mark.parametrize("given", [CHAT, MESSAGES, RESPONSES], ids=lambda each: str(each.name))
 def test_each_kind_is_spoken_to_in_its_own_format(given: CallerFormat, kind: str) -> None:
     target = endpoint(kind=kind)
-    request = request_for(call_in(given, target), target)
+    request = build_upstream_request(call_in(given, target), target)
     body = orjson.loads(request.body)
     assert (request.path, body["model"]) == (PATHS[kind], target.upstream_model)
     assert ("input" in body) is (kind == "responses")
@@ -94,7 +94,7 @@ def test_betas_reach_message_style_upstreams_alone(kind: str) -> None:
     target = endpoint(kind=kind)
     call = call_in(MESSAGES, target)
     call.context = call.context._replace(betas="one-2025, two-2025")
-    told = dict(request_for(call, target).headers).get("anthropic-beta")
+    told = dict(build_upstream_request(call, target).headers).get("anthropic-beta")
     assert told == ("one-2025,two-2025" if kind == "anthropic" else None)
 
 
@@ -122,7 +122,7 @@ def test_a_conversation_of_which_nothing_is_left_is_sent_all_the_same() -> None:
     target = endpoint(kind="anthropic")
     thinking = {"type": "thinking", "thinking": "hm", "signature": ""}
     messages = [{"role": "assistant", "content": [thinking]}]
-    request = request_for(call_in(MESSAGES, target, messages=messages), target)
+    request = build_upstream_request(call_in(MESSAGES, target, messages=messages), target)
     nothing = [{"type": "text", "text": "."}]
     assert orjson.loads(request.body)["messages"] == [{"role": "user", "content": nothing}]
 
