@@ -235,7 +235,7 @@ class _Assembly:
         if key not in self._prices:
             try:
                 prices = Prices.parse(pricing)
-                self._prices[key] = prices, MappingProxyType(prices.published())
+                self._prices[key] = prices, MappingProxyType(prices.serialize())
             except PriceError as error:
                 place = f"{endpoint['model_id']} at {endpoint['tag']}"
                 self.problems.append(f"{place} has no price: {error}")

@@ -281,7 +281,7 @@ class Endpoint(Versioned):
         _check_words(self, "output_modalities", OUTPUT_MODALITIES)
         if self.pricing is not None:
             try:
-                self.pricing = Prices.parse(self.pricing).published()
+                self.pricing = Prices.parse(self.pricing).serialize()
             except PriceError as error:
                 raise ValidationError({"pricing": str(error)}) from error
 

@@ -78,7 +78,7 @@ def _pricing(model: "ModelInfo", now: datetime) -> JsonObject | None:
             overrides += _list_overrides_by_time(conditional, pricing)
         if overrides:
             pricing["overrides"] = overrides
-        return Prices.parse(pricing).published()
+        return Prices.parse(pricing).serialize()
     except (PriceError, KeyError):
         return None
 

@@ -112,7 +112,7 @@ Parameters: TypeAlias = _words(PARAMETERS)  # type: ignore[valid-type]  # Built 
 
 def _publish_pricing(value: object) -> object:
     """A pricing object in its published form; `auto` and null stay."""
-    return value if value in (None, "auto") else Prices.parse(value).published()
+    return value if value in (None, "auto") else Prices.parse(value).serialize()
 
 
 class _Spec(BaseModel):

@@ -48,7 +48,7 @@ class PriceOverride:
             return self.utc_start <= minute < self.utc_end
         return minute >= self.utc_start or minute < self.utc_end
 
-    def published(self) -> JsonObject:
+    def serialize(self) -> JsonObject:
         conditions: JsonObject = {}
         if self.min_prompt_tokens is not None:
             conditions["min_prompt_tokens"] = self.min_prompt_tokens
@@ -174,14 +174,14 @@ class Prices:
                 changes.update(entry.prices)
         return replace(self, **changes, overrides=())
 
-    def published(self) -> JsonObject:
+    def serialize(self) -> JsonObject:
         """The pricing object: plain decimal strings, absent where there is no price."""
         given = ((key, getattr(self, key)) for key in PRICE_KEYS)
         pricing: JsonObject = {key: plain(price) for key, price in given if price is not None}
         if self.discount:
             pricing["discount"] = float(self.discount)
         if self.overrides:
-            pricing["overrides"] = [entry.published() for entry in self.overrides]
+            pricing["overrides"] = [entry.serialize() for entry in self.overrides]
         return pricing
 
 

@@ -88,21 +88,21 @@ _operation = partial(describe_operation, "Models", auth=OPTIONAL_KEY)
 class CatalogueViewSet(LeanViewSet):
     """Open to everyone, but a credential that is sent must be good; see `PUBLIC_CATALOG`."""
 
-    def caller(self, request: HttpRequest) -> Caller | None:
+    def find_caller(self, request: HttpRequest) -> Caller | None:
         """Whoever asks, None for somebody without a credential."""
         if not settings.PUBLIC_CATALOG:
-            return self.authenticated(request)
+            return self.authenticate(request)
         caller = authenticate_optional(request)
         if caller:
             self.beside = {"user_id": caller.creator_id}
         return caller
 
-    def authenticated(self, request: HttpRequest) -> Caller:
+    def authenticate(self, request: HttpRequest) -> Caller:
         caller = authenticate(request)
         self.beside = {"user_id": caller.creator_id}
         return caller
 
-    def learned(self, caller: Caller | None) -> LearnedStats:
+    def read_stats(self, caller: Caller | None) -> LearnedStats:
         """What traffic has taught, for those who have a key."""
         if caller is None:
             return NOTHING
@@ -121,7 +121,7 @@ class ModelViewSet(CatalogueViewSet):
         parameters=_FILTERS,
     )
     def list(self, request: HttpRequest) -> HttpResponse:
-        learned = self.learned(self.caller(request))
+        learned = self.read_stats(self.find_caller(request))
         snapshot = catalogue.current()
         return _list_models(request, snapshot, snapshot.listing, learned)
 
@@ -136,7 +136,7 @@ class ModelViewSet(CatalogueViewSet):
         parameters=_FILTERS,
     )
     def user(self, request: HttpRequest) -> HttpResponse:
-        caller, region = self.authenticated(request), region_of(request)
+        caller, region = self.authenticate(request), region_of(request)
         snapshot = catalogue.current()
         rules = ListingRules(
             allowed_providers=caller.allowed_providers,
@@ -145,7 +145,7 @@ class ModelViewSet(CatalogueViewSet):
             guarded=caller.guard.rules if caller.guard else None,
         )
         models = run_in_thread(lambda: list_permitted(snapshot, rules))
-        return _list_models(request, snapshot, models, self.learned(caller))
+        return _list_models(request, snapshot, models, self.read_stats(caller))
 
     @_operation(
         "countModels",
@@ -156,7 +156,7 @@ class ModelViewSet(CatalogueViewSet):
         parameters=[component(CountQuery)],
     )
     def count(self, request: HttpRequest) -> HttpResponse:
-        self.caller(request)
+        self.find_caller(request)
         number = count_models(catalogue.current().listing, request.GET.dict())
         return json_response({"data": {"count": number}})
 
@@ -169,7 +169,7 @@ class ModelViewSet(CatalogueViewSet):
         parameters=_MODEL_NAME,
     )
     def retrieve(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
-        self.caller(request)
+        self.find_caller(request)
         return json_response({"data": _serialize_named(f"{author}/{slug}")})
 
     @_operation(
@@ -181,7 +181,7 @@ class ModelViewSet(CatalogueViewSet):
         parameters=_MODEL_NAME,
     )
     def named(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
-        self.caller(request)
+        self.find_caller(request)
         reference = f"{author}/{slug}"
         data = _serialize_named(reference)
         named = NamedModel.from_row(
@@ -204,7 +204,7 @@ class ModelViewSet(CatalogueViewSet):
         parameters=_MODEL_NAME,
     )
     def endpoints(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
-        learned = self.learned(self.caller(request))
+        learned = self.read_stats(self.find_caller(request))
         model = _find_published(f"{author}/{slug}")
         return json_response({"data": serialize_model_endpoints(model, learned)})
 
@@ -221,7 +221,7 @@ class EndpointViewSet(CatalogueViewSet):
         503,
     )
     def zdr(self, request: HttpRequest) -> HttpResponse:
-        learned = self.learned(self.caller(request))
+        learned = self.read_stats(self.find_caller(request))
         snapshot = catalogue.current()
         endpoints = run_in_thread(lambda: serialize_zdr_endpoints(snapshot, learned))
         return json_response({"data": endpoints})
@@ -238,7 +238,7 @@ class ProviderViewSet(CatalogueViewSet):
         503,
     )
     def list(self, request: HttpRequest) -> HttpResponse:
-        self.caller(request)
+        self.find_caller(request)
         return json_response({"data": serialize_providers(catalogue.current())})
 
 

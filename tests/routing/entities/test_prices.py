@@ -59,7 +59,7 @@ def test_prices_keep_every_digit_and_none_is_below_zero() -> None:
 
     assert (prices.prompt, prices.request) == (Decimal("0.000000123456789"), None)
     wanted = {"prompt": "0.000000123456789", "completion": "0.0000001", "image": "0"}
-    assert prices.published() == wanted
+    assert prices.serialize() == wanted
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_all_conditions_must_hold_and_later_entries_win_for_each_key() -> None:
     ]
     prices = Prices.parse(BASE | {"overrides": overrides})
 
-    assert prices.effective(11, NOON).published() == {"prompt": "5", "completion": "6"}
-    assert prices.effective(21, NOON).published() == {"prompt": "7", "completion": "6"}
+    assert prices.effective(11, NOON).serialize() == {"prompt": "5", "completion": "6"}
+    assert prices.effective(21, NOON).serialize() == {"prompt": "7", "completion": "6"}
 
 
 def test_conditions_that_always_hold_are_not_published() -> None:
@@ -126,7 +126,7 @@ def test_conditions_that_always_hold_are_not_published() -> None:
         {"prompt": "1", "utc_start": "0000", "utc_end": "0100"},
     ]
 
-    assert Prices.parse(BASE | {"overrides": given}).published()["overrides"] == given
+    assert Prices.parse(BASE | {"overrides": given}).serialize()["overrides"] == given
 
 
 def test_a_draw_goes_by_both_prices_after_discount() -> None:
@@ -152,7 +152,7 @@ def test_what_is_published_parses_back_to_the_same_prices(
     override = data.draw(st.dictionaries(st.sampled_from(PRICE_KEYS), _AMOUNTS, min_size=1))
     prices = Prices.parse(pricing | {"overrides": [{"utc_start": "2300"} | override]})
 
-    assert Prices.parse(prices.published()) == prices
+    assert Prices.parse(prices.serialize()) == prices
 
 
 @pytest.mark.parametrize(
