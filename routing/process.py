@@ -9,7 +9,7 @@ from routing.statistics import observation, peer_sync
 from routing.tools.web.search import load_search_client
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What
-# is not booked after this long is logged while there is still somebody to log it.
+# is not booked after this long is logged while this process still lives.
 _LEDGER_STOP_S = 1.2
 _CONTENTS_STOP_S = 0.3
 _KEY_USES_STOP_S = 0.2

@@ -42,7 +42,7 @@ class PresetForm(Form):
         # A choice shows the number; the texts may be long.
         own = PresetVersion.objects.filter(preset=self.instance).only("pk", "version")
         field: Any = self.fields.get("designated_version")
-        if field is not None:  # Whoever may only look gets no form.
+        if field is not None:  # Operators who may only look get no form.
             field.queryset = own.order_by("-version")
 
     def clean_description(self) -> str | None:

@@ -15,7 +15,7 @@ _ANSWERS = {True: "answers", False: "does not answer", None: "nothing known"}
 
 class DropsHistory:
     """For pages whose rows take what was written down of them along: it is read only, which the
-    admin would otherwise hold against whoever deletes the row."""
+    admin would otherwise refuse to delete the row for it."""
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         deleted = super().get_deleted_objects(objs, request)  # type: ignore[misc]  # A mixin of admin pages.

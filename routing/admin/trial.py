@@ -1,4 +1,4 @@
-"""A tiny request to one endpoint, beside the books: nothing is charged, nothing is recorded."""
+"""A tiny request to one endpoint, outside the books: nothing is charged, nothing is recorded."""
 
 import time
 from collections.abc import Sequence

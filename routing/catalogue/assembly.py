@@ -64,7 +64,7 @@ class Rows:
 
 
 def read_rows() -> Rows:
-    """All rows and their version, of one moment however many changes go on beside."""
+    """All rows and their version at one moment, whatever changes meanwhile."""
     with _one_moment():
         return Rows(
             version=current_version(),
@@ -116,7 +116,7 @@ _FLAGS: Final = ("collects_data", "zdr", "moderated", "supports_cancellation", "
 def assemble(rows: Rows) -> Snapshot:
     """The snapshot of what was read. What cannot be used has no effect and is in `problems`."""
     snapshot = _Assembly(rows).snapshot()
-    # What requests look things up in is made here, beside the event loop.
+    # Requests look things up in these; here they are built outside the event loop.
     snapshot.derive(PriceIndex)
     snapshot.derive(newest_by_family)
     return snapshot

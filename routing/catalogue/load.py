@@ -44,7 +44,7 @@ class CatalogueChanges:
         self.added.append(name)
 
     def save(self, row: Row, fields: list[str], name: str, *, also: bool = False) -> None:
-        """Save the named fields; `also` says that something beside them changed."""
+        """Save the named fields; `also` says that something else changed too."""
         if fields:
             self.touched.append((row, fields))
         (self.changed if fields or also else self.unchanged).append(name)
@@ -191,7 +191,7 @@ def _list_model_fields(spec: ModelSpec) -> JsonObject:
 
 
 def _set_credential(row: Provider, spec: ProviderSpec) -> list[str]:
-    """Absent in the file keeps what is stored; unchanged content is not sealed anew."""
+    """Absent in the file keeps what is stored; unchanged content is not sealed again."""
     if "credential" not in spec.model_fields_set:
         return []
     wanted = spec.credential

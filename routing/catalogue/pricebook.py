@@ -185,7 +185,7 @@ def refresh_prices(*, check: bool = False) -> PriceRefresh:
     # The book is slow to load, so prices are looked up before the lock is taken.
     prices = {entry: book_prices(*entry) for entry in set(map(_name_entry, _list_book_priced()))}
     with transaction.atomic():
-        # Two at once, or a load beside: the second compares with what the first has written.
+        # Two at once, or a load meanwhile: the second compares with what the first has written.
         CatalogueVersion.objects.select_for_update().first()
         rows = list(_list_book_priced())
         refresh = PriceRefresh()

@@ -70,9 +70,9 @@ class EndpointEntry:
     `taken_fields` are the body fields it is sent: the supported parameters and the operator's extra
     ones. `prices` None means no price, and `pricing` is the same as published. `status` is the
     worse of the endpoint's and its provider's. `decides` is how it answers decisions, one of
-    `DECIDING`, None where it does not; `efforts` is None where its model's reasoning is free to be
-    wished for. What stands last is worked out here once, because
-    selection asks for it at every request: `tag_key` is the tag without regard to case, `token_usd`
+    `DECIDING`, None where it does not; `efforts` is None where a request may ask for any
+    reasoning. The last fields are computed once, because selection reads them at every request:
+    `tag_key` is the tag without regard to case, `token_usd`
     the price of a prompt and a completion token together (`token_price` the same as a float), and
     `prompt_tokens_max` the longest prompt that leaves no room for an answer.
     """

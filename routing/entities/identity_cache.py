@@ -1,13 +1,13 @@
-"""What is made of a value once, for as long as that value stays the same object."""
+"""What is derived from a value once, for as long as that value stays the same object."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-Of = TypeVar("Of")
-Made = TypeVar("Made")
+Source = TypeVar("Source")
+Derived = TypeVar("Derived")
 
 
-class IdentityCache(Generic[Of, Made]):
+class IdentityCache(Generic[Source, Derived]):
     """`derived(value)` is what `make` made of this very object, which must never change.
 
     Rules that hold for a key stay the same objects until the key is read again, and to compare them
@@ -16,24 +16,24 @@ class IdentityCache(Generic[Of, Made]):
 
     def __init__(
         self,
-        make: Callable[[Of], Made],
+        make: Callable[[Source], Derived],
         *,
         size_max: int = 64,
-        may_keep: Callable[[Made], bool] = lambda made: True,
+        may_keep: Callable[[Derived], bool] = lambda derived: True,
     ) -> None:
         self._make = make
         self._size_max = size_max
         self._may_keep = may_keep
         # The value stays too: its place in memory is its name here.
-        self._known: dict[int, tuple[Of, Made]] = {}
+        self._known: dict[int, tuple[Source, Derived]] = {}
 
-    def __call__(self, value: Of) -> Made:
-        known = self._known.get(id(value))
-        if known is not None:
-            return known[1]
-        made = self._make(value)
-        if self._may_keep(made):
+    def __call__(self, value: Source) -> Derived:
+        entry = self._known.get(id(value))
+        if entry is not None:
+            return entry[1]
+        derived = self._make(value)
+        if self._may_keep(derived):
             if len(self._known) >= self._size_max:
                 self._known.clear()
-            self._known[id(value)] = value, made
-        return made
+            self._known[id(value)] = value, derived
+        return derived

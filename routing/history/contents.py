@@ -23,7 +23,7 @@ from routing.metering.models import Generation
 
 PURPOSE: Final = "generation-content"
 TRUNCATED: Final = "…[truncated]"
-# What an element of a list or an object counts beside its text.
+# What an element of a list or an object counts in addition to its text.
 _ELEMENT_CHARS: Final = 8
 _PURGED_AT_ONCE: Final = 500
 _PURGES_MAX: Final = 400

@@ -1,4 +1,4 @@
-"""Rows of history beside the generations themselves, which stay the truth.
+"""Rows of history in addition to generations, which stay the truth.
 
 Sums are rolled up by the schedule: a fact for each generation of the last weeks, a row for each
 line of each hour, and one for each line of each day (UTC). A line is what its generations have in

@@ -13,7 +13,7 @@ SLUG_CHARS_MAX: Final = 100
 
 
 class NeverChanged(Exception):
-    """Somebody tried to change a version; each stays as it was made."""
+    """A version was about to be changed; versions never change."""
 
 
 class Preset(models.Model):

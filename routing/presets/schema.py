@@ -20,7 +20,7 @@ from routing.selection.model_references import preset_of
 
 # The cap goes by two names in chat; a request that has one of them has said how long.
 CAPS: Final = ("max_tokens", "max_completion_tokens")
-# How answers are cached, which no upstream is told.
+# How answers are cached; no upstream gets these.
 CACHE_KEYS: Final = ("cache_enabled", "cache_ttl_seconds")
 # JSON has one kind of number; these are whole.
 INTEGER_KEYS: Final = frozenset(
@@ -47,7 +47,7 @@ SAME_NAME: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "messages": (*_EVERYWHERE, "max_tokens", *_LATER, "speed", "cache_control", *CACHE_KEYS),
 }
-# The fields beside, which are kept under another name or in parts.
+# The other fields, which a config has under another name or in parts.
 OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "chat": ("reasoning_effort", "functions", "function_call"),
     "responses": ("max_output_tokens", "text", "instructions", "previous_response_id"),

@@ -52,7 +52,7 @@ _ANSWERED, _FAILED, _LIMITED = range(3)
 class Observer:
     """Counts what happened, here and (through `add_others`) elsewhere. Moments are monotonic.
 
-    With `collects`, own counts are gathered until somebody takes them (`take`) to share them. With
+    With `collects`, own counts are gathered until `take` hands them out for sharing. With
     `followed`, a thread calls `refresh` every second.
     """
 
@@ -152,7 +152,7 @@ class Observer:
         self._dirty.update(endpoint for endpoint, _ in pairs)
 
     def touch(self, endpoints: Iterable[int]) -> None:
-        """Recompute these at the next refresh: somebody added to a window."""
+        """Recompute these at the next refresh: a window got new counts."""
         self._dirty.update(endpoints)
 
     def _collect(self, counters: dict[int, EndpointCounter]) -> None:
@@ -253,6 +253,6 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Refresh when somebody reads, from now on."""
+    """Refresh at each reading, from now on."""
     _refreshing.stop(within_s=0.2)
     observer().followed = False

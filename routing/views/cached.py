@@ -77,7 +77,7 @@ class Caching:
         if progress.good_end is None or attempt is None or self._bytes_left < 0:
             return
         if progress.loop is not None and progress.loop.cut_unpaid:
-            # Whoever has paid since is to have all of it.
+            # A caller who has paid since gets the full answer.
             return
         finish, native_finish = progress.good_end
         entry = Entry(
@@ -110,7 +110,7 @@ def _answer_from_cache(progress: RequestProgress, entry: Entry) -> HttpResponseB
     # No model was asked, so there is no content to log beside the first one's.
     progress.content = None
     progress.cached = entry
-    # No endpoint is tried: whoever comes next may probe the one that this call was to probe.
+    # No endpoint is tried, so another request may probe the one that this request was to probe.
     Attempts(progress).end_probe()
     settle(progress, cached_outcome(entry))
     headers = {

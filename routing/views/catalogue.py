@@ -89,7 +89,7 @@ class CatalogueViewSet(LeanViewSet):
     """Open to everyone, but a credential that is sent must be good; see `PUBLIC_CATALOG`."""
 
     def find_caller(self, request: HttpRequest) -> Caller | None:
-        """Whoever asks, None for somebody without a credential."""
+        """The caller, None for one without a credential."""
         if not settings.PUBLIC_CATALOG:
             return self.authenticate(request)
         caller = authenticate_optional(request)

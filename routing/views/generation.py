@@ -34,7 +34,7 @@ class _ByGeneration(LeanViewSet):
     """A caller sees the generations of its own account; anybody else's id is not found."""
 
     def read(self, request: HttpRequest) -> tuple[Caller, str]:
-        """Whoever asks, and the id of the generation."""
+        """The caller, and the id of the generation."""
         caller = authenticate_counted(request)
         self.beside = {"user_id": caller.creator_id}
         return caller, GenerationQuery.read(request.GET).id

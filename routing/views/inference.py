@@ -139,7 +139,7 @@ class InferenceViewSet(LeanViewSet):
         return EventStream(caching.record_pieces(stream), ends, headers=headers)
 
     def _complete_error(self, progress: RequestProgress, error: GatewayError) -> None:
-        """What stands beside an error once routing has begun."""
+        """Add the generation id and routing metadata to an error, once routing has begun."""
         if progress.attempts:
             error.headers["X-Generation-Id"] = self.generation_id = progress.context.generation_id
         if (

@@ -30,7 +30,7 @@ from routing.ledger.writer import ledger
 from routing.management.labelled_questions import LabelledLine, read_labelled_lines
 from routing.views.inference import DecisionsViewSet
 
-# Of fewer questions in a half nothing can be told.
+# A half with fewer questions shows nothing.
 _HALF_MIN: Final = 5
 _PROGRESS_LINES: Final = 50
 _STOP_S: Final = 5.0
