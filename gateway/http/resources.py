@@ -6,6 +6,7 @@ answers, and is the schema of all three in the OpenAPI document.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, Final, Self
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from gateway.http.validation import UNDEFINED, describe_options, list_issues
 
 # The default of an answer's field that is there only where it says something.
 ABSENT: Final[Any] = object()
+_JSON_TYPES: Final = frozenset({type(None), bool, int, float, str, list, dict})
 # Any JSON object.
 OpenObject = Annotated[JsonObject, WithJsonSchema({"type": "object", "additionalProperties": True})]
 
@@ -140,8 +142,8 @@ class ResourceObject(BaseModel):
         """The JSON object: each field is among `computed`, or the row's attribute of its name."""
         return {
             name: computed[name] if name in computed else _as_json(getattr(row, name))
-            for name, field in cls.model_fields.items()
-            if name in computed or field.default is not ABSENT
+            for name, may_be_absent in _list_fields(cls)
+            if not may_be_absent or name in computed
         }
 
     @classmethod
@@ -155,7 +157,16 @@ class ResourceObject(BaseModel):
         return {**schema, "required": required} if required else schema
 
 
+@cache
+def _list_fields(model: type[BaseModel]) -> tuple[tuple[str, bool], ...]:
+    """The names of fields, and whether they may be absent."""
+    fields = model.model_fields.items()
+    return tuple((name, field.default is ABSENT) for name, field in fields)
+
+
 def _as_json(value: Any) -> Any:
+    if type(value) in _JSON_TYPES:
+        return value
     if isinstance(value, UUID):
         return str(value)
     return format_time(value) if isinstance(value, datetime) else value
