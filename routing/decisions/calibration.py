@@ -172,8 +172,8 @@ def draw_reliability(title: str, before: CalibrationReport, after: CalibrationRe
 
 def _draw_panel(name: str, report: CalibrationReport, left: int) -> Iterator[str]:
     bottom, middle = _TOP + _SIDE, left + _SIDE / 2
-    said = f"{name}: {report.accuracy:.1%} right, calibration error {report.error:.3f}"
-    yield _draw_text(said, left, _TOP - 12)
+    caption = f"{name}: {report.accuracy:.1%} right, calibration error {report.error:.3f}"
+    yield _draw_text(caption, left, _TOP - 12)
     yield f'<rect class="frame" x="{left}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}"/>'
     yield from _draw_bars(report.bins, left)
     yield f'<line class="ideal" x1="{left}" y1="{bottom}" x2="{left + _SIDE}" y2="{_TOP}"/>'

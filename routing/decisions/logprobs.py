@@ -51,15 +51,15 @@ def read_judgement(question: TypedQuestion, logprobs: Any) -> Judgement:
     """
     alternatives = list(_read_alternatives(logprobs))
     marks = {mark.casefold(): mark for mark in list_marks(question)}
-    found: dict[str, list[float]] = defaultdict(list)
+    weights: dict[str, list[float]] = defaultdict(list)
     for token, logprob in alternatives:
         mark = marks.get(token.lstrip(_SPACES).casefold())
         if mark is not None:
-            found[mark].append(logprob)
-    if not found:
+            weights[mark].append(logprob)
+    if not weights:
         raise NoAnswer("no label is among the alternatives of the answer's first token")
     least = min(logprob for _, logprob in alternatives)
-    summed = {mark: _log_sum(each) for mark, each in found.items()}
+    summed = {mark: _log_sum(each) for mark, each in weights.items()}
     mass = min(1.0, sum(math.exp(each) for each in summed.values()))
     shares = softmax([summed.get(mark, least) for mark in list_marks(question)])
     return Judgement(shares, label_mass=mass)
@@ -90,16 +90,16 @@ def _read_alternatives(logprobs: Any) -> Iterator[_Alternative]:
         each for one in (top if isinstance(top, list) else ()) if (each := _read_alternative(one))
     ]
     yield from listed
-    said = _read_alternative(first)
-    if said is not None and said.token not in {each.token for each in listed}:
-        yield said
+    alternative = _read_alternative(first)
+    if alternative is not None and alternative.token not in {each.token for each in listed}:
+        yield alternative
 
 
-def _read_alternative(given: Any) -> _Alternative | None:
+def _read_alternative(value: Any) -> _Alternative | None:
     """None for what has no token or no number."""
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         return None
-    token, logprob = given.get("token"), given.get("logprob")
+    token, logprob = value.get("token"), value.get("logprob")
     if not isinstance(token, str) or not isinstance(logprob, int | float):
         return None
     if isinstance(logprob, bool):

@@ -20,14 +20,14 @@ _ROUNDING: Final = 1e-6
 
 def serialize_question(question: TypedQuestion) -> JsonObject:
     """The question's JSON."""
-    said: JsonObject = {"type": question.kind, "instructions": question.instructions}
+    fields: JsonObject = {"type": question.kind, "instructions": question.instructions}
     if question.kind == "choice":
-        said["criteria"] = dict(zip(question.labels, question.criteria, strict=True))
+        fields["criteria"] = dict(zip(question.labels, question.criteria, strict=True))
     elif question.kind == "score":
-        said["criteria"] = list(question.criteria)
+        fields["criteria"] = list(question.criteria)
     elif question.criteria != (None, None):
-        said["criteria"] = dict(zip(("true", "false"), question.criteria, strict=True))
-    return said
+        fields["criteria"] = dict(zip(("true", "false"), question.criteria, strict=True))
+    return fields
 
 
 def read_judgement(question: TypedQuestion, answer: Any) -> Judgement:
@@ -39,8 +39,12 @@ def read_judgement(question: TypedQuestion, answer: Any) -> Judgement:
     if question.kind == "noul":
         yes = _read_share(answer.get("noul"))
         return Judgement((yes, 1.0 - yes))
-    said = answer.get("probabilities")
-    shares = _infer_shares(question, answer) if said is None else _read_shares(question, said)
+    probabilities = answer.get("probabilities")
+    shares = (
+        _infer_shares(question, answer)
+        if probabilities is None
+        else _read_shares(question, probabilities)
+    )
     return Judgement(shares, confidence=_read_confidence(answer))
 
 
@@ -55,10 +59,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _read_shares(question: TypedQuestion, said: Any) -> tuple[float, ...]:
-    if not isinstance(said, Mapping) or not said.keys() <= set(question.labels):
+def _read_shares(question: TypedQuestion, probabilities: Any) -> tuple[float, ...]:
+    if not isinstance(probabilities, Mapping) or not probabilities.keys() <= set(question.labels):
         raise NoAnswer("probabilities of something else than the labels")
-    shares = [_read_share(said.get(label, 0)) for label in question.labels]
+    shares = [_read_share(probabilities.get(label, 0)) for label in question.labels]
     total = fsum(shares)
     # How far from 1 the sum of these may be: each is off by up to half of its last decimal
     # place, so the more labels and the fewer decimals, the further.

@@ -49,14 +49,14 @@ def build_answer(question: TypedQuestion, judged: Judgement) -> JsonObject:
     if question.kind == "noul":
         return {"type": "noul", "noul": shares[0]}
     confidence = judged.confidence
-    told = compute_confidence(shares) if confidence is None else confidence
+    value = compute_confidence(shares) if confidence is None else confidence
     answer: JsonObject = {"type": question.kind}
     if question.kind == "choice":
         # Of equals the first.
         answer["choice"] = question.labels[shares.index(max(shares))]
     else:
         answer["score"] = fsum(level * share for level, share in enumerate(shares))
-    answer["confidence"] = told
+    answer["confidence"] = value
     answer["probabilities"] = dict(zip(question.labels, shares, strict=True))
     if question.kind == "score":
         answer["legend"] = dict(zip(question.labels, question.criteria, strict=True))
@@ -112,10 +112,10 @@ def ask_for_numbers(state: str, question: TypedQuestion) -> list[JsonObject]:
     return _build_messages(state, question, _NUMBERS[question.kind])
 
 
-def _build_messages(state: str, question: TypedQuestion, wanted: str) -> list[JsonObject]:
+def _build_messages(state: str, question: TypedQuestion, instruction: str) -> list[JsonObject]:
     """One message: not every model's template takes a system's or two of a user's in a row."""
-    asked = [f"Question: {render_text(question.instructions)}", *_list_options(question)]
-    text = "\n".join([_OPENING, "", "<state>", state, "</state>", "", *asked, "", wanted])
+    lines = [f"Question: {render_text(question.instructions)}", *_list_options(question)]
+    text = "\n".join([_OPENING, "", "<state>", state, "</state>", "", *lines, "", instruction])
     return [{"role": "user", "content": text}]
 
 

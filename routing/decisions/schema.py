@@ -54,12 +54,12 @@ def build_request(state: str, question: TypedQuestion, *, reasons: bool = False)
 def read_judgement(question: TypedQuestion, content: str) -> Judgement:
     """The distribution in an answer's text. Raises `NoAnswer` for what does not fit the schema."""
     try:
-        said = loads(content.encode("utf-8", "replace"))
+        fields = loads(content.encode("utf-8", "replace"))
     except MalformedJson as error:
         raise NoAnswer("the answer is no JSON") from error
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         raise NoAnswer("the answer is no object")
-    numbers = [_read_number(said.get(name), name) for name in _list_names(question)]
+    numbers = [_read_number(fields.get(name), name) for name in _list_names(question)]
     if question.kind != "noul":
         return Judgement(normalize(numbers))
     [yes] = numbers

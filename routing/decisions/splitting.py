@@ -42,11 +42,11 @@ class QuestionSplit(NamedTuple):
         """What the answers to the parts come to together."""
         if len(judged) == 1:
             return judged[0]
-        found = list(_list_probabilities(self.root, judged, 1.0))
-        total = sum(found)
+        shares = list(_list_probabilities(self.root, judged, 1.0))
+        total = sum(shares)
         masses = [each.label_mass for each in judged]
         return Judgement(
-            tuple(each / total for each in found),
+            tuple(each / total for each in shares),
             label_mass=None if None in masses else _label_mass(self.root, judged),
         )
 

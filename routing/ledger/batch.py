@@ -207,14 +207,16 @@ def _find_single_counters(counters: CounterCache, order: Order) -> CounterSet | 
     return counters.find_cached(order.payer) if fits else None
 
 
-def _apply_single(session: LedgerSession, order: Order, known: CounterSet, enforced: bool) -> None:
+def _apply_single(
+    session: LedgerSession, order: Order, counters: CounterSet, enforced: bool
+) -> None:
     """Carry a single order out as a transaction of one statement."""
     session.begin(alone=True)
     if isinstance(order, HoldOrder):
-        place_hold(session, order, known.limited, enforced=enforced)
+        place_hold(session, order, counters.limited, enforced=enforced)
     else:
         assert isinstance(order, SettleOrder)
-        settle_hold(session, order, known)
+        settle_hold(session, order, counters)
 
 
 def _apply_together(
@@ -237,56 +239,56 @@ def _sum_orders(counters: CounterCache, orders: Sequence[Order]) -> _Batch | Non
     """The batch, or None when some order cannot be told in advance."""
     batch = _Batch()
     for order in orders:
-        known = counters.find_cached(order.payer)
-        if known is None:
+        counter_set = counters.find_cached(order.payer)
+        if counter_set is None:
             return None
         if isinstance(order, HoldOrder):
             if order.replayed:
                 return None
-            _count_opened(batch, order, known)
+            _count_opened(batch, order, counter_set)
         elif not isinstance(order, CLOSING) or order.held_nano is None:
             return None
         else:
-            _count_closed(batch, order, known, order.held_nano)
+            _count_closed(batch, order, counter_set, order.held_nano)
     # Told twice about one generation, the batch is not as simple as it looks.
     return batch if len(batch.expected) == len(batch.closing) else None
 
 
-def _count_opened(batch: _Batch, order: HoldOrder, known: CounterSet) -> None:
+def _count_opened(batch: _Batch, order: HoldOrder, counter_set: CounterSet) -> None:
     payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
-    batch.opening.append((order, known.limited))
+    batch.opening.append((order, counter_set.limited))
     place = payer.account_id, payer.limits_version
     opened = batch.opened_accounts.get(place)
     if opened is None:
         opened = batch.opened_accounts[place] = _Opened(payer)
     opened.amount_nano += amount_nano
     opened.asks = opened.asks or not is_byok_alone(amount_nano, byok_nano)
-    if known.limited and (amount_nano or byok_nano):
+    if counter_set.limited and (amount_nano or byok_nano):
         # Apart from what BYOK asks: a counter may have no say in that.
-        counted = known.limited, bool(byok_nano)
+        counted = counter_set.limited, bool(byok_nano)
         nano, byok = batch.opened_counters.get(counted, (0, 0))
         batch.opened_counters[counted] = nano + amount_nano, byok + byok_nano
 
 
 def _count_closed(
-    batch: _Batch, order: SettleOrder | ReleaseOrder, known: CounterSet, held_nano: int
+    batch: _Batch, order: SettleOrder | ReleaseOrder, counter_set: CounterSet, held_nano: int
 ) -> None:
     if isinstance(order, SettleOrder):
-        every, held_byok_nano = known.every, order.held_byok_nano
+        every, held_byok_nano = counter_set.every, order.held_byok_nano
     else:
-        every, held_byok_nano = known.limited, order.byok_nano
-    held = HoldAmounts(held_nano, held_byok_nano, known.limited)
+        every, held_byok_nano = counter_set.limited, order.byok_nano
+    held = HoldAmounts(held_nano, held_byok_nano, counter_set.limited)
     batch.closing.append(order)
     batch.expected[order.generation_id] = held
     add_order(_sums_of(batch.closed_accounts, order.payer.account_id), order, held)
-    add_order(_sums_of(batch.closed_counters, (every, known.limited)), order, held)
+    add_order(_sums_of(batch.closed_counters, (every, counter_set.limited)), order, held)
 
 
-def _sums_of(known: dict[_Key, MoneyMoves], key: _Key) -> MoneyMoves:
-    found = known.get(key)
-    if found is None:
-        found = known[key] = MoneyMoves()
-    return found
+def _sums_of(sums: dict[_Key, MoneyMoves], key: _Key) -> MoneyMoves:
+    moves = sums.get(key)
+    if moves is None:
+        moves = sums[key] = MoneyMoves()
+    return moves
 
 
 def _open(session: LedgerSession, batch: _Batch, enforced: bool) -> None:

@@ -78,21 +78,21 @@ class CounterCache:
 
     def find_or_create(self, session: LedgerSession, payer: Payer) -> CounterSet:
         """The counters of a payer who knows the limits of now. The account's row must be locked."""
-        found = self._find_seen(payer)
-        if found is None:
-            known = (
+        counter_set = self._find_seen(payer)
+        if counter_set is None:
+            existing = (
                 None
                 if any(map(_is_read_off_keys, payer.budgets))
                 else _find_current(session, payer)
             )
-            found = self._new[payer[2:]] = known or _create_counters(session, payer)
-        return found
+            counter_set = self._new[payer[2:]] = existing or _create_counters(session, payer)
+        return counter_set
 
     def find_charged(self, session: LedgerSession, payer: Payer) -> Ids:
         """Those a charge is added to, by a payer whose limits may be older; the row is locked."""
-        known = self._find_seen(payer)
-        if known is not None:
-            return known.every
+        counter_set = self._find_seen(payer)
+        if counter_set is not None:
+            return counter_set.every
         rows = _read_rows(session, payer)
         if sum(row[1] == _KEY for row in rows) < len(payer.windows):
             _create_key_counters(session, payer)
@@ -168,14 +168,14 @@ def _find_current(session: LedgerSession, payer: Payer) -> CounterSet | None:
     rows = _read_rows(session, payer)
     if len(rows) < len(_counter_keys(payer)):
         return None
-    said = {(row[1], row[2], row[3]): (row[4], bool(row[5])) for row in rows}
+    current = {(row[1], row[2], row[3]): (row[4], bool(row[5])) for row in rows}
     for window, _ in payer.windows:
-        limit_nano, _ = said[_KEY, str(payer.key_id), window]
+        limit_nano, _ = current[_KEY, str(payer.key_id), window]
         if (limit_nano is not None) != (window == payer.limited):
             return None
     for each in payer.budgets:
         place = each.scope, each.scope_id, each.window
-        if said[place] != (each.limit_nano, each.counts_byok):
+        if current[place] != (each.limit_nano, each.counts_byok):
             return None
     return _build_set(rows)
 

@@ -156,11 +156,11 @@ def _find_placed(session: LedgerSession, orders: Sequence[HoldOrder]) -> set[str
     if not replayed:
         return set()
     condition, parameters = session.among("generation_id", replayed)
-    found = session.execute(
+    rows = session.execute(
         f"SELECT generation_id FROM accounts_hold WHERE {condition}",  # noqa: S608 - A condition of placeholders.
         parameters,
     )
-    return {row[0] for row in found.fetchall()}
+    return {row[0] for row in rows.fetchall()}
 
 
 def _reserve(

@@ -262,10 +262,10 @@ def _open_sqlite(wrapper: BaseDatabaseWrapper, parameters: JsonObject) -> Any:
 
 def _open_postgresql(parameters: JsonObject) -> Any:
     foreign = ("cursor_factory", "prepare_threshold")
-    kept = _KEEPALIVE | {k: v for k, v in parameters.items() if k not in foreign}
+    options = _KEEPALIVE | {k: v for k, v in parameters.items() if k not in foreign}
     if under_gevent():
-        return CooperativeConnection.connect(**kept, autocommit=True)
-    return psycopg.connect(**kept, autocommit=True)
+        return CooperativeConnection.connect(**options, autocommit=True)
+    return psycopg.connect(**options, autocommit=True)
 
 
 _LOOK_S = 0.25

@@ -118,8 +118,8 @@ def settle_orders(
     # one.
     chosen: dict[str, SettleOrder | ReleaseOrder] = {}
     for order in orders:
-        known = chosen.setdefault(order.generation_id, order)
-        if isinstance(known, ReleaseOrder) and isinstance(order, SettleOrder):
+        first = chosen.setdefault(order.generation_id, order)
+        if isinstance(first, ReleaseOrder) and isinstance(order, SettleOrder):
             chosen[order.generation_id] = order
     orders = list(chosen.values())
     # Waits for anybody who settles the same generation, or changes a limit, before reading.
@@ -181,10 +181,10 @@ def delete_exact_holds(session: LedgerSession, expected: Mapping[str, HoldAmount
 def _find_settled(session: LedgerSession, orders: Sequence[SettleOrder | ReleaseOrder]) -> set[str]:
     """Find orders without an open hold that are done: settled ones, and releases."""
     done = {order.generation_id for order in orders if isinstance(order, ReleaseOrder)}
-    asked = [order.generation_id for order in orders if isinstance(order, SettleOrder)]
-    if not asked:
+    settle_ids = [order.generation_id for order in orders if isinstance(order, SettleOrder)]
+    if not settle_ids:
         return done
-    condition, parameters = session.among("generation_id", asked)
+    condition, parameters = session.among("generation_id", settle_ids)
     rows = session.execute(
         f"SELECT generation_id FROM accounts_ledgerentry WHERE {condition} AND kind = 'usage'",  # noqa: S608 - A condition of placeholders.
         parameters,

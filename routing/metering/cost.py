@@ -93,7 +93,7 @@ def cache_saving_nano(usage: Usage, prices: Prices) -> int:
 
 
 def web_search_nano(usage: Usage, prices: Prices) -> int:
-    """The part of `cost_of` that web searches are."""
+    """The part of `compute_cost` that web searches are."""
     parts, of = prices.whole
     return _rounded((of["web_search"] or 0) * usage.web_searches, parts)
 

@@ -41,9 +41,9 @@ def reverse_usage(
             raise NotCharged(generation_id)
         # The row that the ledger writer locks first: nobody touches its counters meanwhile.
         Account.objects.select_for_update().get(pk=charge.account_id)
-        known = LedgerEntry.objects.filter(source=SOURCE, source_ref=source_ref).first()
-        if known is not None:
-            return known, False
+        entry_before = LedgerEntry.objects.filter(source=SOURCE, source_ref=source_ref).first()
+        if entry_before is not None:
+            return entry_before, False
         kinds = "usage", "byok_fee", "usage_reversal"
         mine = LedgerEntry.objects.filter(generation_id=generation_id, kind__in=kinds)
         total_nano: int = mine.aggregate(left=Sum("amount_nano"))["left"]

@@ -121,11 +121,11 @@ def _details(value: Any, total: int) -> dict[str, int]:
     if not isinstance(value, dict):
         return {}
     counts = {name: _count(item, total) for name, item in value.items()}
-    kept = {name: count for name, count in counts.items() if count is not None}
-    disjoint = sum(kept.get(name, 0) for name in _DISJOINT)
-    if kept.get("cached_tokens") == kept.get("cache_write_tokens"):
-        disjoint -= kept.get("cached_tokens", 0)
-    return kept if disjoint <= total else {}
+    details = {name: count for name, count in counts.items() if count is not None}
+    disjoint = sum(details.get(name, 0) for name in _DISJOINT)
+    if details.get("cached_tokens") == details.get("cache_write_tokens"):
+        disjoint -= details.get("cached_tokens", 0)
+    return details if disjoint <= total else {}
 
 
 # What a report holds beside the two counts.

@@ -108,13 +108,13 @@ def no_model_error(
     filters = list_filters(ask, policy)
     furthest = -1
     for _, endpoints in batches(pool, lambda model: list_offered((model,), ask)):
-        left: Sequence[EndpointEntry] = endpoints
+        remaining: Sequence[EndpointEntry] = endpoints
         for place, (_, keep) in enumerate(filters):
-            if left and not (left := keep(left)):
+            if remaining and not (remaining := keep(remaining)):
                 furthest = max(furthest, place)
-        if left and all(map(is_down, left)):
+        if remaining and all(map(is_down, remaining)):
             return Unavailable("Every provider of these models is down")
-        if left:
+        if remaining:
             # Routers look at the tiers that are open to every request, filters at named slugs too.
             furthest = max(furthest, [name for name, _ in filters].index(TIER_STEP))
     step = filters[furthest][0] if furthest >= 0 else MODELS_STEP

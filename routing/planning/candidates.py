@@ -153,8 +153,8 @@ def resolve_references(
     if resolution.plugins:
         # The refusal that the plugin itself would get. An entry of its own has the last
         # word.
-        said = {plugin["id"]: plugin for plugin in chat.plugins}
-        lacking = missing_plugins([said.get(name, {"id": name}) for name in resolution.plugins])
+        entries = {plugin["id"]: plugin for plugin in chat.plugins}
+        lacking = missing_plugins([entries.get(name, {"id": name}) for name in resolution.plugins])
         if lacking:
             raise InvalidRequest(f"server tool not available: {', '.join(lacking)}")
     return resolution
@@ -185,14 +185,14 @@ def _quote_reference(reference: str) -> str:
 def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
     """What a request names of presets is under it by now; any that is left (the workspace's default
     model may name one) is found nowhere."""
-    named = [preset for reference in references if (preset := preset_of(reference))]
-    slugs = {preset.slug for preset in named}
+    presets = [preset for reference in references if (preset := preset_of(reference))]
+    slugs = {preset.slug for preset in presets}
     if field is not None and slugs - {field}:
         raise InvalidRequest("preset: differs from the preset that the model names")
-    if any(":" in preset.slug for preset in named):
+    if any(":" in preset.slug for preset in presets):
         raise InvalidRequest("model: a suffix belongs before @preset/, not after")
-    if field is not None or named:
-        raise NotFound(f"Preset not found: {shorten(field or named[0].slug)}")
+    if field is not None or presets:
+        raise NotFound(f"Preset not found: {shorten(field or presets[0].slug)}")
 
 
 def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
@@ -265,10 +265,10 @@ def _build_usable_filter(
         for batch, endpoints in batches(
             models, lambda model: [each for each in model.by_price if each.serves(ask.kinds)]
         ):
-            left: Sequence[EndpointEntry] = endpoints
+            remaining: Sequence[EndpointEntry] = endpoints
             for keep in filters():
-                left = keep(left)
-            ids = {each.model_id for each in left}
+                remaining = keep(remaining)
+            ids = {each.model_id for each in remaining}
             yield from [model for model in batch if model.id in ids]
 
     return passing

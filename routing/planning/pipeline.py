@@ -91,11 +91,11 @@ class Planning:
 
     @property
     def choice(self) -> Choice:
-        asked, resolution = self.asked, self.asked.resolution
+        resolved, resolution = self.asked, self.asked.resolution
         # Where there is none to choose from, the record speaks of the pool.
         models = resolution.models or resolution.pool
-        kept = freeze_state(self.plan, self.state)
-        return Choice(asked.references, models, asked.ask, asked.policy, kept)
+        state = freeze_state(self.plan, self.state)
+        return Choice(resolved.references, models, resolved.ask, resolved.policy, state)
 
     @property
     def refusal(self) -> Callable[[], GatewayError] | None:
@@ -140,8 +140,8 @@ def admit(
 def plan_request(planning: Planning) -> None:
     """Carry out the steps from a checked request to its plan. Those with a condition concern few
     requests. Raises `GatewayError`."""
-    named = planning.chat.candidates or [planning.caller.default_text_model]
-    if planning.chat.plugins or any(":" in name for name in named):
+    references = planning.chat.candidates or [planning.caller.default_text_model]
+    if planning.chat.plugins or any(":" in name for name in references):
         # The plugins that are in force, and the server tools that they add.
         default_model = planning.caller.default_text_model
         planning.chat, planning.plugins = add_plugins(planning.chat, default_model)
@@ -197,36 +197,36 @@ def _plugin_context(planning: Planning) -> PluginContext:
 
 def _hold_to_wire(planning: Planning) -> None:
     """Only upstreams of the caller's own format can run the tools it named."""
-    asked, kinds = planning.asked, frozenset({planning.format.wire})
-    models = asked.resolution.models
+    resolved, kinds = planning.asked, frozenset({planning.format.wire})
+    models = resolved.resolution.models
     if not any(each.serves(kinds) for model in models for each in model.endpoints):
         tools = ", ".join(planning.chat.native_tools)
         raise InvalidRequest(f"server tool not available: {tools}")
-    planning.asked = asked._replace(ask=asked.ask._replace(kinds=kinds))
+    planning.asked = resolved._replace(ask=resolved.ask._replace(kinds=kinds))
 
 
 def _hold_to_fields(planning: Planning) -> None:
     """Only upstreams of the caller's own format know these fields, and of them those that list
     them. A request that is written anew has no place for them."""
-    asked, chat = planning.asked, planning.chat
+    resolved, chat = planning.asked, planning.chat
     fields, kinds = chat.native_fields, frozenset({planning.format.wire})
-    endpoints = [each for model in asked.resolution.models for each in model.endpoints]
+    endpoints = [each for model in resolved.resolution.models for each in model.endpoints]
     takers = [each for each in endpoints if each.serves(kinds) and fields <= each.taken_fields]
     if planning.loop is not None or chat.rewritten or not takers:
         text = "Invalid input: no endpoint takes it" if not takers else _NOT_BESIDE
         raise SchemaInvalid([Issue(name, text) for name in sorted(fields)])
-    planning.asked = asked._replace(ask=asked.ask._replace(kinds=kinds, native_fields=fields))
+    planning.asked = resolved._replace(ask=resolved.ask._replace(kinds=kinds, native_fields=fields))
 
 
 def _choose(planning: Planning) -> None:
     """Make the plan. One that begins with another's probe is made anew."""
-    asked, byok = planning.asked, planning.caller.byok
-    conversation, models = asked.conversation, asked.resolution.models
-    state = state_for(conversation, models, asked.policy, byok)
-    plan = select(models, asked.ask, asked.policy, state, random=conversation.random())
+    resolved, byok = planning.asked, planning.caller.byok
+    conversation, models = resolved.conversation, resolved.resolution.models
+    state = state_for(conversation, models, resolved.policy, byok)
+    plan = select(models, resolved.ask, resolved.policy, state, random=conversation.random())
     while plan.probe is not None and not may_go_on(plan, conversation.patience):
         state = state._replace(health=observation.health_snapshot())
-        plan = select(models, asked.ask, asked.policy, state, random=conversation.random())
+        plan = select(models, resolved.ask, resolved.policy, state, random=conversation.random())
     planning.plan, planning.state = plan, state
 
 
@@ -274,11 +274,11 @@ def may_go_on(plan: Plan, patience: Patience | None = None) -> bool:
 
 def _compress(planning: Planning) -> None:
     """Shorten a conversation that is too long for every endpoint, and plan again."""
-    asked = planning.asked
-    shorter = compress_request(planning.chat, planning.plan.considered, asked.ask.output_tokens)
+    resolved = planning.asked
+    shorter = compress_request(planning.chat, planning.plan.considered, resolved.ask.output_tokens)
     if shorter is not None:
         planning.chat = shorter.chat
-        planning.asked = asked._replace(ask=read_requirements(shorter.chat))
+        planning.asked = resolved._replace(ask=read_requirements(shorter.chat))
         planning.stages.append(shorter.stage)
         _choose(planning)
 
@@ -301,10 +301,10 @@ def _build_context(
 ) -> RequestContext:
     """What is admitted; payer and times are those of this moment."""
     now, started = datetime.now(UTC), time.monotonic()
-    caller, chat, asked, choice = planning.caller, planning.chat, planning.asked, planning.choice
+    caller, chat, resolved, choice = planning.caller, planning.chat, planning.asked, planning.choice
     headers, key = read_caller_headers(request), None
-    if not asked.policy.order and (chat.session_id or not asked.policy.sort_named):
-        key = asked.conversation.key(asked.resolution.models)
+    if not resolved.policy.order and (chat.session_id or not resolved.policy.sort_named):
+        key = resolved.conversation.key(resolved.resolution.models)
     options = None
     if read.caching or MAY_SWITCH_ON in request.META:
         options = read_cache_options(request.META, read.caching)
@@ -319,7 +319,7 @@ def _build_context(
         plan=planning.plan,
         choice=choice,
         requested_model=requested or chat.named_as or choice.requested[0],
-        strategy=asked.resolution.strategy,
+        strategy=resolved.resolution.strategy,
         root_url=settings.PUBLIC_URL or f"{request.scheme}://{request.META.get('HTTP_HOST', '')}",
         app=headers.app,
         wants_metadata=headers.wants_metadata,

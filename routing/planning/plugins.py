@@ -48,5 +48,5 @@ def _list_enabled(chat: ChatRequest, references: Sequence[str]) -> list[JsonObje
         return chat.plugins
     effects = (effect for reference in references for effect in parse_reference(reference).effects)
     ids = dict.fromkeys(effect.plugin for effect in effects if effect.plugin is not None)
-    said = {entry["id"] for entry in chat.plugins}
-    return [*chat.plugins, *({"id": each} for each in ids if each not in said)]
+    own_ids = {entry["id"] for entry in chat.plugins}
+    return [*chat.plugins, *({"id": each} for each in ids if each not in own_ids)]

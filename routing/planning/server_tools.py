@@ -44,8 +44,8 @@ def _missing_tools(chat: ChatRequest) -> list[str]:
     """Tools that nothing here runs. Those that a provider runs cannot stand beside the gateway's,
     nor the gateway's inside of them: what is told to the model has one author."""
     tools = chat.body.get("tools") or ()
-    named = {canonical_tool(tool["type"]) for tool in tools}
-    inside = [kind for kind in chat.server_tools if kind not in named]
+    types = {canonical_tool(tool["type"]) for tool in tools}
+    inside = [kind for kind in chat.server_tools if kind not in types]
     return list(dict.fromkeys((*list_missing(tools), *inside, *list_provider_tools(chat))))
 
 
@@ -54,13 +54,13 @@ def _missing_of_models(chat: ChatRequest) -> list[str]:
     of its own plugins is not said of theirs."""
     models = list_asked_models(chat.body.get("tools") or ())
     effects = {model: parse_reference(model).effects for model in models if ":" in model}
-    named = [
+    plugins = [
         effect.plugin
-        for model, found in effects.items()
-        for effect in found
+        for model, model_effects in effects.items()
+        for effect in model_effects
         if effect.plugin is not None and catalogue.current().model(model) is None
     ]
-    return missing_plugins([{"id": each} for each in named])
+    return missing_plugins([{"id": each} for each in plugins])
 
 
 def equip_request(chat: ChatRequest) -> tuple[ChatRequest, Loop | None]:
@@ -119,14 +119,14 @@ def refuse_disabled_tools(
     """
     if not disabled:
         return
-    named = [
+    tools = [
         *_list_body_tools(body),
         *_list_plugin_tools(plugins),
         *_list_suffix_tools(references),
         *_list_native_tools(native),
     ]
-    named += map(canonical_tool, nested)
-    off = next((tool for tool in named if tool in disabled), None)
+    tools += map(canonical_tool, nested)
+    off = next((tool for tool in tools if tool in disabled), None)
     if off is not None:
         raise ToolDisabled(off)
 
@@ -187,11 +187,11 @@ def search_here(chat: ChatRequest) -> ChatRequest:
     none, other tools of the provider too, or where nothing searches here."""
     if not chat.native_tools or not all(map(_is_search, chat.native_tools)):
         return chat
-    given = _original_tools(chat)
-    named = next((tool for tool in given if _is_search(tool.get("type"))), None)
-    if named is None:
+    tools = _original_tools(chat)
+    search = next((tool for tool in tools if _is_search(tool.get("type"))), None)
+    if search is None:
         return chat
-    tool = {"type": WEB_SEARCH, "parameters": _parameters(named)}
+    tool = {"type": WEB_SEARCH, "parameters": _parameters(search)}
     if list_missing([tool]):
         return chat
     if not _may_search(chat):
@@ -235,12 +235,12 @@ def _original_tools(chat: ChatRequest) -> list[JsonObject]:
 
 def _parameters(tool: Mapping[str, Any]) -> JsonObject:
     """The settings in the gateway's words; `filters` is where OpenAI keeps the domains."""
-    given = {**tool, **parameters_of(tool)}
-    filters = given.get("filters")
+    settings = {**tool, **parameters_of(tool)}
+    filters = settings.get("filters")
     if isinstance(filters, dict) and _are_texts(filters.get("allowed_domains")):
-        given.setdefault("allowed_domains", filters["allowed_domains"])
-    given |= {ours: given[theirs] for theirs, ours in _RENAMED.items() if theirs in given}
-    return {name: given[name] for name in _IN_BOTH if given.get(name) is not None}
+        settings.setdefault("allowed_domains", filters["allowed_domains"])
+    settings |= {ours: settings[theirs] for theirs, ours in _RENAMED.items() if theirs in settings}
+    return {name: settings[name] for name in _IN_BOTH if settings.get(name) is not None}
 
 
 def _are_texts(value: Any) -> bool:
@@ -262,13 +262,13 @@ def _may_search(chat: ChatRequest) -> bool:
 def _choose_search(chat: ChatRequest) -> JsonObject:
     """What the caller said of calls, where the translation lost it with the provider's tool."""
     choice = _original_choice(chat)
-    said: JsonObject = {}
+    fields: JsonObject = {}
     if choice is not None and "tool_choice" not in chat.body:
         chosen = _chosen_search(choice) if isinstance(choice, dict) else choice
-        said |= {"tool_choice": chosen} if chosen else {}
+        fields |= {"tool_choice": chosen} if chosen else {}
     if isinstance(choice, dict) and choice.get("disable_parallel_tool_use"):
-        said["parallel_tool_calls"] = False
-    return said
+        fields["parallel_tool_calls"] = False
+    return fields
 
 
 def _chosen_search(choice: Mapping[str, Any]) -> Any:

@@ -37,14 +37,14 @@ def ask_model(asker: RequestProgress, body: JsonObject) -> ModelAnswer:
         slot = slots.take()
         try:
             assert asker.last_attempt is not None
-            named = {"model": asker.last_attempt.endpoint.model_id, **body}
+            request = {"model": asker.last_attempt.endpoint.model_id, **body}
             # What the caller wants of whoever gets to read the conversation.
             wishes = asker.root.context.chat.body.get("provider") or {}
             rules = {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
             if rules:
-                named["provider"] = rules
+                request["provider"] = rules
             models_max = settings.ROUTER_MAX_MODELS
-            chat = CHAT.parse(named, session_header=None, models_max=models_max)
+            chat = CHAT.parse(request, session_header=None, models_max=models_max)
             return _answer_submodel(plan_submodel_call(asker, chat))
         finally:
             slot.release()
@@ -79,10 +79,10 @@ def _answer_submodel(progress: RequestProgress) -> ModelAnswer:
         loop.close()
         attempts.end_probe()
         rate_limits.settle(progress, loop.tally.usage)
-    said = merge_pieces(loop.pieces, hides_reasoning=True)
+    message = merge_pieces(loop.pieces, hides_reasoning=True)
     calls = loop.functions and talk.finish_reason == "tool_calls"
     messages = loop.conversation(progress.context.chat) if calls else None
-    return ModelAnswer(said, talk.attempt.endpoint.model_id, messages)
+    return ModelAnswer(message, talk.attempt.endpoint.model_id, messages)
 
 
 def _depth(progress: RequestProgress) -> int:

@@ -27,8 +27,8 @@ def read_cache_options(
     cache is off: a preset that switches it off has the last word."""
     if not settings.ROUTER_RESPONSE_CACHE_ENABLED or preset.get("cache_enabled") is False:
         return None
-    said = _flag(headers.get(MAY_SWITCH_ON))
-    is_on = preset.get("cache_enabled") if said is None else said
+    flag = _flag(headers.get(MAY_SWITCH_ON))
+    is_on = preset.get("cache_enabled") if flag is None else flag
     if not is_on:
         return None
     clears = _flag(headers.get("HTTP_X_ROUTER_CACHE_CLEAR")) is True

@@ -64,15 +64,15 @@ def build_entry_name(
 def is_small(body: Mapping[str, Any]) -> bool:
     """Whether it takes a moment to name a body: its characters, and so many for each value, are
     counted up to the bound."""
-    left, waiting = BODY_CHARS_MAX, list[Any]([body])
-    while waiting and (left := left - _own_chars(waiting[-1])) >= 0:
+    chars_left, waiting = BODY_CHARS_MAX, list[Any]([body])
+    while waiting and (chars_left := chars_left - _own_chars(waiting[-1])) >= 0:
         value: Any = waiting.pop()
         if isinstance(value, dict):
             waiting += value
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-    return left >= 0
+    return chars_left >= 0
 
 
 def _own_chars(value: Any) -> int:
@@ -129,32 +129,32 @@ def repeat_events(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
     return b"".join(events)
 
 
-def _renew_all(said: JsonObject, ids: dict[str, str], now: int) -> JsonObject:
+def _renew_all(answer: JsonObject, ids: dict[str, str], now: int) -> JsonObject:
     """An answer or an event, and the answer that stands inside of it."""
-    inner = [said[name] for name in _INNER if isinstance(said.get(name), dict)]
-    for each in (said, *inner):
+    inner = [answer[name] for name in _INNER if isinstance(answer.get(name), dict)]
+    for each in (answer, *inner):
         _renew(each, ids, now)
-    return said
+    return answer
 
 
-def _renew(said: JsonObject, ids: dict[str, str], now: int) -> None:
-    kind = _find_kind(said)
-    if kind is not None and "id" in said:
-        said["id"] = ids[kind]
+def _renew(answer: JsonObject, ids: dict[str, str], now: int) -> None:
+    kind = _find_kind(answer)
+    if kind is not None and "id" in answer:
+        answer["id"] = ids[kind]
     for name in _TIMES:
-        if isinstance(said.get(name), int):
-            said[name] = now
-    said.pop("router_metadata", None)
-    if isinstance(said.get("usage"), dict):
-        said["usage"] = zero_usage(said["usage"])
+        if isinstance(answer.get(name), int):
+            answer[name] = now
+    answer.pop("router_metadata", None)
+    if isinstance(answer.get("usage"), dict):
+        answer["usage"] = zero_usage(answer["usage"])
 
 
-def _find_kind(said: JsonObject) -> str | None:
-    if str(said.get("object", "")).startswith("chat.completion"):
+def _find_kind(answer: JsonObject) -> str | None:
+    if str(answer.get("object", "")).startswith("chat.completion"):
         return "chat"
-    if said.get("object") == "response":
+    if answer.get("object") == "response":
         return "response"
-    return "message" if said.get("type") == "message" and "role" in said else None
+    return "message" if answer.get("type") == "message" and "role" in answer else None
 
 
 def zero_usage(usage: Any) -> Any:

@@ -103,9 +103,9 @@ def _cheapest_of_band(ranking: Ranking, tier: CostTier, usable: UsableModels) ->
     for band in _NEAREST[tier]:
         begin, end = ranking.edges[band : band + 2]
         models = islice(ranking.models, begin, end)
-        found = list(islice(usable(models), MODELS_MAX))
-        if found:
-            return found
+        candidates = list(islice(usable(models), MODELS_MAX))
+        if candidates:
+            return candidates
     return []
 
 
@@ -121,9 +121,9 @@ def _first_candidate(
 
 
 def _draw_models(models: Sequence[ModelEntry], random: Callable[[], float]) -> Iterator[ModelEntry]:
-    left = list(models)
-    while left:
-        yield left.pop(int(random() * len(left)))
+    remaining = list(models)
+    while remaining:
+        yield remaining.pop(int(random() * len(remaining)))
 
 
 def auto_need(

@@ -56,9 +56,9 @@ model_id_of = attrgetter("model_id")
 
 def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
     """The filters that could exclude an endpoint for this request, by name and in order."""
-    found: list[tuple[str, Keep]] = []
+    filters: list[tuple[str, Keep]] = []
     if policy is NO_POLICY:
-        found.append(
+        filters.append(
             (
                 TIER_STEP,
                 _tier_filter(
@@ -67,8 +67,8 @@ def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list
             )
         )
     elif _has_no_references(policy):
-        found += _shared_policy_filters(policy) if policy.is_shared else _policy_filters(policy)
-        found.append(
+        filters += _shared_policy_filters(policy) if policy.is_shared else _policy_filters(policy)
+        filters.append(
             (
                 TIER_STEP,
                 _tier_filter(
@@ -78,26 +78,26 @@ def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list
         )
     else:
         admitted = tier_test(requirements, policy)
-        found += [
+        filters += [
             (name, partial(_keep_passing, test))
             for name, test in _list_policy_tests(policy, admitted)
         ]
-        found.append((TIER_STEP, _tier_filter(requirements.service_tier, admitted)))
+        filters.append((TIER_STEP, _tier_filter(requirements.service_tier, admitted)))
     if requirements.input_modalities or requirements.output_modalities:
-        found += [
+        filters += [
             (name, partial(_keep_passing, test)) for name, test in _list_media_tests(requirements)
         ]
     if requirements.tools:
-        found.append((TOOLS_STEP, _keep_tool_models))
+        filters.append((TOOLS_STEP, _keep_tool_models))
     if policy.require_parameters and requirements.required_parameters:
-        found.append(
+        filters.append(
             (
                 PARAMETERS_STEP,
                 partial(_keep_passing, _parameters_test(requirements.required_parameters)),
             )
         )
     if requirements.native_fields:
-        found.append(
+        filters.append(
             (
                 PARAMETERS_STEP,
                 partial(
@@ -107,18 +107,18 @@ def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list
             )
         )
     fits = _context_test(requirements.prompt_tokens, requirements.output_tokens)
-    found.append((CONTEXT_STEP, partial(_keep_passing, fits)))
+    filters.append((CONTEXT_STEP, partial(_keep_passing, fits)))
     if requirements.output_tokens is not None:
-        found.append((MAX_TOKENS_STEP, partial(_keep_long_enough, requirements.output_tokens)))
-    return found
+        filters.append((MAX_TOKENS_STEP, partial(_keep_long_enough, requirements.output_tokens)))
+    return filters
 
 
 def tier_test(requirements: Requirements, policy: Policy) -> Test:
     """A test whether an endpoint's service tier is open to the request: the request names the
     tier, a suffix opened it, or `only` or `order` names the endpoint's full slug."""
     tiers = policy.admitted_tiers | {"default", requirements.service_tier}
-    named = keys_of(policy.only + policy.order)
-    return lambda endpoint: endpoint.tier in tiers or endpoint.tag_key in named
+    references = keys_of(policy.only + policy.order)
+    return lambda endpoint: endpoint.tier in tiers or endpoint.tag_key in references
 
 
 def prefer_supporting(
@@ -126,12 +126,12 @@ def prefer_supporting(
 ) -> list[EndpointEntry]:
     """The endpoints of one model that support the supplied parameters, or all if none does. Tools
     are required: if no endpoint supports them, the result is empty."""
-    left, wanted = list(endpoints), requirements.supplied_parameters
+    remaining, parameters = list(endpoints), requirements.supplied_parameters
     for name in _PREFERRED:
-        if name in wanted or (requirements.tools and name == "tools"):
-            able = [each for each in left if name in each.supported_parameters]
-            left = able if name == "tools" else able or left
-    return left
+        if name in parameters or (requirements.tools and name == "tools"):
+            able = [each for each in remaining if name in each.supported_parameters]
+            remaining = able if name == "tools" else able or remaining
+    return remaining
 
 
 def _keep_passing(test: Test, endpoints: Sequence[EndpointEntry]) -> list[EndpointEntry]:
@@ -211,8 +211,8 @@ def _meets_data_policy(policy: Policy, endpoint: EndpointEntry) -> bool:
     return policy.region is None or endpoint.region == policy.region
 
 
-def _quantization_test(wanted: frozenset[str]) -> Test:
-    admitted = wanted.union(*(_ADMITS.get(name, ()) for name in wanted))
+def _quantization_test(quantizations: frozenset[str]) -> Test:
+    admitted = quantizations.union(*(_ADMITS.get(name, ()) for name in quantizations))
     return lambda endpoint: (endpoint.quantization or "unknown") in admitted
 
 
@@ -247,11 +247,11 @@ def _tier_filter(service_tier: str | None, admitted: Test) -> Keep:
     """A filter that keeps endpoints of open tiers; `flex` keeps only flex if a model has it."""
 
     def keep(endpoints: Sequence[EndpointEntry]) -> list[EndpointEntry]:
-        left = _keep_passing(admitted, endpoints)
+        remaining = _keep_passing(admitted, endpoints)
         if service_tier != "flex":
-            return left
+            return remaining
         kept: list[EndpointEntry] = []
-        for _, group in groupby(left, key=model_id_of):
+        for _, group in groupby(remaining, key=model_id_of):
             of_model = list(group)
             kept += [each for each in of_model if each.tier == "flex"] or of_model
         return kept
@@ -305,8 +305,8 @@ def _context_test(prompt_tokens: int, output_tokens: int | None) -> Test:
 
     def test(endpoint: EndpointEntry) -> bool:
         room = endpoint.context_length
-        wanted = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
-        fits = room is None or prompt_tokens + wanted <= room
+        tokens = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
+        fits = room is None or prompt_tokens + tokens <= room
         return fits and prompt_tokens <= endpoint.prompt_tokens_max
 
     return test

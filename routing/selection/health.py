@@ -93,8 +93,8 @@ class EndpointHealth:
         if record.is_over(now):
             record.is_failing = False
         was_probe = record.window_s > 0 and now >= record.unstable_until
-        grown = record.window_s * 2 if was_probe else max(record.window_s, self._window_s)
-        record.window_s = min(grown, WINDOW_MAX_S)
+        window_s = record.window_s * 2 if was_probe else max(record.window_s, self._window_s)
+        record.window_s = min(window_s, WINDOW_MAX_S)
         record.unstable_until = now + record.window_s
         record.probe_until = 0.0
         self._judge(record, self._record_try(endpoint, now, went_well=False), now)

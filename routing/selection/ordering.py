@@ -51,10 +51,10 @@ def list_candidates(
 
 
 def _own_candidates(group: Sequence[EndpointEntry], places: Places) -> list[Candidate]:
-    found = chain.from_iterable(
+    candidates = chain.from_iterable(
         (Candidate(each, place) for place in places.get(each.pk, ())) for each in group
     )
-    return sorted(found, key=lambda candidate: candidate.own or 0)
+    return sorted(candidates, key=lambda candidate: candidate.own or 0)
 
 
 def _is_shared(endpoint: EndpointEntry, state: EndpointState) -> bool:
@@ -121,18 +121,18 @@ def order_endpoints(
         groups = [endpoints]
     else:
         groups = [list(group) for _, group in groupby(endpoints, key=model_id_of)]
-    found = [each for group in groups for each in order_group(group, case)]
+    ordered = [each for group in groups for each in order_group(group, case)]
     if policy.max_latency_s or policy.min_throughput_tps:
-        found = put_meeting_first(found, policy, state.figures)
+        ordered = put_meeting_first(ordered, policy, state.figures)
     sticks = state.sticky is not None and _is_sticky(policy, state)
     if not (state.byok or state.byok_fallback):
-        return (_put_sticky_first(found, state) if sticks else found), []
-    across, usual = policy.across_models, found
+        return (_put_sticky_first(ordered, state) if sticks else ordered), []
+    across, usual = policy.across_models, ordered
     if state.byok:
-        found = put_own_credentials_first(found, state.byok, across_models=across)
+        ordered = put_own_credentials_first(ordered, state.byok, across_models=across)
     if sticks:
-        found, usual = _put_sticky_first(found, state), _put_sticky_first(usual, state)
-    return found, list_candidates(usual, state, across_models=across, sticks=sticks)
+        ordered, usual = _put_sticky_first(ordered, state), _put_sticky_first(usual, state)
+    return ordered, list_candidates(usual, state, across_models=across, sticks=sticks)
 
 
 def rule_of(endpoints: Sequence[EndpointEntry], requirements: Requirements, policy: Policy) -> str:
@@ -169,8 +169,8 @@ def order_group(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[En
     if not case.policy.order:
         return _put_unhealthy_last(_order_by_tier(group, case), case)
     first = list_named(group, case.policy, case.requirements)
-    named = set(first)
-    rest = _order_by_tier([each for each in group if each not in named], case)
+    first_keys = set(first)
+    rest = _order_by_tier([each for each in group if each not in first_keys], case)
     return first + _put_unhealthy_last(rest, case)
 
 
@@ -228,13 +228,13 @@ _UNKNOWN: Final = EndpointStats()
 
 
 def _throughput_key(figures: EndpointStats) -> tuple[Any, ...]:
-    known = figures.throughput_tps
-    return (True, 0.0) if known is None else (False, -known.p50)
+    percentiles = figures.throughput_tps
+    return (True, 0.0) if percentiles is None else (False, -percentiles.p50)
 
 
 def _latency_key(figures: EndpointStats) -> tuple[Any, ...]:
-    known = figures.latency_s
-    return (True, 0.0) if known is None else (False, known.p50)
+    percentiles = figures.latency_s
+    return (True, 0.0) if percentiles is None else (False, percentiles.p50)
 
 
 def _tool_success_key(figures: EndpointStats) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ class Automaton(NamedTuple):
 
     def matching(self, names: Iterable[str]) -> set[str]:
         """Those of the names that some pattern matches from end to end."""
-        found = set[str]()
+        matches = set[str]()
         before, states = "", [self.starts]
         for name in sorted(names):
             # What names begin with alike is gone through once.
@@ -37,9 +37,9 @@ class Automaton(NamedTuple):
                 state = (state << 1) & self.reached_by.get(char, 0) | state & self.stays
                 states.append(state)
             if state & self.ends:
-                found.add(name)
+                matches.add(name)
             before = name
-        return found
+        return matches
 
 
 class Patterns(NamedTuple):

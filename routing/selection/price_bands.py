@@ -119,8 +119,8 @@ class PriceIndex:
             tokens_max = min([each.prompt_tokens_max for each in firsts], default=0.0)
             found = Offers(tuple(offers), rank_models(firsts), tokens_max)
             # A new dict, because a native thread may be reading the old one.
-            kept = self._shelves if len(self._shelves) < _CACHE_MAX else {}
-            self._shelves = {**kept, need: found}
+            shelves = self._shelves if len(self._shelves) < _CACHE_MAX else {}
+            self._shelves = {**shelves, need: found}
         return found
 
     def list_pool(self, snapshot: Snapshot, need: Need) -> tuple[ModelEntry, ...]:
@@ -178,15 +178,15 @@ def rank_fitting(shelf: Offers, requirements: Requirements) -> Ranking:
 def _has_room(endpoint: EndpointEntry, prompt_tokens: int, output_tokens: int) -> bool:
     """The rule of `Filter by Context Length`: an endpoint gives no more output than its maximum."""
     room = endpoint.context_length
-    given = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
-    return room is None or prompt_tokens + given <= room
+    tokens = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
+    return room is None or prompt_tokens + tokens <= room
 
 
 def rank_models(offers: Iterable[Offer]) -> Ranking:
     """The bands of offers that come cheapest first, one for each model."""
-    known = list(offers)
-    prices = [each.endpoint.token_usd for each in known]
-    return Ranking(tuple([each.model for each in known]), band_edges(prices))
+    ordered = list(offers)
+    prices = [each.endpoint.token_usd for each in ordered]
+    return Ranking(tuple([each.model for each in ordered]), band_edges(prices))
 
 
 def band_edges(prices: Sequence[Decimal]) -> tuple[int, ...]:
@@ -206,23 +206,23 @@ def _edge(prices: Sequence[Decimal], percent: int) -> int:
 
 def _cheapest_offers(offers: Iterable[Offer]) -> list[Offer]:
     """The cheapest offer of each model."""
-    found: dict[str, Offer] = {}
+    cheapest: dict[str, Offer] = {}
     for offer in offers:
-        found.setdefault(offer.model.id, offer)
-    return list(found.values())
+        cheapest.setdefault(offer.model.id, offer)
+    return list(cheapest.values())
 
 
 def _list_offers(model: ModelEntry, kinds: dict[Abilities, int]) -> list[Offer]:
     """The offers of a model, cheapest first. An offer that is dearer than another of the same
     abilities stays only if it has more room."""
-    kept: list[Offer] = []
+    offers: list[Offer] = []
     cheapest: dict[int, Offer] = {}
     for each in model.by_price:
         offer = Offer(model, each, _abilities_index(each, kinds), each.prompt_tokens_max)
         first = cheapest.setdefault(offer.abilities, offer)
         if first is offer or _is_roomier(offer, first):
-            kept.append(offer)
-    return kept
+            offers.append(offer)
+    return offers
 
 
 def _is_roomier(offer: Offer, other: Offer) -> bool:

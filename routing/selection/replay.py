@@ -186,14 +186,14 @@ def _field_reader(default: Any, name: str) -> Any:
 _READERS: Final = {name: _field_reader(getattr(NO_POLICY, name), name) for name in POLICY_FIELDS}
 
 
-def _read_stats(known: Mapping[str, Any]) -> EndpointStats:
-    up = known.get("up", (None, None, None))
+def _read_stats(figures: Mapping[str, Any]) -> EndpointStats:
+    up = figures.get("up", (None, None, None))
     return EndpointStats(
-        latency_s=Percentiles(*known["ttft"]) if "ttft" in known else None,
-        throughput_tps=Percentiles(*known["tps"]) if "tps" in known else None,
-        tool_success=known.get("tools"),
+        latency_s=Percentiles(*figures["ttft"]) if "ttft" in figures else None,
+        throughput_tps=Percentiles(*figures["tps"]) if "tps" in figures else None,
+        tool_success=figures.get("tools"),
         uptime_5m=up[0],
         uptime_30m=up[1],
         uptime_1d=up[2],
-        calls=known.get("n", 0),
+        calls=figures.get("n", 0),
     )

@@ -97,14 +97,14 @@ def resolve_models(
     if plain is not None and references[0] not in ROUTERS:
         return Resolution((_check_serves(plain, requirements, references[0]),), "direct")
     request = _Request(snapshot, requirements, auto, random, sticky_model)
-    found = [_resolve_reference(request, reference) for reference in references]
-    models = tuple(dict.fromkeys([model for each in found for model in each.models]))
-    effects = [effect for each in found for effect in each.effects]
-    virtual = next((each.virtual for each in found if each.virtual), None)
+    resolved = [_resolve_reference(request, reference) for reference in references]
+    models = tuple(dict.fromkeys([model for each in resolved for model in each.models]))
+    effects = [effect for each in resolved for effect in each.effects]
+    virtual = next((each.virtual for each in resolved if each.virtual), None)
     # The value of `router_metadata.strategy`: of the first virtual router, else of the first
     # reference, else whether there are several models.
-    routers = [each.strategy for each in found if each.strategy in _ROUTER_STRATEGIES]
-    own = routers[0] if routers else found[0].strategy
+    routers = [each.strategy for each in resolved if each.strategy in _ROUTER_STRATEGIES]
+    own = routers[0] if routers else resolved[0].strategy
     return Resolution(
         models=models,
         strategy=own or ("fallback" if len(models) > 1 else "direct"),
@@ -219,8 +219,12 @@ def _check_serves(model: ModelEntry, requirements: Requirements, reference: str)
         raise WrongKind(reference)
     if requirements.kinds <= DECIDING:
         return model
-    made = model.output_modalities
-    if made and _CONVERSED.isdisjoint(made) and requirements.output_modalities.isdisjoint(made):
+    modalities = model.output_modalities
+    if (
+        modalities
+        and _CONVERSED.isdisjoint(modalities)
+        and requirements.output_modalities.isdisjoint(modalities)
+    ):
         raise WrongKind(reference)
     return model
 

@@ -80,23 +80,23 @@ def _cached_result(model: ModelEntry, requirements: Requirements, policy: Policy
     kinds, tools, inputs, outputs, supplied, required, _, _, tier, native = requirements
     kind = (id(model), kinds, tools, inputs, outputs, supplied, required, tier, native)
     store = model.kept if policy is NO_POLICY else _of_policies(policy)
-    known = store.get(kind)
-    if known is not None:
-        found: FilterResult = known[1]
+    cached = store.get(kind)
+    if cached is not None:
+        found: FilterResult = cached[1]
         return found
     found = _run_filters(
         (model,), requirements._replace(prompt_tokens=0, output_tokens=None), policy
     )
-    kept = found.endpoints
+    endpoints = found.endpoints
     found = found._replace(
         tokens_max=min(
-            (min(each.prompt_tokens_max, each.context_length or math.inf) for each in kept),
+            (min(each.prompt_tokens_max, each.context_length or math.inf) for each in endpoints),
             default=0,
         ),
         output_max=min(
             (
                 math.inf if each.max_completion_tokens is None else each.max_completion_tokens
-                for each in kept
+                for each in endpoints
             ),
             default=0,
         ),
@@ -139,15 +139,15 @@ def _list_servable(
     models: Sequence[ModelEntry], requirements: Requirements, removed: list[Excluded]
 ) -> list[EndpointEntry]:
     """The endpoints that can be called in the caller's format, model by model, cheapest first."""
-    found: list[EndpointEntry] = []
+    servable: list[EndpointEntry] = []
     for model in models:
         own = [each for each in model.by_price if each.serves(requirements.kinds)]
-        found += own
+        servable += own
         if len(own) != len(model.endpoints):
-            kept = set(own)
-            absent = (each for each in model.endpoints if each not in kept)
+            own_keys = set(own)
+            absent = (each for each in model.endpoints if each not in own_keys)
             removed += [Excluded(each, _absence_reason(each, requirements)) for each in absent]
-    return found
+    return servable
 
 
 def _absence_reason(endpoint: EndpointEntry, requirements: Requirements) -> str:
@@ -231,10 +231,10 @@ def are_all_down(
     models: Sequence[ModelEntry], requirements: Requirements, policy: Policy = NO_POLICY
 ) -> bool:
     """Whether endpoints exist that could serve the request and every one of them is down."""
-    left = list_offered(models, requirements)
+    offered = list_offered(models, requirements)
     for _, keep in list_filters(requirements, policy):
-        left = keep(left)
-    return bool(left) and all(map(is_down, left))
+        offered = keep(offered)
+    return bool(offered) and all(map(is_down, offered))
 
 
 def is_down(endpoint: EndpointEntry) -> bool:

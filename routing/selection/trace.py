@@ -69,11 +69,11 @@ def freeze_state(plan: Plan, state: EndpointState) -> EndpointState:
 
     The mapping that selection reads changes during the request and covers the whole catalogue.
     """
-    kept: dict[int, EndpointStats] = {}
+    figures_of_plan: dict[int, EndpointStats] = {}
     if figures := state.figures:
         keys = [each.pk for each in plan.order] + [each.endpoint.pk for each in plan.removed]
-        kept = {key: found for key in keys if (found := figures.get(key)) is not None}
-    return EndpointState(kept, *state[1:])
+        figures_of_plan = {key: found for key in keys if (found := figures.get(key)) is not None}
+    return EndpointState(figures_of_plan, *state[1:])
 
 
 def build_trace(
@@ -139,16 +139,16 @@ def _limit_endpoints(
     """The endpoints to name: the first of the order and all that were tried, then excluded ones.
     Counts the others in `trace["more"]`."""
     tried = {key for key, _ in attempts}
-    shown = [
+    limited = [
         (at, each) for at, each in enumerate(plan.order) if at < ENDPOINTS_MAX or each.pk in tried
     ]
-    removed = plan.removed[: max(0, ENDPOINTS_MAX - len(shown))]
+    removed = plan.removed[: max(0, ENDPOINTS_MAX - len(limited))]
     more = Counter(each.step for each in plan.removed[len(removed) :])
-    if len(shown) < len(plan.order):
-        more["in reserve"] = len(plan.order) - len(shown)
-        trace["places"] = [at for at, _ in shown]
+    if len(limited) < len(plan.order):
+        more["in reserve"] = len(plan.order) - len(limited)
+        trace["places"] = [at for at, _ in limited]
     trace["more"] = dict(more)
-    return [each for _, each in shown], removed
+    return [each for _, each in limited], removed
 
 
 # Entries are immutable and compared by identity, so the cached value stays right.
@@ -192,14 +192,14 @@ def _serialize_stats(figures: EndpointStats | None) -> dict[str, Any] | None:
     the calls of the window."""
     if figures is None:
         return None
-    known: dict[str, Any] = {
+    data: dict[str, Any] = {
         "ttft": _round_all(figures.latency_s, 3),
         "tps": _round_all(figures.throughput_tps, 1),
         "tools": figures.tool_success and round(figures.tool_success, 3),
         "up": _round_all((figures.uptime_5m, figures.uptime_30m, figures.uptime_1d), 2),
         "n": figures.calls,
     }
-    return {key: value for key, value in known.items() if value is not None}
+    return {key: value for key, value in data.items() if value is not None}
 
 
 def _round_all(

@@ -56,9 +56,9 @@ def subtract_counts(counts: Counts | None, others: Mapping[int, int] | None) -> 
     if counts is None or not others:
         return counts
     for bucket, number in others.items():
-        left = counts.get(bucket, 0) - number
-        if left > 0:
-            counts[bucket] = left
+        remaining = counts.get(bucket, 0) - number
+        if remaining > 0:
+            counts[bucket] = remaining
         else:
             counts.pop(bucket, None)
     return counts or None
@@ -70,11 +70,11 @@ def percentiles(counts: Mapping[int, int], *, high_is_good: bool = False) -> Per
     The one worst of several measurements is never among them: a single outlier says nothing.
     """
     rank = sum(counts.values()) - 1
-    wanted = [int(share * rank) for share in _SHARES]
-    found: list[float] = []
+    ranks = [int(share * rank) for share in _SHARES]
+    values: list[float] = []
     passed = 0
     for bucket in sorted(counts, reverse=high_is_good):
         passed += counts[bucket]
-        while len(found) < len(wanted) and wanted[len(found)] < passed:
-            found.append(VALUES[bucket])
-    return Percentiles(*found)
+        while len(values) < len(ranks) and ranks[len(values)] < passed:
+            values.append(VALUES[bucket])
+    return Percentiles(*values)

@@ -29,10 +29,10 @@ _SOURCES: Final = {
 
 def too_many(progress: RequestProgress) -> GatewayError | None:
     """Count a request that is about to be sent; the 429 where there were too many."""
-    wanted = _limits_of(progress) if has_limits() else []
-    if not wanted:
+    limits = _limits_of(progress) if has_limits() else []
+    if not limits:
         return None
-    taken = rate_limiter().take(*wanted)
+    taken = rate_limiter().take(*limits)
     if isinstance(taken, Exceeded):
         return _refusal(progress, taken)
     progress.limits_taken = taken
@@ -41,8 +41,8 @@ def too_many(progress: RequestProgress) -> GatewayError | None:
 
 def would_be_too_many(progress: RequestProgress) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
-    wanted = _limits_of(progress) if has_limits() else []
-    exceeded = rate_limiter().find_exceeded(*wanted) if wanted else None
+    limits = _limits_of(progress) if has_limits() else []
+    exceeded = rate_limiter().find_exceeded(*limits) if limits else None
     return None if exceeded is None else _refusal(progress, exceeded)
 
 
@@ -95,18 +95,18 @@ def _tiers_of(progress: RequestProgress) -> tuple[bool, bool]:
 
 def _free_limits(progress: RequestProgress) -> list[Limit]:
     account = progress.context.payer.account_id
-    found = []
+    limits = []
     if per_minute := settings.ROUTER_FREE_RPM:
-        found.append(Limit(f"{_FREE_MINUTE}:{account}", per_minute, MINUTE_S))
+        limits.append(Limit(f"{_FREE_MINUTE}:{account}", per_minute, MINUTE_S))
     if per_day := daily_limit(progress.context.caller):
-        found.append(per_day)
-    return found
+        limits.append(per_day)
+    return limits
 
 
 def _key_limits(progress: RequestProgress) -> list[Limit]:
-    found = []
+    limits = []
     if requests := settings.ROUTER_KEY_RPM:
-        found.append(_one_request(progress.context.payer.key_id, requests))
+        limits.append(_one_request(progress.context.payer.key_id, requests))
     if tokens := settings.ROUTER_KEY_TPM:
         # One that may use more than the whole limit waits for a minute that is all its own.
         cost = min(
@@ -116,8 +116,8 @@ def _key_limits(progress: RequestProgress) -> list[Limit]:
             ),
             tokens,
         )
-        found.append(Limit(f"{_TOKENS}:{progress.context.payer.key_id}", tokens, MINUTE_S, cost))
-    return found
+        limits.append(Limit(f"{_TOKENS}:{progress.context.payer.key_id}", tokens, MINUTE_S, cost))
+    return limits
 
 
 @lru_cache(4_096)

@@ -68,8 +68,8 @@ class LoopStream(AnswerStream):
         self._close_reply()
         if calls:
             yield from self._run_tools(attempt, relay, calls)
-        if told := relay.write_functions():
-            yield told
+        if functions := relay.write_functions():
+            yield functions
         if not calls or not loop.goes_on:
             yield from self._close(attempt, relay, loop.finish(relay.finish_reason))
         elif turns := list_next_candidates(progress, attempt):

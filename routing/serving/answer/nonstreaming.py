@@ -55,11 +55,11 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
     pieces: AnswerPieces = loop.pieces
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
-    said = merge_pieces(pieces, hides_reasoning=progress.context.hides_reasoning)
+    merged = merge_pieces(pieces, hides_reasoning=progress.context.hides_reasoning)
     message = rewrite_message(
-        progress.context.plugins, progress.context.chat, said, progress.stages
+        progress.context.plugins, progress.context.chat, merged, progress.stages
     )
-    if message.get("content") != said.get("content"):
+    if message.get("content") != merged.get("content"):
         pieces = replace_text(pieces, message["content"])
     if progress.content is not None:
         progress.content.set_answer(message)
@@ -88,8 +88,8 @@ def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) 
     usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))
     if attempt.failure is None:
         calls, tokens = answer.message.get("tool_calls"), usage.completion_tokens
-        judged = are_well_formed(calls) if calls else None
-        record_attempt(attempt, streamed=False, tokens=tokens, tools_good=judged)
+        are_tools_good = are_well_formed(calls) if calls else None
+        record_attempt(attempt, streamed=False, tokens=tokens, tools_good=are_tools_good)
     context, message = progress.context, _clean(progress, answer)
     if context.plugins:
         message = rewrite_message(context.plugins, context.chat, message, progress.stages)

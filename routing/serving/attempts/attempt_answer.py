@@ -40,7 +40,7 @@ class Served(NamedTuple):
 def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
     """The first good answer, else what there is of a broken one, or a refusal where no other model
     did better. Raises `GatewayError` where there is nothing."""
-    kept: Served | None = None
+    fallback: Served | None = None
     for attempt in attempts:
         try:
             answer = _ask(progress, attempt)
@@ -48,17 +48,17 @@ def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
                 return Served(attempt, answer)
             failure = _find_breakage(answer)
             if failure is not None:
-                kept = Served(attempt, answer, failure)
+                fallback = Served(attempt, answer, failure)
             elif _is_refusal(answer) and attempts.another_model_left(attempt):
-                failure, kept = refused(), Served(attempt, answer)
+                failure, fallback = refused(), Served(attempt, answer)
             else:
                 return Served(attempt, answer)
         except UpstreamFailure as error:
             failure = error
-            kept = kept if kept and kept.failure is None else None
+            fallback = fallback if fallback and fallback.failure is None else None
         attempts.failed(attempt, failure)
-    if kept is not None and has_content(kept.answer.message):
-        return kept
+    if fallback is not None and has_content(fallback.answer.message):
+        return fallback
     raise attempts.error()
 
 

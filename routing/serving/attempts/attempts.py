@@ -224,10 +224,10 @@ class Attempts:
         return needed is None or (endpoint.context_length or 0) > needed
 
     def _may_attempt(self) -> bool:
-        made, now = len(self._progress.attempts) - self._first, process.now()
-        if now >= self._progress.context.deadline or made >= settings.ROUTER_MAX_ATTEMPTS:
+        attempts, now = len(self._progress.attempts) - self._first, process.now()
+        if now >= self._progress.context.deadline or attempts >= settings.ROUTER_MAX_ATTEMPTS:
             return False
-        if made:
+        if attempts:
             return process.retries().draw(now)
         process.retries().first(now)
         return True
@@ -297,9 +297,9 @@ class Attempts:
                 _add_to_hold(progress, order)
             return True
         if isinstance(outcome, HoldRefusal):
-            made = len(progress.attempts)
-            if self._refused is None or self._refused[2] < made:
-                self._refused = (outcome, endpoint, made)
+            attempts = len(progress.attempts)
+            if self._refused is None or self._refused[2] < attempts:
+                self._refused = (outcome, endpoint, attempts)
             if not _may_cheaper_fit(outcome):
                 self._own_only = True
         return False

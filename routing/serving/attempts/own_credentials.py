@@ -130,7 +130,7 @@ def _base_names(names: frozenset[str]) -> frozenset[str]:
 
 
 def _sort_places(places: dict[int, list[int]]) -> dict[int, tuple[int, ...]]:
-    return {key: tuple(sorted(found)) for key, found in places.items()}
+    return {key: tuple(sorted(numbers)) for key, numbers in places.items()}
 
 
 def any_matches(

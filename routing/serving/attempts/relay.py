@@ -114,10 +114,10 @@ class Relay:
     ) -> bytes:
         """The clean end, or one by a `failure` that the caller's format takes for an end. `usage`
         is the report of what was charged, `finish_reason` another than the upstream gave."""
-        known = finish_reason or self.finish_reason
+        finish = finish_reason or self.finish_reason
         ending = Ending(
-            finish_reason=known if failure is None else "length",
-            native_finish=self.native_finish if known == self.finish_reason else None,
+            finish_reason=finish if failure is None else "length",
+            native_finish=self.native_finish if finish == self.finish_reason else None,
             usage=usage,
             service_tier=self.service_tier,
             stop_sequence=self._stop_sequence,
@@ -241,18 +241,18 @@ class Relay:
         self.ended = True
 
 
-def _merge_extras(known: ProviderExtras | None, said: ProviderExtras) -> ProviderExtras:
-    if known is None:
-        return said
+def _merge_extras(earlier: ProviderExtras | None, later: ProviderExtras) -> ProviderExtras:
+    if earlier is None:
+        return later
     return ProviderExtras(
-        _merge_objects(known.answer, said.answer), _merge_objects(known.choice, said.choice)
+        _merge_objects(earlier.answer, later.answer), _merge_objects(earlier.choice, later.choice)
     )
 
 
-def _merge_objects(known: JsonObject, said: JsonObject) -> JsonObject:
+def _merge_objects(earlier: JsonObject, later: JsonObject) -> JsonObject:
     """What was said later has the last word, within objects too."""
-    joined = known | said
-    for name in known.keys() & said.keys():
-        if isinstance(known[name], dict) and isinstance(said[name], dict):
-            joined[name] = known[name] | said[name]
+    joined = earlier | later
+    for name in earlier.keys() & later.keys():
+        if isinstance(earlier[name], dict) and isinstance(later[name], dict):
+            joined[name] = earlier[name] | later[name]
     return joined

@@ -42,11 +42,13 @@ def build_upstream_request(
     if chat.reasoning is not None:
         # What a share of the output is a share of.
         default = terms.output_default if wire_of(kind).needs_output_cap else None
-        wanted = chat.max_output_tokens or default
+        output_tokens = chat.max_output_tokens or default
         chat = fit_reasoning(
             chat,
             endpoint,
-            min([cap for cap in (wanted, terms.output_cap) if cap is not None], default=None),
+            min(
+                [cap for cap in (output_tokens, terms.output_cap) if cap is not None], default=None
+            ),
         )
     reasoning = chat.reasoning
     # What is asked of a model that has tools of the gateway's is not what the caller wrote, nor is
@@ -197,10 +199,10 @@ def fit_reasoning(
 ) -> ChatRequest:
     """The request with an effort that the endpoint's model takes, and with a budget as an effort
     where the endpoint takes no budgets. It is the same object where nothing changes."""
-    wished, rules = chat.reasoning, endpoint.efforts
-    if wished is None or (rules is None and wished.max_tokens is None):
+    reasoning_asked, rules = chat.reasoning, endpoint.efforts
+    if reasoning_asked is None or (rules is None and reasoning_asked.max_tokens is None):
         return chat
-    effort, budget = wished.effort, wished.max_tokens
+    effort, budget = reasoning_asked.effort, reasoning_asked.max_tokens
     if budget is not None and not (
         (wire_of(endpoint.provider.kind).takes_budgets and "reasoning" in endpoint.taken_fields)
         and (budget or not (rules is not None and rules.mandatory))
@@ -211,9 +213,9 @@ def fit_reasoning(
     original = chat.original
     if rules is not None and original is not None and chat.format == "messages":
         original = _fit_messages(original, rules)
-    if (effort, budget) == (wished.effort, wished.max_tokens):
+    if (effort, budget) == (reasoning_asked.effort, reasoning_asked.max_tokens):
         return chat if original is chat.original else replace(chat, original=original)
-    reasoning = replace(wished, effort=effort, max_tokens=budget, enabled=None)
+    reasoning = replace(reasoning_asked, effort=effort, max_tokens=budget, enabled=None)
     body = _put_effort(chat.body, effort, budget)
     return replace(chat, body=body, reasoning=reasoning, original=original)
 
@@ -222,8 +224,8 @@ def _put_effort(body: JsonObject, effort: Effort | None, budget: int | None) -> 
     """The chat body in the caller's spelling of the effort."""
     if body.get("reasoning") is None:
         return {**body, "reasoning_effort": effort}
-    said = {name: body["reasoning"].get(name) for name in ("summary", "exclude")}
-    wishes = {**said, "effort": effort, "max_tokens": budget}
+    options = {name: body["reasoning"].get(name) for name in ("summary", "exclude")}
+    wishes = {**options, "effort": effort, "max_tokens": budget}
     reasoning = {name: value for name, value in wishes.items() if value is not None}
     others = {name: value for name, value in body.items() if name != "reasoning_effort"}
     return {**others, "reasoning": reasoning}

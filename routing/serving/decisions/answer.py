@@ -170,17 +170,17 @@ def _add_results(
 ) -> None:
     """Keep what an attempt found, and count the calls that it was found by."""
     endpoint = batch.attempt.endpoint
-    found = plan.settle(endpoint, batch.judged)
+    judgements = plan.settle(endpoint, batch.judged)
     for spent in batch.spent:
-        spent.counts = any(ref.question in found for ref in spent.query.refs)
+        spent.counts = any(ref.question in judgements for ref in spent.query.refs)
     costs.add(batch.attempt, batch.spent)
     temperature = _temperature(progress, batch.attempt)
-    for number, judged in found.items():
+    for number, judgement in judgements.items():
         plan.ways[number] = endpoint.decides or _NATIVE
         if temperature is not None:
-            shares = apply_temperature(judged.probabilities, temperature)
-            judged = judged._replace(probabilities=shares)
-        plan.judged[number] = judged
+            shares = apply_temperature(judgement.probabilities, temperature)
+            judgement = judgement._replace(probabilities=shares)
+        plan.judged[number] = judgement
 
 
 def _temperature(progress: RequestProgress, attempt: Attempt) -> float | None:
@@ -188,8 +188,10 @@ def _temperature(progress: RequestProgress, attempt: Attempt) -> float | None:
     endpoint = attempt.endpoint
     if endpoint.decides == _NATIVE:
         return None
-    known = {model.id: model.decisions_temperature for model in progress.context.choice.models}
-    return known.get(endpoint.model_id)
+    temperatures = {
+        model.id: model.decisions_temperature for model in progress.context.choice.models
+    }
+    return temperatures.get(endpoint.model_id)
 
 
 def _finish_answer(
@@ -204,8 +206,8 @@ def _finish_answer(
     outcome = costs.outcome()
     # Many short answers at once say nothing of how fast a long one would come.
     record_attempt(attempt, streamed=False)
-    judged = [plan.judged[number] for number in range(len(questions))]
-    pairs = zip(questions.items(), judged, strict=True)
+    judgements = [plan.judged[number] for number in range(len(questions))]
+    pairs = zip(questions.items(), judgements, strict=True)
     answers = {name: build_answer(question, each) for (name, question), each in pairs}
     if progress.content is not None:
         progress.content.set_answer({"content": dumps(answers).decode()})
@@ -267,6 +269,6 @@ def _record(plan: DecisionPlan) -> JsonObject:
 
 
 def _label_masses(plan: DecisionPlan, numbers: list[int]) -> dict[str, float]:
-    judged: dict[int, Judgement] = plan.judged
-    found = {plan.names[number]: judged[number].label_mass for number in numbers}
-    return {name: mass for name, mass in found.items() if mass is not None}
+    judgements: dict[int, Judgement] = plan.judged
+    masses = {plan.names[number]: judgements[number].label_mass for number in numbers}
+    return {name: mass for name, mass in masses.items() if mass is not None}

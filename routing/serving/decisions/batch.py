@@ -48,8 +48,8 @@ def build_query_request(
     """What the endpoint is sent."""
     wire = wire_of(endpoint.provider.kind)
     if endpoint.decides == "native":
-        asked = {name: native.serialize_question(part) for name, part in query.parts.items()}
-        body = {"state": plan.state, "questions": asked}
+        questions = {name: native.serialize_question(part) for name, part in query.parts.items()}
+        body = {"state": plan.state, "questions": questions}
         return wire.request(Prompt(body, None, False, None, None, None, False), terms)
     [part] = query.parts.values()
     return wire.request(_prompt(plan.chat_body(part, endpoint), chat, endpoint, terms), terms)
@@ -59,9 +59,9 @@ def _prompt(body: JsonObject, chat: ChatRequest, endpoint: EndpointEntry, terms:
     most = body["max_tokens"]
     reasoning = resolve_reasoning(body.get("reasoning"), effort=None, include=None)
     if endpoint.provider.kind == CHAT.wire:
-        asked = replace(chat, body=body, max_output_tokens=most, reasoning=reasoning)
+        request = replace(chat, body=body, max_output_tokens=most, reasoning=reasoning)
         body = build_forwarded_body(
-            asked,
+            request,
             upstream_model=terms.upstream_model,
             # Who has JSON schemas is told of them, by whichever word the catalogue says so.
             supported=terms.supported | {_FORMAT} if _FORMAT in body else terms.supported,
@@ -91,8 +91,8 @@ def read_result(
 
 
 def _native(part: Any, answer: Answer, name: str) -> Judgement:
-    said: Mapping[str, Any] = answer.native.value["answers"] if answer.native else {}
-    return native.read_judgement(part, said.get(name))
+    answers: Mapping[str, Any] = answer.native.value["answers"] if answer.native else {}
+    return native.read_judgement(part, answers.get(name))
 
 
 def _by_logprobs(part: Any, answer: Answer, name: str) -> Judgement:
@@ -200,25 +200,25 @@ class EndpointBatch:
             raise from_door(error) from error
         return read_result(query, endpoint, raw, reply.headers.get("content-type", ""))
 
-    def _note_result(self, query: UpstreamQuery, said: QueryResult) -> None:
+    def _note_result(self, query: UpstreamQuery, result: QueryResult) -> None:
         attempt = self.attempt
         attempt.ended = process.now()
         attempt.first_token = attempt.first_token or attempt.ended
-        attempt.upstream_id = attempt.upstream_id or said.answer.upstream_id
+        attempt.upstream_id = attempt.upstream_id or result.answer.upstream_id
         # How long the answer was, for upstreams that do not count.
-        body = said.answer.native
-        length = len(body.raw) if body is not None else count_text_chars(said.answer.message)
+        body = result.answer.native
+        length = len(body.raw) if body is not None else count_text_chars(result.answer.message)
         usage = measure_usage(
             self.progress,
             attempt,
-            said.answer.usage,
+            result.answer.usage,
             length,
             prompt_chars=query.demand.text_bytes,
         )
         self.spent.append(QueryUsage(query, usage))
-        self.judged |= said.judged
-        if said.failure is not None:
-            self._failed(said.failure)
+        self.judged |= result.judged
+        if result.failure is not None:
+            self._failed(result.failure)
         else:
             self.was_well, self.is_out = True, False
 

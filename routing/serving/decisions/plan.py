@@ -96,13 +96,13 @@ class DecisionPlan:
     ) -> dict[int, Judgement]:
         """The questions of which every part was judged."""
         limits = limits_of(endpoint)
-        found = {}
+        settled = {}
         for number in dict.fromkeys(ref.question for ref in parts):
             whole = self._split(number, limits)
             refs = [QuestionRef(number, part) for part in range(len(whole.parts))]
             if all(ref in parts for ref in refs):
-                found[number] = whole.merge([parts[ref] for ref in refs])
-        return found
+                settled[number] = whole.merge([parts[ref] for ref in refs])
+        return settled
 
     def _split(self, number: int, limits: QuestionLimits) -> QuestionSplit:
         key = (number, limits)
@@ -153,10 +153,12 @@ class DecisionPlan:
         for start in range(0, len(refs), most):
             batch = tuple(refs[start : start + most])
             names = dict(zip(batch, self._name_parts(batch, split), strict=True))
-            asked = {name: parts[ref] for ref, name in names.items()}
+            named_parts = {name: parts[ref] for ref, name in names.items()}
             pieces = frozenset(name for ref, name in names.items() if ref.question in split)
             is_whole = not split and len(batch) == len(self._questions)
-            yield UpstreamQuery(batch, asked, self._native_demand(asked), pieces, is_whole)
+            yield UpstreamQuery(
+                batch, named_parts, self._native_demand(named_parts), pieces, is_whole
+            )
 
     def _name_parts(self, batch: Sequence[QuestionRef], split: Set[int]) -> Iterator[str]:
         """A question's own name, and numbers that are no question's name for pieces of one."""
@@ -164,11 +166,13 @@ class DecisionPlan:
         for ref in batch:
             yield next(numbers) if ref.question in split else self.names[ref.question]
 
-    def _native_demand(self, asked: Mapping[str, TypedQuestion]) -> Demand:
-        size = len(dumps({name: native.serialize_question(part) for name, part in asked.items()}))
-        labels = [label for part in asked.values() for label in part.labels]
+    def _native_demand(self, questions: Mapping[str, TypedQuestion]) -> Demand:
+        size = len(
+            dumps({name: native.serialize_question(part) for name, part in questions.items()})
+        )
+        labels = [label for part in questions.values() for label in part.labels]
         tokens = sum(map(utf8_bytes, labels)) + _TOKENS_PER_LABEL * len(labels)
-        output = tokens + _TOKENS_PER_ANSWER * len(asked)
+        output = tokens + _TOKENS_PER_ANSWER * len(questions)
         return Demand(self._state_bytes + size, 1, 0, 0, output)
 
 

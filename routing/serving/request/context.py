@@ -59,8 +59,8 @@ class Choice(NamedTuple):
         """Whether nothing of the request may be kept: it, its account or a guardrail of one of its
         models wants zero data retention."""
         groups = self.policy.zdr_groups
-        named = any(zdr_group(model.id) in groups for model in self.models) if groups else False
-        return self.policy.zdr or named
+        in_groups = any(zdr_group(model.id) in groups for model in self.models) if groups else False
+        return self.policy.zdr or in_groups
 
 
 @dataclass(slots=True)
@@ -267,8 +267,10 @@ def read_caller_headers(request: HttpRequest) -> CallerHeaders:
         meta.get("HTTP_USER_AGENT"),
     )
     referer, title, user_agent = [text[:_TEXT_CHARS_MAX] if text else None for text in texts]
-    named = meta.get("HTTP_X_ROUTER_CATEGORIES")
-    app = AppFacts(referer, title, categories(named) if named else (), user_agent)
+    header_categories = meta.get("HTTP_X_ROUTER_CATEGORIES")
+    app = AppFacts(
+        referer, title, categories(header_categories) if header_categories else (), user_agent
+    )
     betas = [str(header) for name in _BETA_HEADERS if (header := meta.get(name))]
     metadata = meta.get("HTTP_X_ROUTER_METADATA")
     if metadata is None:

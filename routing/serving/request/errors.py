@@ -121,8 +121,8 @@ def _headers(attempts: list[Attempt]) -> dict[str, str]:
     """Retry-After: the smallest hint, where every attempted endpoint gave one."""
     failures = [attempt.failure for attempt in attempts]
     hints = [failure.retry_after_s for failure in failures if failure]
-    told = failures[-1].told_status if failures[-1] else 0
-    known = [hint for hint in hints if hint is not None]
-    if told not in _RETRY_HINTED or len(known) != len(attempts):
+    status = failures[-1].told_status if failures[-1] else 0
+    given_hints = [hint for hint in hints if hint is not None]
+    if status not in _RETRY_HINTED or len(given_hints) != len(attempts):
         return {}
-    return {"Retry-After": str(max(0, round(min(known))))}
+    return {"Retry-After": str(max(0, round(min(given_hints))))}

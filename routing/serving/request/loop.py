@@ -92,18 +92,18 @@ class Loop:
         self._message = {name: each for name, each in message.items() if name != "tool_calls"}
         self._chars_before, self._chars = self._chars, self._chars + len(self._text)
         # What the caller is told of the answer; its calls come behind what tools did.
-        shown = self.visible_message(self._message)
+        visible = self.visible_message(self._message)
         self._first_detail = self._next_detail
         if logprobs is not None:
-            shown["logprobs"] = logprobs
-        self.pieces.append(shown)
+            visible["logprobs"] = logprobs
+        self.pieces.append(visible)
         self.requested += len(server)
         if not server or finish in _BROKEN_OFF:
             self._show_functions()
             return []
         # The calls of one turn as they are sent back, none with the id of another.
         seen: set[str] = set()
-        told: list[JsonObject] = []
+        unique: list[JsonObject] = []
         for call in server:
             call_id = call["id"] if call["id"] not in seen else tool_call_id()
             seen.add(call_id)
@@ -112,25 +112,25 @@ class Loop:
                 # A text, whatever the upstream made of them.
                 arguments = "" if arguments is None else dumps(arguments).decode()
             function = {"name": _name(call), "arguments": arguments}
-            told.append({"id": call_id, "type": "function", "function": function})
-        self._message["tool_calls"] = server = told
+            unique.append({"id": call_id, "type": "function", "function": function})
+        self._message["tool_calls"] = server = unique
         return self._plan_calls(server, finish, [_name(call) for call in calls])
 
     def _show_functions(self) -> None:
         if self.functions:
             self.pieces.append({"role": "assistant", "tool_calls": self.functions})
 
-    def visible_message(self, said: JsonObject) -> JsonObject:
+    def visible_message(self, message: JsonObject) -> JsonObject:
         """A message or a delta as the caller sees it: without calls, which are told when they are
         whole, its reasoning behind that of earlier turns."""
-        shown = {name: each for name, each in said.items() if name != "tool_calls"}
+        visible = {name: each for name, each in message.items() if name != "tool_calls"}
         if self._hides_reasoning:
-            shown.pop("reasoning_details", None)
-            if "reasoning" in shown:
-                shown["reasoning"] = None
-        elif isinstance(details := shown.get("reasoning_details"), list):
-            shown["reasoning_details"] = [self._shift_index(detail) for detail in details]
-        return shown
+            visible.pop("reasoning_details", None)
+            if "reasoning" in visible:
+                visible["reasoning"] = None
+        elif isinstance(details := visible.get("reasoning_details"), list):
+            visible["reasoning_details"] = [self._shift_index(detail) for detail in details]
+        return visible
 
     def _shift_index(self, detail: Any) -> Any:
         index = detail.get("index") if isinstance(detail, dict) else None
@@ -143,11 +143,13 @@ class Loop:
     def _plan_calls(
         self, server: list[JsonObject], finish: str, names: list[str]
     ) -> list[ServerToolCall]:
-        left = CALLS_PER_TURN_MAX
+        calls_left = CALLS_PER_TURN_MAX
         if not self._conditions:
-            left = min(left, max(0, self._steps_max - self.executed))
-        pending = [self._build_call(call, runs=place < left) for place, call in enumerate(server)]
-        self.executed += min(left, len(server))
+            calls_left = min(calls_left, max(0, self._steps_max - self.executed))
+        pending = [
+            self._build_call(call, runs=place < calls_left) for place, call in enumerate(server)
+        ]
+        self.executed += min(calls_left, len(server))
         self._activities = [self._begin_activity(call) for call in pending]
         self.pieces += self._activities
         self._tools_off = self._is_last_turn(finish, names)
@@ -213,9 +215,9 @@ class Loop:
         """With the last turn, which has called functions, and what server tools came to in it;
         `chat` is what that turn was asked."""
         server = self._message.get("tool_calls") or []
-        said = {**self._message, "tool_calls": [*server, *self.functions]}
+        message = {**self._message, "tool_calls": [*server, *self.functions]}
         results = self._new[1:] if server else []
-        return [*chat.body["messages"], _build_history_message(said), *results]
+        return [*chat.body["messages"], _build_history_message(message), *results]
 
     @property
     def annotations(self) -> list[JsonObject]:
@@ -238,7 +240,7 @@ class Loop:
         """What the model is asked next; `chat` is what it was asked before."""
         facts = read_prompt(self._new)
         body = {**chat.body, "messages": [*chat.body["messages"], *self._new]}
-        grown = self._show_found_functions(body)
+        added_bytes = self._show_found_functions(body)
         if self._tools_off:
             body["tool_choice"] = "none"
         elif must_call(body):
@@ -250,8 +252,8 @@ class Loop:
             tools_off=self._tools_off,
             # It is shown once, before anything else.
             echo_upstream_body=False,
-            text_bytes=chat.text_bytes + facts.text_bytes + grown,
-            prompt_text_chars=chat.prompt_text_chars + facts.text_chars + grown,
+            text_bytes=chat.text_bytes + facts.text_bytes + added_bytes,
+            prompt_text_chars=chat.prompt_text_chars + facts.text_chars + added_bytes,
             message_count=chat.message_count + len(self._new),
         )
 
@@ -284,27 +286,27 @@ def must_call(body: Mapping[str, Any]) -> bool:
 
 def with_tools(chat: ChatRequest, toolbox: Toolbox) -> ChatRequest:
     """The request whose server tools are functions."""
-    shown = toolbox.visible_tools
-    grown = len(dumps(shown)) - len(dumps(chat.body["tools"]))
-    body = {**chat.body, "tools": shown}
+    tools = toolbox.visible_tools
+    added_bytes = len(dumps(tools)) - len(dumps(chat.body["tools"]))
+    body = {**chat.body, "tools": tools}
     if "tool_choice" in body:
         body["tool_choice"] = toolbox.choice(body["tool_choice"])
     return replace(
         chat,
         body=body,
-        text_bytes=chat.text_bytes + grown,
-        prompt_text_chars=chat.prompt_text_chars + grown,
+        text_bytes=chat.text_bytes + added_bytes,
+        prompt_text_chars=chat.prompt_text_chars + added_bytes,
     )
 
 
 _HISTORY_FIELDS: Final = ("reasoning", "reasoning_details", "tool_calls")
 
 
-def _build_history_message(said: JsonObject) -> JsonObject:
+def _build_history_message(message: JsonObject) -> JsonObject:
     """What the model is told that it said."""
-    kept = {name: said[name] for name in _HISTORY_FIELDS if said.get(name)}
-    content = said.get("content")
-    return {**kept, "role": "assistant", "content": content if type(content) is str else None}
+    fields = {name: message[name] for name in _HISTORY_FIELDS if message.get(name)}
+    content = message.get("content")
+    return {**fields, "role": "assistant", "content": content if type(content) is str else None}
 
 
 def _name(call: Any) -> str:

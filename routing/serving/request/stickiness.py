@@ -83,9 +83,9 @@ def build_conversation_key(
     if chat.session_id is not None:
         digest.update(b"session")
         _feed(digest, chat.session_id)
-    elif (named := chat.body.get("prompt_cache_key")) and isinstance(named, str):
+    elif (cache_key := chat.body.get("prompt_cache_key")) and isinstance(cache_key, str):
         digest.update(b"cache")
-        _feed(digest, named)
+        _feed(digest, cache_key)
     else:
         digest.update(b"messages")
         _feed(digest, list(_opening_messages(chat.body["messages"])))
@@ -113,9 +113,9 @@ def caches_cheaper(endpoint: EndpointEntry) -> bool:
 def recall(key: ConversationKey) -> StickyEndpoint | None:
     """Who served this conversation last, if anybody kept it. Asks the hint store once."""
     name = _name(key)
-    told = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
+    stored = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
     # A store that says nothing may have been emptied: what this process knows is as good.
-    return (_parse_record(told) if isinstance(told, bytes) else None) or _local_records().get(
+    return (_parse_record(stored) if isinstance(stored, bytes) else None) or _local_records().get(
         key.digest
     )
 
@@ -133,9 +133,9 @@ def remember(key: ConversationKey | None, endpoint: EndpointEntry, usage: Usage)
         return
     name, lasts_ms = _name(key), max(1, int(settings.ROUTER_STICKY_SECONDS * 1000))
     _local_records().put(key.digest, StickyEndpoint(endpoint.model_id, endpoint.tag))
-    told = orjson.dumps([VERSION, endpoint.model_id, endpoint.tag])
+    record = orjson.dumps([VERSION, endpoint.model_id, endpoint.tag])
     shared_cache().run(
-        lambda store: bool(store.set(name, told, px=lasts_ms)), False, patience=key.patience
+        lambda store: bool(store.set(name, record, px=lasts_ms)), False, patience=key.patience
     )
 
 
@@ -174,13 +174,13 @@ class Conversation:
 
     def model_id(self) -> str | None:
         """The model that answered last: what a virtual router keeps to."""
-        kept = self._recall_once(None)
-        return kept.model_id if kept is not None else None
+        sticky = self._recall_once(None)
+        return sticky.model_id if sticky is not None else None
 
     def endpoint_in(self, models: Sequence[ModelEntry]) -> EndpointEntry | None:
         """The endpoint that answered last, where it is one of these models'."""
-        kept = self._recall_once(models)
-        return kept.endpoint_in(models) if kept is not None else None
+        sticky = self._recall_once(models)
+        return sticky.endpoint_in(models) if sticky is not None else None
 
     def random(self) -> Callable[[], float]:
         """The source of its draws: for a session the same in every process, so that those that know
@@ -221,11 +221,11 @@ class Records:
         self._kept: OrderedDict[bytes, tuple[float, StickyEndpoint]] = OrderedDict()
 
     def get(self, digest: bytes) -> StickyEndpoint | None:
-        found = self._kept.get(digest)
-        return found[1] if found is not None and self._clock() < found[0] else None
+        record = self._kept.get(digest)
+        return record[1] if record is not None and self._clock() < record[0] else None
 
-    def put(self, digest: bytes, kept: StickyEndpoint) -> None:
-        self._kept[digest] = (self._clock() + self._lasts_s, kept)
+    def put(self, digest: bytes, endpoint: StickyEndpoint) -> None:
+        self._kept[digest] = (self._clock() + self._lasts_s, endpoint)
         self._kept.move_to_end(digest)
         if len(self._kept) > self._records_max:
             self._kept.popitem(last=False)
@@ -252,11 +252,11 @@ def _opening_messages(messages: list[JsonObject]) -> Iterable[Any]:
 def _feed(digest: Any, value: Any) -> None:
     """Any JSON into a digest, without a copy of it all: of long texts both ends and the length."""
     if isinstance(value, str):
-        shown = (
+        text = (
             value if len(value) <= 2 * _TEXT_CHARS else value[:_TEXT_CHARS] + value[-_TEXT_CHARS:]
         )
         digest.update(b"s%d:" % len(value))
-        digest.update(shown.encode("utf-8", "surrogatepass"))
+        digest.update(text.encode("utf-8", "surrogatepass"))
     elif isinstance(value, list):
         digest.update(b"l%d:" % len(value))
         for item in value[:_PARTS_MAX]:
@@ -274,9 +274,9 @@ def _name(key: ConversationKey) -> str:
     return f"{hints_key('sticky')}:{key.digest.hex()}"
 
 
-def _parse_record(told: bytes) -> StickyEndpoint | None:
+def _parse_record(stored: bytes) -> StickyEndpoint | None:
     try:
-        version, model_id, tag = orjson.loads(told)
+        version, model_id, tag = orjson.loads(stored)
     except (ValueError, TypeError):
         return None
     good = version == VERSION and isinstance(model_id, str) and isinstance(tag, str)

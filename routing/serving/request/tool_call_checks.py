@@ -56,12 +56,12 @@ def are_well_formed(calls: Any) -> bool | None:
     """Of an answer in one piece; None where it calls no tool."""
     if not calls or not isinstance(calls, list):
         return None
-    said = [
+    functions = [
         _read_function(call.get("function") if isinstance(call, dict) else None) for call in calls
     ]
-    if sum(len(arguments or "") for _, arguments in said) > _CHARS_MAX:
+    if sum(len(arguments or "") for _, arguments in functions) > _CHARS_MAX:
         return None
-    return all(bool(name) and _are_valid_arguments(arguments) for name, arguments in said)
+    return all(bool(name) and _are_valid_arguments(arguments) for name, arguments in functions)
 
 
 def _read_function(function: Any) -> tuple[str, str | None]:

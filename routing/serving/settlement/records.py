@@ -256,12 +256,12 @@ def _router(progress: RequestProgress) -> str | None:
     """The virtual router that was named and chose the model."""
     if progress.context.strategy not in ROUTERS.values():
         return None
-    named = (
+    routers = (
         reference
         for reference in progress.context.choice.requested
         if reference.split(":", 1)[0] in ROUTERS
     )
-    return next(named, None)
+    return next(routers, None)
 
 
 def _audio_parts(progress: RequestProgress) -> int:

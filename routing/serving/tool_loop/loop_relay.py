@@ -35,34 +35,34 @@ class Recorder:
                 if isinstance(call, dict):
                     function = call.get("function")
                     function = function if isinstance(function, dict) else {}
-                    known = self._find_call(call, function)
-                    if known is None:
-                        known = _Call()
-                        self._calls.append(known)
-                        self._numbered[call.get("index")] = known
-                    known.add(call, function)
+                    recorded = self._find_call(call, function)
+                    if recorded is None:
+                        recorded = _Call()
+                        self._calls.append(recorded)
+                        self._numbered[call.get("index")] = recorded
+                    recorded.add(call, function)
 
     @property
     def message(self) -> JsonObject:
         """A chat message, as an answer in one piece would have brought it."""
-        said: JsonObject = {"role": "assistant", "content": None}
-        said |= {name: "".join(pieces) for name, pieces in self._texts.items()}
+        message: JsonObject = {"role": "assistant", "content": None}
+        message |= {name: "".join(pieces) for name, pieces in self._texts.items()}
         if self._details:
-            said["reasoning_details"] = self._details
+            message["reasoning_details"] = self._details
         if self._calls:
-            said["tool_calls"] = [call.value() for call in self._calls]
-        return said
+            message["tool_calls"] = [call.value() for call in self._calls]
+        return message
 
     def _find_call(self, call: JsonObject, function: JsonObject) -> "_Call | None":
         """The call that this is a piece of. Some upstreams leave the index out, or give every call
         the same: then a name with another id begins a call."""
-        index, named, given_id = call.get("index"), function.get("name"), call.get("id")
+        index, name, given_id = call.get("index"), function.get("name"), call.get("id")
         last = self._calls[-1] if self._calls else None
-        known = last if index is None else self._numbered.get(index)
-        if known is None or not named:
-            return known
-        again = known.id == given_id if given_id else index is not None
-        return known if again or not known.name else None
+        recorded = last if index is None else self._numbered.get(index)
+        if recorded is None or not name:
+            return recorded
+        again = recorded.id == given_id if given_id else index is not None
+        return recorded if again or not recorded.name else None
 
 
 class _Call:
@@ -118,12 +118,12 @@ class LoopRelay(Relay):
 
     def write_results(self, activities: Sequence[ToolActivity], results: Sequence[Result]) -> bytes:
         """What tools came to."""
-        told = []
+        pieces = []
         for activity, result in zip(activities, results, strict=True):
-            told.append(self.writer.end_tool(activity))
+            pieces.append(self.writer.end_tool(activity))
             if result.images:
-                told.append(self.writer.delta({"images": result.images}))
-        return b"".join(told)
+                pieces.append(self.writer.delta({"images": result.images}))
+        return b"".join(pieces)
 
     def _translate_delta(self, delta: JsonObject, logprobs: Any) -> bytes:
         delta = self.loop.visible_message(self._clean_delta(delta))

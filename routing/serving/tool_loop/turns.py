@@ -131,8 +131,8 @@ def run_tool_loop(progress: RequestProgress, attempts: Attempts) -> LoopResult:
         if calls:
             loop.add_results(_run_tools(progress, served.attempt, calls))
         if not calls or not loop.goes_on:
-            told = loop.finish(finish)
-            return LoopResult(served.attempt, served.answer, told, is_last_word=told == finish)
+            reason = loop.finish(finish)
+            return LoopResult(served.attempt, served.answer, reason, is_last_word=reason == finish)
         turns = list_next_candidates(progress, served.attempt)
         if not turns:
             return _end_early(served)
@@ -151,8 +151,10 @@ def _take_turn(progress: RequestProgress, served: Served) -> tuple[str, list[Ser
     record_success(attempt)
     usage = _measure(progress, served)
     if attempt.failure is None:
-        judged = are_well_formed(answer.message.get("tool_calls"))
-        record_attempt(attempt, streamed=False, tokens=usage.completion_tokens, tools_good=judged)
+        are_tools_good = are_well_formed(answer.message.get("tool_calls"))
+        record_attempt(
+            attempt, streamed=False, tokens=usage.completion_tokens, tools_good=are_tools_good
+        )
     note_turn(progress, attempt, usage, native_finish=answer.native_finish)
     new_id = progress.context.format.new_call_id
     message = clean_message(answer.message, exclude_reasoning=False, new_call_id=new_id)
