@@ -159,21 +159,19 @@ def update_intern(intern_id: UUID, changes: Mapping[str, Any]) -> Intern:
     """
     rows = Intern.objects.filter(pk=intern_id)
     if changes:
-        _write(rows.exclude(status=Status.DESTROYING), changes)
+        try:
+            with transaction.atomic():
+                rows.exclude(status=Status.DESTROYING).update(
+                    **changes, updated_at=datetime.now(UTC)
+                )
+        except IntegrityError:
+            raise NameTaken from None
     intern = rows.select_related("vault", "workspace").first()
     if intern is None:
         raise InternNotFound
     if intern.status == Status.DESTROYING:
         raise InternBusy
     return intern
-
-
-def _write(rows: Any, changes: Mapping[str, Any]) -> None:
-    try:
-        with transaction.atomic():
-            rows.update(**changes, updated_at=datetime.now(UTC))
-    except IntegrityError:
-        raise NameTaken from None
 
 
 def end_lost_operation(lease: InternLease, *, by: str, why: str) -> None:

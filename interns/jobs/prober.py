@@ -29,12 +29,13 @@ def probe_all(driver: Driver) -> int:
     rows = Intern.objects.filter(status=Status.RUNNING, lease_id__isnull=True)
     interns = list(rows.select_related("workspace", "api_key"))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        healths = list(pool.map(lambda intern: _ask_health(driver, intern), interns))
+        healths = list(
+            pool.map(
+                lambda intern: driver.health(intern.pk, boot_id=intern.boot_id, wait_s=_PROBE_S),
+                interns,
+            )
+        )
     return sum(_handle_health(*each, driver) for each in zip(interns, healths, strict=True))
-
-
-def _ask_health(driver: Driver, intern: Intern) -> RuntimeHealth:
-    return driver.health(intern.pk, boot_id=intern.boot_id, wait_s=_PROBE_S)
 
 
 def _handle_health(intern: Intern, health: RuntimeHealth, driver: Driver) -> bool:
@@ -47,7 +48,10 @@ def _handle_health(intern: Intern, health: RuntimeHealth, driver: Driver) -> boo
     if intern.failed_probes:
         _filter_probed(intern).update(failed_probes=0, probed_at=datetime.now(UTC))
     if health.budget_ended or is_budget_spent(intern, now=datetime.now(UTC)):
-        _suspend_without_budget(intern)
+        try:
+            operations.begin_suspend(intern.pk, by=PROBER, why=BUDGET_ENDED)
+        except InternError as error:
+            log.warning("Intern %s has no budget left and stays up: %s", intern.pk, error)
     return False
 
 
@@ -90,10 +94,3 @@ def fail_running_intern(intern: Intern, detail: str, *, by: str = PROBER) -> boo
             history.record_move(intern, *move, by=by, why=failure, at=now)
             runs.close_all(intern.pk, "run_ended", now=now)
     return bool(moved)
-
-
-def _suspend_without_budget(intern: Intern) -> None:
-    try:
-        operations.begin_suspend(intern.pk, by=PROBER, why=BUDGET_ENDED)
-    except InternError as error:
-        log.warning("Intern %s has no budget left and stays up: %s", intern.pk, error)

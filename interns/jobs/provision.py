@@ -108,17 +108,22 @@ class _BootAttempt:
         except (LeaseLost, DatabaseError, InterfaceError, BootFailed, SoftTimeLimitExceeded):
             raise
         except RuntimeFailed as failure:
-            raise BootFailed(failure.code, _describe(failure)) from failure
+            sentence = str(failure) or "the runtime could not be started"
+            raise BootFailed(failure.code, sentence[:500]) from failure
         except Exception as error:
             log.exception("Provisioning intern %s", self._intern.pk)
-            said = f"{type(error).__name__} while the intern was being set up"
-            raise BootFailed(StartFailed.code, said) from error
+            sentence = f"{type(error).__name__} while the intern was being set up"
+            raise BootFailed(StartFailed.code, sentence) from error
 
     def _run_steps(self) -> Runtime:
-        key = self._prepare_key()
+        try:
+            key = prepare_key(self._intern, self._lease)
+        except KeyDisabled:
+            raise BootFailed(StartFailed.code, "the intern's API key is disabled") from None
         self._begin_step(2)
         plan = self._build_plan(key)
-        self._begin_step(3, booted_at=self._get_first_boot(), boot_id=self._lease.operation_id)
+        first_boot = self._intern.booted_at or datetime.now(UTC)
+        self._begin_step(3, booted_at=first_boot, boot_id=self._lease.operation_id)
         release_connection()
         runtime = self._driver.start(plan)
         self._begin_step(4, runtime=runtime.facts)
@@ -134,12 +139,6 @@ class _BootAttempt:
         if time.monotonic() >= self._until:
             raise _build_timeout()
 
-    def _prepare_key(self) -> str:
-        try:
-            return prepare_key(self._intern, self._lease)
-        except KeyDisabled:
-            raise BootFailed(StartFailed.code, "the intern's API key is disabled") from None
-
     def _build_plan(self, key: str) -> BootPlan:
         intern = self._intern
         try:
@@ -147,18 +146,15 @@ class _BootAttempt:
         except HostnameUnavailable:
             raise BootFailed("hostname_unavailable", "every name that was tried is taken") from None
         # What was changed since the message came counts too.
-        said = Intern.objects.values("name", "instructions", "model").get(pk=intern.pk)
+        columns = Intern.objects.values("name", "instructions", "model").get(pk=intern.pk)
         return BootPlan(
             intern_id=intern.pk,
             boot_id=self._lease.operation_id,
             hostname=hostname,
             api_key=key,
             gateway_url=build_gateway_url(),
-            **said,
+            **columns,
         )
-
-    def _get_first_boot(self) -> datetime:
-        return self._intern.booted_at or datetime.now(UTC)
 
     def _await_health(self) -> None:
         deadline = time.monotonic() + settings.INTERN_HEALTH_SECONDS
@@ -213,7 +209,3 @@ class _BootAttempt:
 def _build_timeout() -> BootFailed:
     limit = f"{settings.INTERN_PROVISION_SECONDS:g}"
     return BootFailed("provisioning_timeout", f"not running after {limit} s")
-
-
-def _describe(failure: Exception) -> str:
-    return (str(failure) or "the runtime could not be started")[:500]

@@ -52,24 +52,27 @@ class _Teardown:
             try:
                 self._run_steps()
             except TeardownFailed as failure:
-                self._fail(failure)
+                leases.settle(
+                    self._lease,
+                    failure.rule,
+                    Status.DESTROY_FAILED,
+                    by=self._by,
+                    failure=str(failure),
+                )
         except LeaseLost:
             log.warning("Intern %s was given to somebody else meanwhile", self._intern.pk)
         except (DatabaseError, InterfaceError) as error:
             log.warning("Tearing down intern %s: database: %s", self._intern.pk, error)
 
     def _run_steps(self) -> None:
-        self._stop()
+        end_runs(self._intern.pk, because="run_ended", driver=self._driver)
+        self._run_step("runtime_teardown_failed", lambda: self._driver.stop(self._intern.pk))
         self._archive()
         self._run_step("runtime_teardown_failed", lambda: revoke_key(self._intern))
         self._run_step("runtime_teardown_failed", lambda: self._driver.destroy(self._intern.pk))
         leases.write(self._lease, hostname=None, runtime=None)
         self._run_step("vault_teardown_failed", lambda: delete_intern_vault(self._intern.pk))
         self._remove_row()
-
-    def _stop(self) -> None:
-        end_runs(self._intern.pk, because="run_ended", driver=self._driver)
-        self._run_step("runtime_teardown_failed", lambda: self._driver.stop(self._intern.pk))
 
     def _archive(self) -> None:
         """Skipped where there never was a disk, and where it is done already. A first boot that
@@ -91,16 +94,13 @@ class _Teardown:
         log.error("Intern %s: no archive: %s", self._intern.pk, error, exc_info=error)
         is_expected = isinstance(error, ArchiveFailed)
         sentence = str(error)[:500] if is_expected else type(error).__name__
-        if not self._is_loss_acknowledged():
+        if not self._lease.rows().filter(acknowledge_workspace_loss=True).exists():
             raise TeardownFailed(ArchiveFailed.code, sentence, MoveRule.ARCHIVE_FAILED) from error
         with transaction.atomic():
             leases.write(self._lease)
             move = (MoveRule.ARCHIVE_LOSS_ACCEPTED, Status.DESTROYING, Status.DESTROYING)
             why = f"{ArchiveFailed.code}: {sentence}; the loss was acknowledged"
             history.record_move(self._intern, *move, by=self._by, why=why)
-
-    def _is_loss_acknowledged(self) -> bool:
-        return self._lease.rows().filter(acknowledge_workspace_loss=True).exists()
 
     def _run_step(self, code: str, work: Callable[[], object]) -> None:
         """A step whose failure ends the attempt; its own message is for the log, unless it is a
@@ -127,12 +127,3 @@ class _Teardown:
             row.delete()
             move = (MoveRule.GONE, Status.DESTROYING, NOWHERE)
             history.record_move(self._intern, *move, by=self._by)
-
-    def _fail(self, failure: TeardownFailed) -> None:
-        leases.settle(
-            self._lease,
-            failure.rule,
-            Status.DESTROY_FAILED,
-            by=self._by,
-            failure=str(failure),
-        )
