@@ -86,10 +86,16 @@ def begin(
         left_over: tuple[UUID, ...] = ()
         if open_run is not None:
             if not _is_abandoned(open_run, now):
-                return _build_steered(open_run, session_id)
+                if open_run.session.session_id != session_id:
+                    raise ChatError("busy")
+                return SteeredRun(open_run.pk, open_run.session.session_id)
             left_over = (open_run.pk,)
             _close_abandoned(open_run, now)
-        session = _get_session(intern_id, session_id or new_session_id(), now)
+        session, _ = ChatSession.objects.get_or_create(
+            intern_id=intern_id,
+            session_id=session_id or new_session_id(),
+            defaults={"created_at": now},
+        )
         run = ChatRun.objects.create(
             intern_id=intern_id,
             session=session,
@@ -131,19 +137,6 @@ def _close_abandoned(run: ChatRun, now: datetime) -> None:
         _expire(run.pk, now)
 
 
-def _build_steered(run: ChatRun, session_id: str | None) -> SteeredRun:
-    if run.session.session_id != session_id:
-        raise ChatError("busy")
-    return SteeredRun(run.pk, run.session.session_id)
-
-
-def _get_session(intern_id: UUID, session_id: str, now: datetime) -> ChatSession:
-    session, _ = ChatSession.objects.get_or_create(
-        intern_id=intern_id, session_id=session_id, defaults={"created_at": now}
-    )
-    return session
-
-
 def reopen(
     *,
     intern_id: UUID,
@@ -173,7 +166,10 @@ def reopen(
         if run.state != RunState.WAITING or interaction.state != InteractionState.PENDING:
             raise _build_closed_error(interaction)
         if interaction.deadline_at > now:
-            _check_answer(interaction, answer)
+            try:
+                check_answer(interaction.arguments, answer)
+            except AnswerRejected as error:
+                raise ChatError("bad_request", str(error)) from error
             return _accept_answer(interaction, session_id, answer, now=now, lease_s=lease_s)
         _expire(run.pk, now)
         return ExpiredRun(run.pk)
@@ -205,32 +201,22 @@ def _build_closed_error(interaction: ChatInteraction) -> ChatError:
     return ChatError("run_ended" if ended else "interaction_not_pending")
 
 
-def _check_answer(interaction: ChatInteraction, answer: str) -> None:
-    try:
-        check_answer(interaction.arguments, answer)
-    except AnswerRejected as error:
-        raise ChatError("bad_request", str(error)) from error
-
-
 def _accept_answer(
     interaction: ChatInteraction, session_id: str, answer: str, *, now: datetime, lease_s: float
 ) -> ReopenedRun:
     lease_id = uuid.uuid4()
+    # A permission's option is no secret; of what was filled in only that it was.
+    is_permission = interaction.kind == ChatInteraction.Kind.PERMISSION
     ChatInteraction.objects.filter(pk=interaction.pk).update(
         state=InteractionState.ANSWERED,
         answered_at=now,
-        answered_with=_label_answer(interaction, answer),
+        answered_with=answer if is_permission else "given",
     )
     ChatRun.objects.filter(pk=interaction.run_id).update(
         state=RunState.RUNNING, lease_id=lease_id, lease_expires_at=now + timedelta(seconds=lease_s)
     )
     lease = RunLease(interaction.run.intern_id, interaction.run_id, session_id, lease_id)
     return ReopenedRun(lease, interaction.pk)
-
-
-def _label_answer(interaction: ChatInteraction, answer: str) -> str:
-    """A permission's option is no secret; of what was filled in only that it was."""
-    return answer if interaction.kind == ChatInteraction.Kind.PERMISSION else "given"
 
 
 def undo_reopen(lease: RunLease, interaction_id: int) -> bool:

@@ -59,7 +59,10 @@ class TurnRequest:
                 _return_turn(taken)
                 raise
             if isinstance(begun, StartedRun):
-                return self._open_turn(said, begun)
+                for run_id in begun.left_over:
+                    self._driver.cancel(self.intern_id, run_id)
+                start = partial(self._start_turn, said, begun.lease)
+                return self._open_stream(begun.lease, start)
             _return_turn(taken)
             if self._steer(begun, said.text):
                 return begun
@@ -91,7 +94,9 @@ class TurnRequest:
             return None
         found = rate_limiter().take(Limit(f"intern_turns:{self._acting}", most, MINUTE_S))
         if isinstance(found, Exceeded):
-            raise _build_limit_error(found)
+            error = build_refusal(found, source="router_intern_turns")
+            headers = error.headers | {"Retry-After": str(RATE_RETRY_S)}
+            raise TurnsLimited(metadata=error.metadata, headers=headers)
         return found
 
     def _begin(self, said: ChatPrompt) -> StartedRun | SteeredRun:
@@ -113,19 +118,11 @@ class TurnRequest:
         except ChatRefused as refused:
             if refused.reason == "run_ended":
                 # Its stream writes the row's end within a moment.
-                self._close_if_unattended(steered)
+                # One that waits for an answer has no stream that would tell of its end.
+                _in_rows(lambda: runs.close_waiting(steered.run_id, "run_ended", now=self._now()))
                 return False
             raise convert_refusal(refused) from refused
         return True
-
-    def _close_if_unattended(self, steered: SteeredRun) -> None:
-        """A run that waits for an answer has no stream that would tell of its end."""
-        _in_rows(lambda: runs.close_waiting(steered.run_id, "run_ended", now=self._now()))
-
-    def _open_turn(self, said: ChatPrompt, begun: StartedRun) -> TurnStream:
-        for run_id in begun.left_over:
-            self._driver.cancel(self.intern_id, run_id)
-        return self._open_stream(begun.lease, partial(self._start_turn, said, begun.lease))
 
     def _start_turn(
         self, said: ChatPrompt, lease: RunLease, abort: AbortHandle, deadline: float
@@ -201,12 +198,6 @@ def _convert_turn_refusal(refused: ChatRefused) -> ChatError:
     """There is nothing wrong with what the caller said, whatever the runtime thinks of it."""
     is_ours = refused.reason == "bad_request"
     return ChatError("intern_rejected") if is_ours else convert_refusal(refused)
-
-
-def _build_limit_error(exceeded: Exceeded) -> TurnsLimited:
-    error = build_refusal(exceeded, source="router_intern_turns")
-    headers = error.headers | {"Retry-After": str(RATE_RETRY_S)}
-    return TurnsLimited(metadata=error.metadata, headers=headers)
 
 
 def _return_turn(taken: Taken | None) -> None:
