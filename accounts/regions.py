@@ -4,8 +4,8 @@ from django.http import HttpRequest
 
 from accounts.caller import Caller
 from accounts.models.guardrail import DATA_REGIONS
+from gateway.http.address import MAIN_REGION, find_region
 from gateway.http.errors import PermissionDenied
-from gateway.regions import MAIN, region_of
 
 
 def list_allowed_regions(caller: Caller) -> list[str]:
@@ -19,13 +19,13 @@ def check_region(request: HttpRequest, caller: Caller) -> str:
     Raises `PermissionDenied` where the account is not entitled to regional hosts, or a guardrail
     does not allow the region.
     """
-    region = region_of(request)
+    region = find_region(request)
     if not _admits(caller, region):
         raise PermissionDenied
     return region
 
 
 def _admits(caller: Caller, region: str) -> bool:
-    if region != MAIN and not caller.regional_inference:
+    if region != MAIN_REGION and not caller.regional_inference:
         return False
     return caller.guard is None or caller.guard.admits(region)

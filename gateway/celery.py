@@ -3,9 +3,29 @@
 import os
 
 from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES, redis
 
-from gateway import broker
 from gateway.home import home, private_folder
+
+
+class Channel(redis.Channel):
+    def close(self) -> None:
+        """Close also where the broker has died.
+
+        kombu 5.7 gives up at once if it still waits for a message then, and Celery, which closes
+        again after the channel's address is forgotten, dies of an `AttributeError`.
+        """
+        try:
+            super().close()
+        except redis.Transport.connection_errors:
+            super().close()
+
+
+class Transport(redis.Transport):
+    """kombu's own, for workers that outlive their broker."""
+
+    Channel = Channel
+
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 # Django's checks read every page and path, which takes a worker longer than all else it loads.
@@ -17,7 +37,9 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 for folder in ("run", "queue"):
     private_folder(home() / folder)
 
-broker.register()
+# Every `redis` and `rediss` URL of this process uses it.
+_TRANSPORT = f"{__name__}:{Transport.__qualname__}"
+TRANSPORT_ALIASES.update(redis=_TRANSPORT, rediss=_TRANSPORT)
 app = Celery("gateway")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()

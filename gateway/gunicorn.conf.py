@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
 from gateway import settings
-from gateway.server import rolling
+from gateway.server.worker import forget_worker, retire_workers
 
 if TYPE_CHECKING:
     from gunicorn.arbiter import Arbiter
@@ -58,9 +58,9 @@ def worker_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
 
 def on_reload(server: "Arbiter") -> None:
     """SIGHUP: new workers take over while the old ones finish."""
-    rolling.retire_all(server)
+    retire_workers(server)
 
 
 def child_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
     """In the master, once a worker's process has ended."""
-    rolling.forget(server, worker)
+    forget_worker(server, worker)

@@ -7,11 +7,11 @@ rest of this module is what Django and its libraries need.
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gateway.archive_storage import archive_storage
 from gateway.env import refuse_unknown_names
 from gateway.environment.accounts import *
 from gateway.environment.inference import *
 from gateway.environment.interns import *
+from gateway.environment.interns import archive_storage
 from gateway.environment.process import *
 from gateway.environment.tools import *
 from gateway.home import PROJECT
@@ -114,7 +114,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     # The schemas are written by hand; the default hook would move their enums elsewhere.
-    "POSTPROCESSING_HOOKS": ["gateway.openapi.once.describe_idempotency"],
+    "POSTPROCESSING_HOOKS": ["gateway.openapi.errors.describe_idempotency"],
     "SCHEMA_PATH_PREFIX": "/api/(v1|alpha)",
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

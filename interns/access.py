@@ -20,6 +20,7 @@ from accounts.caller import Caller
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
 from gateway.database.db import Lane, run_queries
+from gateway.http.address import MAIN_REGION, find_region
 from gateway.http.body import read_body
 from gateway.http.errors import (
     InvalidRequest,
@@ -32,7 +33,6 @@ from gateway.http.errors import (
 )
 from gateway.http.jsonio import JsonObject, Raw
 from gateway.http.large import parse_large
-from gateway.regions import MAIN, region_of
 from interns.errors import (
     BodyTooLarge,
     InternForbidden,
@@ -52,7 +52,7 @@ def authorize_caller(request: HttpRequest, *, writes: bool = False) -> Caller:
     Raises `InternForbidden`, `InternUnauthenticated`, `InternNotFound`; also `RateLimited` and
     `DatabaseGone`.
     """
-    if region_of(request) != MAIN:
+    if find_region(request) != MAIN_REGION:
         raise InternForbidden
     caller = _authenticate(request)
     if not caller.interns_enabled or (writes and not caller.intern_writes_enabled):

@@ -1,16 +1,20 @@
-"""Where a request comes from: the address of the client, and not one it made up."""
+"""Where a request comes from, and for which region: the client's address, not one it made up, and
+the host name it asked."""
 
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
 
-from django.conf import settings
 from django.http import HttpRequest
+
+from gateway.live_settings import settings
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 # Whoever has one address of IPv6 has a whole network of them.
 _IPV6_PREFIX = 64
+MAIN_REGION: Final = "global"
 
 
 def find_client(request: HttpRequest) -> str:
@@ -54,3 +58,16 @@ def _format_client(address: Address) -> str:
     if isinstance(address, IPv4Address):
         return str(address)
     return str(IPv6Network((int(address), _IPV6_PREFIX), strict=False))
+
+
+MAIN: Final = "global"
+
+
+def find_region(request: HttpRequest) -> str:
+    """The data region whose host name the request came in by: "global", "europe" or "us"."""
+    hosts: dict[str, str] = settings.REGIONAL_HOSTS
+    if not hosts:
+        return MAIN
+    host = str(request.META.get("HTTP_HOST", "")).lower()
+    name, _, port = host.rpartition(":")
+    return hosts.get(name if port.isdecimal() else host, MAIN)

@@ -24,28 +24,21 @@ def is_public(host: str) -> bool:
         address: _Address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False
-    inner = _inner(address)
-    if inner is not None:
-        return is_public(str(inner))
     if isinstance(address, ipaddress.IPv6Address):
+        embedded = address.ipv4_mapped or address.sixtofour
+        if any(address in network for network in _EMBEDDING):
+            embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if embedded is not None:
+            return is_public(str(embedded))
         routed = address in _GLOBAL_UNICAST
     else:
         routed = not any(address in network for network in _NOT_FOR_US)
-    return routed and address.is_global and not address.is_multicast and not _is_ours(str(address))
-
-
-def _inner(address: _Address) -> ipaddress.IPv4Address | None:
-    if isinstance(address, ipaddress.IPv4Address):
-        return None
-    if any(address in network for network in _EMBEDDING):
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour
-
-
-def _is_ours(host: str) -> bool:
-    """Whether this machine has the address: what listens here for its own may stand behind a
-    firewall that only looks at what comes from outside."""
-    return _may_be_bound(host) and not _may_be_bound(_NOBODYS)
+    if not routed or not address.is_global or address.is_multicast:
+        return False
+    # What listens on an address of this machine for its own may stand behind a firewall that only
+    # looks at what comes from outside.
+    is_of_this_machine = _may_be_bound(str(address)) and not _may_be_bound(_NOBODYS)
+    return not is_of_this_machine
 
 
 def _may_be_bound(host: str) -> bool:

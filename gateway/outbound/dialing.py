@@ -1,12 +1,15 @@
-"""Opening connections: addresses, proxy, TLS, all within one connect limit."""
+"""Opening connections: names to addresses, proxy, TLS, all within one connect limit."""
 
 import errno
 import functools
+import ipaddress
 import os
 import selectors
 import socket
 import ssl
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import certifi
@@ -15,17 +18,115 @@ from gateway.outbound.connection import wait_for
 from gateway.outbound.errors import (
     ConnectFailed,
     ConnectTimeout,
+    DnsFailed,
     NotAllowed,
     OutboundError,
     TlsFailed,
 )
 from gateway.outbound.exchange import Exchange
 from gateway.outbound.origin import Origin
-from gateway.outbound.resolver import Address, Resolver
 
+_KEEP_S = 10.0
+_NAMES_MAX = 1024
 _PROXY_HEAD_BYTES_MAX = 16 * 1024
 _CONNECTED = frozenset({0, errno.EISCONN})
 _CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What ``socket.connect`` needs, and the numeric host on its own."""
+
+    family: int
+    sockaddr: tuple[object, ...]
+
+    @property
+    def host(self) -> str:
+        return str(self.sockaddr[0])
+
+
+@dataclass(slots=True)
+class _Lookup:
+    done: threading.Event = field(default_factory=threading.Event)
+    addresses: tuple[Address, ...] = ()
+    fresh_until: float = 0.0
+
+
+class Resolver:
+    """Looks each name up once at a time, within a limit that the system's resolver does not offer,
+    and keeps good answers for 10 s.
+
+    A look-up runs in a thread of its own (a greenlet under gevent), so that a caller can leave
+    when its time is up; callers who ask for the same dead name meanwhile share that one thread.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lookups: dict[tuple[str, int], _Lookup] = {}
+
+    def resolve(
+        self, host: str, port: int, exchange: Exchange, until: float
+    ) -> tuple[Address, ...]:
+        """At least one address. Raises DnsFailed, ConnectTimeout, DeadlineExceeded, Aborted."""
+        literal = _literal(host, port)
+        if literal:
+            return literal
+        lookup = self._lookup(host, port)
+        while not lookup.done.wait(exchange.notice_s(until, ConnectTimeout)):
+            pass
+        if not lookup.addresses:
+            raise exchange.fail(DnsFailed, f"no address found for {host}")
+        return lookup.addresses
+
+    def forget(self, host: str, port: int) -> None:
+        """Ask anew next time: none of the addresses answered."""
+        with self._lock:
+            self._lookups.pop((host, port), None)
+
+    def _lookup(self, host: str, port: int) -> _Lookup:
+        """The look-up that runs or is still fresh, else a new one."""
+        key = (host, port)
+        with self._lock:
+            lookup = self._lookups.get(key)
+            if lookup and (not lookup.done.is_set() or self._clock() < lookup.fresh_until):
+                return lookup
+            if len(self._lookups) >= _NAMES_MAX:
+                self._lookups.clear()
+            lookup = self._lookups[key] = _Lookup()
+        threading.Thread(target=self._run, args=(lookup, host, port), daemon=True).start()
+        return lookup
+
+    def _run(self, lookup: _Lookup, host: str, port: int) -> None:
+        try:
+            lookup.addresses = _getaddrinfo(host, port)
+            lookup.fresh_until = self._clock() + _KEEP_S
+        except OSError:
+            pass  # No addresses, and not fresh: the waiters report it and the next call asks again.
+        finally:
+            lookup.done.set()
+
+
+def _literal(host: str, port: int) -> tuple[Address, ...]:
+    """Numeric addresses without the resolver: names that hang would keep its threads from them."""
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        # Addresses like `0x7f.1`: no name of the public DNS has a last label that begins so.
+        if not host.rsplit(".", 1)[-1][:1].isdigit():
+            return ()
+        try:
+            return _getaddrinfo(host, port, socket.AI_NUMERICHOST)
+        except OSError:
+            return ()
+    if version == 4:
+        return (Address(socket.AF_INET, (host, port)),)
+    return (Address(socket.AF_INET6, (host, port, 0, 0)),) if "%" not in host else ()
+
+
+def _getaddrinfo(host: str, port: int, flags: int = 0) -> tuple[Address, ...]:
+    results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return tuple(Address(family, sockaddr) for family, _, _, _, sockaddr in results)
 
 
 @functools.cache
@@ -33,16 +134,12 @@ def default_tls_context() -> ssl.SSLContext:
     """The one context every origin without its own shares: the system's roots, else certifi's."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
-    if not _has_roots(context):
-        context.load_verify_locations(certifi.where())
-    return context
-
-
-def _has_roots(context: ssl.SSLContext) -> bool:
     # Certificates of a directory are loaded one by one as they are needed, so it is looked into.
     capath = ssl.get_default_verify_paths().capath
     in_directory = capath is not None and any(Path(capath).iterdir())
-    return in_directory or context.cert_store_stats()["x509_ca"] > 0
+    if not (in_directory or context.cert_store_stats()["x509_ca"] > 0):
+        context.load_verify_locations(certifi.where())
+    return context
 
 
 class Dialer:
@@ -72,7 +169,7 @@ class Dialer:
         try:
             if origin.is_tls:
                 if self._proxy is not None:
-                    _tunnel(sock, origin, exchange, until)
+                    _open_tunnel(sock, origin, exchange, until)
                 # Wrapping takes the descriptor over: from here on the TLS socket is to be closed.
                 sock = _wrap(sock, origin, exchange)
                 _handshake(sock, exchange, until)
@@ -159,54 +256,39 @@ def _handshake(sock: socket.socket, exchange: Exchange, until: float) -> None:
             wait_for(sock, selectors.EVENT_READ, exchange.notice_s(until, ConnectTimeout))
         except ssl.SSLWantWriteError:
             wait_for(sock, selectors.EVENT_WRITE, exchange.notice_s(until, ConnectTimeout))
+        except ssl.SSLCertVerificationError as error:
+            reason = error.verify_message
+            raise exchange.fail(TlsFailed, f"the TLS handshake failed: {reason}") from error
         except OSError as error:
-            raise exchange.fail(TlsFailed, f"the TLS handshake failed: {_reason(error)}") from error
+            reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
+            raise exchange.fail(TlsFailed, f"the TLS handshake failed: {reason}") from error
         else:
             return
 
 
-def _reason(error: OSError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    return getattr(error, "reason", None) or error.strerror or type(error).__name__
-
-
-def _tunnel(sock: socket.socket, origin: Origin, exchange: Exchange, until: float) -> None:
+def _open_tunnel(sock: socket.socket, origin: Origin, exchange: Exchange, until: float) -> None:
     """Ask the proxy for a way through to the origin."""
     authority = origin.authority
     request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode("ascii")
     sock.settimeout(exchange.left_s(until, ConnectTimeout))
     try:
         sock.sendall(request)
-        head = _proxy_head(sock, exchange, until)
+        head = b""
+        while b"\r\n\r\n" not in head:
+            sock.settimeout(exchange.notice_s(until, ConnectTimeout))
+            try:
+                data = sock.recv(_PROXY_HEAD_BYTES_MAX)
+            except TimeoutError:
+                continue
+            if not data or len(head) > _PROXY_HEAD_BYTES_MAX:
+                raise exchange.fail(ConnectFailed, "the proxy opened no tunnel")
+            head += data
     except TimeoutError:
         raise exchange.late(until, ConnectTimeout) from None
     except OSError as error:
         raise exchange.fail(ConnectFailed, "the proxy ended the connection") from error
-    _check_proxy_head(head, exchange)
-
-
-def _proxy_head(sock: socket.socket, exchange: Exchange, until: float) -> bytes:
-    head = b""
-    while b"\r\n\r\n" not in head:
-        sock.settimeout(exchange.notice_s(until, ConnectTimeout))
-        try:
-            data = sock.recv(_PROXY_HEAD_BYTES_MAX)
-        except TimeoutError:
-            continue
-        if not data or len(head) > _PROXY_HEAD_BYTES_MAX:
-            raise _no_tunnel(exchange)
-        head += data
-    return head
-
-
-def _check_proxy_head(head: bytes, exchange: Exchange) -> None:
     status = head[9:12]
     # The origin speaks only after our TLS hello, so bytes behind the proxy's head are not its.
     if not head.startswith(b"HTTP/1.") or not head.endswith(b"\r\n\r\n") or status[:1] != b"2":
         shown = status.decode("ascii") if status.isdigit() else "no HTTP"
         raise exchange.fail(ConnectFailed, f"the proxy opened no tunnel: it answered {shown}")
-
-
-def _no_tunnel(exchange: Exchange) -> OutboundError:
-    return exchange.fail(ConnectFailed, "the proxy opened no tunnel")

@@ -11,17 +11,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from gateway.outbound.connection import Connection, Pool
-from gateway.outbound.dialing import Dialer
+from gateway.outbound.dialing import Dialer, Resolver
 from gateway.outbound.errors import (
     Disconnected,
     FirstByteTimeout,
     MalformedReply,
 )
 from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
-from gateway.outbound.origin import Origin
+from gateway.outbound.origin import Origin, request_head
 from gateway.outbound.reply import Reply
-from gateway.outbound.resolver import Resolver
-from gateway.outbound.wire import WireFault, request_head
+from gateway.outbound.reply_reader import WireFault
 
 __all__ = ["AbortHandle", "HttpClient", "Limits", "Origin", "Reply"]
 
@@ -45,11 +44,13 @@ class HttpClient:
     ) -> None:
         self._pool_size_per_origin = pool_size_per_origin
         self._idle_keep_s = idle_keep_s
-        self._proxy = _proxy_origin(proxy)
+        self._proxy = Origin.parse(proxy) if proxy is not None else None
+        if self._proxy is not None and (self._proxy.is_tls or self._proxy.path_prefix):
+            raise ValueError("a proxy is given as http://host:port")
         self._address_allowed = address_allowed
         self._clock = clock
         self.reset()
-        _DOORS.add(self)
+        _CLIENTS.add(self)
 
     def send(
         self,
@@ -88,12 +89,12 @@ class HttpClient:
         pooled = self._pool.take(origin.pool_key)
         if pooled is not None:
             try:
-                return _carry_out(pooled, exchange, give_back, reused=True, retried_fresh=False)
+                return _send_over(pooled, exchange, give_back, reused=True, retried_fresh=False)
             except Disconnected as error:
                 if error.bytes_received:
                     raise
         fresh = Connection(self._dialer.dial(origin, exchange))
-        return _carry_out(
+        return _send_over(
             fresh, exchange, give_back, reused=False, retried_fresh=pooled is not None
         )
 
@@ -115,16 +116,7 @@ class HttpClient:
         )
 
 
-def _proxy_origin(proxy: str | None) -> Origin | None:
-    if proxy is None:
-        return None
-    origin = Origin.parse(proxy)
-    if origin.is_tls or origin.path_prefix:
-        raise ValueError("a proxy is given as http://host:port")
-    return origin
-
-
-def _carry_out(
+def _send_over(
     connection: Connection,
     exchange: Exchange,
     give_back: Callable[[Connection], None],
@@ -136,11 +128,32 @@ def _carry_out(
     exchange.phase = "head"
     try:
         connection.own(exchange.abort_handle)
-        connection.reader.start(exchange.limits, is_head_request=exchange.request.is_head)
+        reader = connection.reader
+        reader.start(exchange.limits, is_head_request=exchange.request.is_head)
         exchange.check_not_aborted()
-        _send(connection, exchange)
+        try:
+            connection.send(exchange)
+        except OSError:
+            # An upstream may refuse a large body early and close; its answer can still be read.
+            reader.tainted = True
         sent_at = exchange.clock()
-        _read_head(connection, exchange, until=sent_at + exchange.limits.first_byte_s)
+        until = sent_at + exchange.limits.first_byte_s
+        while not reader.head_done:
+            wait_s = exchange.left_s(until, FirstByteTimeout)
+            try:
+                data = connection.receive(wait_s)
+            except OSError as error:
+                raise exchange.lost("the connection broke before the answer") from error
+            exchange.check_not_aborted()
+            if data is None:
+                continue
+            if not data:
+                raise exchange.lost("the connection ended before the answer")
+            exchange.bytes_received += len(data)
+            try:
+                reader.feed(data)
+            except WireFault as fault:
+                raise exchange.fail(MalformedReply, str(fault)) from fault
     except BaseException:  # Also a greenlet being killed must not leave a socket behind.
         connection.close()
         raise
@@ -149,42 +162,14 @@ def _carry_out(
     )
 
 
-def _send(connection: Connection, exchange: Exchange) -> None:
-    try:
-        connection.send(exchange)
-    except OSError:
-        # An upstream may refuse a large body early and close; its answer is then still to be read.
-        connection.reader.tainted = True
+_CLIENTS: weakref.WeakSet[HttpClient] = weakref.WeakSet()
 
 
-def _read_head(connection: Connection, exchange: Exchange, *, until: float) -> None:
-    reader = connection.reader
-    while not reader.head_done:
-        wait_s = exchange.left_s(until, FirstByteTimeout)
-        try:
-            data = connection.receive(wait_s)
-        except OSError as error:
-            raise exchange.lost("the connection broke before the answer") from error
-        exchange.check_not_aborted()
-        if data is None:
-            continue
-        if not data:
-            raise exchange.lost("the connection ended before the answer")
-        exchange.bytes_received += len(data)
-        try:
-            reader.feed(data)
-        except WireFault as fault:
-            raise exchange.fail(MalformedReply, str(fault)) from fault
-
-
-_DOORS: weakref.WeakSet[HttpClient] = weakref.WeakSet()
-
-
-def _reset_all() -> None:
-    for client in list(_DOORS):
+def _reset_clients() -> None:
+    for client in list(_CLIENTS):
         client.close_idle()
         client.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all)
+    os.register_at_fork(after_in_child=_reset_clients)

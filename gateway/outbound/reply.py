@@ -8,7 +8,6 @@ from typing import Self, TypeVar
 
 from gateway.eventloop import yield_control
 from gateway.outbound.connection import Connection
-from gateway.outbound.decoding import Inflater
 from gateway.outbound.errors import (
     Aborted,
     BodyTooLarge,
@@ -18,7 +17,7 @@ from gateway.outbound.errors import (
     OutboundError,
 )
 from gateway.outbound.exchange import WAIT_S_MAX, Exchange
-from gateway.outbound.wire import WireFault
+from gateway.outbound.reply_reader import Inflater, WireFault
 
 # A fast upstream never lets a read block, so the other greenlets get their turn after this much:
 # some 20 ms of work in chunks of one byte each.
@@ -83,7 +82,16 @@ class Reply:
         self._ended = False
         self._inflater: Inflater | None = None
         exchange.phase = "body"
-        self._failure = self._refusal()
+        # What the head alone rules out. The caller still sees the status; reading raises this.
+        self._failure: OutboundError | None = None
+        try:
+            self._inflater = Inflater.named(self.headers.get("content-encoding"))
+        except WireFault as fault:
+            self._failure = exchange.fail(MalformedReply, str(fault))
+        else:
+            announced_bytes = reader.content_length or 0
+            if announced_bytes > exchange.limits.body_bytes_max and not reader.done:
+                self._failure = self._too_large()
 
     def read_some(self, wait_s: float | None = None) -> bytes | None:
         """Decoded body bytes as they come; b"" is the clean end.
@@ -93,12 +101,12 @@ class Reply:
         BodyTooLarge, Aborted; once one was raised, each later read raises it again.
         """
         tick_at = math.inf if wait_s is None else self._exchange.clock() + wait_s
-        return b"" if self._ended else self._guarded(self._next, tick_at)
+        return b"" if self._ended else self._read_guarded(self._read_piece, tick_at)
 
     def read_all(self) -> bytes:
         """The rest of the decoded body. Raises what ``read_some`` raises."""
         if self._inflater is not None and not self._ended:
-            return self._guarded(self._inflate_all, math.inf)
+            return self._read_guarded(self._inflate_all, math.inf)
         first = self.read_some()
         second = first and self.read_some()
         if not first or not second:
@@ -152,18 +160,7 @@ class Reply:
     ) -> None:
         self.close()
 
-    def _refusal(self) -> OutboundError | None:
-        """What the head alone rules out. The caller still sees the status; reading raises this."""
-        try:
-            self._inflater = Inflater.named(self.headers.get("content-encoding"))
-        except WireFault as fault:
-            return self._exchange.fail(MalformedReply, str(fault))
-        announced_bytes = self._reader.content_length or 0
-        if announced_bytes > self._exchange.limits.body_bytes_max and not self._reader.done:
-            return self._too_large()
-        return None
-
-    def _guarded(self, work: Callable[[float], T], tick_at: float) -> T:
+    def _read_guarded(self, work: Callable[[float], T], tick_at: float) -> T:
         """Read on; whatever goes wrong ends the reply and closes its connection."""
         if self._failure is not None:
             raise self._failure
@@ -182,33 +179,32 @@ class Reply:
             self.close()
             raise
 
-    def _next(self, tick_at: float) -> bytes | None:
-        while not (piece := self._decoded()):
+    def _read_piece(self, tick_at: float) -> bytes | None:
+        inflater = self._inflater
+        while True:
+            if inflater is None:
+                piece = self._reader.take()
+            else:
+                piece = inflater.step()
+                if not piece:
+                    inflater.give(self._reader.take())
+                    piece = inflater.step()
+            if piece:
+                self._count(len(piece))
+                return piece
             if self._reader.done:
                 self._finish()
                 return b""
-            if not self._more(tick_at):
+            if not self._receive_more(tick_at):
                 return None
-        self._count(len(piece))
-        return piece
-
-    def _decoded(self) -> bytes:
-        inflater = self._inflater
-        if inflater is None:
-            return self._reader.take()
-        piece = inflater.step()
-        if not piece:
-            inflater.give(self._reader.take())
-            piece = inflater.step()
-        return piece
 
     def _count(self, body_bytes: int) -> None:
         self._body_bytes += body_bytes
         if self._body_bytes > self._exchange.limits.body_bytes_max:
             raise self._too_large()
-        self._breathe(body_bytes)
+        self._yield_if_busy(body_bytes)
 
-    def _breathe(self, handled_bytes: int) -> None:
+    def _yield_if_busy(self, handled_bytes: int) -> None:
         self._busy_bytes += handled_bytes
         if self._busy_bytes >= _YIELD_EVERY_BYTES:
             self._busy_bytes = 0
@@ -224,7 +220,7 @@ class Reply:
         encoded = io.BytesIO()
         encoded.write(self._reader.take())
         while not self._reader.done:
-            self._more(tick_at)
+            self._receive_more(tick_at)
             encoded.write(self._reader.take())
         inflater = self._inflater
         assert inflater is not None
@@ -236,44 +232,34 @@ class Reply:
         self._finish()
         return body.getvalue()
 
-    def _more(self, tick_at: float) -> bool:
+    def _receive_more(self, tick_at: float) -> bool:
         """Wait for bytes and feed them to the reader. False when ``tick_at`` came first."""
         exchange = self._exchange
-        idle_until = math.inf if self._paused_at is not None else self._idle_until()
+        idle_until = math.inf
+        if self._paused_at is None:
+            idle_until = self._idle_since + exchange.limits.idle_s
         now = exchange.clock()
         if now >= exchange.deadline:
             raise exchange.fail(DeadlineExceeded, "the call's deadline passed")
         # A limit that passed while the owner was away still gets one look at what has arrived.
         wait_s = min(idle_until - now, exchange.deadline - now, tick_at - now, WAIT_S_MAX)
-        data = self._receive(max(0.0, wait_s))
+        assert self._connection is not None
+        try:
+            data = self._connection.receive(max(0.0, wait_s))
+        except OSError as error:
+            raise exchange.lost("the connection broke before the end of the answer") from error
+        exchange.check_not_aborted()
         if data is None:
-            return self._nothing_came(idle_until, tick_at)
+            now = exchange.clock()
+            if now >= min(idle_until, exchange.deadline):
+                raise exchange.late(idle_until, IdleTimeout)
+            # Timers may fire a little early; then the wait just goes on.
+            return now < tick_at
         if data:
             self._feed(data)
         elif not self._reader.end_of_file():
             raise exchange.lost("the connection ended before the end of the answer")
         return True
-
-    def _idle_until(self) -> float:
-        return self._idle_since + self._exchange.limits.idle_s
-
-    def _receive(self, wait_s: float) -> bytes | None:
-        exchange = self._exchange
-        assert self._connection is not None
-        try:
-            data = self._connection.receive(wait_s)
-        except OSError as error:
-            raise exchange.lost("the connection broke before the end of the answer") from error
-        exchange.check_not_aborted()
-        return data
-
-    def _nothing_came(self, idle_until: float, tick_at: float) -> bool:
-        exchange = self._exchange
-        now = exchange.clock()
-        if now >= min(idle_until, exchange.deadline):
-            raise exchange.late(idle_until, IdleTimeout)
-        # Timers may fire a little early; then the wait just goes on.
-        return now < tick_at
 
     def _feed(self, data: bytes) -> None:
         exchange = self._exchange
@@ -283,7 +269,7 @@ class Reply:
             self._idle_since = exchange.clock()
         if self._reader.body_bytes > exchange.limits.body_bytes_max:
             raise self._too_large()
-        self._breathe(len(data))
+        self._yield_if_busy(len(data))
 
     def _too_large(self) -> OutboundError:
         bound = self._exchange.limits.body_bytes_max

@@ -3,10 +3,9 @@
 import argparse
 import sys
 
-from gateway.run.console import say
 from gateway.run.plan import ODD_SETTING, CannotStart, check_settings, listen, make_plan, take_home
 from gateway.run.signals import Parent
-from gateway.run.supervisor import Supervisor
+from gateway.run.supervisor import Supervisor, say
 
 
 def main() -> int:

@@ -3,18 +3,18 @@
 import shutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from gateway import env
-from gateway.run import family, orphans, ready
-from gateway.run.child import DEATHS_MAX, Child
-from gateway.run.console import say, show
+from gateway.run import processes, ready
+from gateway.run.child import DEATHS_MAX, Child, adopt_orphans, end_orphans, reap_orphans
 from gateway.run.plan import ODD_SETTING, Plan
-from gateway.run.preparation import Preparation
+from gateway.run.processes import Preparation, Simulated
 from gateway.run.signals import Parent, Signals
-from gateway.run.simulated import Simulated
 from gateway.sandbox import host_users
 
 TICK_S = 0.5
@@ -41,12 +41,16 @@ class Supervisor:
         self._parent = parent
         self._simulated = Simulated(plan.run / "simulator.json", plan.simulator_port)
         self._preparation = Preparation(plan)
-        self._web = family.web(plan, listener.fileno())
-        self._stores = [family.valkey(plan)] if plan.valkey_binary else []
+        self._web = processes.web(plan, listener.fileno())
+        self._stores = [processes.valkey(plan)] if plan.valkey_binary else []
         if plan.simulator:
-            self._stores.append(family.simulator(plan, self._simulated))
-        workers = [family.worker(plan), family.intern_jobs(plan), family.intern_control(plan)]
-        self._serving = [self._web, *workers, family.beat(plan)]
+            self._stores.append(processes.simulator(plan, self._simulated))
+        workers = [
+            processes.worker(plan),
+            processes.intern_jobs(plan),
+            processes.intern_control(plan),
+        ]
+        self._serving = [self._web, *workers, processes.beat(plan)]
         self._started: list[Child] = []
         self._errands: list[Child] = []
         self._is_ready = False
@@ -55,7 +59,7 @@ class Supervisor:
         """Until a stop signal or the parent's leaving: 0; a failure: 1; an odd setting: 2."""
         status = 0
         ready.ready_file(self._plan).unlink(missing_ok=True)  # A killed run leaves its own.
-        orphans.adopt()
+        adopt_orphans()
         with Signals() as signals:
             try:
                 self._start(self._stores)
@@ -103,7 +107,7 @@ class Supervisor:
             self._start([self._web])
 
     def _look_after_children(self) -> None:
-        orphans.reap([c.pid for c in (self._preparation.child, *self._errands, *self._started)])
+        reap_orphans([c.pid for c in (self._preparation.child, *self._errands, *self._started)])
         now = time.monotonic()
         for child in self._started:
             status = child.death()
@@ -129,7 +133,7 @@ class Supervisor:
         if host_users.is_root():
             say(_root_notice())
         names = self._preparation.providers
-        self._errands = [family.add_provider(self._plan, name) for name in names]
+        self._errands = [processes.add_provider(self._plan, name) for name in names]
 
     def _run_errands(self) -> None:
         """One after the other; what they have to say is on stderr."""
@@ -147,7 +151,7 @@ class Supervisor:
         """Interns that run are suspended; they would end with the run in any case."""
         if not serving or not self._plan.has_interns():
             return []
-        errand = family.suspend_interns(self._plan)
+        errand = processes.suspend_interns(self._plan)
         errand.start()
         return [errand]
 
@@ -160,7 +164,7 @@ class Supervisor:
         deadline = time.monotonic() + SERVING_GRACE_S
         _end(asked, SERVING_GRACE_S, signals, beside=last)
         _end([c for c in self._started if c in self._stores], STORES_GRACE_S, signals)
-        orphans.end(max(ORPHANS_GRACE_S, deadline - time.monotonic()), signals.wait)
+        end_orphans(max(ORPHANS_GRACE_S, deadline - time.monotonic()), signals.wait)
         if self._plan.valkey_socket.parent != self._plan.run:
             shutil.rmtree(self._plan.valkey_socket.parent, ignore_errors=True)
 
@@ -202,3 +206,17 @@ def _root_notice() -> str:
         "running as root; shells, interns and file readers run as users without rights,"
         f" {users[0]} to {users[-1]} (SANDBOX_UIDS)"
     )
+
+
+def say(message: str) -> None:
+    """One line of news on stderr. Whoever read it may be gone; the work goes on all the same."""
+    with suppress(OSError):
+        sys.stderr.write(f"gateway: {message}\n")
+        sys.stderr.flush()
+
+
+def show(text: str) -> None:
+    """The banner, on stdout."""
+    with suppress(OSError):
+        sys.stdout.write(text)
+        sys.stdout.flush()

@@ -1,29 +1,83 @@
-"""The inbound door for heads: one connection's requests, each head within its deadline and limits.
+"""One caller's connection: each request's head within its deadline and limits, what is answered to
+what is no request, and the rest of a body that nobody read.
 
 gunicorn's parser reads a head while it parses it, for as long as bytes keep coming and over again
 from the start for each of them. Here the head is complete before the parser sees it.
 """
 
 import re
+import socket
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from gevent import Timeout
+from gunicorn.http import errors as http_errors
+from gunicorn.http.body import ChunkedReader, LengthReader
 from gunicorn.http.errors import (
     InvalidHeader,
     LimitRequestHeaders,
     LimitRequestLine,
+    ParseException,
     UnsupportedTransferCoding,
 )
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import SocketUnreader
 
 from gateway.eventloop import yield_control
-from gateway.http.refusals import HeadTooSlow
+from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
-from gateway.server import drain
+
+_REASONS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+}
+_ERROR_TYPES = {408: "timeout", 500: "server"}
+
+
+class HeadTooSlow(Exception):
+    """A request head was begun and not finished in time."""
+
+
+def describe_failure(error: BaseException) -> tuple[int, str]:
+    """Status and message for what could not be read as a request."""
+    if isinstance(error, HeadTooSlow):
+        return 408, "The request head took too long"
+    if isinstance(error, http_errors.LimitRequestHeaders):
+        return 431, "Request header fields too large"
+    if isinstance(error, http_errors.LimitRequestLine):
+        return 400, "Request line too long"
+    if isinstance(error, http_errors.UnsupportedTransferCoding):
+        return 501, "The only transfer coding understood is chunked"
+    if isinstance(error, http_errors.ParseException):
+        return 400, "Malformed HTTP request"
+    return 500, "Internal Server Error"
+
+
+def write_failure(status: int, message: str) -> bytes:
+    """A whole HTTP response that ends the connection."""
+    error_type = _ERROR_TYPES.get(status, "invalid_request")
+    body = dumps(
+        {"error": {"code": status, "message": message, "metadata": {"error_type": error_type}}}
+    )
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
 
 _END = b"\r\n\r\n"
 _PIECE_BYTES = 8192
+# What a caller still sends once it has its answer is read to its end within these bounds. Closing
+# with unread bytes would reset the connection and destroy the answer under way.
+_DRAIN_BYTES_MAX = 67_108_864
+_DRAIN_WITHIN_S = 5.0
+_DRAIN_PIECE_BYTES = 65_536
 # A line that ends with LF alone: the head will not end the way it is read here.
 _BARE_LF = re.compile(rb"(?:^|[^\r])\n")
 # A caller who sends faster than we parse never makes us wait, so the others' turn is given: after
@@ -90,11 +144,11 @@ class Connection:
 
     def finish(self) -> bool:
         """Be done with the last request. False: no request may follow."""
-        return drain.finish(self._client, self._request.body)
+        return drain_body(self._client, self._request.body)
 
     def linger(self) -> None:
         """End the connection so that a refusal just sent is read, not destroyed."""
-        drain.linger(self._client)
+        linger(self._client)
 
     def _first_bytes(self) -> bytes:
         """What begins the next request; nothing when none begins in time."""
@@ -175,3 +229,50 @@ class _Limits:
         # The request line and an empty line before it are counted too.
         if self._lines > self._fields_max + 2 or len(head) > self._bytes_max:
             raise LimitRequestHeaders("request head too large")
+
+
+def drain_body(client: socket.socket, body: Any) -> bool:
+    """Read what is left of a request's body. False: no request may follow on this connection."""
+    if is_body_read(body):
+        return True
+    if body.failed:
+        # Where the next request begins is unknown: this was the connection's last answer.
+        linger(client)
+        return False
+    if not _reads_to_end(body.read):
+        _shut_down(client, socket.SHUT_RDWR)
+        return False
+    return True
+
+
+def is_body_read(body: Any) -> bool:
+    """Whether nothing of the body is left on the wire."""
+    reader = body.reader
+    if isinstance(reader, LengthReader):
+        return bool(reader.length == 0)
+    return isinstance(reader, ChunkedReader) and reader.parser is None and not body.failed
+
+
+def linger(client: socket.socket) -> None:
+    """End our side of the connection and let the caller end the other."""
+    _shut_down(client, socket.SHUT_WR)
+    if not _reads_to_end(client.recv):
+        _shut_down(client, socket.SHUT_RDWR)
+
+
+def _reads_to_end(read: Callable[[int], bytes]) -> bool:
+    left = _DRAIN_BYTES_MAX
+    try:
+        # A timeout of the socket's own would begin anew with each byte of a trickle.
+        with Timeout(_DRAIN_WITHIN_S, TimeoutError):
+            while left > 0 and (piece := read(_DRAIN_PIECE_BYTES)):
+                left -= len(piece)
+    except (OSError, ParseException):
+        return False
+    return left > 0
+
+
+def _shut_down(client: socket.socket, how: int) -> None:
+    """The server closes it once we return; until then nothing more can come or go."""
+    with suppress(OSError):
+        client.shutdown(how)

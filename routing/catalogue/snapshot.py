@@ -73,7 +73,7 @@ def _collector_disabled() -> Iterator[None]:
             # collection of the young would do (150 ms and more on the same machine).
             gc.freeze()
             if not keeps_frozen:
-                # Web workers froze what they loaded (`gateway.server.rolling`), and collections
+                # Web workers froze what they loaded (`gateway.server.worker`), and collections
                 # would go through it again from now on; there the catalogue stays frozen too.
                 gc.unfreeze()
             gc.enable()

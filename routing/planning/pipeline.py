@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from accounts.windows import list_windows
+from gateway.http.address import find_region
 from gateway.http.errors import (
     GatewayError,
     InvalidRequest,
@@ -21,7 +22,6 @@ from gateway.http.errors import (
 from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
-from gateway.regions import region_of
 from gateway.shared_cache import Patience
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import EndpointEntry, ModelEntry
@@ -123,7 +123,7 @@ def admit(
         caller,
         format,
         read.chat,
-        region_of(request),
+        find_region(request),
         deadline=time.monotonic() + settings.ROUTER_TOTAL_TIMEOUT,
         refuse_early=partial(_refuse_early, request),
     )

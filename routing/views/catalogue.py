@@ -11,6 +11,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from accounts.authentication import authenticate, authenticate_optional
 from accounts.caller import Caller
+from gateway.http.address import MAIN_REGION, find_region
 from gateway.http.errors import NotFound
 from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
@@ -26,7 +27,6 @@ from gateway.openapi.components import (
     nullable,
     obj,
 )
-from gateway.regions import MAIN, region_of
 from routing.catalogue.listing import (
     BY_CALLS,
     NOTHING,
@@ -136,12 +136,12 @@ class ModelViewSet(CatalogueViewSet):
         parameters=_FILTERS,
     )
     def user(self, request: HttpRequest) -> HttpResponse:
-        caller, region = self.authenticate(request), region_of(request)
+        caller, region = self.authenticate(request), find_region(request)
         snapshot = catalogue.current()
         rules = ListingRules(
             allowed_providers=caller.allowed_providers,
             ignored_providers=caller.ignored_providers,
-            region=None if region == MAIN else region,
+            region=None if region == MAIN_REGION else region,
             guarded=caller.guard.rules if caller.guard else None,
         )
         models = run_in_thread(lambda: list_permitted(snapshot, rules))

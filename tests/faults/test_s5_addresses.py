@@ -17,11 +17,10 @@ import pytest
 from gateway.http.errors import InvalidRequest
 from gateway.outbound import dialing
 from gateway.outbound.addresses import is_public
-from gateway.outbound.dialing import Dialer
+from gateway.outbound.dialing import Address, Dialer, Resolver
 from gateway.outbound.errors import ConnectFailed, DnsFailed, OutboundError
 from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
 from gateway.outbound.origin import Origin
-from gateway.outbound.resolver import Address, Resolver
 from routing.fetching import doors
 from routing.plugins.file_parser import read_text
 from routing.tools.web.fetch import WebFetch

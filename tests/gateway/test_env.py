@@ -18,8 +18,8 @@ from django.test import override_settings
 from pytest_django import Settings
 
 from gateway import checks, env
-from gateway.archive_storage import archive_storage
 from gateway.env import SettingError
+from gateway.environment.interns import archive_storage
 from gateway.home import PROJECT
 from gateway.live_settings import settings as live
 

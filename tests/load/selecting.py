@@ -136,7 +136,7 @@ def measured(seconds: float) -> Choosing:
     choosers = [chooser(small, MODEL), chooser(large, MODEL), chooser(large, AUTO)]
     for choose in choosers:
         timed_us(choose, seconds=seconds / 10)
-    # As a web worker does once it has loaded (`gateway.server.rolling`).
+    # As a web worker does once it has loaded (`gateway.server.worker`).
     gc.collect()
     gc.freeze()
     return Choosing(*(timed_us(choose, seconds=seconds / 3) for choose in choosers))

@@ -181,7 +181,7 @@ def measured(seconds: float) -> Translating:
         return {name: timed_us(work, seconds=one_s, batch=_BATCH) for name, work in works.items()}
 
     timed(0.1)
-    # As a web worker does once it has loaded (`gateway.server.rolling`).
+    # As a web worker does once it has loaded (`gateway.server.worker`).
     gc.collect()
     gc.freeze()
     found_us = timed(1)

@@ -11,9 +11,9 @@ from django.test import RequestFactory
 from django.urls import resolve
 from gunicorn.http import errors as http_errors
 
-from gateway.http.refusals import HeadTooSlow, describe_failure, write_failure
 from gateway.http.responses import raw_json_response
 from gateway.http.viewset import LeanViewSet
+from gateway.server.connection import HeadTooSlow, describe_failure, write_failure
 from gateway.server.front import FrontDoor
 
 CHAT = "/api/v1/chat/completions"

@@ -19,7 +19,7 @@ from gateway.http import body
 from gateway.http.body import read_body
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, UnsupportedEncoding
 from gateway.http.large import memory
-from gateway.server import drain
+from gateway.server import connection
 
 PACE_S = 0.005
 BYTES_MAX = 1_000_000
@@ -67,7 +67,7 @@ class Peer:
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Peer]:
     monkeypatch.setattr(body, "under_gevent", lambda: True)
-    monkeypatch.setattr(drain, "_WITHIN_S", 0.1)
+    monkeypatch.setattr(connection, "_DRAIN_WITHIN_S", 0.1)
     settings.ROUTER_BODY_TIMEOUT = 0.1
     peer = Peer()
     yield peer
@@ -84,7 +84,7 @@ def refused(request: HttpRequest) -> str:
 
 def answered(request: HttpRequest) -> bool:
     """Whether another request may follow once this one has its answer."""
-    return drain.finish(request.META["gunicorn.socket"], request.META["wsgi.input"])
+    return connection.drain_body(request.META["gunicorn.socket"], request.META["wsgi.input"])
 
 
 def squeezed(data: bytes, coding: str) -> bytes:
@@ -167,7 +167,7 @@ def test_who_never_finishes_is_cut_off(peer: Peer) -> None:
 
 
 def test_who_sends_too_much_is_cut_off(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "_BYTES_MAX", 10)
+    monkeypatch.setattr(connection, "_DRAIN_BYTES_MAX", 10)
     request = peer.request(length=100)
     peer.end.sendall(b"x" * 100)
     assert not answered(request)

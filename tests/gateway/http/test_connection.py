@@ -9,8 +9,7 @@ from gevent import socket
 from gunicorn.config import Config
 from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
 
-from gateway.http.refusals import HeadTooSlow
-from gateway.server.connection import Connection
+from gateway.server.connection import Connection, HeadTooSlow
 
 HEADER_S = 0.1
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: gateway\r\n\r\n"

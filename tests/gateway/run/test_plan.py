@@ -101,13 +101,13 @@ def test_an_install_is_known_by_its_stamp(tmp_path: Path, monkeypatch: pytest.Mo
 # A process that hears no SIGTERM, begun by one that ends at once.
 ADOPTING = """
 import os, signal, subprocess, sys, time
-from gateway.run import orphans
+from gateway.run.child import adopt_orphans, end_orphans, reap_orphans
 
-orphans.adopt()
+adopt_orphans()
 begin = 'trap "" TERM; (while :; do sleep 1; done) >&- 2>&- & echo $!'
 begun = subprocess.run(["sh", "-c", begin], stdout=subprocess.PIPE, check=True)
-orphans.reap(())
-orphans.end(0.2, time.sleep)
+reap_orphans(())
+end_orphans(0.2, time.sleep)
 print(os.path.exists(f"/proc/{int(begun.stdout)}"))
 """
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.server import rolling
-from gateway.server.rolling import Roster
+from gateway.server import worker
+from gateway.server.worker import Roster
 
 pytestmark = pytest.mark.thorough
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.thorough
 @pytest.fixture
 def master(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Two workers, of the ages 1 and 2."""
-    monkeypatch.setattr(rolling, "roster", Roster())
+    monkeypatch.setattr(worker, "roster", Roster())
     return SimpleNamespace(worker_age=2, num_workers=2, WORKERS={101: "first", 102: "second"})
 
 
@@ -37,27 +37,27 @@ def test_a_worker_leaves_once_all_the_new_ones_are_at_work() -> None:
 
 
 def test_workers_that_are_leaving_do_not_stand_in_for_new_ones(master: Any) -> None:
-    rolling.retire_all(master)
+    worker.retire_workers(master)
     # Both old ones and two new: the master has what it wants and hurries nobody.
     assert master.num_workers == 4
 
-    rolling.forget(master, SimpleNamespace(age=3))
+    worker.forget_worker(master, SimpleNamespace(age=3))
     assert master.num_workers == 4
-    rolling.forget(master, SimpleNamespace(age=1))
-    rolling.forget(master, SimpleNamespace(age=2))
+    worker.forget_worker(master, SimpleNamespace(age=1))
+    worker.forget_worker(master, SimpleNamespace(age=2))
     assert master.num_workers == 2
 
 
 def test_a_second_reload_counts_everyone_who_is_still_there(master: Any) -> None:
-    rolling.retire_all(master)
+    worker.retire_workers(master)
     # gunicorn reads its settings again, and by now the first worker has left.
-    rolling.forget(master, SimpleNamespace(age=1))
+    worker.forget_worker(master, SimpleNamespace(age=1))
     master.num_workers, master.worker_age = 2, 4
     master.WORKERS = {102: "second", 103: "third", 104: "fourth"}
 
-    rolling.retire_all(master)
+    worker.retire_workers(master)
 
     assert master.num_workers == 5
     for age in (2, 3, 4):
-        rolling.forget(master, SimpleNamespace(age=age))
+        worker.forget_worker(master, SimpleNamespace(age=age))
     assert master.num_workers == 2

@@ -15,8 +15,8 @@ from django.core.management import call_command
 
 from accounts.models import AuditRecord
 from accounts.services.records import SYSTEM
-from gateway.archive_storage import archive_storage
 from gateway.commands import Refused
+from gateway.environment.interns import archive_storage
 from interns.archives import service, store
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.disk_archive import pack, unpack

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.archive_storage import archive_storage
+from gateway.environment.interns import archive_storage
 from interns.archives.store import run_with_limit
 from interns.leases import LeaseLost
 from interns.models import WorkspaceArchive

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.outbound import dialing, resolver
-from gateway.outbound.resolver import Address
+from gateway.outbound import dialing
+from gateway.outbound.dialing import Address
 from interns.models import Intern, Status, VaultSecret
 from interns.vault.service import delete_intern_vault, put_managed
 from interns.views import outbound as views
@@ -136,7 +136,7 @@ def test_over_tls_it_reaches_a_host_of_the_internet(
     door.keep("token", hosts=["upstream.example"])
     with serve_site(server_tls) as site:
         here = (Address(socket.AF_INET, ("127.0.0.1", site.port)),)
-        monkeypatch.setattr(resolver, "_getaddrinfo", lambda *_: here)
+        monkeypatch.setattr(dialing, "_getaddrinfo", lambda *_: here)
         said = door.fetch(f"https://upstream.example:{site.port}/spelled", headers=SAY)
         other = f"https://other.example:{site.port}"
         door.refused(502, "site_unreachable", url=other, timeout_seconds=2)

@@ -153,7 +153,7 @@ def main(size_bytes: int, at_once: int, names: list[str]) -> None:
     import django
 
     django.setup()
-    from gateway.server.rolling import share_the_interpreter
+    from gateway.server.worker import share_the_interpreter
     from routing.guarding import filters
     from routing.guarding.scanning import Deadline
 

@@ -1,35 +1,14 @@
-"""HTTP/1.1 on the wire: request heads as bytes, and a bounded reader of replies."""
+"""Answers off the wire: HTTP/1.1 within bounds, and content encodings undone in bounded steps."""
 
-import re
-from collections.abc import Sequence
-from functools import lru_cache
+import zlib
+from collections.abc import Iterator
 from itertools import chain
+from typing import Self
 
 import httptools
 
+from gateway.eventloop import yield_control
 from gateway.outbound.exchange import Limits
-from gateway.outbound.origin import Origin
-
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TARGET = re.compile(r"/[\x21\x22\x24-\x7e]*")  # Visible ASCII without "#".
-
-# What the door itself decides; a caller naming one of these would choose host or framing.
-_DOORS_OWN = frozenset(
-    {
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 # One-byte chunks, the dearest honest framing, cost 5 bytes round each body byte.
 _FRAMING_PER_BODY_BYTE = 8
@@ -38,63 +17,6 @@ _STATUS_LINE_BYTES = 17
 
 class WireFault(Exception):
     """A reply that breaks HTTP or its bounds. The text says how and holds no upstream bytes."""
-
-
-def request_head(
-    origin: Origin,
-    *,
-    method: str,
-    path: str,
-    headers: Sequence[tuple[str, str]],
-    body_bytes: int,
-    absolute_form: bool = False,
-) -> bytes:
-    """The request up to its body. Raises ValueError for anything that could bend the request."""
-    target = _target(origin, path, absolute_form)
-    if not _TOKEN.fullmatch(method):
-        raise ValueError("the method is not a token")
-    lines = (
-        f"{method} {target} HTTP/1.1\r\nHost: {origin.host_header}\r\nConnection: keep-alive\r\n"
-    )
-    if body_bytes or method in _METHODS_WITH_BODY:
-        lines += f"Content-Length: {body_bytes}\r\n"
-    return (lines + _header_lines(headers) + "\r\n").encode("latin-1")
-
-
-def _target(origin: Origin, path: str, absolute_form: bool) -> str:
-    if not _TARGET.fullmatch(path) or "/.." in path:
-        raise ValueError("the path is not a plain absolute path in ASCII")
-    target = origin.path_prefix + path
-    return f"http://{origin.host_header}{target}" if absolute_form else target
-
-
-def _header_lines(headers: Sequence[tuple[str, str]]) -> str:
-    lines = ""
-    names_encoding = False
-    for name, value in headers:
-        lowered = _lowered(name)
-        if not (value.isascii() and value.isprintable()) and _is_forbidden(value):
-            # The value stays out of the text: it may be a credential.
-            raise ValueError(f"the value of header {lowered} holds a forbidden character")
-        names_encoding = names_encoding or lowered == "accept-encoding"
-        lines += f"{name}: {value}\r\n"
-    return lines if names_encoding else f"{lines}Accept-Encoding: identity\r\n"
-
-
-@lru_cache(maxsize=256)
-def _lowered(name: str) -> str:
-    """Adapters send the same few names."""
-    if not _TOKEN.fullmatch(name):
-        raise ValueError("a header name is not a token")
-    lowered = name.lower()
-    if lowered in _DOORS_OWN:
-        raise ValueError(f"header {lowered} is set by the door")
-    return lowered
-
-
-def _is_forbidden(value: str) -> bool:
-    breaks = "\r" in value or "\n" in value or "\0" in value
-    return breaks or not (value.isascii() or max(value) <= "\xff")
 
 
 class ReplyReader:
@@ -166,9 +88,15 @@ class ReplyReader:
                 raise WireFault(self.fault or _reason(error)) from None
             self.tainted = True
         if in_head:
-            self._check_head(len(data))
+            if not self.head_done:
+                self._head_bytes_fed += len(data)
+            if max(self._head_bytes, self._head_bytes_fed) > self._head_bytes_max:
+                raise WireFault("the head of the answer is too large")
         else:
-            self._check_framing(len(data) - (self.body_bytes - body_bytes_before))
+            self._framing_bytes += len(data) - (self.body_bytes - body_bytes_before)
+            allowed = self._head_bytes_max + _FRAMING_PER_BODY_BYTE * self.body_bytes
+            if self._framing_bytes > allowed:
+                raise WireFault("the answer is mostly chunk framing or trailers")
 
     def end_of_file(self) -> bool:
         """Whether the end of the connection is the clean end of this reply."""
@@ -183,18 +111,6 @@ class ReplyReader:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         return data
-
-    def _check_head(self, fed_bytes: int) -> None:
-        if not self.head_done:
-            self._head_bytes_fed += fed_bytes
-        if max(self._head_bytes, self._head_bytes_fed) > self._head_bytes_max:
-            raise WireFault("the head of the answer is too large")
-
-    def _check_framing(self, framing_bytes: int) -> None:
-        self._framing_bytes += framing_bytes
-        allowed = self._head_bytes_max + _FRAMING_PER_BODY_BYTE * self.body_bytes
-        if self._framing_bytes > allowed:
-            raise WireFault("the answer is mostly chunk framing or trailers")
 
     # What llhttp calls. An exception raised in here stops the parser.
 
@@ -211,18 +127,6 @@ class ReplyReader:
     def on_headers_complete(self) -> None:
         self._head_bytes += _STATUS_LINE_BYTES + 4 * len(self._fields)
         self._head_bytes += sum(map(len, chain.from_iterable(self._fields)))
-        self._read_fields()
-        self.status = self._parser.get_status_code()
-        if 102 <= self.status < 200 or self.status == 100:
-            self._is_interim = True
-            return
-        if self.status < 200:
-            self._refuse("the answer has a status this door does not take")
-        self._note_framing()
-        self.head_done = True
-        self.done = self._is_head_request
-
-    def _read_fields(self) -> None:
         fields, self._fields = self._fields, []
         headers = {
             name.lower().decode("latin-1"): value.decode("latin-1") for name, value in fields
@@ -234,6 +138,21 @@ class ReplyReader:
                 key, text = name.lower().decode("latin-1"), value.decode("latin-1")
                 headers[key] = f"{headers[key]}, {text}" if key in headers else text
         self.headers = headers
+        self.status = self._parser.get_status_code()
+        if 102 <= self.status < 200 or self.status == 100:
+            self._is_interim = True
+            return
+        if self.status < 200:
+            self._refuse("the answer has a status this door does not take")
+        coding = self.headers.get("transfer-encoding")
+        length = self.headers.get("content-length")
+        if coding is not None and coding.strip().lower() != "chunked":
+            self._refuse("the answer has a transfer-encoding other than chunked")
+        if length is not None:
+            self.content_length = int(length)
+        self.until_eof = coding is None and length is None
+        self.head_done = True
+        self.done = self._is_head_request
 
     def on_body(self, body: bytes) -> None:
         if self._is_head_request:
@@ -250,15 +169,6 @@ class ReplyReader:
         self.done = True
         self.keep_alive = self._parser.should_keep_alive()
 
-    def _note_framing(self) -> None:
-        coding = self.headers.get("transfer-encoding")
-        length = self.headers.get("content-length")
-        if coding is not None and coding.strip().lower() != "chunked":
-            self._refuse("the answer has a transfer-encoding other than chunked")
-        if length is not None:
-            self.content_length = int(length)
-        self.until_eof = coding is None and length is None
-
     def _refuse(self, fault: str) -> None:
         self.fault = fault
         raise WireFault(fault)
@@ -269,3 +179,89 @@ def _reason(error: Exception) -> str:
         return "the answer switches protocols"
     # llhttp's reasons are fixed sentences of its own.
     return f"the answer is not HTTP: {error}"
+
+
+STEP_BYTES = 256 * 1024
+_INPUT_BYTES = 64 * 1024
+# So many steps keep a core busy for a few milliseconds; then other greenlets get a turn.
+_YIELD_EVERY_STEPS = 8
+
+_GZIP_WBITS = 16 + zlib.MAX_WBITS
+_ZLIB_METHOD = 8
+
+
+class Inflater:
+    """Decodes gzip or deflate, at most STEP_BYTES of output at a time."""
+
+    __slots__ = ("_is_full", "_is_gzip", "_tail", "_zlib")
+
+    def __init__(self, *, is_gzip: bool) -> None:
+        self._is_gzip = is_gzip
+        self._zlib: zlib._Decompress | None = None
+        self._tail = b""
+        self._is_full = False
+
+    @classmethod
+    def named(cls, content_encoding: str | None) -> Self | None:
+        """The decoder for a content-encoding header, None for a plain body. Raises WireFault."""
+        name = (content_encoding or "").strip().lower()
+        if name in ("", "identity"):
+            return None
+        if name in ("gzip", "x-gzip"):
+            return cls(is_gzip=True)
+        if name == "deflate":
+            return cls(is_gzip=False)
+        raise WireFault("the answer's content-encoding is not one this gateway takes")
+
+    def give(self, data: bytes) -> None:
+        """Take encoded bytes in, behind those that wait."""
+        self._tail += data
+
+    def step(self) -> bytes:
+        """The next decoded bytes, b"" when more input is needed. Raises WireFault."""
+        while self._tail or self._is_full:
+            if self._zlib is None:
+                if self._is_gzip:
+                    wbits = _GZIP_WBITS
+                else:
+                    # "deflate" means the zlib format, but servers send raw deflate too; the first
+                    # byte says which.
+                    is_zlib = self._tail[0] & 0x0F == _ZLIB_METHOD
+                    wbits = zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
+                self._zlib = zlib.decompressobj(wbits)
+            try:
+                piece = self._zlib.decompress(self._tail, STEP_BYTES)
+            except zlib.error as error:
+                raise WireFault("the body does not decode as its content-encoding says") from error
+            if self._zlib.unused_data:
+                raise WireFault("bytes follow the end of the encoded body")
+            self._tail = self._zlib.unconsumed_tail
+            # A full step can leave output inside zlib with no input left to push it out.
+            self._is_full = len(piece) == STEP_BYTES
+            if piece:
+                return piece
+        return b""
+
+    def steps(self, encoded: bytes) -> Iterator[bytes]:
+        """Decode what waits and then ``encoded``, letting other greenlets run now and then."""
+        count = 0
+        for start in range(0, len(encoded) or 1, _INPUT_BYTES):
+            self.give(encoded[start : start + _INPUT_BYTES])
+            while piece := self.step():
+                yield piece
+                count += 1
+                if count % _YIELD_EVERY_STEPS == 0:
+                    yield_control()
+
+    def finish(self) -> None:
+        """Raises WireFault when the encoded body is cut short. No body at all is fine."""
+        if self._zlib is not None and not self._zlib.eof:
+            raise WireFault("the encoded body is cut short")
+
+    def copy(self) -> Self:
+        """A twin in the same state, for a trial run."""
+        twin = type(self)(is_gzip=self._is_gzip)
+        twin._zlib = self._zlib.copy() if self._zlib is not None else None
+        twin._tail = self._tail
+        twin._is_full = self._is_full
+        return twin

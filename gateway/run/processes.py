@@ -1,20 +1,50 @@
-"""The processes of one run and how each is started."""
+"""The processes of one run: how each is started, where the simulated upstream listens, and what the
+preparation has said so far."""
 
+import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any
 
 from gateway.env import SUPERVISED, SUPERVISOR_PID
 from gateway.run.child import Child
 from gateway.run.plan import Plan
-from gateway.run.simulated import Simulated
 
 _BIN = Path(sys.executable).parent
 HINTS_BYTES_MAX = "256mb"
 CONTROL_SLOTS = 8
 # Whoever runs this as root, in a container say, has chosen to: six lines a start say too much.
 _HUSH = "ignore:You're running the worker with superuser privileges"
+
+
+class Simulated:
+    """Its command, and its address once it has told it in a file.
+
+    Restarted, it takes the same port again, because the catalogue names it.
+    """
+
+    def __init__(self, file: Path, port: int) -> None:
+        self._file = file
+        self._port = port
+        self._url = ""
+        file.unlink(missing_ok=True)
+
+    def command(self) -> Sequence[str]:
+        where = ["--port", str(self._port), "--port-file", str(self._file)]
+        parent = ["--parent-pid", str(os.getpid())]
+        return [sys.executable, "-m", "routing.simulator", *where, *parent]
+
+    @property
+    def url(self) -> str:
+        """Empty until it listens."""
+        if not self._url and self._file.exists():
+            self._url = json.loads(self._file.read_text(encoding="utf-8"))["url"]
+            self._port = int(self._url.rpartition(":")[2])
+        return self._url
 
 
 def valkey(plan: Plan) -> Child:
@@ -92,3 +122,57 @@ def add_provider(plan: Plan, name: str) -> Child:
     options = ["--no-input", "--no-probe"]
     command = [sys.executable, "manage.py", "add_provider", name, *options]
     return Child(f"add_provider {name}", lambda: command, plan.environment())
+
+
+class Preparation:
+    """A process that makes the stores ready, and what it has said so far.
+
+    `waiting_for` is why the database cannot be reached yet; `demo` the demo account and `providers`
+    the real ones to add, once done; `status` the exit status, once ended.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.child = prepare(plan)
+        self.waiting_for: str | None = None
+        self.demo: dict[str, Any] | None = None
+        self.providers: list[str] = []
+        self.status: int | None = None
+        self._unfinished = b""
+        self._url_sent = False
+        self._output: IO[bytes] | None = None
+
+    def start(self) -> None:
+        self.child.start()
+        self._output = self.child.stdout
+        os.set_blocking(self._output.fileno(), False)
+
+    def readers(self) -> list[IO[bytes]]:
+        """What to wait for: something to hear."""
+        return [self._output] if self._output and self.status is None else []
+
+    def send_simulator_url(self, url: str) -> None:
+        """Once; empty for a run without the simulator."""
+        if self._url_sent or self.status is not None:
+            return
+        self._url_sent = True
+        with suppress(BrokenPipeError):
+            self.child.stdin.write(f"{url}\n".encode())
+            self.child.stdin.flush()
+
+    def listen(self) -> None:
+        """Take in what it has said, to the last word when it has ended."""
+        if self.status is None:
+            status = self.child.death()
+            self._hear()
+            self.status = status
+
+    def _hear(self) -> None:
+        assert self._output is not None
+        with suppress(BlockingIOError):
+            while heard := os.read(self._output.fileno(), 65_536):
+                self._unfinished += heard
+        *lines, self._unfinished = self._unfinished.split(b"\n")
+        for event in map(json.loads, lines):
+            self.waiting_for = event.get("waiting", self.waiting_for)
+            self.demo = event.get("demo", self.demo)
+            self.providers = event.get("providers", self.providers)
