@@ -69,27 +69,24 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Whether requests can be served: 200 or 503, with every check's report."""
-    reports = _reports()
+    if under_gevent():
+        # All checks at once, so that two that wait for one dead store do not add up.
+        for name, check in _checks.items():
+            if name not in _under_way or _under_way[name].dead:
+                _under_way[name] = gevent.spawn(_run_check, check)
+        looks = {name: _under_way[name] for name in _checks}
+        # A look that is late goes on by itself: tearing it away could lose it a pooled connection.
+        gevent.joinall(looks.values(), timeout=CHECK_S)
+        late: Report = {"ok": False, "error": "timeout"}
+        reports = {name: look.value or late for name, look in looks.items()}
+    else:
+        reports = {name: _run_check(check) for name, check in _checks.items()}
     ready = all(reports[name]["ok"] for name, check in _checks.items() if check.decides)
     body = {"status": "ok" if ready else "unready", "checks": reports}
     return json_response(body, status=200 if ready else 503)
 
 
-def _reports() -> dict[str, Report]:
-    """All checks at once, so that two that wait for one dead store do not add up."""
-    if not under_gevent():
-        return {name: _report(check) for name, check in _checks.items()}
-    for name, check in _checks.items():
-        if name not in _under_way or _under_way[name].dead:
-            _under_way[name] = gevent.spawn(_report, check)
-    looks = {name: _under_way[name] for name in _checks}
-    # A look that is late goes on by itself: tearing it away could lose it a pooled connection.
-    gevent.joinall(looks.values(), timeout=CHECK_S)
-    late: Report = {"ok": False, "error": "timeout"}
-    return {name: look.value or late for name, look in looks.items()}
-
-
-def _report(check: Check) -> Report:
+def _run_check(check: Check) -> Report:
     try:
         return check.look()
     except Exception as error:
@@ -98,9 +95,9 @@ def _report(check: Check) -> Report:
         return {"ok": False, "error": type(error).__name__}
 
 
-def _database() -> Report:
+def _check_database() -> Report:
     try:
-        trouble = run_queries(Lane.READ, _write_trouble)
+        trouble = run_queries(Lane.READ, _find_write_trouble)
     except (DatabaseError, InterfaceError, sqlite3.Error) as error:
         return {"ok": False, "error": type(error).__name__}
     if trouble:
@@ -108,7 +105,7 @@ def _database() -> Report:
     return {"ok": True, "vendor": connection.vendor}
 
 
-def _write_trouble() -> str:
+def _find_write_trouble() -> str:
     """Why no hold can be written, or nothing; what the database says is raised.
 
     A standby, or a server set to read-only, serves no request, and neither does a full disk.
@@ -122,47 +119,44 @@ def _write_trouble() -> str:
         if time.monotonic() < _written_at + WRITTEN_S:
             return ""
         if is_postgres:
-            _write_to_postgres(cursor)
-        elif trouble := _sqlite_trouble(Path(connection.settings_dict["NAME"])):
-            return trouble
+            # Have it find room for 16 pages. A temporary table has no WAL and is empty again at
+            # commit.
+            try:
+                cursor.execute(
+                    "CREATE TEMPORARY TABLE IF NOT EXISTS write_probe (page text)"
+                    " ON COMMIT DELETE ROWS"
+                )
+                cursor.execute(
+                    "INSERT INTO write_probe SELECT repeat('x', 1000) FROM generate_series(1, 128)"
+                )
+            except ProgrammingError as error:
+                # The role may not make temporary tables, which says nothing of the disk.
+                log.debug("The database's disk is not probed: %s", error)
+        else:
+            # Find room for what its log may grow by, and take its lock where nobody has it.
+            file = Path(connection.settings_dict["NAME"])
+            address = f"file:{quote(str(file))}?mode=rw"
+            with closing(sqlite3.connect(address, uri=True, timeout=0)) as own:
+                try:
+                    own.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                        raise
+            if trouble := _find_room_trouble(file.parent):
+                return trouble
     _written_at = time.monotonic()
     return ""
 
 
-def _write_to_postgres(cursor: Any) -> None:
-    """Have it find room for 16 pages. A temporary table has no WAL and is empty again at commit."""
-    try:
-        cursor.execute(
-            "CREATE TEMPORARY TABLE IF NOT EXISTS write_probe (page text) ON COMMIT DELETE ROWS"
-        )
-        cursor.execute(
-            "INSERT INTO write_probe SELECT repeat('x', 1000) FROM generate_series(1, 128)"
-        )
-    except ProgrammingError as error:
-        # The role may not make temporary tables, which says nothing of the disk.
-        log.debug("The database's disk is not probed: %s", error)
-
-
-def _sqlite_trouble(file: Path) -> str:
-    """Find room for what its log may grow by, and take its lock where nobody has it."""
-    with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=rw", uri=True, timeout=0)) as own:
-        try:
-            own.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                raise
-    return _room_trouble(file.parent)
-
-
-def _home() -> Report:
+def _check_home() -> Report:
     """Shown only: with PostgreSQL, requests do without it."""
-    look = partial(_room_trouble, settings.GATEWAY_HOME)
+    look = partial(_find_room_trouble, settings.GATEWAY_HOME)
     # A disk that hangs must not hold the event loop.
     trouble = gevent.get_hub().threadpool.apply(look) if under_gevent() else look()
     return {"ok": False, "error": trouble} if trouble else {"ok": True}
 
 
-def _room_trouble(folder: Path) -> str:
+def _find_room_trouble(folder: Path) -> str:
     """Why a megabyte more cannot be written there, or nothing."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
@@ -172,7 +166,7 @@ def _room_trouble(folder: Path) -> str:
     return ""
 
 
-def _hints() -> Report:
+def _check_hints() -> Report:
     if not shared_cache().configured:
         return {"ok": True, "configured": False}
     if shared_cache().run(lambda store: bool(store.ping()), False, knocks=True):
@@ -180,7 +174,7 @@ def _hints() -> Report:
     return {"ok": False, "configured": True, "error": shared_cache().error}
 
 
-def _worker() -> Report:
+def _check_worker() -> Report:
     queues = worked_queues()
     return {"ok": all(queues.values()) if None not in queues.values() else None, "queues": queues}
 
@@ -204,7 +198,7 @@ def _worker_key(queue: str) -> str:
     return cache_key(f"worker:{queue}")
 
 
-register_check("database", True, _database)
-register_check("home", False, _home)
-register_check("hints", False, _hints)
-register_check("worker", False, _worker)
+register_check("database", True, _check_database)
+register_check("home", False, _check_home)
+register_check("hints", False, _check_hints)
+register_check("worker", False, _check_worker)

@@ -67,18 +67,6 @@ def write_private(path: Path, content: str | bytes) -> None:
     temporary.replace(path)
 
 
-def _create_private(path: Path, content: str) -> None:
-    """Like `write_private`, but the first writer wins; a file that exists stays."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    write_private(temporary, content)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    finally:
-        temporary.unlink()
-
-
 def secret(name: str, *, production: bool, bytes_of_entropy: int = 32) -> str:
     """The secret from the environment, else (outside production) one kept in the home folder.
 
@@ -98,7 +86,15 @@ def secret(name: str, *, production: bool, bytes_of_entropy: int = 32) -> str:
         raise SettingError(name, "required in production")
     path = home() / "secrets" / name.lower()
     if not path.exists():
-        _create_private(path, secrets.token_urlsafe(bytes_of_entropy))
+        # Like `write_private`, but the first writer wins; a file that exists stays.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        write_private(temporary, secrets.token_urlsafe(bytes_of_entropy))
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
     value = path.read_text(encoding="utf-8").strip()
     if not value:
         raise SettingError(name, f"its file {path} is empty: restore it or delete it")

@@ -1,8 +1,8 @@
 """Secrets at rest: AES-256-GCM under a key derived from VAULT_MASTER_KEY, bound to their row.
 
 A sealed value copied into another row does not open there: the row's name is authenticated with it.
-What was sealed under a former master key (`VAULT_FORMER_MASTER_KEYS`) still opens; `resealed` and
-`resealed_bytes` are for moving it to the one of now. Data keys have `seal_under` and
+What was sealed under a former master key (`VAULT_FORMER_MASTER_KEYS`) still opens; `reseal` and
+`reseal_bytes` are for moving it to the one of now. Data keys have `seal_under` and
 `unseal_under`.
 """
 
@@ -33,14 +33,14 @@ def _cipher(master_key: str, purpose: str) -> AESGCM:
 
 
 @lru_cache(maxsize=8)
-def _name_of(master_key: str) -> str:
+def _derive_key_id(master_key: str) -> str:
     derived = HKDF(algorithm=SHA256(), length=8, salt=None, info=b"master-key-id")
     return derived.derive(master_key.encode()).hex()
 
 
 def master_key_id() -> str:
     """The name of the master key of now; it tells nothing of the key itself."""
-    return _name_of(settings.VAULT_MASTER_KEY)
+    return _derive_key_id(settings.VAULT_MASTER_KEY)
 
 
 def _ciphers(purpose: str) -> Iterator[AESGCM]:
@@ -68,7 +68,7 @@ def unseal_bytes(sealed: bytes, *, purpose: str, row: str) -> bytes:
     """The plaintext of `seal_bytes`. Raises `UnsealError`."""
     if not sealed.startswith(_VERSION.encode()):
         raise UnsealError("unknown form")
-    return _opened(sealed[len(_VERSION) :], purpose, row)
+    return _decrypt_any(sealed[len(_VERSION) :], purpose, row)
 
 
 def unseal(sealed: str, *, purpose: str, row: str) -> str:
@@ -80,29 +80,29 @@ def unseal(sealed: str, *, purpose: str, row: str) -> str:
         raw = base64.b64decode(encoded, validate=True)
         if base64.b64encode(raw).decode() != encoded:
             raise UnsealError("changed")  # The last letter may hold bits that decode to nothing.
-        return _opened(raw, purpose, row).decode()
+        return _decrypt_any(raw, purpose, row).decode()
     except ValueError as error:
         raise UnsealError("does not open with this master key and row") from error
 
 
-def resealed(sealed: str, *, purpose: str, row: str) -> str | None:
+def reseal(sealed: str, *, purpose: str, row: str) -> str | None:
     """The same value under the master key of now; None where it is. Raises `UnsealError`."""
     plaintext = unseal(sealed, purpose=purpose, row=row)
     raw = base64.b64decode(sealed.removeprefix(_VERSION))
-    if _opens(_cipher(settings.VAULT_MASTER_KEY, purpose), raw, row):
+    if _can_decrypt(_cipher(settings.VAULT_MASTER_KEY, purpose), raw, row):
         return None
     return seal(plaintext, purpose=purpose, row=row)
 
 
-def resealed_bytes(sealed: bytes, *, purpose: str, row: str) -> bytes | None:
-    """`resealed` for what `seal_bytes` sealed."""
+def reseal_bytes(sealed: bytes, *, purpose: str, row: str) -> bytes | None:
+    """`reseal` for what `seal_bytes` sealed."""
     plaintext = unseal_bytes(sealed, purpose=purpose, row=row)
-    if _opens(_cipher(settings.VAULT_MASTER_KEY, purpose), sealed[len(_VERSION) :], row):
+    if _can_decrypt(_cipher(settings.VAULT_MASTER_KEY, purpose), sealed[len(_VERSION) :], row):
         return None
     return seal_bytes(plaintext, purpose=purpose, row=row)
 
 
-def _opened(raw: bytes, purpose: str, row: str) -> bytes:
+def _decrypt_any(raw: bytes, purpose: str, row: str) -> bytes:
     for cipher in _ciphers(purpose):
         try:
             return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], row.encode())
@@ -111,7 +111,7 @@ def _opened(raw: bytes, purpose: str, row: str) -> bytes:
     raise UnsealError("does not open with this master key and row")
 
 
-def _opens(cipher: AESGCM, raw: bytes, row: str) -> bool:
+def _can_decrypt(cipher: AESGCM, raw: bytes, row: str) -> bool:
     try:
         cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], row.encode())
     except (InvalidTag, ValueError):

@@ -103,24 +103,36 @@ class SharedCache:
         self.calls += 1
         begun, wait_s = self._clock(), limit_s or min(left_s, self._timeout_s)
         try:
-            with _in_time(wait_s):
+            with _limit_time(wait_s):
                 result = work(self._store)
         except redis.ResponseError as error:
             # It lives and says no: too old for a command, out of memory, read-only.
-            self._said_no(error)
+            self.failures += 1
+            self.error = type(error).__name__
+            if self._refused != str(error):
+                self._refused = str(error)
+                log.warning("The hint store refuses: %s", error)
             return default
         except (redis.RedisError, OSError) as error:
             if wait_s < self._timeout_s and isinstance(error, redis.TimeoutError):
                 # It was not given its time: no more than a sign that it is slow.
-                self._took(self._timeout_s, begun=begun)
+                self._weigh_time(self._timeout_s, begun=begun)
             else:
-                self._failed(error, begun=begun)
+                self._note_failure(error, begun=begun)
             return default
         finally:
             took_s = self._clock() - begun
             if patience is not None:
                 patience.left_s -= took_s
-        self._answered(took_s, begun=begun, as_usual=limit_s is None and not knocks)
+        self._in_a_row = 0
+        self._answered_at = self._clock()
+        if self._rests_until is None:
+            # Only those small calls that requests wait for say how slow it is.
+            if limit_s is None and not knocks:
+                self._weigh_time(took_s, begun=begun)
+        elif took_s <= _SLOW * self._timeout_s:
+            self._rests_until, self._usual_s = None, took_s
+            log.warning("The hint store answers again")
         return result
 
     def close(self) -> None:
@@ -138,18 +150,7 @@ class SharedCache:
         self._rests_until = now + REST_S
         return True
 
-    def _answered(self, took_s: float, *, begun: float, as_usual: bool) -> None:
-        """`as_usual` says that it was one of those small calls that requests wait for."""
-        self._in_a_row = 0
-        self._answered_at = self._clock()
-        if self._rests_until is None:
-            if as_usual:
-                self._took(took_s, begun=begun)
-        elif took_s <= _SLOW * self._timeout_s:
-            self._rests_until, self._usual_s = None, took_s
-            log.warning("The hint store answers again")
-
-    def _took(self, seconds: float, *, begun: float) -> None:
+    def _weigh_time(self, seconds: float, *, begun: float) -> None:
         if begun < self._weighed_at:
             return  # Of calls at the same time one says it for all: they may be too many.
         self._weighed_at = self._clock()
@@ -162,14 +163,7 @@ class SharedCache:
             log.warning("The hint store %s, every process is for itself", trouble)
         self._rests_until = self._clock() + REST_S
 
-    def _said_no(self, error: redis.ResponseError) -> None:
-        self.failures += 1
-        self.error = type(error).__name__
-        if self._refused != str(error):
-            self._refused = str(error)
-            log.warning("The hint store refuses: %s", error)
-
-    def _failed(self, error: Exception, *, begun: float) -> None:
+    def _note_failure(self, error: Exception, *, begun: float) -> None:
         self.failures += 1
         self.error = type(error).__name__
         if self._answered_at > begun:
@@ -217,7 +211,7 @@ def _store(url: str, timeout_s: float) -> "redis.Redis":
 
 
 @contextmanager
-def _in_time(limit_s: float) -> Iterator[None]:
+def _limit_time(limit_s: float) -> Iterator[None]:
     """Bound the whole work, as the socket's own limit is for each reading of it. redis-py closes a
     connection that is torn away from its work."""
     if not under_gevent():

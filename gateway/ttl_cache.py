@@ -36,10 +36,6 @@ class _Read(Generic[Found]):
         return self.found is not None if self.done.is_set() else self.was_found
 
 
-def _one(found: object) -> int:
-    return 1
-
-
 class TtlCache(Generic[Name, Found]):
     """`find(name)` gives what was found or None; errors of `read` are raised to all who waited.
 
@@ -55,7 +51,7 @@ class TtlCache(Generic[Name, Found]):
         size_max: int = 10_000,
         wait_max_s: float = 5,
         clock: Callable[[], float] = time.monotonic,
-        weight_of: Callable[[Found | None], int] = _one,
+        weight_of: Callable[[Found | None], int] = lambda value: 1,
     ) -> None:
         self._read = read
         self._age_max_s = age_max_s
@@ -72,8 +68,8 @@ class TtlCache(Generic[Name, Found]):
         read = self._reads.get(name)
         if read is not None and self._clock() < read.good_until:
             return read.found
-        read, mine = self._join(name)
-        if mine:
+        read, is_ours = self._join_read(name)
+        if is_ours:
             self._carry_out(name, read)
         elif not read.done.wait(self._wait_max_s):
             raise TimeoutError("the look-up under way did not end")
@@ -99,13 +95,10 @@ class TtlCache(Generic[Name, Found]):
             self._reads.clear()
             self._weight = 0
 
-    def _fresh(self, read: _Read[Found]) -> bool:
-        return self._clock() - read.started_at < self._age_max_s
-
-    def _join(self, name: Name) -> tuple[_Read[Found], bool]:
+    def _join_read(self, name: Name) -> tuple[_Read[Found], bool]:
         with self._lock:
             read = self._reads.get(name)
-            if read is not None and self._fresh(read):
+            if read is not None and self._clock() - read.started_at < self._age_max_s:
                 return read, False
             was_found = read is not None and read.is_found
             self._drop(name)
@@ -126,7 +119,12 @@ class TtlCache(Generic[Name, Found]):
     def _carry_out(self, name: Name, read: _Read[Found]) -> None:
         try:
             read.found = self._read(name)
-            self._weigh(name, read)
+            weight = self._weight_of(read.found)
+            with self._lock:
+                if self._reads.get(name) is read:
+                    self._weight += weight - read.weight
+                    read.weight = weight
+                    self._make_room()
             read.good_until = read.started_at + self._age_max_s
         except BaseException as error:
             read.error = error
@@ -136,11 +134,3 @@ class TtlCache(Generic[Name, Found]):
             raise
         finally:
             read.done.set()
-
-    def _weigh(self, name: Name, read: _Read[Found]) -> None:
-        weight = self._weight_of(read.found)
-        with self._lock:
-            if self._reads.get(name) is read:
-                self._weight += weight - read.weight
-                read.weight = weight
-                self._make_room()

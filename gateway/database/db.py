@@ -95,21 +95,17 @@ def run_queries(lane: Lane, work: Callable[[], T]) -> T:
     if _is_sqlite():
         return work() if _is_in_lane() else _run_in_lane(lane, work)
     try:
-        return _run_in_time(settings.DATABASE_TIMEOUT + _BEYOND_S[lane], work)
+        # A connection that was in use when the time ran out is closed once it is given back.
+        with Timeout(settings.DATABASE_TIMEOUT + _BEYOND_S[lane]) as limit:
+            try:
+                return work()
+            except Timeout as passed:
+                if passed is not limit:
+                    raise
+                raise OperationalError("The database did not answer in time") from None
     finally:
         if not connection.in_atomic_block:
             connection.close()
-
-
-def _run_in_time(limit_s: float, work: Callable[[], T]) -> T:
-    """A connection that was in use when the time ran out is closed once it is given back."""
-    with Timeout(limit_s) as limit:
-        try:
-            return work()
-        except Timeout as passed:
-            if passed is not limit:
-                raise
-            raise OperationalError("The database did not answer in time") from None
 
 
 def run_native(lane: Lane, work: Callable[[], T]) -> T:

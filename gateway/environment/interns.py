@@ -28,6 +28,16 @@ def archive_storage(store: str, endpoint: str, home: Path, *, silence_s: float) 
             "BACKEND": "interns.archives.store.LocalArchives",
             "OPTIONS": {"location": str(home / "archives"), "allow_overwrite": True},
         }
+    # The web process of a gateway without such a store never loads it.
+    from botocore.config import Config
+
+    client_options: dict[str, Any] = {
+        # The one to connect holds for each piece that is sent, too.
+        "connect_timeout": silence_s,
+        "read_timeout": silence_s,
+        "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        **(_OTHER_SERVERS if endpoint else {}),
+    }
     parts = urlsplit(store)
     options: dict[str, Any] = {
         "bucket_name": parts.netloc,
@@ -35,24 +45,11 @@ def archive_storage(store: str, endpoint: str, home: Path, *, silence_s: float) 
         "default_acl": None,
         "file_overwrite": True,
         "max_memory_size": _IN_MEMORY_BYTES,
-        "client_config": _client(silence_s, _OTHER_SERVERS if endpoint else {}),
+        "client_config": Config(**client_options),  # type: ignore[no-untyped-call]  # botocore has no types.
     }
     if endpoint:
         options["endpoint_url"] = endpoint
     return {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": options}
-
-
-def _client(silence_s: float, more: dict[str, Any]) -> Any:
-    from botocore.config import Config
-
-    options: dict[str, Any] = {
-        # The one to connect holds for each piece that is sent, too.
-        "connect_timeout": silence_s,
-        "read_timeout": silence_s,
-        "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
-        **more,
-    }
-    return Config(**options)  # type: ignore[no-untyped-call]  # botocore has no types.
 
 
 setting = Section("Interns")

@@ -39,7 +39,11 @@ def resolve_client(peer: str, forwarded: str, proxies: Sequence[Network]) -> str
         if before is None:
             break
         client = before
-    return _format_client(client) if client is not None else "unknown"
+    if client is None:
+        return "unknown"
+    if isinstance(client, IPv4Address):
+        return str(client)
+    return str(IPv6Network((int(client), _IPV6_PREFIX), strict=False))
 
 
 @lru_cache(maxsize=1024)
@@ -52,12 +56,6 @@ def _parse_address(text: str) -> Address | None:
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         return address.ipv4_mapped
     return address
-
-
-def _format_client(address: Address) -> str:
-    if isinstance(address, IPv4Address):
-        return str(address)
-    return str(IPv6Network((int(address), _IPV6_PREFIX), strict=False))
 
 
 MAIN: Final = "global"

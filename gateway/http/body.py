@@ -2,7 +2,6 @@
 
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from django.http import HttpRequest
@@ -40,7 +39,12 @@ class Inflater:
             if self._has_ended and not self._is_gzip:
                 raise _build_error()
             # A gzip file may be several, one behind the other.
-            stream = self._stream = self._stream or self._begin(left)
+            stream = self._stream
+            if stream is None:
+                # Some clients leave out the zlib header that "deflate" has by RFC 9110.
+                is_raw = left[0] & 0x0F != _ZLIB_METHOD
+                wbits = _GZIP if self._is_gzip else _RAW if is_raw else zlib.MAX_WBITS
+                stream = self._stream = zlib.decompressobj(wbits)
             try:
                 inflated = stream.decompress(left, _PIECE_BYTES)
             except zlib.error as error:
@@ -57,13 +61,6 @@ class Inflater:
         """Raises `InvalidRequest` where the body broke off."""
         if not self._has_ended:
             raise _build_error()
-
-    def _begin(self, beginning: bytes) -> "zlib._Decompress":
-        if self._is_gzip:
-            return zlib.decompressobj(_GZIP)
-        # Some clients leave out the zlib header that "deflate" has by RFC 9110.
-        has_header = beginning[0] & 0x0F == _ZLIB_METHOD
-        return zlib.decompressobj(zlib.MAX_WBITS if has_header else _RAW)
 
 
 def build_inflater(encoding: str) -> Inflater | None:
@@ -115,7 +112,10 @@ def read_body(request: HttpRequest, *, bytes_max: int, hear: PieceListener | Non
     try:
         if length is not None and _has_arrived(request, length):
             return _read(request, length, bytes_max, inflater, hear)
-        with _limit_time(settings.ROUTER_BODY_TIMEOUT):
+        if not under_gevent():
+            return _read(request, length, bytes_max, inflater, hear)
+        # A timeout of the socket's own would begin anew with each byte of a trickle.
+        with Timeout(settings.ROUTER_BODY_TIMEOUT, TimeoutError):
             return _read(request, length, bytes_max, inflater, hear)
     except TimeoutError as error:
         raise BodyTooSlow from error
@@ -127,14 +127,6 @@ def _has_arrived(request: HttpRequest, length: int) -> bool:
     """Whether the body came together with its head, as nearly all do: then nothing takes long."""
     reader = getattr(request.META["wsgi.input"], "reader", None)
     return length <= getattr(getattr(reader, "unreader", None), "buffered_bytes", -1)
-
-
-def _limit_time(limit_s: float) -> AbstractContextManager[object]:
-    """Ends the block with `TimeoutError` when it waits past the limit, which takes gevent.
-
-    A timeout of the socket's own would begin anew with each byte of a trickle.
-    """
-    return Timeout(limit_s, TimeoutError) if under_gevent() else nullcontext()
 
 
 def _read(

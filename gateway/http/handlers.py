@@ -41,12 +41,10 @@ def handle_server_error(request: HttpRequest) -> HttpResponse:
     if not isinstance(error, DATABASE_GONE):
         return error_response(GatewayError())
     log.warning("%s %s: database: %s", request.method, request.path_info, error)
-    return _render_page(DatabaseGone()) if is_page(request) else error_response(DatabaseGone())
-
-
-def _render_page(error: GatewayError) -> HttpResponse:
-    """A refusal for a person's browser."""
-    text = _PAGE.format(text=escape(error.text))
-    response = HttpResponse(text, status=error.status, headers=error.headers)
+    refusal = DatabaseGone()
+    if not is_page(request):
+        return error_response(refusal)
+    text = _PAGE.format(text=escape(refusal.text))
+    response = HttpResponse(text, status=refusal.status, headers=refusal.headers)
     response._has_been_logged = True  # type: ignore[attr-defined]  # The mark Django looks for: it would log a traceback.
     return response

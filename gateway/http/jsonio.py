@@ -68,41 +68,34 @@ def is_fuller_than(marks_max: int, raw: Raw, between: Between = do_nothing) -> b
 def has_digits_in_a_row(count: int, raw: Raw, between: Between = do_nothing) -> bool:
     """Whether so many digits stand side by side, in strings too."""
     run = b"0" * count
-    return any(run in piece.translate(_ZEROS) for piece in _split(raw, count - 1, between))
-
-
-def _split(raw: Raw, overlap: int, between: Between) -> Iterator[Raw]:
     if len(raw) <= _PIECE_BYTES:
-        yield raw
-        return
+        return run in raw.translate(_ZEROS)
     for start in range(0, len(raw), _PIECE_BYTES):
-        yield raw[start : start + _PIECE_BYTES + overlap]
+        # The pieces overlap, for a run that begins in one and ends in the next.
+        if run in raw[start : start + _PIECE_BYTES + count - 1].translate(_ZEROS):
+            return True
         between()
+    return False
 
 
 def _yield_structure(raw: Raw, between: Between) -> Iterator[Raw]:
     """Brackets, commas and colons outside strings, in order."""
     in_string = False
-    for piece in _split_at_escapes(raw):
+    start = 0
+    while start < len(raw):
+        end = start + _PIECE_BYTES
+        piece = raw[start:end]
+        # No piece ends between a backslash and what it escapes.
+        if piece.endswith(b"\\") and (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            end += 1
+            piece = raw[start:end]
+        start = end
         if b"\\" in piece:
             piece = piece.replace(rb"\\", b"").replace(rb"\"", b"")
         parts = piece.translate(None, _NOT_STRUCTURE).split(b'"')
         yield b"".join(parts[in_string::2])
         in_string ^= len(parts) % 2 == 0
         between()
-
-
-def _split_at_escapes(raw: Raw) -> Iterator[Raw]:
-    """Pieces of the text; none ends between a backslash and what it escapes."""
-    start = 0
-    while start < len(raw):
-        end = start + _PIECE_BYTES
-        piece = raw[start:end]
-        if piece.endswith(b"\\") and (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            end += 1
-            piece = raw[start:end]
-        yield piece
-        start = end
 
 
 DEPTH_MAX = 128

@@ -73,7 +73,12 @@ def format_path(location: Iterable[int | str]) -> str:
 
     A segment can be a key the caller invented, so a very long one is cut.
     """
-    return ".".join(shorten(str(part)) for part in location if not _is_hidden(part))
+    # "[key]" is how pydantic says that the key, not the value, of a mapping failed.
+    return ".".join(
+        shorten(str(part))
+        for part in location
+        if not (isinstance(part, str) and (part.startswith(HIDDEN) or part == "[key]"))
+    )
 
 
 def shorten(text: str) -> str:
@@ -140,21 +145,15 @@ def _build_issue(detail: ErrorDetails) -> Issue:
     if kind == "unknown_discriminator" and isinstance(detail["input"], dict):
         context = detail["ctx"]
         return Issue(format_path((*location, context["discriminator"])), context["text"])
-    return Issue(format_path(location), _describe(detail))
-
-
-def _describe(detail: ErrorDetails) -> str:
-    kind = detail["type"]
     if kind in _EXPECTED:
-        return _describe_wrong_type(_EXPECTED[kind], detail["input"])
-    if kind in _TEXTS:
-        return _TEXTS[kind](detail.get("ctx", {}), detail["input"])
-    return _FORMATS.get(kind.partition("_")[0]) or _read_message(detail)
-
-
-def _read_message(detail: ErrorDetails) -> str:
-    """The sentence of a validator that raised ValueError, without pydantic's prefix."""
-    return detail["msg"].removeprefix("Value error, ")
+        text = _describe_wrong_type(_EXPECTED[kind], detail["input"])
+    elif kind in _TEXTS:
+        text = _TEXTS[kind](detail.get("ctx", {}), detail["input"])
+    else:
+        # The sentence of a validator that raised ValueError, without pydantic's prefix.
+        sentence = detail["msg"].removeprefix("Value error, ")
+        text = _FORMATS.get(kind.partition("_")[0]) or sentence
+    return Issue(format_path(location), text)
 
 
 def _describe_wrong_type(expected: str, value: object) -> str:
@@ -167,7 +166,10 @@ def _describe_non_integer(context: dict[str, Any], value: object) -> str:
 
 def _describe_bound(side: str, sign: str, key: str) -> _Text:
     def text(context: dict[str, Any], value: object) -> str:
-        return f"{side}: expected number to be {sign}{_format_number(context[key])}"
+        bound = context[key]
+        if isinstance(bound, float) and bound.is_integer():
+            bound = int(bound)
+        return f"{side}: expected number to be {sign}{bound}"
 
     return text
 
@@ -200,10 +202,6 @@ def _describe_literal(context: dict[str, Any], value: object) -> str:
     return describe_options(options)
 
 
-def _format_number(value: float) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 _TEXTS: Final[dict[str, _Text]] = {
     "int_type": _describe_non_integer,
     "int_from_float": _describe_non_integer,
@@ -224,8 +222,3 @@ _TEXTS: Final[dict[str, _Text]] = {
     "unknown_discriminator": lambda context, value: _describe_wrong_type("object", value),
     "wrong_kind": lambda context, value: _describe_wrong_type(context["expected"], value),
 }
-
-
-def _is_hidden(part: int | str) -> bool:
-    # "[key]" is how pydantic says that the key, not the value, of a mapping failed.
-    return isinstance(part, str) and (part.startswith(HIDDEN) or part == "[key]")

@@ -64,7 +64,8 @@ class LeanViewSet(GenericViewSet[Any]):
         method = (request.method or "").lower()
         try:
             if method not in self.action_map:
-                raise MethodNotAllowed(headers={"Allow": self._allowed()})
+                allowed = ", ".join(sorted(map(str.upper, self.action_map)))
+                raise MethodNotAllowed(headers={"Allow": allowed})
             act = getattr(self, self.action_map[method])
             if method == "post" and self.once_by_key and "HTTP_IDEMPOTENCY_KEY" in request.META:
                 act = partial(find_carrier(), self, act)
@@ -80,22 +81,15 @@ class LeanViewSet(GenericViewSet[Any]):
             # The worker stops and this request's time is up; its caller still gets an answer.
             return self.refusal(request, Unavailable())
         except Exception as error:  # noqa: BLE001 - The last line of defence: a bug becomes a JSON 500.
-            return self._failure(request, error)
+            # A 500 says whose request it was and nothing about routing.
+            log.error("%s %s failed", request.method, request.path_info, exc_info=error)
+            self.beside = {name: value for name, value in self.beside.items() if name == "user_id"}
+            return self.refusal(request, GatewayError())
         return response
-
-    def _allowed(self) -> str:
-        return ", ".join(sorted(method.upper() for method in self.action_map))
 
     def database_gone(self) -> GatewayError:
         """What a caller is told when the database does not answer."""
         return DatabaseGone()
-
-    def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:
-        """A bug: logged with its traceback, told by a fixed text. A 500 says whose request it was
-        and nothing about routing."""
-        log.error("%s %s failed", request.method, request.path_info, exc_info=error)
-        self.beside = {name: value for name, value in self.beside.items() if name == "user_id"}
-        return self.refusal(request, GatewayError())
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         """How a failure is told."""

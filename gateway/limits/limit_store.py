@@ -5,7 +5,7 @@ pays for a fraction of a round trip each.
 """
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from hashlib import sha1
 from typing import Any, Final, NamedTuple
 
@@ -67,6 +67,7 @@ for number, order in ipairs(cjson.decode(ARGV[1])) do
 end
 return cjson.encode({now, answers})
 """
+_SCRIPT_SHA1: Final = sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 
 class LimitAnswer(NamedTuple):
@@ -122,7 +123,17 @@ class LimitStore:
         if not self._hints.available:
             # There is nothing to wait for.
             return self._send_alone(text)
-        return self._send_together(text)
+        from gevent import spawn
+        from gevent.event import Event
+
+        order = _LimitOrder(text, Event())
+        self._waiting.append(order)
+        if not self._is_sending:
+            # In a greenlet of its own: a request may be ended while it waits, this may not.
+            self._is_sending = True
+            spawn(self._send_all)
+        order.done.wait()
+        return order.answer
 
     def _send_alone(self, text: tuple[Any, ...]) -> LimitAnswer | None:
         order = _LimitOrder(text)
@@ -149,19 +160,6 @@ class LimitStore:
         if self._waiting and not self._is_sending:
             self._send_all()
 
-    def _send_together(self, text: tuple[Any, ...]) -> LimitAnswer | None:
-        from gevent import spawn
-        from gevent.event import Event
-
-        order = _LimitOrder(text, Event())
-        self._waiting.append(order)
-        if not self._is_sending:
-            # In a greenlet of its own: a request may be ended while it waits, this may not.
-            self._is_sending = True
-            spawn(self._send_all)
-        order.done.wait()
-        return order.answer
-
     def _send_all(self) -> None:
         self._is_sending, self._will_send = True, False
         try:
@@ -178,30 +176,20 @@ class LimitStore:
             if raw is not None:
                 at_s, answers = loads(raw)
                 for order, answer in zip(orders, answers, strict=True):
-                    order.answer = _parse_answer(int(at_s), answer)
+                    # An addition has no more to say, and nobody waits for it.
+                    if len(answer) > 1:
+                        refused, more, *used = map(int, answer)
+                        order.answer = LimitAnswer(int(at_s), refused, more, used)
         finally:
             for order in orders:
                 if order.done is not None:
                     order.done.set()
 
 
-def _parse_answer(at_s: int, told: Sequence[Any]) -> LimitAnswer | None:
-    """None for an addition, which nobody waits for."""
-    if len(told) == 1:
-        return None
-    refused, more, *used = map(int, told)
-    return LimitAnswer(at_s, refused, more, used)
-
-
 def _run_script(store: "redis.Redis", written: bytes) -> bytes:
     name = f"{cache_key('limit')}:"
     try:
-        found: Any = store.evalsha(_hash_script(), 1, name, written)
+        answer: Any = store.evalsha(_SCRIPT_SHA1, 1, name, written)
     except redis.exceptions.NoScriptError:
-        found = store.eval(_SCRIPT, 1, name, written)
-    return bytes(found)
-
-
-@cache
-def _hash_script() -> str:
-    return sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
+        answer = store.eval(_SCRIPT, 1, name, written)
+    return bytes(answer)

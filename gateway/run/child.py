@@ -83,21 +83,20 @@ class Child:
     def start(self) -> None:
         """Start the process in a group of its own, so that the terminal's Ctrl-C passes it by."""
         self.restart_at = None
+        if self.quiet:
+            stdout: int | IO[str] = subprocess.DEVNULL
+        else:
+            stdout = subprocess.PIPE if self.pipes else sys.stderr
         self._process = subprocess.Popen(  # noqa: S603 - Commands are built from our own parts.
             [str(word) for word in self.command()],
             stdin=subprocess.PIPE if self.pipes else subprocess.DEVNULL,
-            stdout=self._stdout(),
+            stdout=stdout,
             env=self.environment,
             cwd=PROJECT,
             pass_fds=self.pass_fds,
             start_new_session=True,
             preexec_fn=bound_to_parent(self.death_signal),
         )
-
-    def _stdout(self) -> int | IO[str]:
-        if self.quiet:
-            return subprocess.DEVNULL
-        return subprocess.PIPE if self.pipes else sys.stderr
 
     @property
     def pid(self) -> int | None:

@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
 
 PROJECT = Path(__file__).resolve().parents[2]
 VENV = PROJECT / ".venv"
@@ -43,15 +42,8 @@ def run_pip(lock: Path) -> int:
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert pip.stdout
-    output = _follow(pip.stdout, total)
-    if pip.wait():
-        say("".join(output[-15:]).rstrip())
-    return pip.returncode
-
-
-def _follow(lines: IO[str], total: int) -> list[str]:
     output, seen = [], 0
-    for line in lines:
+    for line in pip.stdout:
         output.append(line)
         if line.startswith(("Collecting ", "Requirement already satisfied: ")):
             seen += 1
@@ -59,7 +51,9 @@ def _follow(lines: IO[str], total: int) -> list[str]:
                 say(f"  {seen} of {total}")
         elif line.startswith("Installing collected packages"):
             say("  unpacking")
-    return output
+    if pip.wait():
+        say("".join(output[-15:]).rstrip())
+    return pip.returncode
 
 
 def install(lock: Path) -> int:

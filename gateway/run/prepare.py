@@ -13,6 +13,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ def access(command: Command) -> dict[str, Any]:
     A key whose only copy is lost is made anew. `command` runs a manage.py command.
     """
     file = demo_file()
-    kept = _read(file)
+    kept: dict[str, Any] = {}
+    with suppress(FileNotFoundError):
+        kept = json.loads(file.read_text(encoding="utf-8"))
     seeded = _seed(command)
     keys = {name: seeded[name] or _kept_key(kept, seeded, name) for name in _KEYS}
     if not all(keys.values()):
@@ -64,14 +67,6 @@ def access(command: Command) -> dict[str, Any]:
 def _seed(command: Command, *options: str) -> dict[str, Any]:
     where = ["--account", ACCOUNT, "--workspace", WORKSPACE]
     return command("seed_keys", *where, "--credits", CREDITS_USD, *options)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    return kept
 
 
 def _kept_key(kept: dict[str, Any], seeded: dict[str, Any], name: str) -> str | None:

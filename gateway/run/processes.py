@@ -163,16 +163,13 @@ class Preparation:
         """Take in what it has said, to the last word when it has ended."""
         if self.status is None:
             status = self.child.death()
-            self._hear()
+            assert self._output is not None
+            with suppress(BlockingIOError):
+                while heard := os.read(self._output.fileno(), 65_536):
+                    self._unfinished += heard
+            *lines, self._unfinished = self._unfinished.split(b"\n")
+            for event in map(json.loads, lines):
+                self.waiting_for = event.get("waiting", self.waiting_for)
+                self.demo = event.get("demo", self.demo)
+                self.providers = event.get("providers", self.providers)
             self.status = status
-
-    def _hear(self) -> None:
-        assert self._output is not None
-        with suppress(BlockingIOError):
-            while heard := os.read(self._output.fileno(), 65_536):
-                self._unfinished += heard
-        *lines, self._unfinished = self._unfinished.split(b"\n")
-        for event in map(json.loads, lines):
-            self.waiting_for = event.get("waiting", self.waiting_for)
-            self.demo = event.get("demo", self.demo)
-            self.providers = event.get("providers", self.providers)

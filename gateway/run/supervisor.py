@@ -86,10 +86,18 @@ class Supervisor:
         if signals.stops:
             return
         self._follow_preparation()
-        self._look_after_children()
+        self._restart_dead_children()
         if self._preparation.demo is not None and not self._is_ready:
             self._become_ready(self._preparation.demo)
-        self._run_errands()
+        if self._errands and self._is_ready:
+            # One after the other; what they have to say is on stderr.
+            errand = self._errands[0]
+            if errand.pid is None:
+                errand.start()
+            elif (status := errand.death()) is not None:
+                self._errands.pop(0)
+                if status:
+                    say(f"{errand.name} failed ({_describe_exit(status)})")
 
     def _follow_preparation(self) -> None:
         preparation = self._preparation
@@ -101,27 +109,25 @@ class Supervisor:
         elif preparation.status == ODD_SETTING:
             raise RunFailed(status=ODD_SETTING)
         elif preparation.status is not None:
-            raise RunFailed(f"preparing the stores failed ({_told(preparation.status)})")
+            raise RunFailed(f"preparing the stores failed ({_describe_exit(preparation.status)})")
         elif preparation.waiting_for and self._web not in self._started:
             say(f"waiting for the database: {preparation.waiting_for}")
             self._start([self._web])
 
-    def _look_after_children(self) -> None:
+    def _restart_dead_children(self) -> None:
         reap_orphans([c.pid for c in (self._preparation.child, *self._errands, *self._started)])
         now = time.monotonic()
         for child in self._started:
             status = child.death()
             if status is not None:
-                self._bury(child, status, now)
+                delay_s = child.restarts.after_death(now)
+                if delay_s is None:
+                    times = f"{DEATHS_MAX} times within a minute"
+                    raise RunFailed(f"{child.name} died {times}; giving up")
+                say(f"{child.name} died ({_describe_exit(status)}); restarting in {delay_s:g} s")
+                child.restart_at = now + delay_s
             elif child.restart_at is not None and child.restart_at <= now:
                 child.start()
-
-    def _bury(self, child: Child, status: int, now: float) -> None:
-        delay_s = child.restarts.after_death(now)
-        if delay_s is None:
-            raise RunFailed(f"{child.name} died {DEATHS_MAX} times within a minute; giving up")
-        say(f"{child.name} died ({_told(status)}); restarting in {delay_s:g} s")
-        child.restart_at = now + delay_s
 
     def _become_ready(self, demo: dict[str, Any]) -> None:
         if not (self._web.runs() and ready.is_ready(self._plan.root_url)):
@@ -131,52 +137,36 @@ class Supervisor:
         ready.announce(self._plan, facts)
         show(ready.banner(facts))
         if host_users.is_root():
-            say(_root_notice())
+            say(_describe_root_rights())
         names = self._preparation.providers
         self._errands = [processes.add_provider(self._plan, name) for name in names]
-
-    def _run_errands(self) -> None:
-        """One after the other; what they have to say is on stderr."""
-        if not (self._errands and self._is_ready):
-            return
-        errand = self._errands[0]
-        if errand.pid is None:
-            errand.start()
-        elif (status := errand.death()) is not None:
-            self._errands.pop(0)
-            if status:
-                say(f"{errand.name} failed ({_told(status)})")
-
-    def _last_errand(self, serving: Sequence[Child]) -> list[Child]:
-        """Interns that run are suspended; they would end with the run in any case."""
-        if not serving or not self._plan.has_interns():
-            return []
-        errand = processes.suspend_interns(self._plan)
-        errand.start()
-        return [errand]
 
     def _stop(self, signals: Signals) -> None:
         ready.ready_file(self._plan).unlink(missing_ok=True)
         signals.stops = 0
         serving = [c for c in self._started if c not in self._stores]
-        last = self._last_errand(serving)
-        asked = [self._preparation.child, *self._errands[:1], *serving]
+        last = []
+        if serving and self._plan.has_interns():
+            # Interns that run are suspended; they would end with the run in any case.
+            last.append(processes.suspend_interns(self._plan))
+            last[0].start()
+        stopped = [self._preparation.child, *self._errands[:1], *serving]
         deadline = time.monotonic() + SERVING_GRACE_S
-        _end(asked, SERVING_GRACE_S, signals, beside=last)
-        _end([c for c in self._started if c in self._stores], STORES_GRACE_S, signals)
+        _end_children(stopped, SERVING_GRACE_S, signals, ending_alone=last)
+        _end_children([c for c in self._started if c in self._stores], STORES_GRACE_S, signals)
         end_orphans(max(ORPHANS_GRACE_S, deadline - time.monotonic()), signals.wait)
         if self._plan.valkey_socket.parent != self._plan.run:
             shutil.rmtree(self._plan.valkey_socket.parent, ignore_errors=True)
 
 
-def _end(
-    children: Sequence[Child], grace_s: float, signals: Signals, beside: Sequence[Child] = ()
+def _end_children(
+    children: Sequence[Child], grace_s: float, signals: Signals, ending_alone: Sequence[Child] = ()
 ) -> None:
-    """Ask them to stop; kill what is left past the grace, or at a further stop signal. Those beside
-    end by themselves."""
+    """Ask children to stop; kill what is left past the grace, or at a further stop signal. Those
+    `ending_alone` are not asked."""
     deadline = time.monotonic() + grace_s
     ask_at = [deadline - grace_s, deadline - grace_s / 2]
-    while any(child.runs() for child in (*children, *beside)):
+    while any(child.runs() for child in (*children, *ending_alone)):
         left_s = deadline - time.monotonic()
         if left_s <= 0 or signals.stops:
             break
@@ -186,16 +176,16 @@ def _end(
             for child in children:
                 child.ask_to_stop()
         signals.wait(min(left_s, TICK_S))
-    for child in (*children, *beside):
+    for child in (*children, *ending_alone):
         child.end()
 
 
-def _told(status: int) -> str:
+def _describe_exit(status: int) -> str:
     """An exit status in words."""
     return signal.Signals(-status).name if status < 0 else f"exit {status}"
 
 
-def _root_notice() -> str:
+def _describe_root_rights() -> str:
     """Which rights a root gateway gives to what it does not trust, in one line."""
     users = env.sandbox_users()
     if why := host_users.why_none(users):

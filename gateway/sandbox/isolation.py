@@ -203,15 +203,11 @@ def bounded(
     program, *options = walls
     filtered = [program, "--seccomp", "9", "--info-fd", INFO, *options]
     group = None if whole is None else new_group(whole)
-    begin = ["/bin/sh", "-c", BEGIN, str(_filter_file()), "" if group is None else str(group)]
+    # The filter of system calls, as a file that bubblewrap can be given.
+    bytecode = filter_program(platform.machine())
+    assert bytecode is not None
+    file = Path(settings.GATEWAY_HOME) / "run" / "seccomp.bpf"
+    if not file.exists() or file.read_bytes() != bytecode:
+        write_private(file, bytecode)
+    begin = ["/bin/sh", "-c", BEGIN, str(file), "" if group is None else str(group)]
     return [*begin, *bounds, "--", *filtered]
-
-
-def _filter_file() -> Path:
-    """The filter of system calls, as a file that bubblewrap can be given."""
-    program = filter_program(platform.machine())
-    assert program is not None
-    place = Path(settings.GATEWAY_HOME) / "run" / "seccomp.bpf"
-    if not place.exists() or place.read_bytes() != program:
-        write_private(place, program)
-    return place

@@ -41,7 +41,7 @@ class WorkerTimeout(Exception):
     """Nothing came in time."""
 
 
-class _Held(NamedTuple):
+class _Resources(NamedTuple):
     """What a program's owner has of it: the socket, two pipes of a sandbox, and its user."""
 
     socket: socket.socket
@@ -74,13 +74,13 @@ class SubprocessWorker:
         info, info_theirs = os.pipe()
         life_theirs, life = os.pipe()
         os.set_blocking(info, False)
-        given = {0: theirs.fileno(), 1: theirs.fileno(), 4: info_theirs, 5: life_theirs}
+        files = {0: theirs.fileno(), 1: theirs.fileno(), 4: info_theirs, 5: life_theirs}
         words = [word.replace(INFO, "4").replace(LIFE, "5") for word in command]
-        held = _Held(ours, info, life, user)
+        resources = _Resources(ours, info, life, user)
         try:
-            pid = _started(words, dict(environment), given)
+            pid = _spawn(words, dict(environment), files)
         except BaseException:
-            held.close()
+            resources.close()
             raise
         finally:
             theirs.close()
@@ -88,7 +88,12 @@ class SubprocessWorker:
             os.close(life_theirs)
         self._socket = ours
         self._pid = pid
-        self._end = weakref.finalize(self, _end, pid, _handle(pid), held)
+        # What the program is known by for good: its number may be another's once it is gone.
+        handle = None
+        if sys.platform == "linux":
+            with suppress(OSError):
+                handle = os.pidfd_open(pid)
+        self._end = weakref.finalize(self, _end, pid, handle, resources)
 
     def send(self, frame: bytes, deadline: float) -> None:
         """Raises `WorkerEnded` and `WorkerTimeout`; `deadline` is monotonic."""
@@ -125,17 +130,17 @@ class SubprocessWorker:
             return
         self._end()
         until = time.monotonic() + _NOTICE_S
-        while not _reaped(self._pid) and time.monotonic() < until:
+        while not _is_reaped(self._pid) and time.monotonic() < until:
             time.sleep(_POLL_S)
 
     def _send(self, data: bytes | memoryview, deadline: float) -> None:
-        self._socket.settimeout(_left(deadline))
+        self._socket.settimeout(_seconds_left(deadline))
         self._socket.sendall(data)
 
     def _read(self, length: int, deadline: float) -> bytearray:
         data = bytearray()
         while len(data) < length:
-            self._socket.settimeout(_left(deadline))
+            self._socket.settimeout(_seconds_left(deadline))
             piece = self._socket.recv(min(_AT_ONCE, length - len(data)))
             if not piece:
                 raise WorkerEnded
@@ -143,7 +148,7 @@ class SubprocessWorker:
         return data
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -153,22 +158,22 @@ def _left(deadline: float) -> float:
 # --- Starting -------------------------------------------------------------------------------------
 
 
-def _started(command: list[str], environment: dict[str, str], given: dict[int, int]) -> int:
+def _spawn(command: list[str], environment: dict[str, str], files: dict[int, int]) -> int:
     """Under gevent all runs in one thread. Elsewhere a thread of its own starts all programs: they
     end with the thread that started them, and those that ask come and go."""
     if under_gevent():
-        return _spawned(command, environment, given)
-    return _starter().submit(_spawned, command, environment, given).result()
+        return _spawn_here(command, environment, files)
+    return _starting_thread().submit(_spawn_here, command, environment, files).result()
 
 
-def _spawned(command: list[str], environment: dict[str, str], given: dict[int, int]) -> int:
+def _spawn_here(command: list[str], environment: dict[str, str], files: dict[int, int]) -> int:
     return os.posix_spawn(
         command[0],
         command,
         environment,
         file_actions=[
-            *((os.POSIX_SPAWN_CLOSE, each) for each in _inheritable()),
-            *((os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in given.items()),
+            *((os.POSIX_SPAWN_CLOSE, each) for each in _list_inheritable_files()),
+            *((os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in files.items()),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ],
         # A group of its own: what a terminal tells ours is not for it.
@@ -179,7 +184,7 @@ def _spawned(command: list[str], environment: dict[str, str], given: dict[int, i
 
 
 @cache
-def _inheritable() -> tuple[int, ...]:
+def _list_inheritable_files() -> tuple[int, ...]:
     """What is open for everybody that is started, as servers' own sockets are; all that is opened
     later is not, so one look is enough."""
     found = []
@@ -191,8 +196,8 @@ def _inheritable() -> tuple[int, ...]:
 
 
 @cache
-def _starter() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="apart")
+def _starting_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="subprocess-starter")
 
 
 # --- Ending ---------------------------------------------------------------------------------------
@@ -202,24 +207,15 @@ _ended: set[int] = set()
 _ended_lock = threading.Lock()
 
 
-def _handle(pid: int) -> int | None:
-    """What the program is known by for good: its number may be another's once it is gone."""
-    if sys.platform != "linux":
-        return None
-    with suppress(OSError):
-        return os.pidfd_open(pid)
-    return None
-
-
-def _end(pid: int, handle: int | None, held: _Held) -> None:
+def _end(pid: int, handle: int | None, resources: _Resources) -> None:
     """Never waits: it may be called while garbage is collected."""
     # Of a sandbox. Nothing inside can keep its first process from this.
-    inner = first_process(held.info, pid)
+    inner = first_process(resources.info, pid)
     if inner is not None:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(inner, signal.SIGKILL)
         os.close(inner)
-    held.close()
+    resources.close()
     with suppress(ProcessLookupError):
         if handle is None:
             os.kill(pid, signal.SIGKILL)
@@ -233,10 +229,10 @@ def _end(pid: int, handle: int | None, held: _Held) -> None:
 def reap_ended() -> None:
     """Let go of the numbers of programs that have ended."""
     for pid in list(_ended):
-        _reaped(pid)
+        _is_reaped(pid)
 
 
-def _reaped(pid: int) -> bool:
+def _is_reaped(pid: int) -> bool:
     """Whether it is gone, and nothing is left to be waited for."""
     with _ended_lock:
         if pid not in _ended:

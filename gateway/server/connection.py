@@ -128,9 +128,12 @@ class Connection:
         """
         unreader = self._unreader
         try:
-            head = unreader.take_buffered() or self._first_bytes()
+            head = unreader.take_buffered()
+            if not head:
+                # What begins the next request; nothing when none begins in time.
+                head = self._receive(self._idle_s if self._count else self._header_s) or b""
             if _END not in head:
-                head = self._completed(head)
+                head = self._complete_head(head)
         finally:
             self._client.settimeout(self._busy_s)
         if not head:
@@ -139,7 +142,13 @@ class Connection:
         unreader.unread(head)
         self._count += 1
         self._request = Request(self._cfg, unreader, self._addr, self._count)
-        _check_promises(self._request)
+        for name, value in self._request.headers:
+            # The parser also takes codings of the transfer that nothing here undoes.
+            if name == "TRANSFER-ENCODING" and value.strip().lower() != "chunked":
+                raise UnsupportedTransferCoding(value)
+            if name == "CONTENT-LENGTH" and int(value) > settings.ROUTER_MAX_BODY_BYTES:
+                # The view refuses the length at once, so its sender need not go on.
+                self._request._expected_100_continue = False
         return self._request
 
     def finish(self) -> bool:
@@ -150,11 +159,7 @@ class Connection:
         """End the connection so that a refusal just sent is read, not destroyed."""
         linger(self._client)
 
-    def _first_bytes(self) -> bytes:
-        """What begins the next request; nothing when none begins in time."""
-        return self._received(self._idle_s if self._count else self._header_s) or b""
-
-    def _completed(self, head: bytes) -> bytes:
+    def _complete_head(self, head: bytes) -> bytes:
         """The head to its end, and what came behind it. Empty when the caller left."""
         if not head:
             return b""
@@ -167,17 +172,15 @@ class Connection:
             if found.find(_END, seen) >= 0:
                 return bytes(found)
             limits.check(found, seen)
-            head = self._more(until, begun=bool(found.strip()))
-            if not head:
+            data = self._receive(max(0.0, until - time.monotonic()))
+            # A stray line end after the last request begins none.
+            if data is None and found.strip():
+                raise HeadTooSlow
+            if not data:
                 return b""
+            head = data
 
-    def _more(self, until: float, *, begun: bool) -> bytes:
-        data = self._received(max(0.0, until - time.monotonic()))
-        if data is None and begun:
-            raise HeadTooSlow
-        return data or b""  # A stray line end after the last request begins none.
-
-    def _received(self, wait_s: float) -> bytes | None:
+    def _receive(self, wait_s: float) -> bytes | None:
         """What comes next; empty when the caller left, None when nothing came in time."""
         client = self._client
         client.settimeout(wait_s)
@@ -193,17 +196,6 @@ class Connection:
         except BlockingIOError:
             return None
         return data
-
-
-def _check_promises(request: Any) -> None:
-    """The parser takes codings of the transfer that nothing here undoes, and has a caller send on
-    who announced too much. Raises `UnsupportedTransferCoding`."""
-    for name, value in request.headers:
-        if name == "TRANSFER-ENCODING" and value.strip().lower() != "chunked":
-            raise UnsupportedTransferCoding(value)
-        if name == "CONTENT-LENGTH" and int(value) > settings.ROUTER_MAX_BODY_BYTES:
-            # The view refuses the length at once.
-            request._expected_100_continue = False
 
 
 class _Limits:

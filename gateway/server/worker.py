@@ -87,19 +87,6 @@ def forget_worker(master: "Arbiter", worker: Any) -> None:
         master.num_workers -= 1
 
 
-def _settle_memory() -> None:
-    """What was loaded stays, so the garbage collector need never look at it again.
-
-    A request leaves no cycles behind, however it ends: one that did would keep its prompt until
-    the next collection. With Python's own threshold of 700 objects the collector would all the same
-    go through everything for every few requests (measured: 140 microseconds of CPU for each).
-    Loading a catalogue freezes it too (`routing.catalogue.snapshot`).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_MAX, 20, 50)
-
-
 def share_the_interpreter() -> None:
     """Threads that compute beside the event loop let it go on within milliseconds, several of them
     too: each that waits for the interpreter has it for so long, by turns."""
@@ -144,7 +131,14 @@ class RollingWorker(GeventWorker):
         return any(4 * pool.free_count() < self.worker_connections for pool in self._pools)
 
     def run(self) -> None:
-        _settle_memory()
+        # What was loaded stays, so the garbage collector need never look at it again. A request
+        # leaves no cycles behind, however it ends: one that did would keep its prompt until the
+        # next collection. With Python's own threshold of 700 objects the collector would go through
+        # everything for every few requests (measured: 140 microseconds of CPU for each). Loading a
+        # catalogue freezes it too (`routing.catalogue.snapshot`).
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_YOUNG_MAX, 20, 50)
         share_the_interpreter()
         self._pools = [Pool(self.worker_connections) for _ in self.sockets]
         servers = [self._server(*pair) for pair in zip(self.sockets, self._pools, strict=True)]
@@ -176,15 +170,11 @@ class RollingWorker(GeventWorker):
         until = left_at + self.cfg.keepalive + settings.ROUTER_TOTAL_TIMEOUT
         while any(map(len, self._pools)):
             now = time.monotonic()
-            if now > until or (self._stop_by is not None and self._may_stop(now, left_at)):
+            is_quiet = not self._busy and now - max(self._busy_at, left_at) > _QUIET_S
+            if now > until or (self._stop_by is not None and (is_quiet or now > self._stop_by)):
                 return
             self.notify()  # type: ignore[no-untyped-call]  # gunicorn is untyped.
             sleep(_LOOK_S)
-
-    def _may_stop(self, now: float, left_at: float) -> bool:
-        assert self._stop_by is not None
-        is_quiet = not self._busy and now - max(self._busy_at, left_at) > _QUIET_S
-        return is_quiet or now > self._stop_by
 
 
 class GatewayWorker(RollingWorker):

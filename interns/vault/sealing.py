@@ -9,7 +9,7 @@ from uuid import UUID
 from gateway.sealing import (
     master_key_id,
     new_data_key,
-    resealed,
+    reseal,
     seal,
     seal_under,
     unseal,
@@ -33,7 +33,7 @@ def open_data_key(vault: Vault) -> bytes:
 
 def rewrap_key(vault: Vault) -> dict[str, str] | None:
     """The same data key under the master key of now; None where it is. Raises `UnsealError`."""
-    wrapped = resealed(vault.sealed_data_key, purpose=_PURPOSE, row=str(vault.pk))
+    wrapped = reseal(vault.sealed_data_key, purpose=_PURPOSE, row=str(vault.pk))
     if wrapped is None:
         return None
     return {"sealed_data_key": wrapped, "master_key_id": master_key_id()}

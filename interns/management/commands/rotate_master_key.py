@@ -12,7 +12,7 @@ from accounts import byok
 from accounts.models import ByokCredential, RepeatableRequest
 from accounts.services import repeatable
 from gateway.commands import JsonCommand
-from gateway.sealing import UnsealError, master_key_id, resealed, resealed_bytes
+from gateway.sealing import UnsealError, master_key_id, reseal, reseal_bytes
 from interns.models import Vault
 from interns.vault.sealing import rewrap_key
 from routing.catalogue import models as catalogue
@@ -31,13 +31,13 @@ class Kind(NamedTuple):
 
 
 def _reseal_text(column: str, purpose: str, named: Callable[[Any], str], row: Any) -> Any:
-    sealed = resealed(getattr(row, column), purpose=purpose, row=named(row))
+    sealed = reseal(getattr(row, column), purpose=purpose, row=named(row))
     return None if sealed is None else {column: sealed}
 
 
 def _reseal_bytes(row: Any) -> Any:
     kept = bytes(row.sealed)
-    sealed = resealed_bytes(kept, purpose=contents.PURPOSE, row=row.pk)
+    sealed = reseal_bytes(kept, purpose=contents.PURPOSE, row=row.pk)
     return None if sealed is None else {"sealed": sealed}
 
 

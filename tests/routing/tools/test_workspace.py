@@ -249,14 +249,14 @@ def test_it_inherits_nothing(toolbox: Toolbox) -> None:
     reading, writing = os.pipe()
     copy = fcntl.fcntl(writing, fcntl.F_DUPFD, 700)
     os.set_inheritable(copy, True)
-    apart._inheritable.cache_clear()
+    apart._list_inheritable_files.cache_clear()
     try:
         seen = bash(toolbox, "ls /proc/1/fd /proc/$PPID/fd")["stdout"].split()
     finally:
         os.close(reading)
         os.close(writing)
         os.close(copy)
-        apart._inheritable.cache_clear()
+        apart._list_inheritable_files.cache_clear()
     assert str(copy) not in seen
 
 
