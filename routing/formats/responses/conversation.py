@@ -213,7 +213,7 @@ def read_messages(
     messages: list[JsonObject] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
-    if type(items) is str:
+    if isinstance(items, str):
         messages.append({"role": "user", "content": items})
         return messages, []
     left_out: list[JsonObject] = []
