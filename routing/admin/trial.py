@@ -19,7 +19,7 @@ from routing.catalogue.models import Endpoint
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.failures import RAW_CHARS_MAX, UpstreamFailure
 from routing.upstreams.single_call import call_once
-from routing.upstreams.wires import CHAT_KINDS, wire_of
+from routing.upstreams.wires import CHAT_KINDS, get_wire
 
 TRIALS_MAX: Final = 10
 TOTAL_S: Final = 15.0
@@ -118,7 +118,7 @@ def _judge_reply(kind: str, reply: Reply, body: bytes) -> tuple[bool, str]:
     if not 200 <= reply.status < 300:
         return False, own_text or "An empty answer."
     try:
-        answer = wire_of(kind).answer(body, reply.headers.get("content-type", ""))
+        answer = get_wire(kind).answer(body, reply.headers.get("content-type", ""))
     except UpstreamFailure as failure:
         return False, f"Not an answer: {failure.raw or failure.message}"
     if answer.error is not None:

@@ -16,7 +16,7 @@ from gateway.http.jsonio import JsonObject, loads
 from routing.entities.exchange import ListedModel
 from routing.entities.vocabulary import INPUT_MODALITIES, PARAMETERS
 from routing.upstreams.bearer import USUAL_PARAMETERS
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _fetch_entries(provider: KnownProvider, key: str | None) -> list[JsonObject]
 
 
 def _fetch_list(provider: KnownProvider, key: str | None) -> Any:
-    listing = wire_of(provider.kind).listing(key)
+    listing = get_wire(provider.kind).listing(key)
     url = provider.base_url.rstrip("/") + listing.path
     proxy = settings.ROUTER_UPSTREAM_PROXY
     try:
@@ -221,7 +221,7 @@ def _read_entry(provider: KnownProvider, entry: JsonObject) -> FoundModel:
             created = None
     parameters = entry.get("supported_parameters")
     is_told = isinstance(parameters, list) and bool(parameters)
-    listed = wire_of(provider.kind).read_listed(entry)
+    listed = get_wire(provider.kind).read_listed(entry)
     return FoundModel(
         id=_our_id(provider.slug, entry["id"]),
         upstream_model=entry["id"][:_ID_CHARS_MAX],
@@ -277,7 +277,7 @@ def _find_parameters(provider: KnownProvider, entry: JsonObject, listed: ListedM
     if listed.parameters is not None:
         return listed.parameters
     if provider.slug != "openai":
-        return list(wire_of(provider.kind).usual_parameters)
+        return list(get_wire(provider.kind).usual_parameters)
     reasons = _OPENAI_REASONING.match(entry["id"])
     return list(_REASONING if reasons else USUAL_PARAMETERS + _OPENAI_EXTRA)
 

@@ -15,7 +15,7 @@ from routing.entities.exchange import Answer, Prompt, Terms
 from routing.providers.discovery import FoundModel, KnownProvider
 from routing.upstreams.failures import UpstreamFailure
 from routing.upstreams.single_call import call_once
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 
 # Models of one provider; their calls take this long together at most.
 MODELS_MAX: Final = 20
@@ -183,7 +183,7 @@ def _run_probe(
     if not 200 <= status < 300:
         return ProbeOutcome.REFUSED if status in _REFUSALS else ProbeOutcome.UNTOLD
     try:
-        answer = wire_of(provider.kind).answer(content, content_type)
+        answer = get_wire(provider.kind).answer(content, content_type)
     except UpstreamFailure:
         return ProbeOutcome.UNTOLD
     if answer.error is not None:

@@ -23,7 +23,7 @@ from routing.statistics.health_events import HealthEvent, Kind
 from routing.statistics.models import ProviderProbe
 from routing.statistics.stream_format import append_entry, serialize_entry
 from routing.upstreams.bearer import MODELS_PATH
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 
 TOTAL_S: Final = 10.0
 AT_ONCE: Final = 10
@@ -83,7 +83,7 @@ def probe_provider(
             Origin.parse(base_url),
             method="GET",
             path=MODELS_PATH,
-            headers=wire_of(kind).listing(credential).headers,
+            headers=get_wire(kind).listing(credential).headers,
             body=b"",
             limits=Limits(min(5.0, total_s), total_s, total_s, _BODY_BYTES_MAX),
             deadline=started + total_s,

@@ -38,8 +38,8 @@ class BearerWire:
         return None
 
     def listing(self, credential: str | None) -> WireRequest:
-        own = (("Authorization", f"Bearer {credential}"),) if credential else ()
-        return WireRequest(MODELS_PATH, (("Accept", "application/json"), *own), b"")
+        auth = (("Authorization", f"Bearer {credential}"),) if credential else ()
+        return WireRequest(MODELS_PATH, (("Accept", "application/json"), *auth), b"")
 
     def read_listed(self, entry: JsonObject) -> ListedModel:
         return ListedModel()

@@ -22,44 +22,48 @@ def needs_shape(delta: JsonObject) -> bool:
     )
 
 
-def whole_message(message: JsonObject) -> JsonObject:
+def normalize_message(message: JsonObject) -> JsonObject:
     """A message whose calls have a type and arguments as text, and whose content is text."""
-    shaped = _with_calls(_with_text(message))
+    shaped = _convert_function_call(_flatten_content(message))
     calls = shaped.get("tool_calls")
     if isinstance(calls, list):
-        shaped["tool_calls"] = [_whole_call(call) for call in calls if isinstance(call, dict)]
+        shaped["tool_calls"] = [_normalize_call(call) for call in calls if isinstance(call, dict)]
     return shaped
 
 
-def _whole_call(call: JsonObject) -> JsonObject:
+def _normalize_call(call: JsonObject) -> JsonObject:
     shaped = {**call, "type": call.get("type") or "function"}
     function = call.get("function")
     if isinstance(function, dict):
-        text = _arguments(function.get("arguments")) or _NO_ARGUMENTS
+        text = _arguments_text(function.get("arguments")) or _NO_ARGUMENTS
         shaped["function"] = {**function, "arguments": text}
     return shaped
 
 
-def _arguments(given: Any) -> str | None:
+def _arguments_text(arguments: Any) -> str | None:
     """Arguments as the text they should be; None where there are none."""
-    return given if given is None or isinstance(given, str) else orjson.dumps(given).decode()
+    return (
+        arguments
+        if arguments is None or isinstance(arguments, str)
+        else orjson.dumps(arguments).decode()
+    )
 
 
-def _with_text(message: JsonObject) -> JsonObject:
+def _flatten_content(message: JsonObject) -> JsonObject:
     """Content in parts as text, its thinking as reasoning (Mistral)."""
     content = message.get("content")
     shaped = dict(message)
     if not isinstance(content, list):
         return shaped
     parts = [part for part in content if isinstance(part, dict)]
-    shaped["content"] = "".join(map(_text, parts)) or None
-    thoughts = "".join(_thought(part) for part in parts)
+    shaped["content"] = "".join(map(_read_text, parts)) or None
+    thoughts = "".join(_read_thinking(part) for part in parts)
     if thoughts and not message.get("reasoning"):
         shaped["reasoning"] = thoughts
     return shaped
 
 
-def _with_calls(message: JsonObject) -> JsonObject:
+def _convert_function_call(message: JsonObject) -> JsonObject:
     """The call of a function, as providers said it before there were tools, as that of a tool.
     Some fill it in with a call of nothing."""
     function = message.get("function_call")
@@ -69,16 +73,16 @@ def _with_calls(message: JsonObject) -> JsonObject:
     return {**message, "function_call": None, "tool_calls": [{"function": function}]}
 
 
-def _text(part: JsonObject) -> str:
+def _read_text(part: JsonObject) -> str:
     text = part.get("text")
     return text if isinstance(text, str) else ""
 
 
-def _thought(part: JsonObject) -> str:
-    given = part.get("thinking")
-    if isinstance(given, list):
-        return "".join(_text(each) for each in given if isinstance(each, dict))
-    return given if isinstance(given, str) else ""
+def _read_thinking(part: JsonObject) -> str:
+    thinking = part.get("thinking")
+    if isinstance(thinking, list):
+        return "".join(_read_text(each) for each in thinking if isinstance(each, dict))
+    return thinking if isinstance(thinking, str) else ""
 
 
 class StreamedCalls:
@@ -96,14 +100,16 @@ class StreamedCalls:
         self._silent: set[int] = set()
         self._nameless: set[int] = set()
 
-    def whole_delta(self, delta: JsonObject) -> JsonObject:
-        shaped = _with_calls(_with_text(delta))
+    def normalize(self, delta: JsonObject) -> JsonObject:
+        shaped = _convert_function_call(_flatten_content(delta))
         calls = shaped.get("tool_calls")
         if isinstance(calls, list):
-            shaped["tool_calls"] = [self._shape(call) for call in calls if isinstance(call, dict)]
+            shaped["tool_calls"] = [
+                self._normalize_call(call) for call in calls if isinstance(call, dict)
+            ]
         return shaped
 
-    def last_delta(self, delta: JsonObject) -> JsonObject:
+    def complete(self, delta: JsonObject) -> JsonObject:
         """With the finish: calls that had no arguments get empty ones."""
         if not self._silent:
             return delta
@@ -112,10 +118,10 @@ class StreamedCalls:
         self._silent.clear()
         return {**delta, "tool_calls": [*(delta.get("tool_calls") or ()), *more]}
 
-    def _shape(self, call: JsonObject) -> JsonObject:
+    def _normalize_call(self, call: JsonObject) -> JsonObject:
         function = call.get("function")
-        named = isinstance(function, dict) and bool(function.get("name"))
-        number = self._number(call, named)
+        is_named = isinstance(function, dict) and bool(function.get("name"))
+        number = self._find_number(call, is_named)
         is_new = number is None
         if number is None:
             number = self._begin(call)
@@ -125,25 +131,33 @@ class StreamedCalls:
         shaped.pop("type", None)
         if is_new:
             shaped["type"] = call.get("type") or "function"
-        is_named_now = named and number in self._nameless
+        is_named_now = is_named and number in self._nameless
         if is_named_now:
             self._nameless.discard(number)
             shaped["id"] = self._ids[number]
         if isinstance(function, dict):
-            shaped["function"] = self._function(function, number, is_named_now)
+            text = _arguments_text(function.get("arguments"))
+            if text:
+                self._silent.discard(number)
+            shaped_function = {**function, "arguments": text or ""}
+            if not is_named_now:
+                shaped_function.pop("name", None)
+            shaped["function"] = shaped_function
         return shaped
 
-    def _number(self, call: JsonObject, named: bool) -> int | None:
+    def _find_number(self, call: JsonObject, is_named: bool) -> int | None:
         """Which call a delta goes on with; None for a new one."""
-        index, given = call.get("index"), call.get("id") or None
+        index, call_id = call.get("index"), call.get("id") or None
         if type(index) is int:
             number = self._by_index.get(index)
             # Some number all their calls alike.
-            is_another = number is not None and named and given and given != self._ids[number]
+            is_another = (
+                number is not None and is_named and call_id and call_id != self._ids[number]
+            )
             return None if is_another else number
-        if given in self._ids:
-            return self._ids.index(str(given))
-        return None if given or named or not self._ids else len(self._ids) - 1
+        if call_id in self._ids:
+            return self._ids.index(str(call_id))
+        return None if call_id or is_named or not self._ids else len(self._ids) - 1
 
     def _begin(self, call: JsonObject) -> int:
         number = len(self._ids)
@@ -155,11 +169,65 @@ class StreamedCalls:
             self._silent.add(number)
         return number
 
-    def _function(self, function: JsonObject, number: int, is_named_now: bool) -> JsonObject:
-        text = _arguments(function.get("arguments"))
-        if text:
-            self._silent.discard(number)
-        shaped = {**function, "arguments": text or ""}
-        if not is_named_now:
-            shaped.pop("name", None)
-        return shaped
+
+# --- Usage ----------------------------------------------------------------------------------------
+
+_PROMPT_DETAILS: Final = "prompt_tokens_details"
+_COMPLETION_DETAILS: Final = "completion_tokens_details"
+# Other words for tokens read from the prompt cache, beside the counts (DeepSeek, Moonshot,
+# Mistral), and for those written to it, among the details (Alibaba).
+_CACHED: Final = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")
+_WRITTEN: Final = ("cache_creation_input_tokens", "cache_creation_tokens")
+_CACHED_ELSEWHERE: Final = frozenset(_CACHED)
+_WRITTEN_ELSEWHERE: Final = frozenset(_WRITTEN)
+
+
+def normalize_usage(reported: Any) -> Any:
+    """The same object where it is usual already, or no usage at all."""
+    if not isinstance(reported, dict):
+        return reported
+    usage = _add_cached_tokens(reported)
+    return _add_reasoning_tokens(usage)
+
+
+def _add_cached_tokens(usage: JsonObject) -> JsonObject:
+    details = usage.get(_PROMPT_DETAILS)
+    details = details if isinstance(details, dict) else {}
+    if _CACHED_ELSEWHERE.isdisjoint(usage) and _WRITTEN_ELSEWHERE.isdisjoint(details):
+        return usage
+    counts = {
+        "cached_tokens": _find_count(details, ("cached_tokens",)) or _find_count(usage, _CACHED),
+        "cache_write_tokens": _find_count(details, ("cache_write_tokens", *_WRITTEN)),
+    }
+    more = {name: count for name, count in counts.items() if count and not details.get(name)}
+    return {**usage, _PROMPT_DETAILS: {**details, **more}} if more else usage
+
+
+def _add_reasoning_tokens(usage: JsonObject) -> JsonObject:
+    """Some leave reasoning out of the completion and count it into the total alone: xAI, which
+    tells how much it was, and Gemini, which does not."""
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    total = usage.get("total_tokens")
+    if not (type(prompt) is type(completion) is type(total) is int):
+        return usage
+    uncounted = total - prompt - completion
+    if uncounted <= 0 or prompt < 0 or completion < 0 or _leaves_out_cached(usage, prompt):
+        return usage
+    details = usage.get(_COMPLETION_DETAILS)
+    details = details if isinstance(details, dict) else {}
+    if (reasoning_tokens := details.get("reasoning_tokens")) and reasoning_tokens != uncounted:
+        # The total holds something else.
+        return usage
+    more = {"completion_tokens": completion + uncounted}
+    return {**usage, **more, _COMPLETION_DETAILS: {**details, "reasoning_tokens": uncounted}}
+
+
+def _leaves_out_cached(usage: JsonObject, prompt: int) -> bool:
+    """Whether more was read from the cache than the prompt has: the total holds that as well."""
+    details = usage.get(_PROMPT_DETAILS)
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return type(cached) is int and cached > prompt
+
+
+def _find_count(owner: JsonObject, names: tuple[str, ...]) -> Any:
+    return next((owner[name] for name in names if owner.get(name)), None)

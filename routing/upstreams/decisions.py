@@ -18,7 +18,7 @@ from routing.upstreams.failures import (
     from_error_object,
     malformed,
 )
-from routing.upstreams.payloads import parse_answer, word
+from routing.upstreams.payloads import parse_answer, read_word
 
 KIND: Final = "decisions"
 PATH: Final = "/systemone"
@@ -33,7 +33,7 @@ _PATHS: Final = re.compile(r'"(?:path|param)"\s*:\s*"questions(?:\.((?:[^"\\]|\\
 _DETAIL: Final = re.compile(r'"detail"\s*:\s*"[^"]*question', re.IGNORECASE)
 # The questions that are blamed for a refusal: None among them is all of them together. Empty where
 # some question is, and it is not said which.
-Blamed = frozenset[str | None]
+BlamedQuestions = frozenset[str | None]
 
 
 class Decisions(BearerWire):
@@ -56,9 +56,9 @@ class Decisions(BearerWire):
             message={},
             native_finish="stop",
             logprobs=None,
-            usage=_usage(value.get("usage")),
+            usage=_read_usage(value.get("usage")),
             error=None,
-            upstream_id=word(value.get("id")),
+            upstream_id=read_word(value.get("id")),
             system_fingerprint=None,
             service_tier=None,
             native=Native(KIND, "", body, value),
@@ -68,14 +68,17 @@ class Decisions(BearerWire):
         raise malformed("decisions are not streamed")
 
 
-def blamed_in(failure: UpstreamFailure, names: Iterable[str]) -> Blamed | None:
+def find_blamed_questions(failure: UpstreamFailure, names: Iterable[str]) -> BlamedQuestions | None:
     """Which of these questions an upstream blames, None where it blames something else.
 
     It does so by a place or in words. Some quote the whole body beside, where questions stand too.
     """
     raw = failure.raw or ""
-    places = [_text(each.group(1)) for each in _PLACES.finditer(raw)]
-    paths = [_first_of(names, _text(f'"{each.group(1) or ""}"')) for each in _PATHS.finditer(raw)]
+    places = [_read_json_string(each.group(1)) for each in _PLACES.finditer(raw)]
+    paths = [
+        _find_question(names, _read_json_string(f'"{each.group(1) or ""}"'))
+        for each in _PATHS.finditer(raw)
+    ]
     if places or paths:
         return frozenset([*places, *paths])
     if _PLACE.search(raw):
@@ -84,16 +87,16 @@ def blamed_in(failure: UpstreamFailure, names: Iterable[str]) -> Blamed | None:
     return frozenset() if in_words else None
 
 
-def _text(quoted: str | None) -> str | None:
+def _read_json_string(quoted: str | None) -> str | None:
     """What a JSON string says; None for nothing."""
     try:
-        said = loads(quoted.encode()) if quoted else None
+        text = loads(quoted.encode()) if quoted else None
     except MalformedJson:
         return None
-    return said if isinstance(said, str) and said else None
+    return text if isinstance(text, str) and text else None
 
 
-def _first_of(names: Iterable[str], path: str | None) -> str | None:
+def _find_question(names: Iterable[str], path: str | None) -> str | None:
     """The question that a path begins with: names may have dots in them."""
     if path is None:
         return None
@@ -101,7 +104,7 @@ def _first_of(names: Iterable[str], path: str | None) -> str | None:
     return max(fitting, key=len, default=path)
 
 
-def as_told(failure: UpstreamFailure, *, of_caller: bool | None) -> UpstreamFailure:
+def adapt_failure(failure: UpstreamFailure, *, of_caller: bool | None) -> UpstreamFailure:
     """The failure as callers of decisions are told it. They know no 422, but a 400 where one of
     their questions is blamed.
 
@@ -111,18 +114,16 @@ def as_told(failure: UpstreamFailure, *, of_caller: bool | None) -> UpstreamFail
     """
     if failure.told_status == _UNPROCESSABLE and of_caller:
         failure.told_status, failure.error_type = 400, "invalid_request"
-    elif failure.told_status == _UNPROCESSABLE or (of_caller is False and _is_refusal(failure)):
+    elif failure.told_status == _UNPROCESSABLE or (
+        # The request was refused, for nothing that has a name of its own.
+        of_caller is False and (failure.told_status, failure.error_type) == (400, "invalid_request")
+    ):
         failure.told_status, failure.error_type = 502, "provider_unavailable"
         failure.message, failure.elsewhere = PROVIDER_RETURNED_ERROR, True
     return failure
 
 
-def _is_refusal(failure: UpstreamFailure) -> bool:
-    """Of a request, for nothing that has a name of its own."""
-    return (failure.told_status, failure.error_type) == (400, "invalid_request")
-
-
-def _usage(reported: Any) -> Any:
+def _read_usage(reported: Any) -> Any:
     """The counts in the chat format's words."""
     if not isinstance(reported, dict):
         return None

@@ -8,9 +8,10 @@ import math
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Final
 
-from gateway.http.jsonio import JsonObject, dumps
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import JsonObject, dumps, loads
 from gateway.outbound.errors import (
     BodyTooLarge,
     ConnectTimeout,
@@ -19,7 +20,6 @@ from gateway.outbound.errors import (
     IdleTimeout,
     OutboundError,
 )
-from routing.upstreams.error_bodies import error_words, failed_generation_in
 
 RAW_CHARS_MAX = 4096
 # Kept until secrets are hidden; cutting first could leave the beginning of one at the cut.
@@ -56,7 +56,7 @@ class UpstreamFailure(Exception):
     credential: bool = False
     failed_generation: str | None = None
 
-    def told_of_own_credential(self) -> None:
+    def blame_own_credential(self) -> None:
         """Tell that it is the caller's own credential that was refused: a fault of the request's,
         which the shared one may do without."""
         self.told_status, self.error_type = _OWN_CREDENTIAL.get(self.status, _OWN_ACCOUNT)
@@ -70,8 +70,8 @@ class UpstreamFailure(Exception):
         self.message = self.message.replace(secret, HIDDEN)
         self.raw = self.raw and self.raw.replace(secret, HIDDEN)[:RAW_CHARS_MAX]
         self.provider_code = self.provider_code and self.provider_code.replace(secret, HIDDEN)
-        written = self.failed_generation
-        self.failed_generation = written and written.replace(secret, HIDDEN)
+        generation = self.failed_generation
+        self.failed_generation = generation and generation.replace(secret, HIDDEN)
 
     def __str__(self) -> str:
         return f"{self.error_type} ({self.status}): {self.message}"
@@ -84,11 +84,11 @@ def malformed(why: str, *, raw: bytes = b"") -> UpstreamFailure:
         told_status=502,
         error_type="provider_unavailable",
         message=PROVIDER_RETURNED_ERROR,
-        raw=_text(raw) or why,
+        raw=_decode_raw(raw) or why,
     )
 
 
-def refused() -> UpstreamFailure:
+def refused_answer() -> UpstreamFailure:
     """A whole answer in which the model refuses, where the caller listed another model."""
     return UpstreamFailure(
         status=200,
@@ -99,7 +99,7 @@ def refused() -> UpstreamFailure:
     )
 
 
-def from_door(error: OutboundError) -> UpstreamFailure:
+def from_outbound_error(error: OutboundError) -> UpstreamFailure:
     """A call that ended below HTTP."""
     if isinstance(error, _TIMEOUTS):
         return UpstreamFailure(
@@ -118,7 +118,7 @@ def from_door(error: OutboundError) -> UpstreamFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _StatusRule:
     told_status: int
     error_type: str
     elsewhere: bool = True
@@ -126,29 +126,29 @@ class _Row:
     own_message: bool = False
 
 
-_UNAVAILABLE = _Row(502, "provider_unavailable", outage=True)
+_UNAVAILABLE = _StatusRule(502, "provider_unavailable", outage=True)
 # Our credential is refused to every caller, so the endpoint is reported unhealthy.
-_CREDENTIAL = _Row(502, "provider_unavailable", outage=True)
+_CREDENTIAL = _StatusRule(502, "provider_unavailable", outage=True)
 _OWN_ACCOUNT = (402, "payment_required")
 _OWN_CREDENTIAL = {401: (401, "authentication"), 403: (403, "permission_denied")}
-_TIMEOUT = _Row(524, "timeout", outage=True)
-_ROWS: dict[int, _Row] = {
-    400: _Row(400, "invalid_request", elsewhere=False, own_message=True),
+_TIMEOUT = _StatusRule(524, "timeout", outage=True)
+_STATUS_RULES: dict[int, _StatusRule] = {
+    400: _StatusRule(400, "invalid_request", elsewhere=False, own_message=True),
     401: _CREDENTIAL,
     402: _CREDENTIAL,
     403: _CREDENTIAL,
-    404: _Row(404, "not_found", own_message=True),
+    404: _StatusRule(404, "not_found", own_message=True),
     408: _TIMEOUT,
-    413: _Row(413, "payload_too_large", own_message=True),
-    422: _Row(422, "unprocessable", elsewhere=False, own_message=True),
-    429: _Row(429, "rate_limit_exceeded"),
-    503: _Row(503, "provider_overloaded", outage=True),
+    413: _StatusRule(413, "payload_too_large", own_message=True),
+    422: _StatusRule(422, "unprocessable", elsewhere=False, own_message=True),
+    429: _StatusRule(429, "rate_limit_exceeded"),
+    503: _StatusRule(503, "provider_overloaded", outage=True),
     504: _TIMEOUT,
     524: _TIMEOUT,
-    529: _Row(529, "provider_overloaded", outage=True),
+    529: _StatusRule(529, "provider_overloaded", outage=True),
 }
 # Codes that name the fault more precisely than the status: error type and the status told.
-_CODES: dict[str, tuple[str, int]] = {
+_CODE_RULES: dict[str, tuple[str, int]] = {
     "context_length_exceeded": ("context_length_exceeded", 400),
     "max_tokens_exceeded": ("max_tokens_exceeded", 400),
     "token_limit_exceeded": ("token_limit_exceeded", 400),
@@ -186,18 +186,20 @@ _PARAMETER_WORDS = (
 
 def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFailure:
     """An upstream's answer with an error status."""
-    row = _ROWS.get(status) or (_UNAVAILABLE if status >= 500 else _Row(502, "unmapped"))
-    said, code, generation = error_words(body)
-    if status == 400 and _NO_CREDIT_WORDS in said.lower():
+    row = _STATUS_RULES.get(status) or (
+        _UNAVAILABLE if status >= 500 else _StatusRule(502, "unmapped")
+    )
+    message, code, generation = read_error_body(body)
+    if status == 400 and _NO_CREDIT_WORDS in message.lower():
         row = _CREDENTIAL
     failure = UpstreamFailure(
         status=status,
         told_status=row.told_status,
         error_type=row.error_type,
-        message=said if row.own_message and said else PROVIDER_RETURNED_ERROR,
-        raw=_text(body),
+        message=message if row.own_message and message else PROVIDER_RETURNED_ERROR,
+        raw=_decode_raw(body),
         provider_code=code,
-        retry_after_s=retry_after_s(headers.get("retry-after"), now_s=time.time()),
+        retry_after_s=parse_retry_after(headers.get("retry-after"), now_s=time.time()),
         elsewhere=row.elsewhere,
         larger_only=status == 413,
         outage=row.outage,
@@ -206,36 +208,36 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
         failed_generation=generation,
     )
     if status in (400, 403, 413, 422):
-        _sharpen(failure, said, code or "")
+        _sharpen(failure, message, code or "")
     return failure
 
 
 def from_error_object(error: Any) -> UpstreamFailure:
     """An error object inside a 200 answer or stream, which may name an HTTP status."""
     fields = error if isinstance(error, dict) else {}
-    code, status = fields.get("code"), _status_in(fields)
+    code, status = fields.get("code"), _find_status(fields)
     message = fields.get("message") if fields else str(error)
-    said = message if isinstance(message, str) else ""
-    row = _ROWS.get(status) or _UNAVAILABLE
+    text = message if isinstance(message, str) else ""
+    row = _STATUS_RULES.get(status) or _UNAVAILABLE
     failure = UpstreamFailure(
         status=status,
         told_status=row.told_status,
         error_type=row.error_type,
-        message=said if row.own_message and said else PROVIDER_RETURNED_ERROR,
-        raw=_text(dumps(error)) if fields else said[:_KEPT_CHARS_MAX] or None,
+        message=text if row.own_message and text else PROVIDER_RETURNED_ERROR,
+        raw=_decode_raw(dumps(error)) if fields else text[:_KEPT_CHARS_MAX] or None,
         provider_code=str(code) if code is not None else None,
         elsewhere=row.elsewhere,
         larger_only=status == 413,
         outage=row.outage,
         parked=status == 429,
         credential=row is _CREDENTIAL,
-        failed_generation=failed_generation_in(fields),
+        failed_generation=read_failed_generation(fields),
     )
-    _sharpen(failure, said, str(code or ""))
+    _sharpen(failure, text, str(code or ""))
     return failure
 
 
-def _status_in(error: JsonObject) -> int:
+def _find_status(error: JsonObject) -> int:
     """The status that an error object names by its code, or, as Groq does, beside a word for it."""
     for name in ("code", "status_code"):
         digits = str(error.get(name))
@@ -246,28 +248,30 @@ def _status_in(error: JsonObject) -> int:
 
 def _sharpen(failure: UpstreamFailure, message: str, code: str) -> None:
     """Let the upstream's own code and words name the fault."""
-    said = message.lower()
-    if code not in _CODES and failure.status in (400, 413, 422):
-        if failure.status != 422 and any(words in said for words in _CONTEXT_WORDS):
+    lowered = message.lower()
+    if code not in _CODE_RULES and failure.status in (400, 413, 422):
+        if failure.status != 422 and any(phrase in lowered for phrase in _CONTEXT_WORDS):
             code = "context_length_exceeded"
-        elif any(words in said or words in code for words in _PARAMETER_WORDS):
+        elif any(phrase in lowered or phrase in code for phrase in _PARAMETER_WORDS):
             failure.elsewhere = True
-    elif failure.status == 403 and code not in _CODES:
-        spoken = f"{said} {code}"
-        code = "content_policy_violation" if any(map(spoken.__contains__, _POLICY_WORDS)) else code
-    if code in _CODES:
+    elif failure.status == 403 and code not in _CODE_RULES:
+        searched = f"{lowered} {code}"
+        code = (
+            "content_policy_violation" if any(map(searched.__contains__, _POLICY_WORDS)) else code
+        )
+    if code in _CODE_RULES:
         # It is the request that was refused, by an endpoint that is well.
         failure.outage = failure.credential = False
-        failure.error_type, failure.told_status = _CODES[code]
+        failure.error_type, failure.told_status = _CODE_RULES[code]
         failure.message = message or failure.message
         failure.elsewhere = failure.larger_only = code == "context_length_exceeded"
 
 
-def _text(body: bytes) -> str | None:
+def _decode_raw(body: bytes) -> str | None:
     return body[: _KEPT_CHARS_MAX * 4].decode("utf-8", "replace")[:_KEPT_CHARS_MAX] or None
 
 
-def retry_after_s(value: str | None, *, now_s: float) -> float | None:
+def parse_retry_after(value: str | None, *, now_s: float) -> float | None:
     """A Retry-After header in seconds, at most a day: a number, or a date measured against `now_s`
     (Unix seconds)."""
     if not value:
@@ -275,13 +279,72 @@ def retry_after_s(value: str | None, *, now_s: float) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
-        seconds = _seconds_until(value, now_s)
+        seconds = _parse_http_date(value, now_s)
     return seconds if 0 <= seconds <= 86_400 else None
 
 
-def _seconds_until(date: str, now_s: float) -> float:
+def _parse_http_date(date: str, now_s: float) -> float:
     """Not a number where it is no date."""
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now_s)
     except (ValueError, OverflowError):
         return math.nan
+
+
+# --- What error bodies say ------------------------------------------------------------------------
+
+# As many as our own messages list.
+_ISSUES_MAX: Final = 5
+_BODY: Final = "body"
+
+
+def read_error_body(body: bytes) -> tuple[str, str | None, str | None]:
+    """Message, code and refused words of the model; an empty message where there is none."""
+    try:
+        value = loads(body) if body else None
+    except MalformedJson:
+        return "", None, None
+    error = value.get("error", value) if isinstance(value, dict) else None
+    if isinstance(error, str):
+        return error, None, None
+    if not isinstance(error, dict):
+        return _read_detail(value), None, None
+    message, code = error.get("message"), error.get("code") or error.get("type")
+    return (
+        message if isinstance(message, str) else _read_detail(error) or _read_detail(value),
+        str(code) if isinstance(code, int | str) else None,
+        read_failed_generation(error),
+    )
+
+
+def read_failed_generation(error: JsonObject) -> str | None:
+    """What the model wrote where that is what the upstream refuses (Groq). Clients send it back
+    to the model."""
+    generation = error.get("failed_generation")
+    return generation if isinstance(generation, str) else None
+
+
+def _read_detail(value: Any) -> str:
+    """Validators of web frameworks write `detail`: a text, or a list of what is wrong where."""
+    detail = value.get("detail") if isinstance(value, dict) else None
+    if isinstance(detail, str):
+        return detail
+    issues = detail if isinstance(detail, list) else []
+    texts = [text for issue in issues[:_ISSUES_MAX] if (text := _read_issue(issue))]
+    return "; ".join(texts)
+
+
+def _read_issue(issue: Any) -> str:
+    """`<dotted path>: <text>`, without the `body` that every path begins with."""
+    if not isinstance(issue, dict):
+        return issue if isinstance(issue, str) else ""
+    text, location = issue.get("msg"), issue.get("loc")
+    if not isinstance(text, str):
+        return ""
+    steps = [
+        str(step)
+        for index, step in enumerate(location if isinstance(location, list) else ())
+        if isinstance(step, int | str) and (index or step != _BODY)
+    ]
+    path = ".".join(steps)
+    return f"{path}: {text}" if path else text

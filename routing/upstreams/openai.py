@@ -19,10 +19,14 @@ from routing.entities.exchange import (
     WireRequest,
 )
 from routing.upstreams.bearer import BearerWire
-from routing.upstreams.chat_shape import StreamedCalls, needs_shape, whole_message
-from routing.upstreams.chat_usage import usual_usage
-from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
-from routing.upstreams.payloads import DONE, parse_answer, word
+from routing.upstreams.chat_shape import (
+    StreamedCalls,
+    needs_shape,
+    normalize_message,
+    normalize_usage,
+)
+from routing.upstreams.failures import from_error_object, malformed
+from routing.upstreams.payloads import DONE, parse_answer, read_word
 
 CHAT_PATH = "/chat/completions"
 # Words for the base tier, and for none.
@@ -42,29 +46,31 @@ _KNOWN_OF_CHOICE: Final = frozenset(
 )
 
 
-def answer(body: bytes, content_type: str) -> Answer:
+def read_answer(body: bytes, content_type: str) -> Answer:
     """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
     value = parse_answer(body, content_type)
-    choice = _first_choice(value.get("choices"))
+    choice = _find_choice(value.get("choices"))
     if choice is None:
-        raise _no_answer(value, body)
+        if error := value.get("error"):
+            raise from_error_object(error)
+        raise malformed("no choices", raw=body)
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {}
     return Answer(
-        message=whole_message(message) if needs_shape(message) else message,
-        native_finish=word(choice.get("finish_reason")),
+        message=normalize_message(message) if needs_shape(message) else message,
+        native_finish=read_word(choice.get("finish_reason")),
         logprobs=choice.get("logprobs"),
-        usage=usual_usage(_usage_in(value)),
+        usage=normalize_usage(_find_usage(value)),
         error=choice.get("error") or value.get("error"),
-        upstream_id=word(value.get("id")),
-        system_fingerprint=word(value.get("system_fingerprint")),
-        service_tier=_tier(value.get("service_tier")),
-        beside=_beside(value, choice),
+        upstream_id=read_word(value.get("id")),
+        system_fingerprint=read_word(value.get("system_fingerprint")),
+        service_tier=_read_tier(value.get("service_tier")),
+        beside=_read_extras(value, choice),
     )
 
 
-def event(data: bytes, *, is_first: bool = False) -> Event:
+def read_event(data: bytes, *, is_first: bool = False) -> Event:
     """Read one stream event other than `[DONE]`. Raises `UpstreamFailure` for what is no JSON."""
     try:
         value = orjson.loads(data)
@@ -72,41 +78,41 @@ def event(data: bytes, *, is_first: bool = False) -> Event:
         raise malformed("a stream event is no JSON", raw=data) from None
     if not isinstance(value, dict):
         raise malformed("a stream event is no object", raw=data)
-    choice = _first_choice(value.get("choices"))
+    choice = _find_choice(value.get("choices"))
     has_choice = choice is not None
     if choice is None:
         choice = {}
-    delta, usage, tier = choice.get("delta"), _usage_in(value), value.get("service_tier")
+    delta, usage, tier = choice.get("delta"), _find_usage(value), value.get("service_tier")
     finish = choice.get("finish_reason")
-    read = Event(
+    event = Event(
         delta if isinstance(delta, dict) else {},
         finish,
         choice.get("logprobs"),
-        usual_usage(usage),
+        normalize_usage(usage),
         value.get("error") or choice.get("error"),
         value.get("id"),
         value.get("system_fingerprint"),
-        None if tier is None else _tier(tier),
+        None if tier is None else _read_tier(tier),
         has_choice,
     )
     if finish or usage or is_first or not has_choice:
         # Providers say these things at both ends of a stream; others cost every chunk.
-        read.beside = _beside(value, choice)
-    return read
+        event.beside = _read_extras(value, choice)
+    return event
 
 
-def _beside(value: JsonObject, choice: JsonObject) -> ProviderExtras | None:
+def _read_extras(value: JsonObject, choice: JsonObject) -> ProviderExtras | None:
     answer = {name: each for name, each in value.items() if name not in _KNOWN}
-    own = {name: each for name, each in choice.items() if name not in _KNOWN_OF_CHOICE}
-    return ProviderExtras(answer, own) if answer or own else None
+    choice_fields = {name: each for name, each in choice.items() if name not in _KNOWN_OF_CHOICE}
+    return ProviderExtras(answer, choice_fields) if answer or choice_fields else None
 
 
-def _tier(value: Any) -> str | None:
-    tier = word(value)
+def _read_tier(value: Any) -> str | None:
+    tier = read_word(value)
     return None if tier is None else _TIERS.get(tier, tier)
 
 
-def _first_choice(choices: Any) -> JsonObject | None:
+def _find_choice(choices: Any) -> JsonObject | None:
     """The choice of index 0: callers can ask for no other, so another is nobody's."""
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and not choice.get("index"):
@@ -114,17 +120,12 @@ def _first_choice(choices: Any) -> JsonObject | None:
     return None
 
 
-def _usage_in(value: JsonObject) -> Any:
+def _find_usage(value: JsonObject) -> Any:
     """Groq's streams have it among words of its own."""
     usage = value.get("usage")
-    if usage is None and isinstance(own := value.get("x_groq"), dict):
-        return own.get("usage")
+    if usage is None and isinstance(groq := value.get("x_groq"), dict):
+        return groq.get("usage")
     return usage
-
-
-def _no_answer(value: JsonObject, body: bytes) -> UpstreamFailure:
-    error = value.get("error")
-    return from_error_object(error) if error else malformed("no choices", raw=body)
 
 
 class Reader:
@@ -142,17 +143,17 @@ class Reader:
             if not self._has_choice:
                 raise malformed("a stream without choices")
             self.ended = True
-            rest = self._calls.last_delta({}) if self._calls is not None else None
-            return (Event(rest),) if rest else ()
-        said = event(payload, is_first=not self._has_choice)
-        if said.has_choice:
+            remainder = self._calls.complete({}) if self._calls is not None else None
+            return (Event(remainder),) if remainder else ()
+        event = read_event(payload, is_first=not self._has_choice)
+        if event.has_choice:
             self._has_choice = True
-        if needs_shape(said.delta):
+        if needs_shape(event.delta):
             self._calls = self._calls or StreamedCalls()
-            said.delta = self._calls.whole_delta(said.delta)
-        if self._calls is not None and said.native_finish:
-            said.delta = self._calls.last_delta(said.delta)
-        return (said,)
+            event.delta = self._calls.normalize(event.delta)
+        if self._calls is not None and event.native_finish:
+            event.delta = self._calls.complete(event.delta)
+        return (event,)
 
 
 class OpenAI(BearerWire):
@@ -167,7 +168,7 @@ class OpenAI(BearerWire):
         return WireRequest(CHAT_PATH, headers, dumps(prompt.body))
 
     def answer(self, body: bytes, content_type: str) -> Answer:
-        return answer(body, content_type)
+        return read_answer(body, content_type)
 
     def reader(self) -> Reader:
         return Reader()

@@ -8,7 +8,7 @@ from django.conf import settings
 from gateway.outbound.http_client import HttpClient, Limits, Origin
 from gateway.outbound.reply import Reply
 from routing.entities.exchange import Prompt, Terms
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 
 _CONNECT_S: Final = 5.0
 _BODY_BYTES_MAX: Final = 1024 * 1024
@@ -16,7 +16,7 @@ _BODY_BYTES_MAX: Final = 1024 * 1024
 
 def call_once(base_url: str, kind: str, prompt: Prompt, terms: Terms, *, total_s: float) -> Reply:
     """Send the prompt in the words of that wire kind. Raises `OutboundError` and ValueError."""
-    wire = wire_of(kind).request(prompt, terms)
+    wire = get_wire(kind).request(prompt, terms)
     # A door of its own: operators' pages may run in another thread than requests, and a socket
     # that came back to the shared pool from there would not wake up under this one's event loop.
     client = HttpClient(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)

@@ -61,7 +61,7 @@ class SseParser:
         """The payloads of the events that ``data`` completes. Raises EventTooLarge."""
         if self._is_clean and not (self._is_first or self._skip_lf):
             # One whole event, as a model that says a word at a time sends it.
-            start = 6 if data[:6] == b"data: " else _named_payload_start(data)
+            start = 6 if data[:6] == b"data: " else _find_named_payload(data)
             end = len(data) - 2
             is_whole = start and data.find(b"\n", start) == end and data[end:] == b"\n\n"
             if is_whole and b"\r" not in data:
@@ -73,12 +73,23 @@ class SseParser:
     def feed_typed(self, data: bytes) -> list[Event]:
         """As ``feed``, each payload with its event name; None where the event has none."""
         if self._is_first or self._skip_lf or b"\r" in data:
-            data = self._normalised(data)
+            data = self._normalize(data)
         events: list[Event] = []
         if not self._is_clean:
-            data = self._rest_after_event(data, events)
+            data = self._finish_event(data, events)
         if data:
-            self._take_whole_events(data, events)
+            bytes_max = self._bytes_max
+            blocks = data.split(b"\n\n")
+            remainder = blocks.pop()
+            for block in blocks:
+                if block.startswith(b"data: ") and b"\n" not in block:
+                    payload = block[6:]
+                    if len(payload) > bytes_max:
+                        raise EventTooLarge
+                    events.append((None, payload))
+                else:
+                    self._take_block(block, events)
+            self._begin(remainder)
         return events
 
     def finish(self) -> list[bytes]:
@@ -92,7 +103,7 @@ class SseParser:
             self._dispatch(events)
         return [event for event in events if event[1]]
 
-    def _normalised(self, data: bytes) -> bytes:
+    def _normalize(self, data: bytes) -> bytes:
         """Line feeds only, and no byte-order mark at the beginning of the stream."""
         if self._is_first:
             data = self._held + data
@@ -110,7 +121,7 @@ class SseParser:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return data
 
-    def _rest_after_event(self, data: bytes, events: list[Event]) -> bytes:
+    def _finish_event(self, data: bytes, events: list[Event]) -> bytes:
         """Go on with the event in progress; returns what follows its end."""
         is_line_start = self._line is _Line.UNKNOWN and not self._held
         if is_line_start and data.startswith(b"\n"):
@@ -123,20 +134,6 @@ class SseParser:
         self._take_lines(data[:end])
         self._dispatch(events)
         return data[end + 2 :]
-
-    def _take_whole_events(self, data: bytes, events: list[Event]) -> None:
-        bytes_max = self._bytes_max
-        blocks = data.split(b"\n\n")
-        begun = blocks.pop()
-        for block in blocks:
-            if block.startswith(b"data: ") and b"\n" not in block:
-                payload = block[6:]
-                if len(payload) > bytes_max:
-                    raise EventTooLarge
-                events.append((None, payload))
-            else:
-                self._take_block(block, events)
-        self._begin(begun)
 
     def _take_block(self, block: bytes, events: list[Event]) -> None:
         name_end = block.find(b"\n")
@@ -219,9 +216,6 @@ class SseParser:
             name = self._name.removeprefix(b" ").decode("utf-8", "replace") if self._name else None
             # getvalue hands over the buffer itself, so a large event is never held twice.
             events.append((name or None, self._data.getvalue()))
-        self._reset()
-
-    def _reset(self) -> None:
         self._data = None
         self._data_bytes = 0
         self._name = None
@@ -229,7 +223,7 @@ class SseParser:
         self._is_clean = True
 
 
-def _named_payload_start(data: bytes) -> int:
+def _find_named_payload(data: bytes) -> int:
     """Where the data of an event begins whose name is in front of it; 0 where this is none."""
     if data[:7] != b"event: ":
         return 0

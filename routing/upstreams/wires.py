@@ -14,6 +14,6 @@ _WIRES: Final[dict[str, Wire]] = {wire.kind: wire for wire in (*_CHAT, DECISIONS
 CHAT_KINDS: Final = frozenset(wire.kind for wire in _CHAT)
 
 
-def wire_of(kind: str) -> Wire:
+def get_wire(kind: str) -> Wire:
     """The adapter of an endpoint that can be chosen."""
     return _WIRES[kind]

@@ -228,8 +228,8 @@ def test_every_error_type_is_described() -> None:
         for child in kind.__subclasses__():
             yield from below(child)
 
-    rows = {row.error_type for row in failures._ROWS.values()}
-    codes = {error_type for error_type, _ in failures._CODES.values()}
+    rows = {row.error_type for row in failures._STATUS_RULES.values()}
+    codes = {error_type for error_type, _ in failures._CODE_RULES.values()}
 
     assert {*below(GatewayError), *rows, *codes} <= set(ERROR_TYPES)
 

@@ -115,12 +115,12 @@ def translator_of(caller: str, wire: str) -> Callable[[bytes], bytes]:
     from routing.formats.chat.forward import build_forwarded_body
     from routing.formats.messages.format import MESSAGES
     from routing.formats.responses.format import RESPONSES
-    from routing.upstreams.wires import wire_of
+    from routing.upstreams.wires import get_wire
 
     (format,) = (each for each in (CHAT, MESSAGES, RESPONSES) if each.name == caller)
     supported = frozenset({"temperature", "max_tokens", "tools", "tool_choice"})
     terms = Terms(_MODEL, supported, None, None, output_cap=None, output_default=4096)
-    adapter = wire_of(wire)
+    adapter = get_wire(wire)
 
     def translate(data: bytes) -> bytes:
         # As `routing.serving.attempts.upstream_call` does it.

@@ -33,7 +33,7 @@ from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
 from routing.serving.settlement.records import metadata_if_wanted
 from routing.statistics.observation import record_attempt
-from routing.upstreams.failures import UpstreamFailure, from_door, refused
+from routing.upstreams.failures import UpstreamFailure, from_outbound_error, refused_answer
 
 # Chunks are several times the size of the events they come from, and all of them wait for a caller
 # who does not read; so a fast upstream's bytes are taken in parts.
@@ -165,7 +165,7 @@ class AnswerStream:
             forget_origin(error)
             raise CallerGone from None
         except OutboundError as error:
-            failure = from_door(error)
+            failure = from_outbound_error(error)
             # It served to the last; how long that takes is up to the caller's reading as well.
             failure.outage = failure.outage and not (failure.deadline and relay.started)
             raise failure from error
@@ -234,7 +234,7 @@ class AnswerStream:
         refusal = not relay.started and relay.finish_reason == "content_filter"
         if refusal and self._attempts.another_model_left(attempt):
             # Nothing was written yet.
-            raise refused()
+            raise refused_answer()
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
         record_success(attempt)
 

@@ -16,7 +16,7 @@ from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.tool_loop.loop_relay import LoopRelay
 from routing.upstreams.failures import UpstreamFailure
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 
 
 def choose_writer(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
@@ -54,7 +54,7 @@ def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
         progress.content.begin()
     return relay(
         choose_writer(progress, attempt),
-        wire_of(attempt.endpoint.provider.kind).reader(),
+        get_wire(attempt.endpoint.provider.kind).reader(),
         passes=progress.passes(attempt),
         exclude_reasoning=progress.context.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,

@@ -14,7 +14,7 @@ from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
 from routing.statistics.peer_sync import release_probe
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 
 TOTAL_S: Final = 10.0
 _LIMITS: Final = Limits(connect_s=3, first_byte_s=TOTAL_S, idle_s=TOTAL_S, body_bytes_max=65_536)
@@ -37,7 +37,7 @@ def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None
     key = None if own is None else open_key(own)
     if own is not None and key is None:
         return None
-    wire = wire_of(endpoint.provider.kind)
+    wire = get_wire(endpoint.provider.kind)
     request = wire.count_tokens(build_upstream_request(progress, endpoint, own_key=key))
     if request is None:
         return None

@@ -21,8 +21,13 @@ from routing.serving.attempts.upstream_call import send
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import measure_usage, note_turn
-from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object, refused
-from routing.upstreams.wires import wire_of
+from routing.upstreams.failures import (
+    UpstreamFailure,
+    from_error_object,
+    from_outbound_error,
+    refused_answer,
+)
+from routing.upstreams.wires import get_wire
 
 if TYPE_CHECKING:
     from gevent import Greenlet
@@ -50,7 +55,7 @@ def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
             if failure is not None:
                 fallback = Served(attempt, answer, failure)
             elif _is_refusal(answer) and attempts.another_model_left(attempt):
-                failure, fallback = refused(), Served(attempt, answer)
+                failure, fallback = refused_answer(), Served(attempt, answer)
             else:
                 return Served(attempt, answer)
         except UpstreamFailure as error:
@@ -80,8 +85,8 @@ def _receive_answer(progress: RequestProgress, attempt: Attempt, abort: AbortHan
         with reply:
             raw = reply.read_all()
     except OutboundError as error:
-        raise from_door(error) from error
-    answer = wire_of(attempt.endpoint.provider.kind).answer(
+        raise from_outbound_error(error) from error
+    answer = get_wire(attempt.endpoint.provider.kind).answer(
         raw, reply.headers.get("content-type", "")
     )
     attempt.ended = attempt.first_token = process.now()

@@ -187,5 +187,5 @@ def rest_credential(attempt: Attempt, failure: UpstreamFailure, now: float) -> N
     else:
         rest_s = settings.ROUTER_OUTAGE_WINDOW_SECONDS
     if failure.credential:
-        failure.told_of_own_credential()
+        failure.blame_own_credential()
     rests().rest(attempt.own, attempt.endpoint.pk, now + rest_s)

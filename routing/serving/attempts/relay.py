@@ -13,7 +13,7 @@ from routing.formats.caller import Ending, StreamWriter
 from routing.formats.chat.answer import clean_delta, count_text_chars, has_content, normalize_finish
 from routing.serving.request.tool_call_checks import StreamedCalls
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
-from routing.upstreams.payloads import word
+from routing.upstreams.payloads import read_word
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 _FINGERPRINT_CHARS_MAX: Final = 256
@@ -213,9 +213,9 @@ class Relay:
         if event.usage is not None:
             self.usage = event.usage
         if event.service_tier is not None:
-            self.service_tier = word(event.service_tier)
+            self.service_tier = read_word(event.service_tier)
         if self.upstream_id is None:
-            self.upstream_id = word(event.upstream_id)
+            self.upstream_id = read_word(event.upstream_id)
         if event.system_fingerprint and not self._fingerprint_said:
             self._fingerprint_said = True
             # It is repeated in every chunk, so its length is a factor of all that goes out.
@@ -227,7 +227,7 @@ class Relay:
         if self._passes and event.native is not None:
             self._saying = event.native
         if event.native_finish:
-            self.native_finish = word(event.native_finish)
+            self.native_finish = read_word(event.native_finish)
             self._said_last = self._saying
             if self.finish_reason == "error":
                 raise from_error_object({"message": "the upstream broke off its answer"})

@@ -18,8 +18,13 @@ from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import OUTPUT_TOKENS_DEFAULT
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.upstreams.failures import from_door, from_error_object, from_status, malformed
-from routing.upstreams.wires import wire_of
+from routing.upstreams.failures import (
+    from_error_object,
+    from_outbound_error,
+    from_status,
+    malformed,
+)
+from routing.upstreams.wires import get_wire
 
 # Enough of an error body to find its message; the rest is not read.
 _ERROR_BYTES_MAX = 65_536
@@ -37,11 +42,11 @@ def build_upstream_request(
     progress: RequestProgress, endpoint: EndpointEntry, *, own_key: str | None = None
 ) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
-    wire, terms = wire_of(endpoint.provider.kind), build_terms(progress, endpoint, own_key)
+    wire, terms = get_wire(endpoint.provider.kind), build_terms(progress, endpoint, own_key)
     chat, kind = progress.context.chat, endpoint.provider.kind
     if chat.reasoning is not None:
         # What a share of the output is a share of.
-        default = terms.output_default if wire_of(kind).needs_output_cap else None
+        default = terms.output_default if get_wire(kind).needs_output_cap else None
         output_tokens = chat.max_output_tokens or default
         chat = fit_reasoning(
             chat,
@@ -140,7 +145,7 @@ def send(
     except Aborted:
         raise  # By us, because the caller left: no fault of the upstream's.
     except OutboundError as error:
-        raise from_door(error) from error
+        raise from_outbound_error(error) from error
     attempt.status = reply.status
     if not 200 <= reply.status < 300:
         with reply:
@@ -169,7 +174,7 @@ def refuse_other_than_events(reply: Reply, attempt: Attempt) -> None:
     content_type = reply.headers.get("content-type", "")
     if content_type and "event-stream" not in content_type.lower():
         body = error_body(reply)
-        answer = wire_of(attempt.endpoint.provider.kind).answer(body, content_type)
+        answer = get_wire(attempt.endpoint.provider.kind).answer(body, content_type)
         if answer.error is not None:
             raise from_error_object(answer.error)
         raise malformed("a whole answer where a stream was asked for", raw=body)
@@ -204,7 +209,7 @@ def fit_reasoning(
         return chat
     effort, budget = reasoning_asked.effort, reasoning_asked.max_tokens
     if budget is not None and not (
-        (wire_of(endpoint.provider.kind).takes_budgets and "reasoning" in endpoint.taken_fields)
+        (get_wire(endpoint.provider.kind).takes_budgets and "reasoning" in endpoint.taken_fields)
         and (budget or not (rules is not None and rules.mandatory))
     ):
         effort, budget = effort or effort_for_budget(budget, output_tokens_max), None

@@ -23,9 +23,14 @@ from routing.serving.decisions.plan import DecisionPlan, QuestionRef, UpstreamQu
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.outcome import measure_usage
-from routing.upstreams.decisions import as_told, blamed_in
-from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object, malformed
-from routing.upstreams.wires import wire_of
+from routing.upstreams.decisions import adapt_failure, find_blamed_questions
+from routing.upstreams.failures import (
+    UpstreamFailure,
+    from_error_object,
+    from_outbound_error,
+    malformed,
+)
+from routing.upstreams.wires import get_wire
 
 _FORMAT: Final = "response_format"
 
@@ -46,7 +51,7 @@ def build_query_request(
     terms: Terms,
 ) -> WireRequest:
     """What the endpoint is sent."""
-    wire = wire_of(endpoint.provider.kind)
+    wire = get_wire(endpoint.provider.kind)
     if endpoint.decides == "native":
         questions = {name: native.serialize_question(part) for name, part in query.parts.items()}
         body = {"state": plan.state, "questions": questions}
@@ -77,7 +82,7 @@ def read_result(
     query: UpstreamQuery, endpoint: EndpointEntry, raw: bytes, content_type: str
 ) -> QueryResult:
     """What a whole answer says. Raises `UpstreamFailure` where there is none in it."""
-    answer = wire_of(endpoint.provider.kind).answer(raw, content_type)
+    answer = get_wire(endpoint.provider.kind).answer(raw, content_type)
     if answer.error is not None:
         raise from_error_object(answer.error)
     judged: dict[QuestionRef, Judgement] = {}
@@ -176,17 +181,17 @@ class EndpointBatch:
         try:
             self._note_result(query, self._send_query(query))
         except UpstreamFailure as error:
-            self._failed(as_told(error, of_caller=self._is_of_caller(query, error)))
+            self._failed(adapt_failure(error, of_caller=self._is_of_caller(query, error)))
         except Exception as error:  # noqa: BLE001 - Raised again by who waits.
             # A greenlet would only print it.
             forget_origin(error)
             self.bug = error
 
     def _is_of_caller(self, query: UpstreamQuery, failure: UpstreamFailure) -> bool | None:
-        """See `as_told`. Chat models are told of no question that they could blame."""
+        """See `adapt_failure`. Chat models are told of no question that they could blame."""
         if self.attempt.endpoint.decides != "native":
             return None
-        blamed = blamed_in(failure, query.parts)
+        blamed = find_blamed_questions(failure, query.parts)
         return None if blamed is None else query.is_of_caller(blamed)
 
     def _send_query(self, query: UpstreamQuery) -> QueryResult:
@@ -197,7 +202,7 @@ class EndpointBatch:
             with reply:
                 raw = reply.read_all()
         except OutboundError as error:
-            raise from_door(error) from error
+            raise from_outbound_error(error) from error
         return read_result(query, endpoint, raw, reply.headers.get("content-type", ""))
 
     def _note_result(self, query: UpstreamQuery, result: QueryResult) -> None:

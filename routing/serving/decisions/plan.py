@@ -13,8 +13,8 @@ from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.decisions.request import read_questions
 from routing.metering.usage import Demand
-from routing.upstreams.decisions import Blamed
-from routing.upstreams.wires import wire_of
+from routing.upstreams.decisions import BlamedQuestions
+from routing.upstreams.wires import get_wire
 
 # What a native answer takes at the most: itself, and each label with its number.
 _TOKENS_PER_ANSWER: Final = 64
@@ -43,7 +43,7 @@ class UpstreamQuery:
     split: frozenset[str] = frozenset()
     is_whole: bool = False
 
-    def is_of_caller(self, blamed: Blamed) -> bool:
+    def is_of_caller(self, blamed: BlamedQuestions) -> bool:
         """Whether what an upstream finds wrong with these questions is wrong with the caller's."""
         return any(map(self._is_own, blamed)) if blamed else not self.split
 
@@ -141,7 +141,7 @@ class DecisionPlan:
         else:
             body = schema.build_request(state, part, reasons=self.must_reason(endpoint))
         # Only the first token is looked at.
-        least = wire_of(endpoint.provider.kind).output_tokens_min
+        least = get_wire(endpoint.provider.kind).output_tokens_min
         return body | {"max_tokens": max(least, body["max_tokens"])}
 
     def _build_batches(

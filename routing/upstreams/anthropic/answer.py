@@ -5,8 +5,8 @@ from typing import Any, Final
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer, Native
 from routing.upstreams.anthropic.usage import UsageCounter, read_tier
-from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
-from routing.upstreams.payloads import parse_answer, with_exact_integers, word
+from routing.upstreams.failures import from_error_object, malformed
+from routing.upstreams.payloads import parse_answer, read_word, restore_long_integers
 
 _STATUSES: Final = {
     "invalid_request_error": 400,
@@ -34,34 +34,36 @@ def put_status_code(error: Any) -> Any:
 REASONING_FORMAT: Final = "anthropic-claude-v1"
 
 
-def reasoning_detail(kind: str, index: int, **fields: str) -> JsonObject:
+def build_reasoning_detail(kind: str, index: int, **fields: str) -> JsonObject:
     """A `reasoning_details` item; the pieces of one block share `index`, the block's place among
     the reasoning blocks of its answer."""
     return {"type": kind, **fields, "index": index, "format": REASONING_FORMAT, "id": None}
 
 
-def arguments_text(given: Any) -> str:
+def arguments_text(arguments: Any) -> str:
     """A tool's input as compact JSON text; some providers give it as text already."""
-    text = given if given is None or isinstance(given, str) else dumps(given).decode()
+    text = (
+        arguments if arguments is None or isinstance(arguments, str) else dumps(arguments).decode()
+    )
     return text or "{}"
 
 
-def tool_call(block: JsonObject, arguments: str) -> JsonObject:
+def build_tool_call(block: JsonObject, arguments: str) -> JsonObject:
     """The chat call of a `tool_use` block."""
-    function = {"name": word(block.get("name")) or "", "arguments": arguments}
-    return {"id": word(block.get("id")) or None, "type": "function", "function": function}
+    function = {"name": read_word(block.get("name")) or "", "arguments": arguments}
+    return {"id": read_word(block.get("id")) or None, "type": "function", "function": function}
 
 
-def url_citation(citation: Any, start: int, end: int) -> JsonObject | None:
+def build_citation(citation: Any, start: int, end: int) -> JsonObject | None:
     """The `url_citation` of a citation that names a URL, for the characters from `start` to `end`
     of the content. The other kinds point into documents, which chat annotations cannot."""
     if not isinstance(citation, dict):
         return None
-    url = word(citation.get("url")) or _web_url(citation.get("source"))
+    url = read_word(citation.get("url")) or _read_web_url(citation.get("source"))
     if not url:
         return None
-    cited = {"url": url, "title": word(citation.get("title")) or ""}
-    if content := word(citation.get("cited_text")):
+    cited = {"url": url, "title": read_word(citation.get("title")) or ""}
+    if content := read_word(citation.get("cited_text")):
         cited["content"] = content
     return {
         "type": "url_citation",
@@ -69,16 +71,16 @@ def url_citation(citation: Any, start: int, end: int) -> JsonObject | None:
     }
 
 
-def _web_url(source: Any) -> str | None:
-    named = word(source)
-    return named if named and named.startswith(("https://", "http://")) else None
+def _read_web_url(source: Any) -> str | None:
+    location = read_word(source)
+    return location if location and location.startswith(("https://", "http://")) else None
 
 
 def read_refusal(stop_reason: Any, details: Any) -> str | None:
     """Why the model refused, where it said so."""
     if stop_reason != "refusal" or not isinstance(details, dict):
         return None
-    return word(details.get("explanation")) or None
+    return read_word(details.get("explanation")) or None
 
 
 # --- Whole answers --------------------------------------------------------------------------------
@@ -88,14 +90,20 @@ KIND: Final = "anthropic"
 
 def read_answer(body: bytes, content_type: str) -> Answer:
     """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
-    value = _parse_answer(body, content_type)
+    parsed = parse_answer(body, content_type)
+    try:
+        value: JsonObject = restore_long_integers(parsed, body)
+    except ValueError:
+        raise malformed("the answer nests too deeply", raw=body) from None
     blocks = value.get("content")
     if value.get("type") == "error" or not isinstance(blocks, list):
-        raise _failure_of(value, body)
+        if error := value.get("error"):
+            raise from_error_object(put_status_code(error))
+        raise malformed("no content", raw=body)
     usage = value.get("usage")
     tally = UsageCounter()
     tally.add(usage)
-    stop_reason = word(value.get("stop_reason"))
+    stop_reason = read_word(value.get("stop_reason"))
     message = _build_message([block for block in blocks if isinstance(block, dict)])
     _put_refusal(message, stop_reason, value.get("stop_details"))
     return Answer(
@@ -104,26 +112,12 @@ def read_answer(body: bytes, content_type: str) -> Answer:
         logprobs=None,
         usage=tally.report(),
         error=put_status_code(value["error"]) if value.get("error") else None,
-        upstream_id=word(value.get("id")),
+        upstream_id=read_word(value.get("id")),
         system_fingerprint=None,
         service_tier=read_tier(usage),
-        stop_sequence=word(value.get("stop_sequence")),
+        stop_sequence=read_word(value.get("stop_sequence")),
         native=Native(KIND, "", body, value),
     )
-
-
-def _parse_answer(body: bytes, content_type: str) -> JsonObject:
-    value = parse_answer(body, content_type)
-    try:
-        exact: JsonObject = with_exact_integers(value, body)
-    except ValueError:
-        raise malformed("the answer nests too deeply", raw=body) from None
-    return exact
-
-
-def _failure_of(value: JsonObject, body: bytes) -> UpstreamFailure:
-    error = value.get("error")
-    return from_error_object(put_status_code(error)) if error else malformed("no content", raw=body)
 
 
 def _build_message(blocks: list[JsonObject]) -> JsonObject:
@@ -131,7 +125,7 @@ def _build_message(blocks: list[JsonObject]) -> JsonObject:
     _put_text(message, [block for block in blocks if block.get("type") == "text"])
     _put_reasoning(message, blocks)
     calls = [
-        tool_call(block, arguments_text(block.get("input")))
+        build_tool_call(block, arguments_text(block.get("input")))
         for block in blocks
         if block.get("type") == "tool_use"
     ]
@@ -153,8 +147,8 @@ def _put_text(message: JsonObject, blocks: list[JsonObject]) -> None:
         end = start + len(text)
         citations = block.get("citations")
         for citation in citations if isinstance(citations, list) else ():
-            if (made := url_citation(citation, start, end)) is not None:
-                annotations.append(made)
+            if (annotation := build_citation(citation, start, end)) is not None:
+                annotations.append(annotation)
         start = end
     if texts:
         message["content"] = "".join(texts)
@@ -164,24 +158,26 @@ def _put_text(message: JsonObject, blocks: list[JsonObject]) -> None:
 
 def _put_reasoning(message: JsonObject, blocks: list[JsonObject]) -> None:
     kinds = ("thinking", "redacted_thinking")
-    told = [block for block in blocks if block.get("type") in kinds]
-    details = [_block_detail(block, index) for index, block in enumerate(told)]
+    reasoning = [block for block in blocks if block.get("type") in kinds]
+    details = [_read_reasoning_block(block, index) for index, block in enumerate(reasoning)]
     if details:
         message["reasoning_details"] = details
     if text := "".join(item.get("text", "") for item in details):
         message["reasoning"] = text
 
 
-def _block_detail(block: JsonObject, index: int) -> JsonObject:
+def _read_reasoning_block(block: JsonObject, index: int) -> JsonObject:
     if block["type"] == "redacted_thinking":
-        return reasoning_detail("reasoning.encrypted", index, data=_text(block.get("data")))
-    fields = {"text": _text(block.get("thinking"))}
-    if signature := _text(block.get("signature")):
+        return build_reasoning_detail(
+            "reasoning.encrypted", index, data=_read_text(block.get("data"))
+        )
+    fields = {"text": _read_text(block.get("thinking"))}
+    if signature := _read_text(block.get("signature")):
         fields["signature"] = signature
-    return reasoning_detail("reasoning.text", index, **fields)
+    return build_reasoning_detail("reasoning.text", index, **fields)
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 

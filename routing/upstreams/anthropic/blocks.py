@@ -29,26 +29,26 @@ class CallIds:
         self._times: dict[str, int] = {}
         self._latest: dict[str, str] = {}
 
-    def assign(self, given: str) -> str:
+    def assign(self, call_id: str) -> str:
         """The id to send for a call."""
-        assigned = valid = _to_valid_id(given)
+        assigned = valid = _to_valid_id(call_id)
         while assigned in self._used:
             self._times[valid] = self._times.get(valid, 1) + 1
             assigned = f"{valid}_{self._times[valid]}"
         self._used.add(assigned)
-        self._latest[given] = assigned
+        self._latest[call_id] = assigned
         return assigned
 
-    def find(self, given: str) -> str:
+    def find(self, call_id: str) -> str:
         """The id of the latest call that had the given one."""
-        return self._latest.get(given) or _to_valid_id(given)
+        return self._latest.get(call_id) or _to_valid_id(call_id)
 
 
-def _to_valid_id(given: str) -> str:
+def _to_valid_id(call_id: str) -> str:
     """Two ids that differ stay two."""
-    if _VALID_ID.fullmatch(given):
-        return given
-    return f"{INVALID_ID_CHAR.sub('_', given)}_{zlib.crc32(given.encode()):08x}"
+    if _VALID_ID.fullmatch(call_id):
+        return call_id
+    return f"{INVALID_ID_CHAR.sub('_', call_id)}_{zlib.crc32(call_id.encode()):08x}"
 
 
 # --- Images and files -----------------------------------------------------------------------------
@@ -75,25 +75,28 @@ class _DataUrl(NamedTuple):
     encoded: str
 
 
-def image_block(url: str) -> Block:
+def build_image_block(url: str) -> Block:
     """An image by URL or from a data URL."""
     data = _parse_data_url(url)
     if data is None:
         return {"type": "image", "source": {"type": "url", "url": url}}
-    return {"type": "image", "source": _base64_source(_image_type(data.media_type), data.encoded)}
+    return {
+        "type": "image",
+        "source": _build_base64_source(_normalize_image_type(data.media_type), data.encoded),
+    }
 
 
-def document_block(file: JsonObject) -> Block:
+def build_document_block(file: JsonObject) -> Block:
     """A chat `file`: an image stays an image, anything else is a document named after the file."""
     url = file.get("file_data")
     data = _parse_data_url(url) if url is not None else None
     if data is not None and data.media_type.startswith("image/"):
         return {
             "type": "image",
-            "source": _base64_source(_image_type(data.media_type), data.encoded),
+            "source": _build_base64_source(_normalize_image_type(data.media_type), data.encoded),
         }
     if data is not None:
-        source = _document_source(data)
+        source = _build_document_source(data)
     elif url is not None:
         source = {"type": "url", "url": url}
     else:
@@ -115,18 +118,18 @@ def _parse_data_url(url: str) -> _DataUrl | None:
     return _DataUrl(media_type.lower(), content)
 
 
-def _image_type(media_type: str) -> str:
+def _normalize_image_type(media_type: str) -> str:
     return "image/jpeg" if media_type == "image/jpg" else media_type
 
 
-def _document_source(data: _DataUrl) -> Block:
+def _build_document_source(data: _DataUrl) -> Block:
     if data.media_type in _UNSPECIFIC_TYPES and data.encoded.startswith(_PDF_BEGINNING):
-        return _base64_source(_PDF, data.encoded)
+        return _build_base64_source(_PDF, data.encoded)
     if data.media_type.startswith("text/") or data.media_type in _TEXT_TYPES:
         text = _decode_text(data.encoded)
         if text is not None:
             return {"type": "text", "media_type": "text/plain", "data": text}
-    return _base64_source(data.media_type, data.encoded)
+    return _build_base64_source(data.media_type, data.encoded)
 
 
 def _decode_text(encoded: str) -> str | None:
@@ -136,7 +139,7 @@ def _decode_text(encoded: str) -> str | None:
         return None
 
 
-def _base64_source(media_type: str, data: str) -> Block:
+def _build_base64_source(media_type: str, data: str) -> Block:
     return {"type": "base64", "media_type": media_type, "data": data}
 
 
@@ -146,7 +149,7 @@ def _base64_source(media_type: str, data: str) -> Block:
 _FORMATS: Final = ("anthropic-claude-v1", "unknown", None)
 
 
-def reasoning_blocks(details: Iterable[JsonObject]) -> list[Block]:
+def build_reasoning_blocks(details: Iterable[JsonObject]) -> list[Block]:
     """The blocks that the API takes back: signed texts and encrypted ones, in order.
 
     A stream sends a block in pieces, and callers replay the pieces as they came: pieces of one
@@ -180,15 +183,15 @@ _NAME_CHARS_MAX: Final = 128
 Content = str | list[JsonObject] | None
 
 
-def text_blocks(content: Content, name: str | None = None) -> list[Block]:
+def build_text_blocks(content: Content, name: str | None = None) -> list[Block]:
     """The texts of a message that may hold nothing else."""
-    blocks = content_blocks(content, name)
+    blocks = build_content_blocks(content, name)
     if isinstance(content, str):
         return blocks
     return [block for block in blocks if block["type"] == "text"]
 
 
-def content_blocks(content: Content, name: str | None = None) -> list[Block]:
+def build_content_blocks(content: Content, name: str | None = None) -> list[Block]:
     """The blocks of a content, without the blank texts that the API refuses. There is no place for
     a speaker's name, so the content begins with it."""
     if isinstance(content, str):
@@ -196,14 +199,11 @@ def content_blocks(content: Content, name: str | None = None) -> list[Block]:
         return [{"type": "text", "text": text}] if text.strip() else []
     parts = content or []
     if name:
-        parts = _put_name_first(parts, name)
+        if parts and parts[0]["type"] == "text":
+            parts = [{**parts[0], "text": f"{name}: {parts[0]['text']}"}, *parts[1:]]
+        else:
+            parts = [{"type": "text", "text": f"{name}: "}, *parts]
     return [block for part in parts if (block := _build_block(part)) is not None]
-
-
-def _put_name_first(parts: list[JsonObject], name: str) -> list[JsonObject]:
-    if parts and parts[0]["type"] == "text":
-        return [{**parts[0], "text": f"{name}: {parts[0]['text']}"}, *parts[1:]]
-    return [{"type": "text", "text": f"{name}: "}, *parts]
 
 
 def _build_block(part: JsonObject) -> Block | None:
@@ -214,17 +214,17 @@ def _build_block(part: JsonObject) -> Block | None:
             return None
         block: Block = {"type": "text", "text": part["text"]}
     elif kind == "image_url":
-        block = image_block(part["image_url"]["url"])
+        block = build_image_block(part["image_url"]["url"])
     elif kind == "file":
-        block = document_block(part["file"])
+        block = build_document_block(part["file"])
     else:
         return None
-    if mark := cache_mark(part):
+    if mark := read_cache_mark(part):
         block["cache_control"] = mark
     return block
 
 
-def cache_mark(part: JsonObject) -> JsonObject | None:
+def read_cache_mark(part: JsonObject) -> JsonObject | None:
     """The breakpoint that a part, tool or tool message asks for, in either spelling; the format of
     the last says nothing of one, so it may hold anything."""
     mark = part.get("cache_control")
@@ -233,16 +233,18 @@ def cache_mark(part: JsonObject) -> JsonObject | None:
     return {"type": "ephemeral"} if part.get("prompt_cache_breakpoint") is not None else None
 
 
-def tool_result_block(message: JsonObject, ids: CallIds) -> Block:
+def build_tool_result_block(message: JsonObject, ids: CallIds) -> Block:
     """A tool message; a mark inside its content stands on the result, where the API takes it."""
     call_id = ids.find(message["tool_call_id"])
     block: Block = {"type": "tool_result", "tool_use_id": call_id}
-    content, mark = message["content"], cache_mark(message)
+    content, mark = message["content"], read_cache_mark(message)
     if isinstance(content, str):
         if content.strip():
             block["content"] = content
-    elif blocks := content_blocks(content):
-        inside = [found for inner in blocks if (found := inner.pop("cache_control", None))]
+    elif blocks := build_content_blocks(content):
+        inside = [
+            inner_mark for inner in blocks if (inner_mark := inner.pop("cache_control", None))
+        ]
         block["content"] = blocks
         mark = mark or (inside[-1] if inside else None)
     if message.get("is_error"):
@@ -252,13 +254,13 @@ def tool_result_block(message: JsonObject, ids: CallIds) -> Block:
     return block
 
 
-def assistant_blocks(message: JsonObject, ids: CallIds) -> list[Block]:
+def build_assistant_blocks(message: JsonObject, ids: CallIds) -> list[Block]:
     """An earlier answer: reasoning that may be replayed, then text, then calls."""
-    blocks = text_blocks(message.get("content"), message.get("name"))
+    blocks = build_text_blocks(message.get("content"), message.get("name"))
     if details := message.get("reasoning_details"):
-        blocks = reasoning_blocks(details) + blocks
+        blocks = build_reasoning_blocks(details) + blocks
     if refusal := message.get("refusal"):
-        blocks += text_blocks(refusal)
+        blocks += build_text_blocks(refusal)
     if calls := message.get("tool_calls"):
         blocks += [_build_tool_use(call, ids) for call in calls]
     return blocks

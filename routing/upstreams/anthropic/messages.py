@@ -7,10 +7,10 @@ from gateway.http.jsonio import JsonObject
 from routing.upstreams.anthropic.blocks import (
     Block,
     CallIds,
-    assistant_blocks,
-    content_blocks,
-    text_blocks,
-    tool_result_block,
+    build_assistant_blocks,
+    build_content_blocks,
+    build_text_blocks,
+    build_tool_result_block,
 )
 
 # What a turn says that has to be there and says nothing.
@@ -26,19 +26,25 @@ def build_messages(messages: list[JsonObject]) -> tuple[list[Block], list[JsonOb
     for message in messages:
         role = message["role"]
         if role in ("system", "developer"):
-            system += text_blocks(message["content"], message.get("name"))
+            system += build_text_blocks(message["content"], message.get("name"))
         elif role == "assistant":
-            _append_blocks(turns, "assistant", assistant_blocks(message, ids))
+            _append_blocks(turns, "assistant", build_assistant_blocks(message, ids))
         elif role == "tool":
-            _append_blocks(turns, "user", [tool_result_block(message, ids)])
+            _append_blocks(turns, "user", [build_tool_result_block(message, ids)])
         else:
-            _append_blocks(turns, "user", content_blocks(message["content"], message.get("name")))
+            _append_blocks(
+                turns, "user", build_content_blocks(message["content"], message.get("name"))
+            )
     if not turns or turns[0]["role"] == "assistant":
         turns.insert(0, {"role": "user", "content": []})
     for turn in turns:
         if turn["role"] == "user":
             turn["content"] = _put_results_first(turn["content"])
-    _trim_prefill(turns[-1])
+    # The API refuses an answer to continue that ends in white space.
+    last = turns[-1]
+    if last["role"] == "assistant" and last["content"][-1]["type"] == "text":
+        block = last["content"][-1]
+        block["text"] = block["text"].rstrip()
     return system, turns
 
 
@@ -56,27 +62,20 @@ def _put_results_first(blocks: list[Block]) -> list[Block]:
     if len(blocks) == 1:
         return blocks
     if not blocks:
-        return [_placeholder_block()]
+        return [_build_placeholder()]
     results = [block for block in blocks if block["type"] == "tool_result"]
     if not results:
         return blocks
     return results + [block for block in blocks if block["type"] != "tool_result"]
 
 
-def empty_turn() -> JsonObject:
+def build_empty_turn() -> JsonObject:
     """What stands for a conversation without a turn, which the API refuses."""
-    return {"role": "user", "content": [_placeholder_block()]}
+    return {"role": "user", "content": [_build_placeholder()]}
 
 
-def _placeholder_block() -> Block:
+def _build_placeholder() -> Block:
     return {"type": "text", "text": _PLACEHOLDER}
-
-
-def _trim_prefill(last: JsonObject) -> None:
-    """The API refuses an answer to continue that ends in white space."""
-    if last["role"] == "assistant" and last["content"][-1]["type"] == "text":
-        block = last["content"][-1]
-        block["text"] = block["text"].rstrip()
 
 
 def is_prefill(turns: list[JsonObject]) -> bool:
@@ -157,10 +156,10 @@ class _MarkEraser:
             return [self.erase(item) for item in value]
         if not isinstance(value, dict):
             return value
-        kept = dict(value)
-        if "content" in kept:
-            kept["content"] = self.erase(kept["content"])
-        if self._surplus and kept.get("cache_control") is not None:
-            del kept["cache_control"]
+        copy = dict(value)
+        if "content" in copy:
+            copy["content"] = self.erase(copy["content"])
+        if self._surplus and copy.get("cache_control") is not None:
+            del copy["cache_control"]
             self._surplus -= 1
-        return kept
+        return copy

@@ -8,12 +8,12 @@ from typing import Final
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Prompt, Terms
-from routing.upstreams.anthropic.messages import empty_turn, lacks_thinking, limit_marks
+from routing.upstreams.anthropic.messages import build_empty_turn, lacks_thinking, limit_marks
 from routing.upstreams.anthropic.request import (
-    budget_below,
     close_schema,
     fit_to_thinking,
-    output_limit,
+    limit_budget,
+    limit_output,
     put_common,
     refuses_thinking,
     resolve_thinking,
@@ -42,11 +42,11 @@ _SCHEMA: Final = frozenset({"response_format", "structured_outputs"})
 def build_passthrough(prompt: Prompt, terms: Terms) -> JsonObject:
     """The JSON object to send. The caller's body is neither changed nor copied deeply."""
     original = {key: value for key, value in (prompt.original or {}).items() if value is not None}
-    limit = output_limit(prompt, terms)
+    limit = limit_output(prompt, terms)
     sent: JsonObject = {
         "model": terms.upstream_model,
         "max_tokens": limit,
-        "messages": original["messages"] or [empty_turn()],
+        "messages": original["messages"] or [build_empty_turn()],
     }
     for name, value in original.items():
         if (
@@ -69,10 +69,10 @@ def build_passthrough(prompt: Prompt, terms: Terms) -> JsonObject:
 
 
 def _is_listed(name: str, supported: frozenset[str]) -> bool:
-    wanted = _LISTED_AS.get(name)
-    if wanted is None:
+    listed_as = _LISTED_AS.get(name)
+    if listed_as is None:
         return name in supported
-    return not wanted or bool(wanted & supported)
+    return not listed_as or bool(listed_as & supported)
 
 
 def _put_tools(sent: JsonObject, original: JsonObject, supported: frozenset[str]) -> None:
@@ -100,17 +100,17 @@ def _fit_thinking(original: JsonObject, supported: frozenset[str], limit: int) -
     budget = thinking.get("budget_tokens")
     if budget is None or budget < limit:
         return thinking
-    shortened = budget_below(limit, int(budget))
+    shortened = limit_budget(limit, int(budget))
     return None if shortened is None else {**thinking, "budget_tokens": shortened}
 
 
 def _fit_output_config(config: JsonObject, supported: frozenset[str]) -> JsonObject:
-    kept = {key: value for key, value in config.items() if value is not None}
+    fitted = {key: value for key, value in config.items() if value is not None}
     if not supported & (_REASONING | {"verbosity"}):
-        kept.pop("effort", None)
+        fitted.pop("effort", None)
     if not supported & _SCHEMA:
-        kept.pop("format", None)
-    return kept
+        fitted.pop("format", None)
+    return fitted
 
 
 def _fit_context_management(original: JsonObject, sent: JsonObject) -> JsonObject | None:
@@ -119,10 +119,10 @@ def _fit_context_management(original: JsonObject, sent: JsonObject) -> JsonObjec
     edits = (management or {}).get("edits")
     if management is None or not isinstance(edits, list) or "thinking" in sent:
         return management
-    kept = [edit for edit in edits if edit.get("type") != "clear_thinking_20251015"]
-    if not kept:
+    remaining = [edit for edit in edits if edit.get("type") != "clear_thinking_20251015"]
+    if not remaining:
         return None
-    return {**management, "edits": kept}
+    return {**management, "edits": remaining}
 
 
 # --- What the request says in the words of chat only ----------------------------------------------
@@ -131,36 +131,36 @@ def _fit_context_management(original: JsonObject, sent: JsonObject) -> JsonObjec
 def _put_chat_only(sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms) -> None:
     """Add the reasoning, the effort and the schema that the caller's own body is silent about, and
     take out the mark of the cache where only marked blocks are to be cached."""
-    own: JsonObject = original.get("output_config") or {}
-    unsaid: JsonObject = {}
-    if "thinking" not in original and own.get("effort") is None:
-        unsaid |= _put_chat_thinking(sent, original, prompt, terms)
-    if own.get("format") is None and (schema := _read_schema(prompt, terms)) is not None:
-        unsaid["format"] = {"type": "json_schema", "schema": close_schema(schema)}
+    config: JsonObject = original.get("output_config") or {}
+    added: JsonObject = {}
+    if "thinking" not in original and config.get("effort") is None:
+        added |= _put_chat_thinking(sent, original, prompt, terms)
+    if config.get("format") is None and (schema := _read_schema(prompt, terms)) is not None:
+        added["format"] = {"type": "json_schema", "schema": close_schema(schema)}
     if (prompt.body.get("prompt_cache_options") or {}).get("mode") == "explicit":
         sent.pop("cache_control", None)
-    if unsaid:
-        sent["output_config"] = {**sent.get("output_config", {}), **unsaid}
+    if added:
+        sent["output_config"] = {**sent.get("output_config", {}), **added}
 
 
 def _put_chat_thinking(
     sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms
 ) -> JsonObject:
     """The effort, which goes with the thinking or stands for how much is said."""
-    wanted = resolve_thinking(prompt, terms, sent["max_tokens"])
-    if wanted.thinking is not None and not (wanted.is_on and refuses_thinking(sent)):
-        sent["thinking"] = wanted.thinking
-        if wanted.is_on:
+    resolved = resolve_thinking(prompt, terms, sent["max_tokens"])
+    if resolved.thinking is not None and not (resolved.is_on and refuses_thinking(sent)):
+        sent["thinking"] = resolved.thinking
+        if resolved.is_on:
             fit_to_thinking(sent)
-    effort = wanted.effort
+    effort = resolved.effort
     if effort is None and "verbosity" in terms.supported and "verbosity" not in original:
         effort = prompt.body.get("verbosity")
     return {} if effort is None else {"effort": effort}
 
 
 def _read_schema(prompt: Prompt, terms: Terms) -> JsonObject | None:
-    wanted = prompt.body.get("response_format") or {}
-    if wanted.get("type") != "json_schema" or not terms.supported & _SCHEMA:
+    response_format = prompt.body.get("response_format") or {}
+    if response_format.get("type") != "json_schema" or not terms.supported & _SCHEMA:
         return None
-    schema: JsonObject | None = wanted["json_schema"].get("schema")
+    schema: JsonObject | None = response_format["json_schema"].get("schema")
     return schema

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from gateway.http.jsonio import JsonObject
 from routing.entities.efforts import BUDGET_RATIOS, Effort
 from routing.entities.exchange import Prompt, Terms
-from routing.upstreams.anthropic.blocks import cache_mark
+from routing.upstreams.anthropic.blocks import read_cache_mark
 from routing.upstreams.anthropic.messages import (
     build_messages,
     is_prefill,
@@ -24,18 +24,18 @@ BUDGET_TOKENS_MIN: Final = 1024
 BUDGET_TOKENS_MAX: Final = 128_000
 
 
-def budget_for_effort(effort: Effort, output_tokens_max: int) -> int | None:
+def compute_budget(effort: Effort, output_tokens_max: int) -> int | None:
     """The token budget of an effort other than "none", strictly below the output cap; None where
     the cap has no room for the smallest."""
     # A cap as large as this changes nothing any more, and one past a double would be an error.
     cap = min(output_tokens_max, 20 * BUDGET_TOKENS_MAX)
-    return budget_below(output_tokens_max, min(int(cap * BUDGET_RATIOS[effort]), BUDGET_TOKENS_MAX))
+    return limit_budget(output_tokens_max, min(int(cap * BUDGET_RATIOS[effort]), BUDGET_TOKENS_MAX))
 
 
-def budget_below(output_tokens_max: int, wanted: int) -> int | None:
+def limit_budget(output_tokens_max: int, tokens: int) -> int | None:
     """A wanted budget as far as the output cap has room for it, None where not even for the
     smallest."""
-    budget = min(max(wanted, BUDGET_TOKENS_MIN), output_tokens_max - 1)
+    budget = min(max(tokens, BUDGET_TOKENS_MIN), output_tokens_max - 1)
     return budget if budget >= BUDGET_TOKENS_MIN else None
 
 
@@ -60,7 +60,9 @@ def resolve_thinking(prompt: Prompt, terms: Terms, output_tokens_max: int) -> Th
     with a depth the model chooses. A budget is sent as one where it can be."""
     budgets, efforts = ("reasoning" in terms.supported), ("reasoning_effort" in terms.supported)
     if prompt.reasoning_tokens is not None and budgets:
-        return _thinking_with_budget(prompt.reasoning_tokens, output_tokens_max)
+        if prompt.reasoning_tokens <= 0:
+            return Thinking(_OFF)
+        return _enable_thinking(limit_budget(output_tokens_max, prompt.reasoning_tokens))
     effort = prompt.effort
     if effort is None or not (budgets or efforts):
         return Thinking()
@@ -70,16 +72,10 @@ def resolve_thinking(prompt: Prompt, terms: Terms, output_tokens_max: int) -> Th
         display = "omitted" if prompt.exclude_reasoning else "summarized"
         adaptive = {"type": "adaptive", "display": display}
         return Thinking(adaptive, _EFFORTS.get(effort, effort))
-    return _enabled_thinking(budget_for_effort(effort, output_tokens_max))
+    return _enable_thinking(compute_budget(effort, output_tokens_max))
 
 
-def _thinking_with_budget(wanted: int, output_tokens_max: int) -> Thinking:
-    if wanted <= 0:
-        return Thinking(_OFF)
-    return _enabled_thinking(budget_below(output_tokens_max, wanted))
-
-
-def _enabled_thinking(budget: int | None) -> Thinking:
+def _enable_thinking(budget: int | None) -> Thinking:
     """Without room for the smallest budget the model answers without thinking."""
     if budget is None:
         return Thinking()
@@ -98,14 +94,14 @@ def close_schema(schema: Any) -> Any:
         return [close_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _close_inner(key, value) for key, value in schema.items()}
+    closed = {key: _close_value(key, value) for key, value in schema.items()}
     kinds = schema.get("type")
     if "object" in (kinds if isinstance(kinds, list) else [kinds]):
-        made.setdefault("additionalProperties", False)
-    return made
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
-def _close_inner(key: str, value: Any) -> Any:
+def _close_value(key: str, value: Any) -> Any:
     if key in _OF_NAMES and isinstance(value, dict):
         return {name: close_schema(each) for name, each in value.items()}
     return close_schema(value) if key in _OF_SCHEMAS else value
@@ -132,9 +128,10 @@ def build_request(prompt: Prompt, terms: Terms) -> JsonObject:
     """The JSON object to send. The prompt's own body is not changed."""
     body = prompt.body
     system, turns = build_messages(body["messages"])
-    if (automatic := _automatic_mark(body)) is not None:
-        mark_last_block(turns, automatic)
-    limit = output_limit(prompt, terms)
+    is_explicit = (body.get("prompt_cache_options") or {}).get("mode") == "explicit"
+    if not is_explicit and body.get("cache_control") is not None:
+        mark_last_block(turns, body["cache_control"])
+    limit = limit_output(prompt, terms)
     sent: JsonObject = {
         "model": terms.upstream_model,
         "max_tokens": limit,
@@ -153,10 +150,10 @@ def build_request(prompt: Prompt, terms: Terms) -> JsonObject:
     return limit_marks(sent)
 
 
-def output_limit(prompt: Prompt, terms: Terms) -> int:
+def limit_output(prompt: Prompt, terms: Terms) -> int:
     """`max_tokens`, which the API insists on: what the caller wants as far as it may go."""
-    wanted = prompt.max_output_tokens or terms.output_default
-    return wanted if terms.output_cap is None else min(wanted, terms.output_cap)
+    requested = prompt.max_output_tokens or terms.output_default
+    return requested if terms.output_cap is None else min(requested, terms.output_cap)
 
 
 def put_common(sent: JsonObject, prompt: Prompt, terms: Terms, tier: Any) -> None:
@@ -167,13 +164,6 @@ def put_common(sent: JsonObject, prompt: Prompt, terms: Terms, tier: Any) -> Non
         sent["service_tier"] = _TIERS[tier]
     if prompt.stream:
         sent["stream"] = True
-
-
-def _automatic_mark(body: JsonObject) -> JsonObject | None:
-    if (body.get("prompt_cache_options") or {}).get("mode") == "explicit":
-        return None
-    mark: JsonObject | None = body.get("cache_control")
-    return mark
 
 
 def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
@@ -200,7 +190,7 @@ def _build_tool(tool: JsonObject, *, strict: bool) -> JsonObject:
         sent["description"] = function["description"]
     if strict and function.get("strict"):
         sent["strict"] = True
-    if mark := cache_mark(tool):
+    if mark := read_cache_mark(tool):
         sent["cache_control"] = mark
     return sent
 
@@ -231,32 +221,30 @@ def fit_to_thinking(sent: JsonObject) -> None:
 def _put_sampling(
     sent: JsonObject, body: JsonObject, supported: frozenset[str], *, thinks: bool
 ) -> None:
-    given = {name: body[name] for name in _SAMPLING & supported if body.get(name) is not None}
-    if "top_k" in given and (thinks or given["top_k"] <= 0):
-        del given["top_k"]
-    if "top_p" in given and thinks and given["top_p"] < _THINKING_TOP_P_MIN:
-        del given["top_p"]
-    if "temperature" in given:
-        given["temperature"] = min(given["temperature"], TEMPERATURE_MAX)
-        if thinks or (given["temperature"] == 1 and "top_p" in given):
+    sampling = {name: body[name] for name in _SAMPLING & supported if body.get(name) is not None}
+    if "top_k" in sampling and (thinks or sampling["top_k"] <= 0):
+        del sampling["top_k"]
+    if "top_p" in sampling and thinks and sampling["top_p"] < _THINKING_TOP_P_MIN:
+        del sampling["top_p"]
+    if "temperature" in sampling:
+        sampling["temperature"] = min(sampling["temperature"], TEMPERATURE_MAX)
+        if thinks or (sampling["temperature"] == 1 and "top_p" in sampling):
             # It is the default, and newer models take only one of the two.
-            del given["temperature"]
-        elif given.get("top_p") == 1:
-            del given["top_p"]
-    if "top_k" in given:
-        given["top_k"] = int(given["top_k"])
-    sent |= given
-    if "stop" in supported and (stops := _read_stops(body.get("stop"))):
-        sent["stop_sequences"] = stops
+            del sampling["temperature"]
+        elif sampling.get("top_p") == 1:
+            del sampling["top_p"]
+    if "top_k" in sampling:
+        sampling["top_k"] = int(sampling["top_k"])
+    sent |= sampling
+    if "stop" in supported:
+        stop = body.get("stop")
+        texts = [stop] if isinstance(stop, str) else stop or []
+        # The API refuses blank ones.
+        if stops := [text for text in texts if text.strip()]:
+            sent["stop_sequences"] = stops
 
 
 _SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})
-
-
-def _read_stops(stop: Any) -> list[str]:
-    """Blank ones are refused by the API."""
-    given = [stop] if isinstance(stop, str) else stop or []
-    return [text for text in given if text.strip()]
 
 
 def _put_output(
@@ -268,8 +256,12 @@ def _put_output(
     effort = thinking.effort or (body.get("verbosity") if "verbosity" in supported else None)
     if effort is not None:
         config["effort"] = effort
-    wanted = body.get("response_format") or {}
-    schema = wanted["json_schema"].get("schema") if wanted.get("type") == "json_schema" else None
+    response_format = body.get("response_format") or {}
+    schema = (
+        response_format["json_schema"].get("schema")
+        if response_format.get("type") == "json_schema"
+        else None
+    )
     if schema is not None and supported & _SCHEMA_WORDS:
         config["format"] = {"type": "json_schema", "schema": close_schema(schema)}
     if config:

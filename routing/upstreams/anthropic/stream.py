@@ -10,30 +10,30 @@ from routing.entities.exchange import Event, Native
 from routing.upstreams.anthropic.answer import (
     KIND,
     arguments_text,
+    build_citation,
+    build_reasoning_detail,
+    build_tool_call,
     put_status_code,
     read_refusal,
-    reasoning_detail,
-    tool_call,
-    url_citation,
 )
 from routing.upstreams.anthropic.usage import UsageCounter, read_tier
 from routing.upstreams.failures import malformed
-from routing.upstreams.payloads import DONE, word
+from routing.upstreams.payloads import DONE, read_word
 
 _Object = JsonObject
 
 
 class _OpenBlock:
     """A block that has begun and not ended. `ordinal` is its place among the calls (or among the
-    reasoning blocks), `given` an input that came with its beginning, `text_start` where in the
-    content its text begins."""
+    reasoning blocks), `initial_input` an input that came at its start, `text_start` where its text
+    begins in the content."""
 
-    __slots__ = ("citations", "given", "has_fragments", "kind", "ordinal", "text_start")
+    __slots__ = ("citations", "has_fragments", "initial_input", "kind", "ordinal", "text_start")
 
-    def __init__(self, kind: str, ordinal: int, given: Any, text_start: int) -> None:
+    def __init__(self, kind: str, ordinal: int, initial_input: Any, text_start: int) -> None:
         self.kind = kind
         self.ordinal = ordinal
-        self.given = given
+        self.initial_input = initial_input
         self.text_start = text_start
         self.has_fragments = False
         self.citations: list[Any] = []
@@ -55,7 +55,11 @@ class MessagesReader:
         try:
             value = orjson.loads(payload)
         except ValueError:
-            return self._unparsed(payload)
+            if payload.strip() != DONE:
+                raise malformed("a stream event is no JSON", raw=payload) from None
+            # Upstreams that speak several formats may end a stream as another one does.
+            self._end()
+            return ()
         if type(value) is not dict:
             raise malformed("a stream event is no object", raw=payload)
         name = value.get("type")
@@ -73,14 +77,6 @@ class MessagesReader:
         elif value.get("error"):
             event.error = put_status_code(value["error"])
         return (event,)
-
-    def _unparsed(self, payload: bytes) -> tuple[Event, ...]:
-        """The end as other formats say it, which upstreams that speak several of them may say
-        after this one's."""
-        if payload.strip() != DONE:
-            raise malformed("a stream event is no JSON", raw=payload)
-        self._end()
-        return ()
 
     def _end(self) -> None:
         if not self._has_begun:
@@ -118,12 +114,12 @@ class MessagesReader:
     def _put_thinking(self, event: Event, block: _OpenBlock | None, text: Any) -> None:
         if type(text) is str and text:
             event.delta["reasoning"] = event.delta.get("reasoning", "") + text
-            item = reasoning_detail("reasoning.text", self._reasoning_index(block), text=text)
+            item = build_reasoning_detail("reasoning.text", self._reasoning_index(block), text=text)
             event.delta.setdefault("reasoning_details", []).append(item)
 
     def _put_signature(self, event: Event, block: _OpenBlock | None, signature: Any) -> None:
         if type(signature) is str and signature:
-            item = reasoning_detail(
+            item = build_reasoning_detail(
                 "reasoning.text", self._reasoning_index(block), signature=signature
             )
             event.delta.setdefault("reasoning_details", []).append(item)
@@ -141,26 +137,20 @@ class MessagesReader:
             self._close(event, before)
         kind = block.get("type")
         if kind == "text":
-            self._open_text(event, index, block)
+            opened = self._open[index] = _OpenBlock("text", 0, None, self._text_chars)
+            if isinstance(block.get("citations"), list):
+                opened.citations += block["citations"]
+            text = block.get("text")
+            if type(text) is str and text:
+                self._text_chars += len(text)
+                event.delta["content"] = event.delta.get("content", "") + text
         elif kind == "tool_use":
-            self._open_call(event, index, block)
+            ordinal, self._calls = self._calls, self._calls + 1
+            self._open[index] = _OpenBlock("tool_use", ordinal, block.get("input"), 0)
+            calls = event.delta.setdefault("tool_calls", [])
+            calls.append({"index": ordinal, **build_tool_call(block, "")})
         elif kind in ("thinking", "redacted_thinking"):
             self._open_reasoning(event, index, block)
-
-    def _open_text(self, event: Event, index: int, block: _Object) -> None:
-        opened = self._open[index] = _OpenBlock("text", 0, None, self._text_chars)
-        if isinstance(block.get("citations"), list):
-            opened.citations += block["citations"]
-        text = block.get("text")
-        if type(text) is str and text:
-            self._text_chars += len(text)
-            event.delta["content"] = event.delta.get("content", "") + text
-
-    def _open_call(self, event: Event, index: int, block: _Object) -> None:
-        ordinal, self._calls = self._calls, self._calls + 1
-        self._open[index] = _OpenBlock("tool_use", ordinal, block.get("input"), 0)
-        calls = event.delta.setdefault("tool_calls", [])
-        calls.append({"index": ordinal, **tool_call(block, "")})
 
     def _open_reasoning(self, event: Event, index: int, block: _Object) -> None:
         kind = str(block["type"])
@@ -171,7 +161,7 @@ class MessagesReader:
             self._put_signature(event, opened, block.get("signature"))
         else:
             data = block.get("data")
-            item = reasoning_detail(
+            item = build_reasoning_detail(
                 "reasoning.encrypted", ordinal, data=data if type(data) is str else ""
             )
             event.delta.setdefault("reasoning_details", []).append(item)
@@ -185,11 +175,11 @@ class MessagesReader:
         """What is known of a block only at its end: an input without fragments, and how far its
         citations reach."""
         if block.kind == "tool_use" and not block.has_fragments:
-            _put_fragment(event, block, arguments_text(block.given))
+            _put_fragment(event, block, arguments_text(block.initial_input))
         for citation in block.citations:
-            made = url_citation(citation, block.text_start, self._text_chars)
-            if made is not None:
-                event.delta.setdefault("annotations", []).append(made)
+            annotation = build_citation(citation, block.text_start, self._text_chars)
+            if annotation is not None:
+                event.delta.setdefault("annotations", []).append(annotation)
 
     def _close_all(self, event: Event) -> None:
         for block in self._open.values():
@@ -201,7 +191,7 @@ class MessagesReader:
         if type(message) is not dict or self._has_start:
             return
         self._has_begun = self._has_start = True
-        event.upstream_id = word(message.get("id"))
+        event.upstream_id = read_word(message.get("id"))
         content = message.get("content")
         for block in content if type(content) is list else ():
             # Calls that a program of the provider's made come with the start.
@@ -229,8 +219,8 @@ class MessagesReader:
             event.usage = self._tally.report()
 
     def _take_stop(self, event: Event, owner: _Object) -> None:
-        event.native_finish = word(owner.get("stop_reason"))
-        event.stop_sequence = word(owner.get("stop_sequence"))
+        event.native_finish = read_word(owner.get("stop_reason"))
+        event.stop_sequence = read_word(owner.get("stop_sequence"))
         if refusal := read_refusal(event.native_finish, owner.get("stop_details")):
             event.delta["refusal"] = refusal
 

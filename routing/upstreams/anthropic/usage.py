@@ -36,12 +36,12 @@ class UsageCounter:
         """Take what an event says; what it leaves out stays as it was."""
         if not isinstance(usage, dict):
             return
-        told = {name: usage[name] for name in _PROMPT_PARTS if usage.get(name) is not None}
-        if "cache_creation_input_tokens" not in told:
-            told |= _cache_writes(usage.get("cache_creation"))
+        counts = {name: usage[name] for name in _PROMPT_PARTS if usage.get(name) is not None}
+        if "cache_creation_input_tokens" not in counts:
+            counts |= _sum_cache_writes(usage.get("cache_creation"))
         # Some upstreams fill in zeros at the end for what they counted at the start.
-        if any(told.values()) or not self._counts:
-            self._counts |= told
+        if any(counts.values()) or not self._counts:
+            self._counts |= counts
         for_an_hour = _read_inner(usage, "cache_creation", "ephemeral_1h_input_tokens", None)
         if for_an_hour:
             self._for_an_hour = for_an_hour
@@ -61,11 +61,13 @@ class UsageCounter:
         number travels as it is: whoever prices it judges it."""
         if self._counts.get("input_tokens") is None and self.completion is None:
             return None
-        prompt, completion = self._prompt(), self._completion()
+        prompt, completion = self._count_prompt(), self.completion
+        if _is_count(completion):
+            completion += self._compaction.get("completion", 0)
         report: JsonObject = {"prompt_tokens": prompt, "completion_tokens": completion}
         if _is_count(prompt) and _is_count(completion):
             report["total_tokens"] = prompt + completion
-        if details := self._prompt_details():
+        if details := self._build_prompt_details():
             report["prompt_tokens_details"] = details
         if self._thinking is not None:
             report["completion_tokens_details"] = {"reasoning_tokens": self._thinking}
@@ -73,7 +75,7 @@ class UsageCounter:
             report["server_tool_use_details"] = {"web_search_requests": self._searches}
         return report
 
-    def _prompt(self) -> Any:
+    def _count_prompt(self) -> Any:
         if "input_tokens" not in self._counts:
             return None
         total = self._compaction.get("prompt", 0)
@@ -83,18 +85,13 @@ class UsageCounter:
             total += count
         return total
 
-    def _completion(self) -> Any:
-        if not _is_count(self.completion):
-            return self.completion
-        return self.completion + self._compaction.get("completion", 0)
-
-    def _prompt_details(self) -> JsonObject:
+    def _build_prompt_details(self) -> JsonObject:
         extra = self._compaction
         details = {}
-        for ours, theirs in _CACHE_DETAILS:
-            count = self._counts.get(theirs)
+        for chat_name, api_name in _CACHE_DETAILS:
+            count = self._counts.get(api_name)
             if count is not None:
-                details[ours] = count + extra.get(ours, 0) if _is_count(count) else count
+                details[chat_name] = count + extra.get(chat_name, 0) if _is_count(count) else count
         if self._for_an_hour is not None:
             # Dearer than other writes; they are among them.
             details["cache_write_1h_tokens"] = self._for_an_hour
@@ -114,11 +111,11 @@ def _is_count(value: Any) -> bool:
 
 def _read_inner(usage: JsonObject, outer: str, name: str, before: Any) -> Any:
     value = usage.get(outer)
-    told = value.get(name) if isinstance(value, dict) else None
-    return before if told is None else told
+    count = value.get(name) if isinstance(value, dict) else None
+    return before if count is None else count
 
 
-def _cache_writes(by_lifetime: Any) -> JsonObject:
+def _sum_cache_writes(by_lifetime: Any) -> JsonObject:
     """Cache writes of an upstream that tells them by lifetime only."""
     if not isinstance(by_lifetime, dict):
         return {}

@@ -55,10 +55,15 @@ class AnthropicMessages:
         """A messages call: translated, or the caller's own body where it speaks this format."""
         if prompt.original is not None:
             body = build_passthrough(prompt, terms)
-            betas = required_betas(body)
+            betas = list_required_betas(body)
         else:
             body = build_request(prompt, terms)
-            betas = required_betas(body) + _interleaved_betas(body)
+            # Callers of other formats know no beta headers, and their models think between calls
+            # as a matter of course.
+            thinks = body.get("thinking", {}).get("type") == "enabled"
+            betas = list_required_betas(body) + (
+                [INTERLEAVED] if thinks and "tools" in body else []
+            )
         headers = self.headers(terms.credential, stream=prompt.stream)
         if betas:
             headers = (*headers, (_BETA_HEADER, ",".join(betas)))
@@ -66,9 +71,9 @@ class AnthropicMessages:
 
     def with_betas(self, request: WireRequest, betas: str) -> WireRequest:
         """The call with the caller's beta names behind those that its body needs."""
-        own = [value for name, value in request.headers if name.lower() == _BETA_HEADER]
+        existing = [value for name, value in request.headers if name.lower() == _BETA_HEADER]
         others = [(name, value) for name, value in request.headers if name.lower() != _BETA_HEADER]
-        names = dict.fromkeys(name.strip() for name in ",".join([*own, betas]).split(","))
+        names = dict.fromkeys(name.strip() for name in ",".join([*existing, betas]).split(","))
         header = (_BETA_HEADER, ",".join(name for name in names if name))
         return WireRequest(request.path, (*others, header), request.body)
 
@@ -86,8 +91,8 @@ class AnthropicMessages:
         return WireRequest(_COUNTING_PATH, request.headers, orjson.dumps(counted))
 
     def listing(self, credential: str | None) -> WireRequest:
-        own = (("x-api-key", credential),) if credential else ()
-        return WireRequest(_LISTING_PATH, (("Accept", "application/json"), _VERSION, *own), b"")
+        auth = (("x-api-key", credential),) if credential else ()
+        return WireRequest(_LISTING_PATH, (("Accept", "application/json"), _VERSION, *auth), b"")
 
     def read_listed(self, entry: JsonObject) -> ListedModel:
         """Lists name a model's capabilities. Nearly all models see, so that needs no naming."""
@@ -155,22 +160,15 @@ def parse_betas(headers: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(names))
 
 
-def required_betas(body: JsonObject) -> list[str]:
+def list_required_betas(body: JsonObject) -> list[str]:
     """The names of the features that a body uses and that the API hides behind `anthropic-beta`,
     each once. Features that have since become part of the API need none."""
-    return list(dict.fromkeys([*_betas_of_settings(body), *_betas_of_blocks(body)]))
+    return list(dict.fromkeys([*_list_setting_betas(body), *_list_block_betas(body)]))
 
 
-def _interleaved_betas(body: JsonObject) -> list[str]:
-    """Callers of other formats know no headers of this one, and their models think between calls
-    as a matter of course."""
-    thinks = body.get("thinking", {}).get("type") == "enabled"
-    return [INTERLEAVED] if thinks and "tools" in body else []
-
-
-def _betas_of_settings(body: JsonObject) -> Iterator[str]:
+def _list_setting_betas(body: JsonObject) -> Iterator[str]:
     edits = (body.get("context_management") or {}).get("edits")
-    for edit in _objects(edits):
+    for edit in _list_objects(edits):
         yield _EDITS.get(str(edit.get("type")), _CONTEXT)
     if (body.get("output_config") or {}).get("task_budget") is not None:
         yield _TASK_BUDGET
@@ -178,47 +176,44 @@ def _betas_of_settings(body: JsonObject) -> Iterator[str]:
         yield _FAST
     if (body.get("thinking") or {}).get("display") == "updates":
         yield _THINKING_UPDATES
-    if _is_long(body):
+    if _has_long_ttl(body):
         yield _LONG_CACHE
 
 
-def _betas_of_blocks(body: JsonObject) -> Iterator[str]:
-    for tool in _objects(body.get("tools")):
+def _list_block_betas(body: JsonObject) -> Iterator[str]:
+    for tool in _list_objects(body.get("tools")):
         if (beta := _TOOLS.get(str(tool.get("type")))) is not None:
             yield beta
-        if _is_long(tool):
+        if _has_long_ttl(tool):
             yield _LONG_CACHE
-    for message in _objects(body.get("messages")):
+    for message in _list_objects(body.get("messages")):
         if message.get("role") == "system":
             yield _SYSTEM_TURNS
         if isinstance(content := message.get("content"), list):
-            yield from _betas_of_content(content)
-    yield from _betas_of_content(body.get("system"))
+            yield from _list_content_betas(content)
+    yield from _list_content_betas(body.get("system"))
 
 
-def _betas_of_content(content: Any) -> list[str]:
+def _list_content_betas(content: Any) -> list[str]:
     """A list, for most contents have none, and a generator for each costs more than the look."""
-    found: list[str] = []
-    for block in _objects(content):
-        if "cache_control" in block and _is_long(block):
-            found.append(_LONG_CACHE)
-        if "source" in block and _is_file(block["source"]):
-            found.append(_FILES)
+    betas: list[str] = []
+    for block in _list_objects(content):
+        if "cache_control" in block and _has_long_ttl(block):
+            betas.append(_LONG_CACHE)
+        source = block.get("source")
+        if isinstance(source, dict) and source.get("type") == "file":
+            betas.append(_FILES)
         if block.get("type") in _CHANGES:
-            found.append(_TOOL_CHANGES)
+            betas.append(_TOOL_CHANGES)
         if isinstance(inner := block.get("content"), list):
-            found += _betas_of_content(inner)
-    return found
+            betas += _list_content_betas(inner)
+    return betas
 
 
-def _objects(value: Any) -> list[JsonObject]:
+def _list_objects(value: Any) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _is_file(source: Any) -> bool:
-    return isinstance(source, dict) and source.get("type") == "file"
-
-
-def _is_long(marked: JsonObject) -> bool:
+def _has_long_ttl(marked: JsonObject) -> bool:
     mark = marked.get("cache_control")
     return isinstance(mark, dict) and mark.get("ttl") == "1h"

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Answer, Event, Native
-from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
-from routing.upstreams.payloads import parse_answer, word
+from routing.upstreams.failures import from_error_object, malformed
+from routing.upstreams.payloads import parse_answer, read_word
 from routing.upstreams.responses.output import Output
 
 # --- Errors inside a 200 --------------------------------------------------------------------------
@@ -74,19 +74,25 @@ _DETAILS: Final = (
 )
 
 
-def chat_usage(usage: Any, *, searches: int = 0) -> JsonObject | None:
+def build_chat_usage(usage: Any, *, searches: int = 0) -> JsonObject | None:
     """None where there is none. The counts themselves are not judged here. `searches` are the web
     searches that the upstream made, which its usage does not count."""
     if not isinstance(usage, dict):
         return None
-    told = {ours: usage[theirs] for theirs, ours in _NAMES if usage.get(theirs) is not None}
-    for theirs, ours, names in _DETAILS:
-        details = usage.get(theirs)
+    report = {
+        chat_name: usage[api_name]
+        for api_name, chat_name in _NAMES
+        if usage.get(api_name) is not None
+    }
+    for api_name, chat_name, names in _DETAILS:
+        details = usage.get(api_name)
         if isinstance(details, dict):
-            told[ours] = {name: details[name] for name in names if details.get(name) is not None}
+            report[chat_name] = {
+                name: details[name] for name in names if details.get(name) is not None
+            }
     if searches:
-        told["server_tool_use_details"] = {"web_search_requests": searches}
-    return told
+        report["server_tool_use_details"] = {"web_search_requests": searches}
+    return report
 
 
 # --- Answers --------------------------------------------------------------------------------------
@@ -101,19 +107,24 @@ def read_answer(body: bytes, content_type: str) -> Answer:
     value = parse_answer(body, content_type)
     items = value.get("output")
     if not isinstance(items, list):
-        raise _failure_without_output(value, body)
+        if error := read_failure(value):
+            raise from_error_object(error)
+        raise malformed("no output", raw=body)
     event = Event()
     output = Output()
     output.finish(event, items)
+    message = {"role": "assistant", "content": None, **event.delta}
+    for call in message.get("tool_calls", ()):
+        del call["index"]
     return Answer(
-        message=_build_message(event.delta),
+        message=message,
         native_finish=read_finish(value),
         logprobs=event.logprobs,
-        usage=chat_usage(value.get("usage"), searches=output.searches),
+        usage=build_chat_usage(value.get("usage"), searches=output.searches),
         error=read_failure(value),
-        upstream_id=word(value.get("id")),
+        upstream_id=read_word(value.get("id")),
         system_fingerprint=None,
-        service_tier=word(value.get("service_tier")),
+        service_tier=read_word(value.get("service_tier")),
         native=Native(KIND, "", body, value),
     )
 
@@ -146,16 +157,3 @@ def read_failure(response: JsonObject) -> JsonObject | None:
     if status in _BROKEN:
         return build_error(f"the response ended as {status}", response.get("error_type"))
     return None
-
-
-def _failure_without_output(value: JsonObject, body: bytes) -> UpstreamFailure:
-    error = read_failure(value)
-    return from_error_object(error) if error else malformed("no output", raw=body)
-
-
-def _build_message(delta: JsonObject) -> JsonObject:
-    """Everything that was said, in one message."""
-    message = {"role": "assistant", "content": None, **delta}
-    for call in message.get("tool_calls", ()):
-        del call["index"]
-    return message

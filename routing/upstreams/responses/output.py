@@ -49,16 +49,16 @@ class Output:
     ) -> None:
         """A fragment of a summary or of the reasoning itself (`kind` "summary" or "text")."""
         piece = item.piece(f"reasoning.{kind}", part)
-        detail = self._detail(item, f"reasoning.{kind}")
+        detail = self._new_detail(item, f"reasoning.{kind}")
         detail[kind] = text
-        apart = ""
+        separator = ""
         if piece.chars:
             detail[CONTINUES] = True
         elif self._has_reasoned:
-            apart = "\n\n"
+            separator = "\n\n"
         self._has_reasoned = True
         piece.chars += len(text)
-        event.delta["reasoning"] = event.delta.get("reasoning", "") + apart + text
+        event.delta["reasoning"] = event.delta.get("reasoning", "") + separator + text
         event.delta.setdefault("reasoning_details", []).append(detail)
         self.said.add("reasoning")
 
@@ -74,7 +74,7 @@ class Output:
         piece = item.piece("text", part)
         piece.annotations += 1
         offset = piece.offset if piece.chars else self._content_chars
-        if citation := _url_citation(annotation, offset, offset + piece.chars):
+        if citation := _build_citation(annotation, offset, offset + piece.chars):
             event.delta.setdefault("annotations", []).append(citation)
 
     def begin_call(self, event: Event, item: OutputItem) -> _Object:
@@ -105,24 +105,24 @@ class Output:
         """The call is complete: say what is still unsaid of it. Some give an object for a text."""
         if isinstance(arguments, dict) and not item.piece("arguments", 0).chars:
             arguments = dumps(arguments).decode()
-        rest = item.remaining("arguments", 0, arguments)
-        if rest or item.call_index is None or (item.name and not item.is_named):
-            self.add_arguments(event, item, rest)
+        remainder = item.remaining("arguments", 0, arguments)
+        if remainder or item.call_index is None or (item.name and not item.is_named):
+            self.add_arguments(event, item, remainder)
 
     def finish_part(self, event: Event, item: OutputItem, index: Any, part: Any) -> None:
         """A part of a message is complete."""
         if not isinstance(part, dict):
             return
         if part.get("type") == "refusal":
-            if rest := item.remaining("refusal", index, part.get("refusal")):
-                self.add_refusal(event, item, index, rest)
+            if remainder := item.remaining("refusal", index, part.get("refusal")):
+                self.add_refusal(event, item, index, remainder)
         elif part.get("type") == "output_text":
             self.finish_text(event, item, index, part)
 
     def finish_text(self, event: Event, item: OutputItem, index: Any, part: _Object) -> None:
         """A part of output text is complete."""
-        if rest := item.remaining("text", index, part.get("text")):
-            self.add_text(event, item.piece("text", index), rest)
+        if remainder := item.remaining("text", index, part.get("text")):
+            self.add_text(event, item.piece("text", index), remainder)
         piece = item.piece("text", index)
         logprobs = part.get("logprobs")
         if isinstance(logprobs, list) and len(logprobs) > piece.tokens:
@@ -136,8 +136,8 @@ class Output:
         self, event: Event, item: OutputItem, kind: str, part: Any, text: Any
     ) -> None:
         """A part of a summary or of the reasoning itself is complete."""
-        if rest := item.remaining(f"reasoning.{kind}", part, text):
-            self.add_reasoning(event, item, kind, part, rest)
+        if remainder := item.remaining(f"reasoning.{kind}", part, text):
+            self.add_reasoning(event, item, kind, part, remainder)
 
     def finish_item(self, event: Event, item: OutputItem, value: _Object) -> None:
         """An item is complete: say what is still unsaid of it."""
@@ -166,27 +166,24 @@ class Output:
         """
         said = self.said.copy()
         values = [value for value in _as_list(items) if isinstance(value, dict)]
-        known = [self.items.find(value.get("id")) for value in values]
-        keeps_ids = any(item is not None for item in known)
-        for place, (value, item) in enumerate(zip(values, known, strict=True)):
-            if item is None and keeps_ids and not said.isdisjoint(_output_kinds(value)):
-                there = self.items.at(place)
+        known_items = [self.items.find(value.get("id")) for value in values]
+        keeps_ids = any(item is not None for item in known_items)
+        for index, (value, item) in enumerate(zip(values, known_items, strict=True)):
+            if item is None and keeps_ids and not said.isdisjoint(_list_output_kinds(value)):
+                there = self.items.at(index)
                 is_it = there is not None and there.type == value.get("type")
-                item = there if is_it and there not in known else None
+                item = there if is_it and there not in known_items else None
             is_new = keeps_ids and isinstance(value.get("id"), str)
-            if item is not None or is_new or said.isdisjoint(_output_kinds(value)):
+            if item is not None or is_new or said.isdisjoint(_list_output_kinds(value)):
                 item = item or OutputItem()
                 item.learn(value)
                 self.finish_item(event, item, value)
         for item in self._silent:
             if not item.piece("arguments", 0).chars:
-                self._say_no_arguments(event, item)
-
-    def _say_no_arguments(self, event: Event, item: OutputItem) -> None:
-        begun = event.delta.get("tool_calls", ())
-        call = next((each for each in begun if each["index"] == item.call_index), None)
-        call = call or self.begin_call(event, item)
-        call["function"]["arguments"] = "{}"
+                calls = event.delta.get("tool_calls", ())
+                call = next((each for each in calls if each["index"] == item.call_index), None)
+                call = call or self.begin_call(event, item)
+                call["function"]["arguments"] = "{}"
 
     def _finish_reasoning_item(self, event: Event, item: OutputItem, value: _Object) -> None:
         for kind, field in (("summary", "summary"), ("text", "content")):
@@ -196,15 +193,15 @@ class Output:
         details: list[_Object] = []
         if isinstance(signature := value.get("signature"), str) and not item.is_signed:
             item.is_signed = True
-            details.append({**self._detail(item, "reasoning.text"), "signature": signature})
+            details.append({**self._new_detail(item, "reasoning.text"), "signature": signature})
         if isinstance(sealed := value.get("encrypted_content"), str) and not item.is_sealed:
             item.is_sealed = True
-            details.append({**self._detail(item, "reasoning.encrypted"), "data": sealed})
+            details.append({**self._new_detail(item, "reasoning.encrypted"), "data": sealed})
         if details:
             event.delta.setdefault("reasoning_details", []).extend(details)
             self.said.add("reasoning")
 
-    def _detail(self, item: OutputItem, type: str) -> _Object:
+    def _new_detail(self, item: OutputItem, type: str) -> _Object:
         if item.reasoning_index is None:
             item.reasoning_index = self._reasonings
             self._reasonings += 1
@@ -236,7 +233,7 @@ class Output:
             self.said.add("search")
 
 
-def _output_kinds(value: _Object) -> tuple[str, ...]:
+def _list_output_kinds(value: _Object) -> tuple[str, ...]:
     """What `Output.said` holds once something like this item was said."""
     match value.get("type"):
         case "message":
@@ -259,7 +256,7 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _url_citation(annotation: Any, offset: int, end: int) -> _Object | None:
+def _build_citation(annotation: Any, offset: int, end: int) -> _Object | None:
     """The annotation as the chat format has it, counted from where the content begins. One that
     does not say its place (xAI) is of all that was said of its part, from `offset` to `end`."""
     if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
@@ -270,9 +267,9 @@ def _url_citation(annotation: Any, offset: int, end: int) -> _Object | None:
     for name in ("title", "content"):
         if isinstance(text := annotation.get(name), str):
             cited[name] = text
-    for name, place in (("start_index", offset), ("end_index", end)):
+    for name, default in (("start_index", offset), ("end_index", end)):
         index = annotation.get(name)
-        cited[name] = index + offset if type(index) is int else place
+        cited[name] = index + offset if type(index) is int else default
     return {"type": "url_citation", "url_citation": cited}
 
 
@@ -284,31 +281,33 @@ def read_tokens(logprobs: Any) -> list[JsonObject]:
     if not isinstance(logprobs, list):
         return []
     return [
-        {**_chat_token(said), "top_logprobs": _read_alternatives(said.get("top_logprobs"))}
-        for said in logprobs
-        if _is_token(said)
+        {**_build_chat_token(token), "top_logprobs": _read_alternatives(token.get("top_logprobs"))}
+        for token in logprobs
+        if _is_token(token)
     ]
 
 
-def _read_alternatives(said: Any) -> list[JsonObject]:
+def _read_alternatives(tokens: Any) -> list[JsonObject]:
     return (
-        [_chat_token(token) for token in said if _is_token(token)] if isinstance(said, list) else []
+        [_build_chat_token(token) for token in tokens if _is_token(token)]
+        if isinstance(tokens, list)
+        else []
     )
 
 
-def _is_token(said: Any) -> bool:
+def _is_token(value: Any) -> bool:
     return (
-        isinstance(said, dict)
-        and isinstance(said.get("token"), str)
-        and type(said.get("logprob")) in (int, float)
+        isinstance(value, dict)
+        and isinstance(value.get("token"), str)
+        and type(value.get("logprob")) in (int, float)
     )
 
 
-def _chat_token(said: JsonObject) -> JsonObject:
-    octets = said.get("bytes")
+def _build_chat_token(token: JsonObject) -> JsonObject:
+    octets = token.get("bytes")
     is_known = isinstance(octets, list) and all(type(octet) is int for octet in octets)
     return {
-        "token": said["token"],
-        "logprob": said["logprob"],
+        "token": token["token"],
+        "logprob": token["logprob"],
         "bytes": octets if is_known else None,
     }

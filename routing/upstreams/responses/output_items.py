@@ -71,32 +71,32 @@ class OutputItems:
     def find(self, id: Any) -> OutputItem | None:
         return self._by_id.get(id) if type(id) is str else None
 
-    def at(self, place: int) -> OutputItem | None:
-        return self._by_place.get(place)
+    def at(self, index: int) -> OutputItem | None:
+        return self._by_place.get(index)
 
-    def for_event(self, id: Any, place: Any) -> OutputItem:
+    def for_event(self, id: Any, index: Any) -> OutputItem:
         """The item of an event, a new one where none is known."""
         item = self.find(id)
         if item is not None:
             return item
-        item = self._by_place.get(place) if type(place) is int else None
-        return self._put(OutputItem() if item is None or item.is_closed else item, id, place)
+        item = self._by_place.get(index) if type(index) is int else None
+        return self._put(OutputItem() if item is None or item.is_closed else item, id, index)
 
-    def begin(self, id: Any, place: Any) -> OutputItem:
+    def begin(self, id: Any, index: Any) -> OutputItem:
         """The item that an event announces: a new one, unless something was said of it before."""
         item = self.find(id)
         if item is not None:
             return item
-        item = self._by_place.get(place) if type(place) is int else None
+        item = self._by_place.get(index) if type(index) is int else None
         is_early = item is not None and item.id is None and not item.is_closed
-        return self._put(item if item is not None and is_early else OutputItem(), id, place)
+        return self._put(item if item is not None and is_early else OutputItem(), id, index)
 
-    def _put(self, item: OutputItem, id: Any, place: Any) -> OutputItem:
+    def _put(self, item: OutputItem, id: Any, index: Any) -> OutputItem:
         if type(id) is str:
             item.id = item.id or id
             self._by_id[id] = item
-        if type(place) is int:
-            self._by_place[place] = item
+        if type(index) is int:
+            self._by_place[index] = item
         return item
 
 

@@ -56,7 +56,7 @@ def _filter_input(items: str | list[Any]) -> str | list[Any]:
         return items
     agents = {item["call_id"] for item in items if item.get("subagent_id")}
     return [
-        _without_format(item)
+        _drop_format(item)
         for item in items
         if not _is_not_for_upstream(item) and not (agents and item.get("call_id") in agents)
     ]
@@ -83,7 +83,7 @@ def _is_replayed(item: JsonObject) -> bool:
     )
 
 
-def _without_format(item: JsonObject) -> JsonObject:
+def _drop_format(item: JsonObject) -> JsonObject:
     """Reasoning without the gateway's note of who wrote it."""
     if item.get("type") != "reasoning" or "format" not in item:
         return item
@@ -91,10 +91,10 @@ def _without_format(item: JsonObject) -> JsonObject:
 
 
 def _put_text(sent: JsonObject, original: JsonObject, supported: frozenset[str]) -> None:
-    given = original.get("text") or {}
+    fields = original.get("text") or {}
     text = {
         name: value
-        for name, value in given.items()
+        for name, value in fields.items()
         if value is not None and _TEXT.get(name, "response_format") in supported
     }
     if text:
@@ -104,11 +104,11 @@ def _put_text(sent: JsonObject, original: JsonObject, supported: frozenset[str])
 def _put_reasoning(sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms) -> None:
     if not takes_reasoning(terms):
         return
-    given = original.get("reasoning") or {}
+    fields = original.get("reasoning") or {}
     reasoning: JsonObject = {}
     if prompt.effort is not None:
         reasoning["effort"] = prompt.effort
-    for name, value in given.items():
+    for name, value in fields.items():
         if value is not None and name not in _WISHES:
             reasoning[name] = value
     if reasoning:
@@ -118,10 +118,10 @@ def _put_reasoning(sent: JsonObject, original: JsonObject, prompt: Prompt, terms
 def _build_include(original: JsonObject, prompt: Prompt, terms: Terms) -> list[str]:
     """What the caller wants, and sealed reasoning from those who reason: items without it could not
     be sent again, for nothing is stored."""
-    apart = {SEALED_REASONING}
+    excluded = {SEALED_REASONING}
     if "logprobs" not in terms.supported:
-        apart.add(LOGPROBS)
-    wanted = [name for name in original.get("include") or () if name not in apart]
+        excluded.add(LOGPROBS)
+    include = [name for name in original.get("include") or () if name not in excluded]
     if takes_reasoning(terms) and prompt.effort != "none":
-        wanted.append(SEALED_REASONING)
-    return wanted
+        include.append(SEALED_REASONING)
+    return include

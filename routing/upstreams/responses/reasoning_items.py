@@ -23,11 +23,11 @@ def build_reasoning_items(details: list[JsonObject] | None) -> list[JsonObject]:
     """The items of one assistant message, in order; details of other formats are left out."""
     if not details:
         return []
-    found = _ItemCollector()
+    collector = _ItemCollector()
     for detail in details:
         if is_replayed(detail):
-            found.add(detail)
-    return [_serialize_item(item) for item in found.items if _is_whole(item)]
+            collector.add(detail)
+    return [_serialize_item(item) for item in collector.items if _is_whole(item)]
 
 
 def is_replayed(detail: JsonObject) -> bool:

@@ -1,6 +1,5 @@
 """The responses body that a chat-shaped prompt means."""
 
-from collections.abc import Callable
 from typing import Final
 
 from gateway.http.jsonio import JsonObject
@@ -30,9 +29,29 @@ def build_request(prompt: Prompt, terms: Terms) -> JsonObject:
     put_common(sent, body, prompt, terms, without=_NO_PLACE)
     include: list[str] = []
     _put_tools(sent, body, supported)
-    _put_text(sent, body, supported)
+    text: JsonObject = {}
+    response_format = body.get("response_format")
+    if response_format is not None and "response_format" in supported:
+        kind = response_format["type"]
+        if kind in ("text", "json_object"):
+            text["format"] = {"type": kind}
+        elif kind == "json_schema":
+            schema = response_format["json_schema"]
+            # This format insists on a schema.
+            text["format"] = {"type": kind, "name": schema["name"], "schema": {"type": "object"}}
+            optional = ("schema", "description", "strict")
+            text["format"] |= {
+                name: schema[name] for name in optional if schema.get(name) is not None
+            }
+    if body.get("verbosity") is not None and "verbosity" in supported:
+        text["verbosity"] = body["verbosity"]
+    if text:
+        sent["text"] = text
     _put_reasoning(sent, prompt, terms, include)
-    _put_logprobs(sent, body, supported, include)
+    if body.get("logprobs") is True and "logprobs" in supported:
+        include.append(LOGPROBS)
+        if body.get("top_logprobs") is not None and "top_logprobs" in supported:
+            sent["top_logprobs"] = int(body["top_logprobs"])
     if include:
         sent["include"] = include
     return sent
@@ -42,8 +61,10 @@ def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) ->
     tools: list[JsonObject] = []
     if "tools" in supported:
         given = body.get("tools") or ()
-        tools = [_function_tool(tool["function"]) for tool in given if tool["type"] == "function"]
-    choice = _tool_choice(body.get("tool_choice"))
+        tools = [
+            _build_function_tool(tool["function"]) for tool in given if tool["type"] == "function"
+        ]
+    choice = _build_tool_choice(body.get("tool_choice"))
     if tools and choice is not None and "tool_choice" in supported:
         sent["tool_choice"] = choice
     parallel = body.get("parallel_tool_calls")
@@ -51,12 +72,12 @@ def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) ->
         sent["parallel_tool_calls"] = parallel
     options = body.get("web_search_options")
     if options is not None and "web_search_options" in supported:
-        tools.append(_web_search(options))
+        tools.append(_build_search_tool(options))
     if tools:
         sent["tools"] = tools
 
 
-def _function_tool(function: JsonObject) -> JsonObject:
+def _build_function_tool(function: JsonObject) -> JsonObject:
     sent = {"type": "function", "name": function["name"]}
     if function.get("description") is not None:
         sent["description"] = function["description"]
@@ -66,7 +87,7 @@ def _function_tool(function: JsonObject) -> JsonObject:
     return sent
 
 
-def _tool_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
+def _build_tool_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
     """A choice that names a server tool is the gateway's own and not for the upstream."""
     if not isinstance(choice, dict):
         return choice
@@ -75,81 +96,37 @@ def _tool_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
     return {"type": "function", "name": choice["function"]["name"]}
 
 
-def _web_search(options: JsonObject) -> JsonObject:
+def _build_search_tool(options: JsonObject) -> JsonObject:
     """The search settings of the chat format as the tool that does the search here."""
     sent: JsonObject = {"type": "web_search"}
     if options.get("search_context_size") is not None:
         sent["search_context_size"] = options["search_context_size"]
-    place = options.get("user_location")
-    if isinstance(place, dict):
-        nested = place.get("approximate")
+    location = options.get("user_location")
+    if isinstance(location, dict):
+        nested = location.get("approximate")
         sent["user_location"] = {
             "type": "approximate",
-            **(nested if isinstance(nested, dict) else place),
+            **(nested if isinstance(nested, dict) else location),
         }
     return sent
-
-
-def _put_text(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
-    text: JsonObject = {}
-    wanted = body.get("response_format")
-    if wanted is not None and "response_format" in supported:
-        make = _FORMATS.get(wanted["type"])
-        if make is not None:
-            text["format"] = make(wanted)
-    if body.get("verbosity") is not None and "verbosity" in supported:
-        text["verbosity"] = body["verbosity"]
-    if text:
-        sent["text"] = text
-
-
-def _plain_format(wanted: JsonObject) -> JsonObject:
-    return {"type": wanted["type"]}
-
-
-def _schema_format(wanted: JsonObject) -> JsonObject:
-    given = wanted["json_schema"]
-    # This format insists on a schema.
-    sent = {"type": "json_schema", "name": given["name"], "schema": {"type": "object"}}
-    for name in ("schema", "description", "strict"):
-        if given.get(name) is not None:
-            sent[name] = given[name]
-    return sent
-
-
-_FORMATS: Final[dict[str, Callable[[JsonObject], JsonObject]]] = {
-    "text": _plain_format,
-    "json_object": _plain_format,
-    "json_schema": _schema_format,
-}
 
 
 def _put_reasoning(sent: JsonObject, prompt: Prompt, terms: Terms, include: list[str]) -> None:
     """Effort and summary; who asked for reasoning also gets it sealed, to be replayed: nothing is
     stored upstream."""
     body, effort = prompt.body, prompt.effort
-    asked = effort is not None or any(body.get(name) is not None for name in _ASKS_FOR_REASONING)
-    if not asked or not takes_reasoning(terms):
+    is_asked = effort is not None or any(body.get(name) is not None for name in _ASKS_FOR_REASONING)
+    if not is_asked or not takes_reasoning(terms):
         return
     # Nothing of the reasoning is shown without one, and showing is what callers expect.
     summary = (body.get("reasoning") or {}).get("summary") or "auto"
     hidden = prompt.exclude_reasoning or effort == "none"
-    wishes = {"effort": effort, "summary": None if hidden else summary}
-    reasoning = {name: wish for name, wish in wishes.items() if wish is not None}
+    settings = {"effort": effort, "summary": None if hidden else summary}
+    reasoning = {name: wish for name, wish in settings.items() if wish is not None}
     if reasoning:
         sent["reasoning"] = reasoning
     if effort != "none" and not prompt.exclude_reasoning:
         include.append(SEALED_REASONING)
-
-
-def _put_logprobs(
-    sent: JsonObject, body: JsonObject, supported: frozenset[str], include: list[str]
-) -> None:
-    if body.get("logprobs") is not True or "logprobs" not in supported:
-        return
-    include.append(LOGPROBS)
-    if body.get("top_logprobs") is not None and "top_logprobs" in supported:
-        sent["top_logprobs"] = int(body["top_logprobs"])
 
 
 # --- Fields that every body has -------------------------------------------------------------------
@@ -191,7 +168,7 @@ def put_common(
     if type(sent.get("top_k")) is float:
         sent["top_k"] = int(sent["top_k"])
     if prompt.max_output_tokens is not None:
-        sent["max_output_tokens"] = output_cap(prompt, terms)
+        sent["max_output_tokens"] = limit_output(prompt, terms)
     if terms.user_hash is not None:
         put_user(sent, terms.user_hash, terms.supported)
     # Some upstreams stream where nothing is said.
@@ -206,7 +183,7 @@ def put_user(sent: JsonObject, user_hash: str, supported: frozenset[str]) -> Non
             return
 
 
-def output_cap(prompt: Prompt, terms: Terms) -> int | None:
+def limit_output(prompt: Prompt, terms: Terms) -> int | None:
     """The caller's cap inside the endpoint's, in tokens."""
     caps = [cap for cap in (prompt.max_output_tokens, terms.output_cap) if cap is not None]
     return min(caps, default=None)

@@ -6,12 +6,12 @@ from typing import Any, Final
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Event, Native
 from routing.upstreams.failures import malformed
-from routing.upstreams.payloads import DONE, parse_event, word
+from routing.upstreams.payloads import DONE, parse_event, read_word
 from routing.upstreams.responses.answer import (
     CALLS,
     KIND,
+    build_chat_usage,
     build_error,
-    chat_usage,
     read_failure,
     read_finish,
 )
@@ -36,7 +36,10 @@ class ResponsesReader:
         if self.ended:
             return ()
         if payload[:6] == DONE:
-            return self._done()
+            if not self._output.said:
+                raise malformed("a stream without a response")
+            self.ended = True
+            return ()
         value = parse_event(payload)
         name = value.get("type")
         if type(name) is not str:
@@ -49,12 +52,6 @@ class ResponsesReader:
         elif value.get("error"):
             event.error = build_error(value["error"])
         return (event,)
-
-    def _done(self) -> tuple[Event, ...]:
-        if not self._output.said:
-            raise malformed("a stream without a response")
-        self.ended = True
-        return ()
 
     def _item(self, value: _Object) -> OutputItem:
         return self._output.items.for_event(value.get("item_id"), value.get("output_index"))
@@ -102,8 +99,8 @@ class ResponsesReader:
         item = self._item(value)
         if isinstance(name := value.get("name"), str):
             item.name = item.name or name
-        whole = value.get("arguments", value.get("input"))
-        self._output.finish_arguments(event, item, whole)
+        arguments = value.get("arguments", value.get("input"))
+        self._output.finish_arguments(event, item, arguments)
 
     def _summary_delta(self, event: Event, value: _Object) -> None:
         self._reasoning_delta(event, value, "summary", value.get("summary_index"))
@@ -128,28 +125,28 @@ class ResponsesReader:
         self._output.finish_reasoning(event, self._item(value), "text", index, text)
 
     def _item_added(self, event: Event, value: _Object) -> None:
-        if not isinstance(said := value.get("item"), dict):
+        if not isinstance(fields := value.get("item"), dict):
             return
-        item = self._output.items.begin(said.get("id"), value.get("output_index"))
-        item.learn(said)
-        if said.get("type") in CALLS and item.call_index is None:
+        item = self._output.items.begin(fields.get("id"), value.get("output_index"))
+        item.learn(fields)
+        if fields.get("type") in CALLS and item.call_index is None:
             # The arguments follow, or are said at the end.
             self._output.begin_call(event, item)
 
     def _item_done(self, event: Event, value: _Object) -> None:
-        if isinstance(said := value.get("item"), dict):
-            item = self._output.items.for_event(said.get("id"), value.get("output_index"))
-            item.learn(said)
-            self._output.finish_item(event, item, said)
+        if isinstance(fields := value.get("item"), dict):
+            item = self._output.items.for_event(fields.get("id"), value.get("output_index"))
+            item.learn(fields)
+            self._output.finish_item(event, item, fields)
 
     def _began(self, event: Event, value: _Object) -> None:
         if isinstance(response := value.get("response"), dict):
             self._note(event, response)
 
     def _note(self, event: Event, response: _Object) -> None:
-        event.upstream_id = word(response.get("id"))
-        event.service_tier = word(response.get("service_tier"))
-        event.usage = chat_usage(response.get("usage"), searches=self._output.searches)
+        event.upstream_id = read_word(response.get("id"))
+        event.service_tier = read_word(response.get("service_tier"))
+        event.usage = build_chat_usage(response.get("usage"), searches=self._output.searches)
 
     def _ended(self, event: Event, value: _Object) -> None:
         """`response.completed` and `response.incomplete`; the event's name wins over a status."""
@@ -162,14 +159,11 @@ class ResponsesReader:
             if not self._output.said and not isinstance(response.get("output"), list):
                 raise malformed("a response without output")
             self._output.finish(event, response.get("output"))
-            event.native_finish = self._finish(response)
+            finish = read_finish(response)
+            called = any(name.startswith("call ") for name in self._output.said)
+            event.native_finish = "tool_calls" if called and finish == "stop" else finish
         self.ended = True
         self._note(event, response)
-
-    def _finish(self, response: _Object) -> str | None:
-        finish = read_finish(response)
-        called = any(name.startswith("call ") for name in self._output.said)
-        return "tool_calls" if called and finish == "stop" else finish
 
     def _failed(self, event: Event, value: _Object) -> None:
         response = value.get("response")

@@ -22,7 +22,7 @@ from routing.formats.messages.format import MESSAGES
 from routing.formats.messages.schema import MessagesBody
 from routing.formats.responses.format import RESPONSES
 from routing.formats.responses.schema import ResponsesBody
-from routing.upstreams.wires import CHAT_KINDS, wire_of
+from routing.upstreams.wires import CHAT_KINDS, get_wire
 from tests.routing.formats.messages.bodies import USE, said
 from tests.routing.formats.responses.bodies import CALL
 
@@ -174,7 +174,7 @@ def _sent(request: ChatRequest) -> Iterator[Any]:
         original = request.original if kind == WIRES[request.format] else None
         cap = request.max_output_tokens
         prompt = Prompt(body, original, request.stream, cap, None, None, False)
-        yield orjson.loads(wire_of(kind).request(prompt, _TERMS).body)
+        yield orjson.loads(get_wire(kind).request(prompt, _TERMS).body)
 
 
 def without_nulls(value: Any) -> Any:

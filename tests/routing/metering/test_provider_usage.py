@@ -11,7 +11,7 @@ import pytest
 from routing.entities.prices import Prices
 from routing.metering.cost import compute_cost
 from routing.metering.usage import Usage, read_reported_usage
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 
 
 class Counted(NamedTuple):
@@ -172,12 +172,12 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 def _whole(kind: str, reported: dict[str, Any]) -> Usage | None:
     body = json.dumps({**ANSWERS[kind], "usage": reported}).encode()
-    answer = wire_of(kind).answer(body, "application/json")
+    answer = get_wire(kind).answer(body, "application/json")
     return read_reported_usage(answer.usage, context_length=None)
 
 
 def _streamed(kind: str, **chunk: Any) -> Usage | None:
-    (event,) = wire_of(kind).reader().events(json.dumps(chunk).encode())
+    (event,) = get_wire(kind).reader().events(json.dumps(chunk).encode())
     return read_reported_usage(event.usage, context_length=None)
 
 

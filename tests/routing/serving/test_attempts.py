@@ -17,14 +17,14 @@ from routing.serving.request import process
 from routing.serving.request.context import Attempt
 from routing.serving.request.process import WINDOW_S, RetryBudget
 from routing.statistics import observation
-from routing.upstreams.failures import UpstreamFailure, from_door, from_status
+from routing.upstreams.failures import UpstreamFailure, from_outbound_error, from_status
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import Clock, observer, refreshed
 
 TOTAL_S = 60.0
-LATE = from_door(DeadlineExceeded("the call's deadline passed", phase="head"))
-SLOW = from_door(FirstByteTimeout("no head", phase="head"))
+LATE = from_outbound_error(DeadlineExceeded("the call's deadline passed", phase="head"))
+SLOW = from_outbound_error(FirstByteTimeout("no head", phase="head"))
 
 
 @pytest.fixture

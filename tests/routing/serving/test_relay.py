@@ -15,7 +15,7 @@ from routing.metering.cost import FREE, build_usage_report
 from routing.metering.usage import Usage
 from routing.serving.attempts.relay import Relay
 from routing.upstreams.failures import UpstreamFailure
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 from tests.routing.serving.streams import EVENTS, chat_events, messages_events, named, said
 
 FORMATS = {each.name: each for each in (CHAT, MESSAGES, RESPONSES)}
@@ -35,7 +35,7 @@ def relay_of(kind: str, name: str, *events: bytes) -> Relay:
     request = given.parse(body, session_header=None, models_max=3)
     relay = Relay(
         given.writer(SERVED, request),
-        wire_of(kind).reader(),
+        get_wire(kind).reader(),
         passes=given.wire == kind != "openai",
         exclude_reasoning=False,
         event_bytes_max=EVENT_BYTES_MAX,

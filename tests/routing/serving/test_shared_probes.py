@@ -12,7 +12,7 @@ from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
 from routing.statistics import observation, peer_sync
 from routing.statistics.peer_sync import may_probe, probe_key
-from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused
+from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused_answer
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import FAILURE, LIMITED, Clock, some_endpoint
 from tests.routing.serving.processes import Process, Start
@@ -48,7 +48,7 @@ def probing(here: Process, one: EndpointEntry, clock: Clock) -> RequestProgress:
 
 
 REFUSALS = [from_status(status, {}, b"") for status in (400, 404)]
-ENDS: list[UpstreamFailure] = [FAILURE, LIMITED, *REFUSALS, malformed("nonsense"), refused()]
+ENDS: list[UpstreamFailure] = [FAILURE, LIMITED, *REFUSALS, malformed("nonsense"), refused_answer()]
 
 
 @pytest.mark.parametrize("failure", ENDS, ids=str)

@@ -24,7 +24,7 @@ from routing.serving.attempts.upstream_call import (
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
 from routing.upstreams.anthropic.wire import ANTHROPIC, parse_betas
-from routing.upstreams.failures import from_door
+from routing.upstreams.failures import from_outbound_error
 from tests.gateway.outbound.raw_upstream import RawUpstream
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import call_to
@@ -167,7 +167,7 @@ def test_an_end_is_met_once_and_a_flood_after_it_left_alone(what: Any, reads_max
     ],
 )
 def test_too_much_of_an_answer_is_no_outage(kind: Any, outage: bool) -> None:
-    assert from_door(kind("what happened", phase="body")).outage is outage
+    assert from_outbound_error(kind("what happened", phase="body")).outage is outage
 
 
 # --- Counting where the upstream's own counter is no help -----------------------------------------

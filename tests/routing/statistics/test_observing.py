@@ -12,7 +12,7 @@ from routing.selection.measurements.histogram import RELATIVE_ERROR
 from routing.selection.types import EndpointStats
 from routing.statistics.health_events import HealthEvent
 from routing.statistics.observation import REFRESH_S, Observer
-from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused
+from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused_answer
 from tests.routing.serving.learning import (
     FAILURE,
     LIMITED,
@@ -108,7 +108,7 @@ NOTHING = [LIMITED, POLICY, LATE, *(from_status(n, {}, b"") for n in (400, 413, 
 FAILURES: list[tuple[UpstreamFailure, str]] = [
     *((failure, "error") for failure in [*ERRORS, replace(LATE, outage=True)]),
     *((failure, "nothing") for failure in NOTHING),
-    (refused(), "answer"),
+    (refused_answer(), "answer"),
 ]
 
 

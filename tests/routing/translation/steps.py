@@ -14,7 +14,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.upstreams.sse import SseParser
-from routing.upstreams.wires import wire_of
+from routing.upstreams.wires import get_wire
 
 FORMATS: dict[str, CallerFormat] = {format.wire: format for format in (CHAT, MESSAGES, RESPONSES)}
 KINDS = list(FORMATS)
@@ -65,7 +65,7 @@ def sent(kind: str, request: ChatRequest) -> dict[str, Any]:
     efforts = (asked.effort, asked.max_tokens) if asked else (None, None)
     prompt = Prompt(body, None, request.stream, request.max_output_tokens, *efforts, False)
     terms = Terms("up-1", SUPPORTED, None, "secret", None, 4096)
-    made: dict[str, Any] = json.loads(wire_of(kind).request(prompt, terms).body)
+    made: dict[str, Any] = json.loads(get_wire(kind).request(prompt, terms).body)
     return made
 
 
@@ -78,7 +78,7 @@ def new_call_id() -> str:
 
 
 def read_whole(kind: str, body: bytes) -> Answer:
-    return wire_of(kind).answer(body, "application/json")
+    return get_wire(kind).answer(body, "application/json")
 
 
 def told_whole(format: CallerFormat, request: ChatRequest, answer: Answer) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def told_stream(
 
 
 def deltas_of(kind: str, stream: bytes) -> Iterator[tuple[dict[str, Any], str | None]]:
-    reader, parser = wire_of(kind).reader(), SseParser(EVENT_BYTES_MAX)
+    reader, parser = get_wire(kind).reader(), SseParser(EVENT_BYTES_MAX)
     for payload in [*parser.feed(stream), *parser.finish()]:
         for event in reader.events(payload):
             assert event.error is None

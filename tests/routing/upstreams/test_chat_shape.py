@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 import pytest
 
-from routing.upstreams.openai import Reader, answer
+from routing.upstreams.openai import Reader, read_answer
 
 
 def message_of(message: dict[str, Any], **choice: Any) -> dict[str, Any]:
     body = {"choices": [{"index": 0, "message": message, **choice}]}
-    return answer(orjson.dumps(body), "application/json").message
+    return read_answer(orjson.dumps(body), "application/json").message
 
 
 def deltas(*said: dict[str, Any], finish: str | None = "tool_calls") -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def test_a_second_choice_is_nobodys() -> None:
     (event,) = Reader().events(other)
     assert (event.delta, event.has_choice) == ({}, False)
     both = {"choices": [{"index": 1, "message": {"content": "no"}}, {"message": {"content": "y"}}]}
-    assert answer(orjson.dumps(both), "").message == {"content": "y"}
+    assert read_answer(orjson.dumps(both), "").message == {"content": "y"}
 
 
 def test_a_plain_delta_is_left_as_it_is() -> None:
@@ -144,6 +144,6 @@ def test_usage_is_found_where_groq_says_it() -> None:
 def test_reasoning_that_only_the_total_tells_is_billed() -> None:
     usage = {"prompt_tokens": 35, "completion_tokens": 12, "total_tokens": 109}
     body = {"choices": [{"message": {"content": "x"}}], "usage": usage}
-    found = answer(orjson.dumps(body), "").usage
+    found = read_answer(orjson.dumps(body), "").usage
     assert found["completion_tokens"] == 74
     assert found["completion_tokens_details"] == {"reasoning_tokens": 62}

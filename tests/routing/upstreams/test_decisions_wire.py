@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from routing.entities.exchange import Prompt, Terms
-from routing.upstreams.decisions import DECISIONS, Blamed, as_told, blamed_in
+from routing.upstreams.decisions import (
+    DECISIONS,
+    BlamedQuestions,
+    adapt_failure,
+    find_blamed_questions,
+)
 from routing.upstreams.failures import UpstreamFailure, from_status
 
 BODY = {"state": {"a": 1}, "questions": {"q": {"type": "noul", "instructions": "?"}}}
@@ -60,9 +65,9 @@ def test_what_is_no_answer_is_a_failure(body: bytes, status: int) -> None:
 
 
 NAMES = ("q", "q.more", "0", '"ö"')
-Q: Blamed = frozenset(["q"])
-SOME: Blamed = frozenset()
-ALL: Blamed = frozenset([None])
+Q: BlamedQuestions = frozenset(["q"])
+SOME: BlamedQuestions = frozenset()
+ALL: BlamedQuestions = frozenset([None])
 
 
 def located(*loc: str) -> dict[str, Any]:
@@ -93,7 +98,7 @@ def located(*loc: str) -> dict[str, Any]:
 )
 def test_which_questions_are_blamed(body: Any, blamed: Any) -> None:
     failure = from_status(422, {}, json.dumps(body).encode())
-    assert blamed_in(failure, NAMES) == blamed
+    assert find_blamed_questions(failure, NAMES) == blamed
 
 
 @pytest.mark.parametrize(
@@ -111,12 +116,12 @@ def test_what_is_told_of_a_question_that_is_blamed(
     status: int, of_caller: bool | None, told: int, elsewhere: bool
 ) -> None:
     failure = from_status(status, {}, b'{"error": {"message": "question"}}')
-    changed = as_told(failure, of_caller=of_caller)
+    changed = adapt_failure(failure, of_caller=of_caller)
     assert (changed.told_status, changed.elsewhere) == (told, elsewhere)
     assert (changed.message == "question") == (told in (400, 413))
 
 
 def test_a_refusal_with_a_name_of_its_own_keeps_it() -> None:
     body = b'{"error": {"message": "question", "code": "context_length_exceeded"}}'
-    changed = as_told(from_status(400, {}, body), of_caller=False)
+    changed = adapt_failure(from_status(400, {}, body), of_caller=False)
     assert (changed.told_status, changed.error_type) == (400, "context_length_exceeded")

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from routing.upstreams.error_bodies import error_words
-from routing.upstreams.failures import from_error_object, from_status
+from routing.upstreams.failures import from_error_object, from_status, read_error_body
 
 MANY = [{"loc": ["body", str(n)], "msg": "bad"} for n in range(7)]
 
@@ -34,12 +33,12 @@ MANY = [{"loc": ["body", str(n)], "msg": "bad"} for n in range(7)]
     ],
 )
 def test_message_and_code(body: Any, message: str, code: str | None) -> None:
-    assert error_words(json.dumps(body).encode())[:2] == (message, code)
+    assert read_error_body(json.dumps(body).encode())[:2] == (message, code)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"error": NaN}'])
 def test_what_is_no_json_says_nothing(body: bytes) -> None:
-    assert error_words(body) == ("", None, None)
+    assert read_error_body(body) == ("", None, None)
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422])

@@ -18,12 +18,12 @@ from gateway.outbound.errors import (
 from routing.upstreams.failures import (
     RAW_CHARS_MAX,
     UpstreamFailure,
-    from_door,
     from_error_object,
+    from_outbound_error,
     from_status,
     malformed,
-    refused,
-    retry_after_s,
+    parse_retry_after,
+    refused_answer,
 )
 
 
@@ -187,7 +187,7 @@ RETRIES: list[tuple[str | None, float | None]] = [
 
 @pytest.mark.parametrize(("said", "seconds"), RETRIES)
 def test_when_to_come_back(said: str | None, seconds: float | None) -> None:
-    assert retry_after_s(said, now_s=100.0) == seconds
+    assert parse_retry_after(said, now_s=100.0) == seconds
 
 
 DOOR: list[tuple[type[OutboundError], Next]] = [
@@ -199,7 +199,7 @@ DOOR: list[tuple[type[OutboundError], Next]] = [
 
 @pytest.mark.parametrize(("kind", "expected"), DOOR)
 def test_a_connection(kind: type[OutboundError], expected: Next) -> None:
-    failure = from_door(kind("what happened", phase="body"))
+    failure = from_outbound_error(kind("what happened", phase="body"))
     late = kind in (ConnectTimeout, FirstByteTimeout, IdleTimeout)
     assert seen(failure) == expected
     assert failure.status == failure.told_status == (524 if late else 502)
@@ -209,5 +209,5 @@ def test_a_connection(kind: type[OutboundError], expected: Next) -> None:
 
 def test_a_2xx_that_is_no_answer() -> None:
     assert seen(malformed("an answer of type 'text/html'")) == WELL
-    assert seen(refused()) == NO
+    assert seen(refused_answer()) == NO
     assert seen(from_error_object("odd")) == SICK

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.upstreams.anthropic.blocks import CallIds, tool_result_block
+from routing.upstreams.anthropic.blocks import CallIds, build_tool_result_block
 from routing.upstreams.anthropic.messages import MARKS_MAX, limit_marks
-from routing.upstreams.anthropic.wire import required_betas
+from routing.upstreams.anthropic.wire import list_required_betas
 
 LONG_CACHE, FILES = "extended-cache-ttl-2025-04-11", "files-api-2025-04-14"
 CHANGES = "mid-conversation-tool-changes-2026-07-01"
@@ -75,12 +75,12 @@ def test_what_is_used_at_any_depth_is_named(body: dict[str, Any]) -> None:
     used |= {FILES for block in blocks if "file" in repr(block.get("source"))}
     holders = [body, *blocks, *body.get("tools", [])]
     used |= {LONG_CACHE for each in holders if "1h" in repr(each.get("cache_control"))}
-    assert sorted(required_betas(body)) == sorted(used)
+    assert sorted(list_required_betas(body)) == sorted(used)
 
 
 @pytest.mark.parametrize("mark", [5, True, "x", [], ["x"], None])
 def test_what_is_no_mark_on_a_tool_message_is_none(mark: Any) -> None:
     message = {"role": "tool", "tool_call_id": "c", "content": "r", "cache_control": mark}
-    assert "cache_control" not in tool_result_block(message, CallIds())
-    marked = tool_result_block({**message, "cache_control": EPHEMERAL}, CallIds())
+    assert "cache_control" not in build_tool_result_block(message, CallIds())
+    marked = build_tool_result_block({**message, "cache_control": EPHEMERAL}, CallIds())
     assert marked["cache_control"] == EPHEMERAL
