@@ -230,7 +230,7 @@ def test_every_body_refuses_unknown_limits(
         assert str(refused.value).startswith(f'Unrecognized key: "{name}"; ')
 
 
-HINTS = [
+HINTS: list[tuple[Any, str, str]] = [
     (NewKey.read, "max_budget", "use `limit`"),
     (NewKey.read, "limit_usd", "use `limit`"),
     (NewKey.read, "budget_duration", "use `limit_reset`"),
