@@ -101,6 +101,8 @@ def _sites(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int]]:
 
 
 def _within(node: ast.AST, function: str, first_line: int) -> Iterator[tuple[ast.AST, str, int]]:
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return  # An assertion, as those that are left out.
     if isinstance(node, _LEFT_OUT) or ast.unparse(node).startswith(("log.", "TYPE_CHECKING")):
         return
     if isinstance(node, ast.ClassDef):
@@ -158,7 +160,7 @@ def _variants(node: ast.AST) -> Iterator[ast.AST]:
             if isinstance(function, ast.Name) and function.id in _CALLED:
                 yield ast.Call(ast.Name(_CALLED[function.id], ast.Load()), given, keywords)
             for at, keyword in enumerate(keywords):
-                if keyword.arg is not None:
+                if keyword.arg not in (None, "strict"):
                     yield ast.Call(function, given, keywords[:at] + keywords[at + 1 :])
         case ast.Return(value) if not isinstance(value, ast.Constant | None):
             yield ast.Return(ast.Constant(None))

@@ -97,6 +97,11 @@ def test_what_nobody_needed_goes_back_by_itself_and_at_once_at_the_end_of_a_wind
     leases.put([limit], [_START], 10, _START)
     assert leases.take([limit]) == (_START,)
 
+    # Room of another window is none of this one's.
+    assert not leases.put_back("s", _START - DAY_S, 3)
+    assert leases.put_back("s", _START, 3)
+    assert leases.take([limit]) == (_START,)
+
     now[0] = LEASE_S
     assert leases.take([limit]) is None
     due.pop()()
@@ -161,16 +166,19 @@ def test_never_more_than_the_limit_and_all_of_it(
     within_one(DAY_S, work)
 
 
+@pytest.mark.parametrize("way", [RateLimiter.add, RateLimiter.correct])
 def test_corrections_stay_with_what_is_held(
-    process: Callable[[], tuple[RateLimiter, SharedCache]],
+    process: Callable[[], tuple[RateLimiter, SharedCache]], way: Callable[..., None]
 ) -> None:
+    amount = [-90] if way is RateLimiter.add else -90
+
     def work() -> None:
         limits, hints = process()
         limit = Limit(f"s{next(_names)}", LARGE, DAY_S, 100)
         for _ in range(20):
             taken = limits.take(limit)
             assert isinstance(taken, Taken)
-            limits.add(taken, [-90])
+            way(limits, taken, amount)
         calls = hints.calls
         gevent.sleep(0)
         limits.close()

@@ -23,6 +23,7 @@ from gateway.limits.limits import (
     build_refusal,
     count_at,
     find_window_start,
+    rate_limiter,
 )
 from gateway.shared_cache import SharedCache
 from tests.support.valkey import ValkeyServer
@@ -45,6 +46,11 @@ def test_a_count_holds_for_its_window_alone_which_began_last(
 
     same = then_s // window_s == now_s // window_s
     assert seen == WindowCount(start, used if same else 0)
+
+
+def test_minutes_and_days_are_those_of_utc() -> None:
+    assert [find_window_start(at, MINUTE_S) for at in (60, 119.9, 120)] == [60, 60, 120]
+    assert [find_window_start(at, DAY_S) for at in (86_400, 172_799)] == [86_400] * 2
 
 
 @dataclass
@@ -99,10 +105,17 @@ class Machine(RuleBasedStateMachine):
         assert found.used + cost > 5
         return multiple()
 
-    @rule(what=taken, back=st.integers(0, 4))
-    def correct(self, what: Taken, back: int) -> None:
+    @rule(what=taken, back=st.integers(0, 4), way=st.sampled_from(["add", "correct", "give back"]))
+    def correct(self, what: Taken, back: int, way: str) -> None:
         amounts = [-min(back, each.cost) for each in what.limits]
-        self.limits.add(what, amounts)
+        if way == "add":
+            self.limits.add(what, amounts)
+        elif way == "correct":
+            amounts[:-1] = [0] * (len(amounts) - 1)
+            self.limits.correct(what, amounts[-1])
+        else:
+            amounts = [-each.cost for each in what.limits]
+            self.limits.give_back(what)
         for limit, start, amount in zip(what.limits, what.starts, amounts, strict=True):
             place = (limit.scope, start // limit.window_s)
             # Only the window that a scope is in now is remembered.
@@ -112,6 +125,24 @@ class Machine(RuleBasedStateMachine):
 
 
 TestCountingHere = Machine.TestCase
+
+
+def test_of_many_scopes_the_longest_unused_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.limits.limits._SCOPES_MAX", 2)
+    limiter = RateLimiter(NOWHERE, clock=lambda: 1_000_000.0)
+
+    def take(*scopes: str) -> list[int]:
+        for scope in scopes:
+            limiter.take(Limit(scope, 5, DAY_S))
+        return [limiter.read_used(Limit(scope, 5, DAY_S)) for scope in "abc"]
+
+    assert take("a", "b") == [1, 1, 0]
+    assert take("a", "c") == [2, 0, 1]
+
+
+def test_a_process_has_one_limiter() -> None:
+    assert isinstance(rate_limiter(), RateLimiter)
+    assert rate_limiter() is rate_limiter()
 
 
 def test_a_refusal_says_when_to_come_back_and_never_at_once() -> None:

@@ -8,6 +8,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
+from accounts.models import LedgerEntry
 from routing.ledger.orders import HoldOrder, Payer
 from routing.ledger.writer import LedgerWriter
 from routing.metering.models import Generation
@@ -50,6 +51,9 @@ def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer) -> None:
     assert totals(payer) == (USD, 0, 0)
     assert entries(payer) == [10 * CENT]
     assert entries(payer, "usage_reversal") == [-4 * CENT, -6 * CENT]
+    reversal = LedgerEntry.objects.filter(account_id=payer.account_id, kind="usage_reversal").last()
+    assert reversal is not None
+    assert (reversal.workspace_id, reversal.api_key_id) == (payer.workspace_id, payer.key_id)
     assert set(key_counters(payer).values()) == {(0, 0)}
     with pytest.raises(NotCharged):
         reverse_usage(generation_id="gen-none", amount_nano=1, source_ref="ref")
