@@ -2,6 +2,7 @@
 others lock nobody out for long."""
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,10 +11,14 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from accounts.authentication import forget_keys
+from accounts.caller import read_caller
+from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord, SignInAttempts, User
+from accounts.money import NANO_PER_USD
+from accounts.rates import daily_limit, read_free_requests
 from accounts.services.keys import set_disabled
 from accounts.sign_in import BOUNDS, count_try
-from gateway.limits.limits import MINUTE_S
+from gateway.limits.limits import DAY_S, MINUTE_S, rate_limiter
 from tests.accounts.office import KEYS, Office, open_office
 from tests.support.windows import within_one
 
@@ -109,6 +114,29 @@ def test_the_refusal_s_words_and_headers(settings: Settings) -> None:
     shown = {"X-RateLimit-Limit": "1", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}
     assert headers == shown == {name: refused[name] for name in headers}
     assert 1 <= int(refused["Retry-After"]) <= 60
+
+
+# --- Free requests --------------------------------------------------------------------------------
+
+
+def test_free_requests_of_a_day_depend_on_what_was_bought(settings: Settings) -> None:
+    settings.ROUTER_FREE_CREDIT_THRESHOLD = 10
+    settings.ROUTER_FREE_RPD_LOW, settings.ROUTER_FREE_RPD_HIGH = 50, 1000
+    caller = read_caller(hash_key(office().key))
+    assert caller is not None
+    threshold_nano = 10 * NANO_PER_USD
+    buyers = [replace(caller, bought_nano=threshold_nano + more) for more in (-1, 0)]
+    assert [read_free_requests(each) for each in buyers] == [(50, 0, 50), (1000, 0, 1000)]
+
+    limit = daily_limit(buyers[0])
+    assert limit is not None
+    within_one(DAY_S, lambda: rate_limiter().take(limit._replace(cost=3)))
+    assert read_free_requests(buyers[0]) == (50, 3, 47)
+    settings.ROUTER_FREE_RPD_LOW = 2
+    assert read_free_requests(buyers[0]) == (2, 3, 0)
+    settings.ROUTER_FREE_RPD_LOW = 0
+    assert daily_limit(buyers[0]) is None
+    assert read_free_requests(buyers[0]) == (-1, 0, -1)
 
 
 # --- Wrong credentials ----------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from interns import leases
 from interns.jobs.prober import probe_all
 from interns.jobs.reaper import publish_waiting, reap
 from interns.leases import InternLease
-from interns.machine import STEPS, WAITING_TEXT
-from interns.models import LeaseKind
+from interns.machine import STEPS, WAITING_TEXT, MoveRule
+from interns.models import Intern, InternTransition, LeaseKind
 from interns.operations import release_intern
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out, queued
@@ -229,3 +229,87 @@ def test_who_was_overtaken_in_the_queue_was_lost(farm: Farm, settings: Any) -> N
     pick_up(later)
     farm.expire(first["id"])
     assert farm.reap() == (1, 0, 0)
+
+
+def test_a_reaper_goes_by_the_moment_it_is_given(farm: Farm) -> None:
+    made, _ = queued(farm)
+    expires_at = farm.row(made["id"]).lease_expires_at
+    assert expires_at is not None
+    assert reap(current_driver(), now=expires_at) == (1, 0, 0)
+
+
+def test_only_what_nobody_has_taken_up_is_told_of_again(farm: Farm) -> None:
+    _, message = queued(farm)
+    queued(farm)
+    assert publish_waiting() == 2
+    pick_up(message)
+    assert publish_waiting() == 1
+
+
+def test_among_busy_workers_one_later_job_shows_that_a_message_is_lost(
+    farm: Farm, settings: Any
+) -> None:
+    settings.INTERN_JOBS = 4
+    _, earlier = queued(farm)
+    lost, _ = queued(farm)
+    _, later = queued(farm)
+    pick_up(earlier)
+    pick_up(later)
+    farm.expire(lost["id"])
+    assert farm.reap() == (1, 0, 0)
+
+
+def test_who_was_asked_for_at_the_same_moment_has_not_overtaken(farm: Farm, settings: Any) -> None:
+    settings.INTERN_JOBS = 1
+    first, _ = queued(farm)
+    other, message = queued(farm)
+    pick_up(message)
+    Intern.objects.update(operation_since=farm.row(other["id"]).operation_since)
+    farm.expire(first["id"])
+    assert farm.reap() == (0, 0, 1)
+
+
+def test_an_operation_is_overdue_from_its_term_on_and_while_no_worker_has_it() -> None:
+    asked_at = datetime(2026, 1, 1, tzinfo=UTC)
+    due_at = asked_at + leases.lease_term()
+    intern = Intern(operation_since=asked_at)
+    assert not leases.is_pickup_overdue(intern, due_at - timedelta(microseconds=1))
+    assert leases.is_pickup_overdue(intern, due_at)
+    intern.picked_at = asked_at
+    assert not leases.is_pickup_overdue(intern, due_at)
+    assert not leases.is_pickup_overdue(Intern(), due_at)
+
+
+def test_an_operation_s_way_is_on_record_with_its_times_and_steps(farm: Farm) -> None:
+    made, message = queued(farm)
+    now = datetime.now(UTC) + timedelta(seconds=1)
+    picked = leases.pick_up(message, by="worker", now=now)
+    assert picked is not None
+    assert InternTransition.objects.filter(intern_id=made["id"], at=now).count() == 1
+    _, lease = picked
+    leases.begin_step(lease, 3, by="worker")
+    row = farm.row(made["id"])
+    assert (row.progress_step, row.lease_attempt) == (3, 0)
+    later = now + timedelta(hours=1)
+    assert leases.extend(row, now=later)
+    assert farm.row(made["id"]).lease_expires_at == later + leases.lease_term()
+
+
+def test_a_lease_is_released_once(farm: Farm) -> None:
+    made = farm.running()
+    lease = take(farm, made)
+    row = farm.row(made["id"])
+    assert leases.release(lease, by="operator", why="by hand")
+    freed = farm.row(made["id"])
+    assert (freed.lease_id, freed.lease_attempt) == (None, 0)
+    assert freed.updated_at > row.updated_at
+    assert not leases.release(lease, by="operator", why="by hand")
+    assert leases.reissue(row, now=datetime.now(UTC), counts=True) is None
+
+
+def test_a_long_failure_is_cut(farm: Farm) -> None:
+    made, message = queued(farm)
+    picked = leases.pick_up(message, by="worker", now=datetime.now(UTC))
+    assert picked is not None
+    leases.settle(picked[1], MoveRule.STEP_FAILED, "failed", by="worker", failure="x" * 2000)
+    assert farm.row(made["id"]).last_failure_message == "x" * 1000
