@@ -178,9 +178,10 @@ class Broken(AppConfig):
     path = "."
     def ready(self):
         from routing.serving.decisions import batch
-        def told(*args):
+        def fail(*args):
             raise RuntimeError("a bug of ours")
-        batch.told = told
+        assert batch.read_result
+        batch.read_result = fail
 """
 
 
