@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from gateway.http.request_id import get_request_id
 from gateway.http.validation import Issue, join_issues
 
 
@@ -29,8 +30,11 @@ class GatewayError(Exception):
         self.headers = headers or {}
 
     def body(self) -> dict[str, Any]:
-        """The `error` object: code, message and metadata with the error type."""
+        """The `error` object: code, message and metadata with the error type, and within a
+        request its id."""
         metadata = {"error_type": self.error_type, **self.metadata}
+        if (request_id := get_request_id()) is not None:
+            metadata["request_id"] = request_id
         return {"code": self.status, "message": self.text, "metadata": metadata}
 
 

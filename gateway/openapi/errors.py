@@ -38,11 +38,15 @@ ERROR_METADATA: Final = Component(
             "remedy_hint": TEXT,
             "failed_routing_step": TEXT,
             "available_providers": array(TEXT),
+            "request_id": {
+                "type": "string",
+                "description": "That of the request, as in the header `X-Request-Id`.",
+            },
         },
         optional=(
             *("issues", "provider_name", "provider_code", "raw", "is_byok", "previous_errors"),
             *("limit_source", "reason", "remedy_hint", "failed_routing_step"),
-            *("available_providers", "failed_generation"),
+            *("available_providers", "failed_generation", "request_id"),
         ),
         additionalProperties=True,
     ),

@@ -27,6 +27,7 @@ from gunicorn.http.unreader import SocketUnreader
 
 from gateway.eventloop import yield_control
 from gateway.http.jsonio import dumps
+from gateway.http.request_id import HEADER, build_request_id
 from gateway.live_settings import settings
 
 _REASONS = {
@@ -60,12 +61,15 @@ def describe_failure(error: BaseException) -> tuple[int, str]:
 
 def write_failure(status: int, message: str) -> bytes:
     """A whole HTTP response that ends the connection."""
-    error_type = _ERROR_TYPES.get(status, "invalid_request")
-    body = dumps(
-        {"error": {"code": status, "message": message, "metadata": {"error_type": error_type}}}
-    )
+    request_id = build_request_id()
+    metadata = {
+        "error_type": _ERROR_TYPES.get(status, "invalid_request"),
+        "request_id": request_id,
+    }
+    body = dumps({"error": {"code": status, "message": message, "metadata": metadata}})
     head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"{HEADER}: {request_id}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body

@@ -21,6 +21,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RoutePattern
 
 from gateway.http import cors
+from gateway.http.request_id import HEADER, begin_request, end_request
 from gateway.http.vendor_names import map_header_names, replace_vendor_headers
 from gateway.live_settings import settings
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _MODEL_NAMES = "/api/v1/models/"
 _HIDDEN_SLASH = re.compile("%2f", re.IGNORECASE)
+_HEADER_KEY = HEADER.lower()
 View = Callable[..., HttpResponseBase]
 # A part of a host's name, in lower case, and who answers for all that have it. No name has a line
 # break: until somebody is named, nobody is asked.
@@ -85,12 +87,14 @@ class FrontDoor(WSGIHandler):
     def __call__(
         self, environ: dict[str, Any], start_response: "StartResponse"
     ) -> HttpResponseBase:
+        request_id = begin_request(environ).id
         if "%2" in (uri := environ.get("RAW_URI", "")):
             environ["PATH_INFO"] = _path_with_hidden_slashes(uri)
         if (origin := environ.get("HTTP_ORIGIN")) and cors.is_covered(environ["PATH_INFO"]):
             start_response = cors.add_headers(origin, start_response)
             if (preflight := cors.answer_preflight(environ)) is not None:
-                start_response("204 No Content", list(preflight.items()))
+                start_response("204 No Content", [*preflight.items(), (HEADER, request_id)])
+                preflight._resource_closers.append(end_request)  # type: ignore[attr-defined]
                 return preflight
         if not environ.keys().isdisjoint(self._own_header_names):
             replace_vendor_headers(environ, self._own_header_names)
@@ -100,14 +104,17 @@ class FrontDoor(WSGIHandler):
         else:
             view = self._straight.get(environ["PATH_INFO"])
         if view is None:
-            return super().__call__(environ, start_response)
+            response = super().__call__(environ, _with_request_id(request_id, start_response))
+            response._resource_closers.append(end_request)  # type: ignore[attr-defined]
+            return response
         request = ApiRequest(environ)
         response = view(request)
         # As Django's handler does: the request is closed with its response, and the signal that
         # tells of it says who handled it.
-        response._resource_closers.append(request.close)  # type: ignore[attr-defined]
+        response._resource_closers += (request.close, end_request)  # type: ignore[attr-defined]
         response._handler_class = type(self)  # type: ignore[attr-defined]  # Django sets it too.
         status = f"{response.status_code} {response.reason_phrase}"
+        response.headers._store[_HEADER_KEY] = (HEADER, request_id)
         # As `items()` has them, which are headers read one by one.
         start_response(status, list(response.headers._store.values()))
         return response
@@ -115,6 +122,17 @@ class FrontDoor(WSGIHandler):
     @cached_property
     def _straight(self) -> dict[str, View]:
         return dict(_plain_paths("/", get_resolver().url_patterns))
+
+
+def _with_request_id(request_id: str, start_response: "StartResponse") -> "StartResponse":
+    """The same, with the id among the headers."""
+
+    def start(
+        status: str, headers: list[tuple[str, str]], exc_info: Any = None
+    ) -> Callable[[bytes], object]:
+        return start_response(status, [*headers, (HEADER, request_id)], exc_info)
+
+    return start
 
 
 def _plain_paths(

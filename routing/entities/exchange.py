@@ -147,7 +147,8 @@ class Wire(Protocol):
     names one, which is `Terms.output_default` where the caller names none. `keeps_tools_when_off`:
     a conversation with calls needs their tools even if no more calls are allowed.
     `output_tokens_min` is the least cap it takes, `usual_parameters` what its models take where
-    nobody says more.
+    nobody says more. `request_id_header` is the one it reads the caller's request id from, None
+    where it has none.
     """
 
     kind: str
@@ -156,6 +157,7 @@ class Wire(Protocol):
     keeps_tools_when_off: bool
     output_tokens_min: int
     usual_parameters: tuple[str, ...]
+    request_id_header: str | None
 
     def headers(self, credential: str | None, *, stream: bool) -> tuple[tuple[str, str], ...]:
         """The headers of every call."""

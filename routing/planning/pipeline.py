@@ -20,6 +20,7 @@ from gateway.http.errors import (
     SchemaInvalid,
 )
 from gateway.http.jsonio import JsonObject
+from gateway.http.request_id import get_identity
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from gateway.shared_cache import Patience
@@ -332,6 +333,7 @@ def _build_context(
         preset_id=read.preset_id,
         conversation_key=key,
         plugins=planning.plugins,
+        identity=get_identity(),
         cache_options=options,
     )
 

@@ -120,5 +120,6 @@ def plan_submodel_call(asker: RequestProgress, chat: ChatRequest) -> RequestProg
         region=asking.region,
         refusal=planning.refusal,
         plugins=planning.plugins,
+        identity=asking.identity,
     )
     return RequestProgress(context, loop, parent=asker, stages=planning.stages)

@@ -21,6 +21,8 @@ class BearerWire:
     keeps_tools_when_off = False
     output_tokens_min = 1
     usual_parameters: tuple[str, ...] = USUAL_PARAMETERS
+    # As OpenAI's "Debugging requests" names it; other servers ignore it.
+    request_id_header: str | None = "X-Client-Request-Id"
 
     def headers(self, credential: str | None, *, stream: bool) -> tuple[tuple[str, str], ...]:
         headers = [

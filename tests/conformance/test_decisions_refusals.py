@@ -196,7 +196,8 @@ def test_a_bug_of_ours_is_a_500_and_holds_nothing(serve: Serve, tmp_path: Path) 
 
         error = desk.told(response, 500, "server")
         assert "a bug of ours" not in response.text
-        assert error["metadata"] == {"error_type": "server"}
+        its_id = response.headers["X-Request-Id"]
+        assert error["metadata"] == {"error_type": "server", "request_id": its_id}
         assert "router_metadata" not in as_json(response)
         assert desk.total_usage_nano() == 0
         desk.server.check_books()

@@ -154,6 +154,25 @@ def test_the_bodys_session_id_wins(desk: Desk) -> None:
         assert "x-session-id" not in entry["headers"]
 
 
+def test_a_request_s_id_and_trace_lead_from_the_caller_to_the_provider(desk: Desk) -> None:
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    headers = {"X-Request-Id": "mine-1", "traceparent": f"00-{trace}-{span}-01"}
+    own, other = desk.post(headers=headers), desk.post()
+
+    assert own.headers["X-Request-Id"] == "mine-1"
+    ids = ["mine-1", other.headers["X-Request-Id"]]
+    sent, without = (entry["headers"] for entry in desk.upstream.requests("gamma"))
+    assert [each["x-client-request-id"] for each in (sent, without)] == ids
+    version, sent_trace, sent_span, flags = sent["traceparent"].split("-")
+    assert (version, sent_trace, flags) == ("00", trace, "01")
+    assert sent_span != span
+    assert "traceparent" not in without
+    assert [desk.generation(as_json(each)["id"])["request_id"] for each in (own, other)] == ids
+    assert desk.stream(headers=headers).chunks
+    refused = desk.post(headers=headers, model=1)
+    assert desk.told(refused, 400, "invalid_request")["metadata"]["request_id"] == "mine-1"
+
+
 def test_what_is_said_twice_and_alike_is_sent_once(desk: Desk) -> None:
     desk.ok(reasoning={"effort": "low"}, reasoning_effort="low", stop="to")
 

@@ -62,6 +62,7 @@ def test_a_404_says_who_was_considered_and_that_nobody_was_tried(desk: Desk) -> 
         "failed_routing_step": "Filter by Allowed Providers",
         "available_providers": ["alpha", "beta"],
         "requested_providers": ["gamma"],
+        "request_id": response.headers["X-Request-Id"],
     }
     assert desk.upstream.requests() == []
 

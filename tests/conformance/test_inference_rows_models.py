@@ -148,6 +148,7 @@ def test_a_choice_that_finds_nothing_says_why(
         "failed_routing_step": step,
         "available_providers": available,
         "requested_providers": requested,
+        "request_id": response.headers["X-Request-Id"],
     }
     told = as_json(response)["router_metadata"]
     assert (told["requested"], told["summary"]) == (asked["model"], "available=0")

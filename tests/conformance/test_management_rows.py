@@ -148,7 +148,8 @@ def test_a_trailing_slash_changes_nothing(desk: Desk) -> None:
 
     def answer(method: str, path: str) -> tuple[int, str]:
         response = desk.server.request(method, path, key=key, allow_redirects=False)
-        return response.status_code, response.text
+        its_id = response.headers["X-Request-Id"]
+        return response.status_code, response.text.replace(its_id, "the request's id")
 
     for method, path in asked:
         assert answer(method, f"{path}/") == answer(method, path), path

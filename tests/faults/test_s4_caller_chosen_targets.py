@@ -43,6 +43,8 @@ X-Portkey-Custom-Host Helicone-Target-Url api-key x-api-key x-goog-api-key OpenA
 OpenAI-Project anthropic-beta Cookie Origin Referer Via TE Upgrade X-Router-Title X-Session-Id
 """
 ALLOWED = {"host", "content-type", "content-length", "accept", "accept-encoding"}
+# A new one, or the caller's own where it is sane.
+ALLOWED |= {"x-client-request-id"}
 ALLOWED |= {"authorization", "user-agent", "connection"}
 
 

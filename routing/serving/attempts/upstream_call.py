@@ -1,6 +1,7 @@
 """One attempt on the wire: the body for this endpoint with an effort that its model takes, the HTTP
 client, and the head of the answer."""
 
+import os
 from dataclasses import replace
 from typing import Final
 
@@ -136,7 +137,7 @@ def send(
             origin,
             method="POST",
             path=request.path,
-            headers=request.headers,
+            headers=(*request.headers, *_build_identity_headers(progress, provider.kind)),
             body=request.body,
             limits=process.limits_of(provider),
             deadline=deadline,
@@ -151,6 +152,19 @@ def send(
         with reply:
             raise from_status(reply.status, reply.headers, error_body(reply))
     return reply
+
+
+def _build_identity_headers(progress: RequestProgress, kind: str) -> list[tuple[str, str]]:
+    """What leads from the provider's logs to ours, and through us to the caller's trace."""
+    identity, headers = progress.context.identity, []
+    if identity is None:
+        return []
+    if (name := get_wire(kind).request_id_header) is not None:
+        headers.append((name, identity.id))
+    if (trace := identity.trace) is not None:
+        span_id = os.urandom(8).hex()
+        headers.append(("traceparent", f"00-{trace.trace_id}-{span_id}-{trace.flags}"))
+    return headers
 
 
 def error_body(reply: Reply) -> bytes:

@@ -12,6 +12,7 @@ from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
+from gateway.http.request_id import RequestIdentity
 from gateway.limits.limits import Taken
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
@@ -122,6 +123,8 @@ class RequestContext(NamedTuple):
     # The conversation to keep on the endpoint that answers it; None where none is to be kept.
     conversation_key: ConversationKey | None = None
     plugins: tuple[Plugin, ...] = ()
+    # None where no caller waits for it over HTTP.
+    identity: RequestIdentity | None = None
     # None where the answer may not come from the response cache.
     cache_options: CacheOptions | None = None
 

@@ -147,6 +147,7 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
     """What nobody filters by: app facts, the estimator's mark, the price list that was pinned."""
     detail: JsonObject = {
         "format": progress.context.format.name,
+        "request_id": progress.context.identity.id if progress.context.identity else None,
         "http_referer": progress.context.app.referer,
         "app_title": progress.context.app.title,
         "app_categories": progress.context.app.categories,

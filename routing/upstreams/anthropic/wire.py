@@ -35,6 +35,7 @@ class AnthropicMessages:
     needs_output_cap = True
     keeps_tools_when_off = True
     output_tokens_min = 1
+    request_id_header: str | None = None
     # What every model takes; a list of models names the others.
     usual_parameters: tuple[str, ...] = (
         *("temperature", "top_p", "top_k", "max_tokens", "stop"),

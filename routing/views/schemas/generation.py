@@ -96,7 +96,7 @@ def serialize_generation(row: Generation) -> JsonObject:
     engine = detail.get("search_engine") or ("native" if detail.get("web_searches") else None)
     return GenerationObject.from_row(
         row,
-        request_id=None,
+        request_id=detail.get("request_id"),
         router=detail.get("router"),
         app_id=detail.get("app"),
         external_user=None if user is None else hash_user(row.account_id, user),

@@ -67,9 +67,13 @@ def test_a_refusal_of_gunicorn_s_is_a_whole_json_response_that_ends_the_connecti
 
     first, *lines = head.decode().split("\r\n")
     assert first.startswith(f"HTTP/1.1 {status} ")
-    length = f"Content-Length: {len(body)}"
-    assert lines == ["Content-Type: application/json", length, "Connection: close"]
-    metadata = {"error_type": {408: "timeout", 500: "server"}.get(status, "invalid_request")}
+    content_type, its_id, length, closes = lines
+    assert (content_type, closes) == ("Content-Type: application/json", "Connection: close")
+    assert length == f"Content-Length: {len(body)}"
+    metadata = {
+        "error_type": {408: "timeout", 500: "server"}.get(status, "invalid_request"),
+        "request_id": its_id.removeprefix("X-Request-Id: "),
+    }
     shown = {"code": status, "message": message, "metadata": metadata}
     assert json.loads(body) == {"error": shown}
 
@@ -102,7 +106,7 @@ def door() -> FrontDoor:
 def answer(door: FrontDoor, path: str) -> tuple[str, bytes]:
     """Status line and body."""
     statuses: list[str] = []
-    environ = RequestFactory().post(path).environ
+    environ = RequestFactory(headers={"X-Request-Id": "mine-1"}).post(path).environ
 
     def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> Any:
         statuses.append(status)

@@ -1,0 +1,75 @@
+"""The id of a request. Its answer, its errors, its record and the log lines about it carry the id,
+so that each of them leads to the others."""
+
+import os
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+HEADER: Final = "X-Request-Id"
+_SANE: Final = re.compile(r"[!-~]{1,128}")
+# https://www.w3.org/TR/trace-context/: version, trace, parent and flags; later versions may go on.
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?"
+)
+
+
+class TraceParent(NamedTuple):
+    """The caller's place in a distributed trace: its trace, the span that calls, and flags, in
+    hexadecimal."""
+
+    trace_id: str
+    span_id: str
+    flags: str
+
+
+class RequestIdentity(NamedTuple):
+    """`id` is the caller's own where that is sane; `trace` is None where the caller named none."""
+
+    id: str
+    trace: TraceParent | None = None
+
+
+_current: ContextVar[RequestIdentity | None] = ContextVar("request_identity", default=None)
+
+
+def begin_request(environ: Mapping[str, Any]) -> RequestIdentity:
+    """The identity of the request that begins here, from its headers. It is that of the greenlet
+    until its next request."""
+    own_id: str = environ.get("HTTP_X_REQUEST_ID", "")
+    request_id = own_id if _SANE.fullmatch(own_id) else build_request_id()
+    identity = RequestIdentity(request_id, _read_trace(environ))
+    _current.set(identity)
+    return identity
+
+
+def end_request() -> None:
+    """Its answer is sent: what this greenlet does from now on belongs to no request."""
+    _current.set(None)
+
+
+def build_request_id() -> str:
+    """`req-<24 hexadecimal digits>`."""
+    return f"req-{os.urandom(12).hex()}"
+
+
+def get_request_id() -> str | None:
+    """That of the request under way; None in a worker, a command or a thread."""
+    identity = _current.get()
+    return None if identity is None else identity.id
+
+
+def get_identity() -> RequestIdentity | None:
+    """The identity of the request under way; None in a worker, a command or a thread."""
+    return _current.get()
+
+
+def _read_trace(environ: Mapping[str, Any]) -> TraceParent | None:
+    """What is malformed counts as absent, as the standard has it."""
+    given = environ.get("HTTP_TRACEPARENT")
+    if given is None or (found := _TRACEPARENT.fullmatch(given)) is None:
+        return None
+    if given.startswith("00-") and len(given) != 55:
+        return None
+    return TraceParent(*found.groups())
