@@ -53,7 +53,7 @@ def access(command: Command) -> dict[str, Any]:
     with suppress(FileNotFoundError):
         kept = json.loads(file.read_text(encoding="utf-8"))
     seeded = _seed(command)
-    keys = {name: seeded[name] or _kept_key(kept, seeded, name) for name in _KEYS}
+    keys = {name: seeded[name] or _find_kept_key(kept, seeded, name) for name in _KEYS}
     if not all(keys.values()):
         seeded = _seed(command, "--rotate")
         keys = {name: seeded[name] for name in _KEYS}
@@ -69,7 +69,7 @@ def _seed(command: Command, *options: str) -> dict[str, Any]:
     return command("seed_keys", *where, "--credits", CREDITS_USD, *options)
 
 
-def _kept_key(kept: dict[str, Any], seeded: dict[str, Any], name: str) -> str | None:
+def _find_kept_key(kept: dict[str, Any], seeded: dict[str, Any], name: str) -> str | None:
     """The key we kept, if it is the one the database knows."""
     key: str | None = kept.get(name)
     if key is None or hashlib.sha256(key.encode()).hexdigest() != seeded[f"{name}_hash"]:

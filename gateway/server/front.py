@@ -94,7 +94,7 @@ class FrontDoor(WSGIHandler):
             start_response = cors.add_headers(origin, start_response)
             if (preflight := cors.answer_preflight(environ)) is not None:
                 start_response("204 No Content", [*preflight.items(), (HEADER, request_id)])
-                preflight._resource_closers.append(end_request)  # type: ignore[attr-defined]
+                _end_request_with(preflight)
                 return preflight
         if not environ.keys().isdisjoint(self._own_header_names):
             replace_vendor_headers(environ, self._own_header_names)
@@ -105,13 +105,14 @@ class FrontDoor(WSGIHandler):
             view = self._straight.get(environ["PATH_INFO"])
         if view is None:
             response = super().__call__(environ, _with_request_id(request_id, start_response))
-            response._resource_closers.append(end_request)  # type: ignore[attr-defined]
+            _end_request_with(response)
             return response
         request = ApiRequest(environ)
         response = view(request)
         # As Django's handler does: the request is closed with its response, and the signal that
         # tells of it says who handled it.
-        response._resource_closers += (request.close, end_request)  # type: ignore[attr-defined]
+        response._resource_closers.append(request.close)  # type: ignore[attr-defined]  # The stubs leave it out.
+        _end_request_with(response)
         response._handler_class = type(self)  # type: ignore[attr-defined]  # Django sets it too.
         status = f"{response.status_code} {response.reason_phrase}"
         response.headers._store[_HEADER_KEY] = (HEADER, request_id)
@@ -122,6 +123,11 @@ class FrontDoor(WSGIHandler):
     @cached_property
     def _straight(self) -> dict[str, View]:
         return dict(_plain_paths("/", get_resolver().url_patterns))
+
+
+def _end_request_with(response: HttpResponseBase) -> None:
+    """Forget the request's identity when its response is closed."""
+    response._resource_closers.append(end_request)  # type: ignore[attr-defined]  # The stubs leave it out.
 
 
 def _with_request_id(request_id: str, start_response: "StartResponse") -> "StartResponse":

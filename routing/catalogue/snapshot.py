@@ -164,7 +164,8 @@ class Catalogue:
                 self._report()
                 self._failing = False
             except Exception as error:
-                # Logged once until a refresh succeeds; the old snapshot stays.
+                # The poller outlives whatever a bad row or a lost database does to it: the old
+                # snapshot stays, and the error is logged once until a refresh succeeds.
                 if not self._failing:
                     known = isinstance(error, DatabaseError | InterfaceError)
                     trace = None if known else error

@@ -158,11 +158,11 @@ class _Work:
         rules = [rule for rule in self._rules.of(by_user) if rule.action == "block"]
         data = encoded(text) if rules else b""
         for rule in rules:
-            if found := self._told(rule, data):
+            if found := self._quote_matches(rule, data):
                 raise _Found(rule, found)
         return text
 
-    def _told(self, rule: Rule, data: Raw) -> list[str]:
+    def _quote_matches(self, rule: Rule, data: Raw) -> list[str]:
         """The first matches, as far as a refusal tells of them."""
         count = _TOLD_MAX if rule.placed.filter.builtin == INJECTION else 1
         found = islice(self._find(rule, data), count)

@@ -55,17 +55,17 @@ class _GrowingItem(ABC):
         """The item as it stands."""
 
     def opening(self) -> bytes:
-        return self._told("added")
+        return self._write_change("added")
 
     def closing(self, status: str) -> bytes:
         ended = self.end_of_content()
         self.status = status
-        return ended + self._told("done")
+        return ended + self._write_change("done")
 
     def end_of_content(self) -> bytes:
         return b""
 
-    def _told(self, change: str) -> bytes:
+    def _write_change(self, change: str) -> bytes:
         return self.events.say(
             f"response.output_item.{change}",
             {"output_index": self.output_index, "item": self.value()},

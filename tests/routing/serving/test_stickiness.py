@@ -109,15 +109,15 @@ def test_another_beginning_is_another_conversation(beginnings: list[Any]) -> Non
 def test_there_is_no_key_where_nobody_can_have_kept_it() -> None:
     dear, cheap = model(endpoint(pricing=DEAR_CACHE)), model(endpoint(pricing=CHEAP_CACHE))
 
-    def found(request: ChatRequest, *models: Any) -> ConversationKey | None:
+    def find_key(request: ChatRequest, *models: Any) -> ConversationKey | None:
         return build_conversation_key(
             request, account_id=ACCOUNT, model="acme/small", models=models
         )
 
-    assert found(chat(), dear) is None
-    assert found(chat(), model(endpoint())) is None
-    assert found(chat(), dear, cheap) == key(chat())
-    assert found(chat(session_id="s"), dear) == key(chat(session_id="s"))
+    assert find_key(chat(), dear) is None
+    assert find_key(chat(), model(endpoint())) is None
+    assert find_key(chat(), dear, cheap) == key(chat())
+    assert find_key(chat(session_id="s"), dear) == key(chat(session_id="s"))
 
 
 # --- Draws ----------------------------------------------------------------------------------------
@@ -168,17 +168,17 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Process:
     return Process(monkeypatch, "").use()
 
 
-def kept_at(where: EndpointEntry) -> StickyEndpoint:
+def sticky_at(where: EndpointEntry) -> StickyEndpoint:
     return StickyEndpoint(where.model_id, where.tag)
 
 
 def test_what_one_process_keeps_another_recalls(two) -> None:
     remember(SESSION, ALPHA, PLAIN)
     two[1].use()
-    assert recall(SESSION) == kept_at(ALPHA)
+    assert recall(SESSION) == sticky_at(ALPHA)
     remember(SESSION, BETA, PLAIN)
     two[0].use()
-    assert recall(SESSION) == kept_at(BETA)
+    assert recall(SESSION) == sticky_at(BETA)
 
 
 def test_it_lasts_as_long_as_the_setting_says(two, client, settings) -> None:
@@ -192,16 +192,16 @@ def test_without_a_store_a_process_keeps_for_itself(alone) -> None:
     assert recall(SESSION) is None
     remember(SESSION, ALPHA, PLAIN)
     remember(None, BETA, CACHED)
-    assert (recall(SESSION), len(alone.records)) == (kept_at(ALPHA), 1)
+    assert (recall(SESSION), len(alone.records)) == (sticky_at(ALPHA), 1)
 
 
 def test_a_store_that_forgot_or_froze_leaves_what_the_process_knows(two, valkey) -> None:
     remember(SESSION, ALPHA, PLAIN)
     valkey.flush()
-    assert recall(SESSION) == kept_at(ALPHA)
+    assert recall(SESSION) == sticky_at(ALPHA)
     valkey.pause()
     try:
-        assert recall(SESSION) == kept_at(ALPHA)
+        assert recall(SESSION) == sticky_at(ALPHA)
     finally:
         valkey.resume()
 
@@ -231,7 +231,7 @@ SET: list[tuple[dict[str, Any], dict[str, str], Usage, bool]] = [
 def test_when_a_record_is_set(alone, body, pricing, usage: Usage, is_kept: bool) -> None:
     found, where = key(chat(**body)), endpoint("alpha", pricing=pricing)
     remember(found, where, usage)
-    assert recall(found) == (kept_at(where) if is_kept else None)
+    assert recall(found) == (sticky_at(where) if is_kept else None)
 
 
 def test_the_endpoint_is_found_by_model_and_tag_or_not_at_all() -> None:
