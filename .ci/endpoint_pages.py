@@ -117,6 +117,10 @@ def fields_of(document: Schema, schema: Schema, prefix: str, depth: int) -> Iter
     if "items" in schema:
         yield from fields_of(document, schema["items"], f"{prefix}[]", depth)
         return
+    for option in schema.get("anyOf", ()):
+        if "$ref" in option:
+            title = option["$ref"].rpartition("/")[2]
+            yield from fields_of(document, option, f"{prefix} ({title})", depth)
     required = schema.get("required", ())
     for name, each in schema.get("properties", {}).items():
         whole = f"{prefix}.{name}" if prefix else name

@@ -22,6 +22,7 @@ from routing.history.models import (
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
+from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.statistics.models import EndpointSample, ProviderProbe
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "DailyCalls",
     "Endpoint",
     "EndpointSample",
+    "FailedRequest",
+    "FailedRequestCount",
     "Generation",
     "GenerationContent",
     "GenerationFact",

@@ -4,6 +4,8 @@ from gateway.limits.limits import rate_limiter
 from routing.catalogue.snapshot import catalogue
 from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
+from routing.reports.failed_requests import FailureWriter
+from routing.reports.publisher import publisher
 from routing.serving.settlement import booking
 from routing.statistics import observation, peer_sync
 from routing.tools.web.search import load_search_client
@@ -13,6 +15,7 @@ from routing.tools.web.search import load_search_client
 _LEDGER_STOP_S = 1.2
 _CONTENTS_STOP_S = 0.3
 _KEY_USES_STOP_S = 0.2
+_REPORTS_STOP_S = 0.2
 
 
 def start() -> None:
@@ -22,12 +25,15 @@ def start() -> None:
     observation.start()
     peer_sync.start()
     booking.start_key_uses()
+    publisher.add_observer("failed requests", FailureWriter().write)
+    publisher.start()
     load_search_client()
 
 
 def stop() -> None:
     """Commit what is queued and take back this process's reports."""
     ledger.stop(_LEDGER_STOP_S)
+    publisher.stop(_REPORTS_STOP_S)
     content_writer.stop(_CONTENTS_STOP_S)
     booking.stop_key_uses(_KEY_USES_STOP_S)
     catalogue.stop_polling()

@@ -10,12 +10,14 @@ from gateway.http.validation import Issue, join_issues
 class GatewayError(Exception):
     """Something the caller can act on. Anything else is a bug and becomes a 500.
 
-    `metadata` becomes `error.metadata` beside `error_type`; `headers` go on the response.
+    `metadata` becomes `error.metadata` beside `error_type`; `headers` go on the response. `reason`
+    is what records of failed requests are grouped by: which limit, budget or filter it was.
     """
 
     status: int = 500
     error_type: str = "server"
     message: ClassVar[str] = "Internal Server Error"
+    default_reason: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -23,11 +25,20 @@ class GatewayError(Exception):
         *,
         metadata: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
+        reason: str | None = None,
     ) -> None:
         self.text = message or self.message
         super().__init__(self.text)
         self.metadata = metadata or {}
         self.headers = headers or {}
+        self._reason = reason or self.default_reason
+
+    @property
+    def reason(self) -> str:
+        """A word, such as `key_limit`; the error type where nothing more is to say."""
+        source = str(self.metadata.get("limit_source", ""))
+        own_limit = source.removeprefix("router_") if source.startswith("router_") else ""
+        return self._reason or own_limit or self.error_type
 
     def body(self) -> dict[str, Any]:
         """The `error` object: code, message and metadata with the error type, and within a
@@ -43,6 +54,7 @@ class InvalidRequest(GatewayError):
 
 
 class MalformedJson(InvalidRequest):
+    default_reason = "malformed_json"
     message = "Invalid JSON in request body"
 
 
@@ -61,9 +73,11 @@ class SchemaInvalid(InvalidRequest):
 
 class Unauthenticated(GatewayError):
     status, error_type, message = 401, "authentication", "Invalid API key"
+    default_reason = "invalid_key"
 
 
 class MissingCredential(Unauthenticated):
+    default_reason = "missing_credential"
     message = "Missing Authentication header"
 
 
@@ -122,9 +136,13 @@ class Unavailable(GatewayError):
 
     status, error_type, message = 503, "provider_overloaded", "Service temporarily unavailable"
 
-    def __init__(self, message: str | None = None, *, retry_after_s: int = 1) -> None:
-        super().__init__(message, headers={"Retry-After": str(retry_after_s)})
+    def __init__(
+        self, message: str | None = None, *, retry_after_s: int = 1, reason: str | None = None
+    ) -> None:
+        super().__init__(message, headers={"Retry-After": str(retry_after_s)}, reason=reason)
 
 
 class DatabaseGone(Unavailable):
     """The database does not answer. Each viewset says what its callers are told then."""
+
+    default_reason = "database"

@@ -14,6 +14,7 @@ from routing.history.models import (
     UsageRolled,
     UsageSpread,
 )
+from routing.reports.models import FailedRequest, FailedRequestCount
 
 
 @admin.register(GenerationFeedback)
@@ -100,3 +101,27 @@ class LateHourAdmin(ReadOnlyAdmin):
 
     list_display = ("hour",)
     ordering = ("-id",)
+
+
+@admin.register(FailedRequest)
+class FailedRequestAdmin(ReadOnlyAdmin):
+    """Requests that failed or were refused, newest first."""
+
+    list_display = ("at", "status", "reason", "requested_model", "account_id", "request_id", "text")
+    list_filter = ("status", "reason", "format", "at")
+    search_fields = ("request_id__exact", "generation_id__exact", "account_id__exact")
+    search_help_text = "Request id, generation id or account id"
+    ordering = ("-at",)
+
+
+@admin.register(FailedRequestCount)
+class FailedRequestCountAdmin(ReadOnlyAdmin):
+    """Failures without a record of their own: floods, and everything without a valid key."""
+
+    list_display = (
+        *("minute", "status", "reason", "requests", "account_id", "address", "key_prefix"),
+    )
+    list_filter = ("status", "reason", "minute")
+    search_fields = ("account_id__exact", "address__exact", "key_prefix__exact")
+    search_help_text = "Account id, address or beginning of a key"
+    ordering = ("-minute",)

@@ -43,6 +43,8 @@ _DONE: Final = {"block": "blocked", "redact": "redacted", "flag": "flagged"}
 class Blocked(PermissionDenied):
     """A guardrail lets nobody say this; `found` are the matches, cut."""
 
+    default_reason = "content_filter"
+
     def __init__(self, rule: Rule, found: list[str]) -> None:
         told: JsonObject = {"detected": [rule.name]}
         if rule.placed.filter.builtin == INJECTION:

@@ -85,7 +85,7 @@ def no_endpoint_error(asked: ResolvedRequest, plan: Plan) -> GatewayError:
     if not models:
         return no_model_error(asked.references[0], asked.resolution.pool, ask, policy)
     if are_all_down(models, ask, policy):
-        return Unavailable("Every provider of this model is down")
+        return Unavailable("Every provider of this model is down", reason="all_down")
     if plan.failed_step == GUARDRAILS_STEP:
         return GuardedOut(
             available=list_providers(models, ask), requested=list(policy.required_references)
@@ -113,7 +113,7 @@ def no_model_error(
             if remaining and not (remaining := keep(remaining)):
                 furthest = max(furthest, place)
         if remaining and all(map(is_down, remaining)):
-            return Unavailable("Every provider of these models is down")
+            return Unavailable("Every provider of these models is down", reason="all_down")
         if remaining:
             # Routers look at the tiers that are open to every request, filters at named slugs too.
             furthest = max(furthest, [name for name, _ in filters].index(TIER_STEP))

@@ -97,6 +97,8 @@ _DATE: Final = re.compile(r"_\d{8}$")
 
 
 class ToolDisabled(PermissionDenied):
+    default_reason = "tool_disabled"
+
     def __init__(self, tool: str) -> None:
         super().__init__(f'Server tool "{tool}" is disabled in this workspace')
 

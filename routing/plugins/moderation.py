@@ -30,6 +30,7 @@ class Flagged(PermissionDenied):
 
     error_type = "content_policy_violation"
     message = "Request blocked by moderation"
+    default_reason = "moderation"
 
     def __init__(self, reasons: Sequence[str], text: str) -> None:
         told = {"reasons": list(reasons), "flagged_input": shorten(text)}

@@ -11,20 +11,28 @@ from accounts.caller import Caller
 from accounts.views.managed import ManagedViewSet, managed, managed_body
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import GatewayError, NotFound
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
 from gateway.http.viewset import LeanViewSet
 from gateway.openapi.components import FLAG, Component, answer_of, component, obj
 from routing.history.contents import GenerationContentObject, read_content
 from routing.history.feedback import Feedback, store_feedback
 from routing.metering.models import Generation
+from routing.reports.models import FailedRequest
 from routing.views.openapi.operation import describe_operation
 from routing.views.schemas.generation import (
     GenerationObject,
     GenerationQuery,
+    RefusedRequestObject,
     serialize_generation,
+    serialize_refusal,
 )
 
 _TAG: Final = "Generations"
+_RECORD: Final = Component(
+    "GenerationAnswer",
+    obj({"data": {"anyOf": [component(GenerationObject), component(RefusedRequestObject)]}}),
+)
 _STORED: Final = Component("GenerationFeedbackAnswer", obj({"data": obj({"success": FLAG})}))
 _operation = partial(describe_operation, _TAG, parameters=[component(GenerationQuery)])
 _managed_operation = managed(_TAG, 400, 404, 429)
@@ -47,19 +55,33 @@ class GenerationViewSet(_ByGeneration):
         "getGeneration",
         "Get the record of a generation",
         "Tokens, cost and every attempt, by the id of the answer (`X-Generation-Id`). The record "
-        "is there once the answer has ended. Another account's id is not found.",
-        answer_of(GenerationObject),
+        "is there once the answer has ended. A failed or refused request is found by its request "
+        "id (`X-Request-Id`) too, at most a second later. Another account's id is not found.",
+        _RECORD,
         *(400, 404, 429, 503),
     )
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller, generation_id = self.read(request)
-        rows = Generation.objects.filter(account_id=caller.account_id, lost=False).defer("trace")
-        row = None
-        if "\x00" not in generation_id:
-            row = run_queries(Lane.READ, rows.filter(pk=generation_id).first)
-        if row is None:
+        if "\x00" in generation_id:
             raise NotFound("Generation not found")
-        return json_response({"data": serialize_generation(row)})
+        record = run_queries(Lane.READ, lambda: _read_record(caller, generation_id))
+        return json_response({"data": record})
+
+
+def _read_record(caller: Caller, given_id: str) -> JsonObject:
+    """The generation of that id; else the failed request of that request id."""
+    generations = Generation.objects.filter(account_id=caller.account_id, lost=False)
+    generations = generations.defer("trace")
+    row = generations.filter(pk=given_id).first()
+    if row is None:
+        failures = FailedRequest.objects.filter(account_id=caller.account_id)
+        failure = failures.filter(request_id=given_id).order_by("-pk").first()
+        if failure is None:
+            raise NotFound("Generation not found")
+        row = generations.filter(pk=failure.generation_id).first()
+        if row is None:
+            return serialize_refusal(failure)
+    return serialize_generation(row)
 
 
 class ContentViewSet(_ByGeneration):

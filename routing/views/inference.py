@@ -1,6 +1,7 @@
 """The inference endpoints: chat completions, messages with their token count, responses,
 decisions."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponseBase
@@ -29,6 +30,9 @@ from routing.formats.responses.format import RESPONSES
 from routing.planning.admission_errors import build_refusal, refuse_too_many
 from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
+from routing.reports.publisher import publisher
+from routing.reports.refusals import build_refusal_report
+from routing.reports.report import RequestReport
 from routing.serving.admission.rate_limits import has_limits
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.nonstreaming import serve_answer
@@ -37,8 +41,8 @@ from routing.serving.answer.token_counting import count_input_tokens
 from routing.serving.decisions.answer import answer_decisions
 from routing.serving.decisions.plan import DecisionPlan
 from routing.serving.request.context import RequestProgress
-from routing.serving.request.process import slots
-from routing.serving.settlement.records import router_metadata
+from routing.serving.request.process import now, slots
+from routing.serving.settlement.records import router_metadata, write_trace
 from routing.views.cached import start_caching
 from routing.views.once import answer_once
 from routing.views.openapi.chat import describe_chat
@@ -58,8 +62,13 @@ class InferenceViewSet(LeanViewSet):
     generation_id: str | None = None
     # Once it is admitted.
     progress: RequestProgress | None = None
-    # As it was sent.
+    # As it was sent; empty until it is read.
     body: JsonObject
+    caller: Caller | None = None
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self.started, self.body = now(), {}
+        return super().dispatch(request, *args, **kwargs)
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.authenticate_caller(request)
@@ -95,6 +104,7 @@ class InferenceViewSet(LeanViewSet):
 
     def authenticate_caller(self, request: HttpRequest) -> Caller:
         caller = authenticate_inference(request, by_api_key_header=self.takes_api_key_header)
+        self.caller = caller
         self.beside = {"user_id": caller.creator_id}
         check_region(request, caller)
         return caller
@@ -104,7 +114,24 @@ class InferenceViewSet(LeanViewSet):
             error, generation_id=self.generation_id, beside=self.beside
         )
         # A format may know fewer statuses than there are.
-        return build_error_response(error, body, status=body["error"]["code"])
+        status = body["error"]["code"]
+        if self.progress is None or not self.progress.attempts:
+            publisher.publish(self._report_refusal(request, error, status))
+        return build_error_response(error, body, status=status)
+
+    def _report_refusal(
+        self, request: HttpRequest, error: GatewayError, status: int
+    ) -> RequestReport:
+        return build_refusal_report(
+            request,
+            error,
+            format=self.caller_format.name,
+            status=status,
+            started=self.started,
+            caller=self.caller,
+            body=self.body,
+            write_plan=partial(write_trace, self.progress) if self.progress else None,
+        )
 
     def _answer(
         self, request: HttpRequest, progress: RequestProgress, slot: Any
@@ -188,10 +215,10 @@ class TokenCountViewSet(MessagesViewSet):
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.authenticate_caller(request)
         slots.refuse_if_full()
-        body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
+        self.body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
         slot = slots.take()
         try:
-            progress = admit(request, caller, body, format=self.caller_format)
+            progress = admit(request, caller, self.body, format=self.caller_format)
             return json_response({"input_tokens": count_input_tokens(progress)})
         finally:
             slot.release()

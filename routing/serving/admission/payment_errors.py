@@ -114,6 +114,7 @@ def budget_exceeded(scope: SpendScope) -> PermissionDenied:
         f"{scope.scope.capitalize()} {WINDOW_WORDS[scope.window]} budget of "
         f"{format_dollars(scope.limit_nano)} exceeded. Contact your org admin.",
         metadata={"remedy_hint": "Ask who manages the budget to raise it, or wait for its reset."},
+        reason=f"{scope.scope}_budget",
     )
 
 

@@ -30,6 +30,7 @@ class DeadlinePassed(GatewayError):
     """The whole request took longer than the gateway's own deadline."""
 
     status, error_type = 408, "timeout"
+    default_reason = "deadline"
     message = "Operation timed out. Please try again later."
 
 
@@ -37,10 +38,13 @@ class DecisionsTimedOut(GatewayError):
     """The same where decisions are asked for, which know no 408."""
 
     status, error_type = 524, "timeout"
+    default_reason = "deadline"
     message = "Operation timed out. Please try again later."
 
 
 class UnknownModel(InvalidRequest):
+    default_reason = "unknown_model"
+
     def __init__(self, reference: str) -> None:
         super().__init__(f"{reference} is not a valid model ID")
 
@@ -56,6 +60,8 @@ class NoEndpoint(NotFound):
     `available` are the slugs of the providers that serve the models, `requested` the references to
     which the caller would be held.
     """
+
+    default_reason = "no_endpoint"
 
     def __init__(
         self,
@@ -77,6 +83,8 @@ class NoEndpoint(NotFound):
 class GuardedOut(PermissionDenied):
     """Guardrails, or the account's list of models, leave no endpoint. The rest as for
     `NoEndpoint`."""
+
+    default_reason = "guardrail"
 
     def __init__(self, *, available: list[str], requested: list[str]) -> None:
         metadata = {

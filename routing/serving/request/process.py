@@ -126,7 +126,7 @@ class Slots:
     def refuse_if_full(self) -> None:
         """Raises `Unavailable` when `take` would: a refusal costs least before anything is read."""
         if self.taken >= settings.ROUTER_MAX_CONCURRENCY:
-            raise Unavailable("Too many requests in progress")
+            raise Unavailable("Too many requests in progress", reason="too_many_in_progress")
 
 
 slots = Slots()

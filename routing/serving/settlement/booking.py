@@ -19,6 +19,7 @@ from gateway.live_settings import settings
 from routing.history.content_writer import queue_content, wait_until_stored
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import ledger
+from routing.reports.publisher import publisher
 from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
@@ -31,7 +32,7 @@ from routing.serving.request.outcome import (
     measure_usage,
     price,
 )
-from routing.serving.settlement.records import settle_order
+from routing.serving.settlement.records import build_report, settle_order
 from routing.statistics.periodic import PeriodicWork
 
 _uses_log = logging.getLogger("routing.key_uses")
@@ -100,6 +101,8 @@ def book(progress: RequestProgress, outcome: Outcome) -> Ticket | None:
     ticket = ledger.submit(order)
     uses.note(progress.context.payer.key_id, order.settled_at)
     rate_limits.settle(progress, outcome.usage)
+    if progress.parent is None:
+        publisher.publish(build_report(progress, outcome, order))
     if progress.content is not None:
         queue_content(progress.content)
     return ticket

@@ -11,10 +11,13 @@ from gateway.http.jsonio import JsonObject, dumps
 from routing.history.client_app import NO_APP, parse_app
 from routing.ledger.orders import SettleOrder
 from routing.metering.cost import PRICED_COUNTS, cache_saving_nano, web_search_nano
+from routing.reports.flood import gate
+from routing.reports.report import ErrorFacts, RequestReport
 from routing.selection.model_references import ROUTERS
 from routing.selection.trace import TracedAttempt, build_trace
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import Outcome
+from routing.serving.request.process import now
 
 if TYPE_CHECKING:
     from routing.serving.request.outcome import Outcome
@@ -36,6 +39,33 @@ def settle_order(progress: RequestProgress, outcome: Outcome) -> SettleOrder:
         byok_nano=outcome.byok_nano,
         held_byok_nano=progress.held_byok_nano,
         shared_nano=outcome.shared_nano,
+    )
+
+
+def build_report(progress: RequestProgress, outcome: Outcome, order: SettleOrder) -> RequestReport:
+    """The report of a request that an upstream or the response cache answered, or failed."""
+    context, last = progress.context, progress.last_attempt
+    error = None
+    if (error_type := outcome.error_type) is not None:
+        failure = last.failure if last else None
+        error = ErrorFacts(error_type, error_type, failure.message if failure else "", {})
+    return RequestReport(
+        ended_at=order.settled_at,
+        started=context.started,
+        ended=now(),
+        identity=context.identity,
+        caller=context.caller,
+        format=context.format.name,
+        requested_model=order.record["requested_model"],
+        streamed=context.chat.stream,
+        status=outcome.status,
+        error=error,
+        generation_id=context.generation_id,
+        record=order.record,
+        attempts=progress.attempts,
+        content=progress.content,
+        trace=context.chat.trace,
+        is_counted=error is not None and not gate.admits(str(context.caller.key_id)),
     )
 
 
@@ -96,7 +126,7 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
             ]
         ).decode(),
         "detail": dumps(_build_detail(progress, last, outcome)).decode(),
-        "trace": dumps(_build_trace_json(progress, last, outcome)).decode(),
+        "trace": write_trace(progress, last, outcome.error_type),
     }
 
 
@@ -113,9 +143,10 @@ def _find_server(
     return progress.context.requested_model, None, None
 
 
-def _build_trace_json(
-    progress: RequestProgress, last: Attempt | None, outcome: Outcome
-) -> JsonObject:
+def write_trace(
+    progress: RequestProgress, last: Attempt | None = None, error_type: str | None = None
+) -> str:
+    """Why the request went where it went, as JSON text; of a refused one its plan."""
     choice = progress.context.choice
     answered = last is not None and (last.failure is None or last is progress.served_by)
     trace = build_trace(
@@ -129,18 +160,18 @@ def _build_trace_json(
         attempts=[
             TracedAttempt(
                 attempt.endpoint.pk,
-                attempt.failure.error_type if attempt.failure else outcome.error_type,
+                attempt.failure.error_type if attempt.failure else error_type,
             )
             for attempt in progress.attempts
         ],
-        chosen=last.endpoint.pk if last and answered and outcome.error_type is None else None,
+        chosen=last.endpoint.pk if last and answered and error_type is None else None,
     )
     if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
         trace["guardrails"] = [
             {"id": each["guardrail_id"], "scope": each["guardrail_scope"], **each["data"]}
             for each in filtered
         ]
-    return trace
+    return dumps(trace).decode()
 
 
 def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:

@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from accounts.views.schemas.fields import UsdAmount
-from gateway.http.jsonio import JsonObject, usd
+from gateway.http.jsonio import JsonObject, loads, usd
 from gateway.http.resources import ABSENT, Query, ResourceObject
 from routing.entities.end_users import hash_user
 from routing.metering.models import Generation
+from routing.reports.models import FailedRequest
+from routing.selection.replay import REMOVED, read_rows
 
 _Milliseconds = Annotated[int | None, Field(description="Milliseconds.")]
 _Charge = Annotated[UsdAmount, Field(description="USD charged to the account.")]
@@ -32,6 +34,42 @@ class ProviderResponse(ResourceObject):
     latency: _Milliseconds = ABSENT
     is_byok: bool = ABSENT
     routed_service_tier: str | None = ABSENT
+
+
+class RequestError(ResourceObject):
+    """Why a request failed: `reason` says which limit, budget or filter it was."""
+
+    code: int
+    error_type: str
+    reason: str
+    message: str = ABSENT
+    metadata: JsonObject = ABSENT
+
+
+class RemovedEndpoint(ResourceObject):
+    """An endpoint that could not serve the request, and the filter that removed it."""
+
+    model: str
+    endpoint_id: str
+    removed_by: str
+
+
+class RefusedRequestObject(ResourceObject):
+    """A request for which no upstream was asked. It has no id but its request id."""
+
+    model_config = ConfigDict(title="RefusedRequest")
+
+    id: None
+    request_id: str
+    created_at: datetime
+    format: str
+    model: str
+    workspace_id: str | None
+    streamed: bool
+    duration: _Milliseconds
+    total_cost: _Charge
+    error: RequestError
+    removed_endpoints: list[RemovedEndpoint]
 
 
 class GenerationObject(ResourceObject):
@@ -84,6 +122,7 @@ class GenerationObject(ResourceObject):
     cache_discount: UsdAmount | None
     response_cache_source_id: str | None
     provider_responses: list[ProviderResponse] | None
+    error: RequestError | None
 
 
 def serialize_generation(row: Generation) -> JsonObject:
@@ -126,5 +165,32 @@ def serialize_generation(row: Generation) -> JsonObject:
         provider_responses=[
             {name: value for name, value in attempt.items() if name != "error_type"}
             for attempt in row.attempts
+        ],
+        error=None
+        if row.error_type is None
+        else {"code": row.status, "error_type": row.error_type, "reason": row.error_type},
+    )
+
+
+def serialize_refusal(row: FailedRequest) -> JsonObject:
+    """The JSON of a `RefusedRequestObject`."""
+    return RefusedRequestObject.from_row(
+        row,
+        id=None,
+        created_at=row.at,
+        model=row.requested_model,
+        duration=row.duration_ms,
+        total_cost=0,
+        error={
+            "code": row.status,
+            "error_type": row.error_type,
+            "reason": row.reason,
+            "message": row.text,
+            "metadata": row.detail,
+        },
+        removed_endpoints=[
+            {"model": each.model, "endpoint_id": each.tag, "removed_by": each.why}
+            for each in (read_rows(loads(row.plan.encode())) if row.plan else ())
+            if each.verdict == REMOVED
         ],
     )

@@ -1,0 +1,160 @@
+"""Puts failed and refused requests on record, in batches beside the books."""
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import UUIDField
+
+from gateway.database.db import DATABASE_GONE, Lane, run_queries
+from routing.reports.models import FailedRequest, FailedRequestCount
+from routing.reports.report import RequestReport
+
+log = logging.getLogger("routing.reports")
+
+# Rows that wait for a database that is gone; what comes then is only counted in the log.
+_PENDING_MAX: Final = 5_000
+# Sources counted by themselves within a minute; further ones are counted as "other".
+_SOURCES_MAX: Final = 1_000
+_COLUMNS: Final = (
+    *("key", "minute", "account_id", "workspace_id", "api_key_id", "address", "key_prefix"),
+    *("status", "error_type", "reason", "requests"),
+)
+_ADD_COUNTS: Final = (
+    f"INSERT INTO {FailedRequestCount._meta.db_table} ({', '.join(_COLUMNS)}) VALUES "  # noqa: S608 - Names of columns.
+    f"({', '.join(['%s'] * len(_COLUMNS))}) ON CONFLICT (key) DO UPDATE SET "
+    f"requests = {FailedRequestCount._meta.db_table}.requests + excluded.requests"
+)
+
+
+class CountedFailure(NamedTuple):
+    """What the failures of one count have in common."""
+
+    minute: datetime
+    account_id: UUID | None
+    workspace_id: UUID | None
+    api_key_id: int | None
+    address: str
+    key_prefix: str
+    status: int
+    error_type: str
+    reason: str
+
+
+Store = Callable[[Sequence[FailedRequest], Counter[CountedFailure]], None]
+
+
+class FailureWriter:
+    """`write` what a batch of reports has of failures. What finds no database is kept for the next
+    batch, up to a bound."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store or store_failures
+        self._rows: list[FailedRequest] = []
+        self._counts: Counter[CountedFailure] = Counter()
+        self._minute: datetime | None = None
+        self._sources: set[tuple[str, str]] = set()
+        self.lost = 0
+
+    def write(self, reports: Sequence[RequestReport]) -> None:
+        for report in reports:
+            if report.error is not None:
+                self._add(report)
+        if not self._rows and not self._counts:
+            return
+        rows, counts = self._rows, self._counts
+        self._rows, self._counts = [], Counter()
+        try:
+            self._store(rows, counts)
+        except DATABASE_GONE as error:
+            self._keep(rows, counts, error)
+
+    def _add(self, report: RequestReport) -> None:
+        error, caller = report.error, report.caller
+        assert error is not None
+        if caller is None or report.is_counted:
+            self._counts[self._describe_count(report)] += 1
+            return
+        self._rows.append(
+            FailedRequest(
+                at=report.ended_at,
+                request_id=report.identity.id if report.identity else "",
+                generation_id=report.generation_id,
+                account_id=caller.account_id,
+                workspace_id=caller.workspace_id,
+                api_key_id=caller.key_id,
+                format=report.format,
+                requested_model=report.requested_model,
+                streamed=report.streamed,
+                status=report.status,
+                error_type=error.error_type[:40],
+                reason=error.reason[:64],
+                text=error.text.replace("\x00", "")[:500],
+                duration_ms=report.duration_ms,
+                detail=error.detail,
+                plan=report.plan,
+            )
+        )
+
+    def _describe_count(self, report: RequestReport) -> CountedFailure:
+        error, caller = report.error, report.caller
+        assert error is not None
+        minute = report.ended_at.replace(second=0, microsecond=0)
+        if minute != self._minute:
+            self._minute, self._sources = minute, set()
+        source = ("", "") if caller else (report.address, report.key_prefix)
+        if source not in self._sources:
+            if len(self._sources) >= _SOURCES_MAX:
+                source = ("other", "")
+            self._sources.add(source)
+        return CountedFailure(
+            minute,
+            caller.account_id if caller else None,
+            caller.workspace_id if caller else None,
+            caller.key_id if caller else None,
+            *source,
+            report.status,
+            error.error_type[:40],
+            error.reason[:64],
+        )
+
+    def _keep(
+        self, rows: list[FailedRequest], counts: Counter[CountedFailure], error: Exception
+    ) -> None:
+        room = max(0, _PENDING_MAX - len(self._rows))
+        self._rows = rows[:room] + self._rows
+        if len(counts) <= _PENDING_MAX:
+            self._counts.update(counts)
+        if len(rows) > room:
+            self.lost += len(rows) - room
+            log.warning("%d failed requests are not on record: %s", self.lost, error)
+
+
+def store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure]) -> None:
+    """Write rows, and add counts to what is counted of them already."""
+    run_queries(Lane.OPERATOR, lambda: _store_failures(rows, counts))
+
+
+def _store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure]) -> None:
+    FailedRequest.objects.bulk_create(rows, batch_size=200)
+    if not counts:
+        return
+    # SQLite has no type for them.
+    to_column = partial(UUIDField().get_db_prep_value, connection=connection)
+    with connection.cursor() as cursor:
+        # In one order, so that two processes never wait for each other.
+        for key, counted in sorted((_hash_count(each), each) for each in counts):
+            ids = [to_column(each) for each in counted[1:3]]
+            values = (counted.minute, *ids, *counted[3:])
+            cursor.execute(_ADD_COUNTS, (key, *values, counts[counted]))
+
+
+def _hash_count(counted: CountedFailure) -> str:
+    words = "\x1f".join(map(str, counted))
+    return hashlib.md5(words.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,75 @@
+"""How one inference request ended, as a value: what log lines, metrics, spans, destinations and the
+records of failed requests are made from."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from accounts.caller import Caller
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
+from gateway.http.request_id import RequestIdentity
+from routing.history.content_draft import ContentDraft
+from routing.serving.request.context import Attempt
+
+
+class ErrorFacts(NamedTuple):
+    """Why a request failed. `reason` is a word of a small vocabulary, such as `key_limit`: which
+    limit, budget or filter it was. `detail` is that part of `error.metadata` that cannot quote a
+    prompt."""
+
+    error_type: str
+    reason: str
+    text: str
+    detail: JsonObject
+
+
+class RequestReport(NamedTuple):
+    """One request that was answered, failed or refused.
+
+    `started` and `ended` are monotonic seconds. `caller` is None where nobody was authenticated;
+    then `key_prefix` has the first characters of the credential, "" where there was none. `record`
+    holds the columns of the generation, None where no upstream was asked. `trace` is the object of
+    that name in the request. `plan` is that of a refused request as JSON text, in the form of
+    `routing.selection.trace`, "" where it had none. `is_counted` says that its source fails too
+    often for a record of each.
+    """
+
+    ended_at: datetime
+    started: float
+    ended: float
+    identity: RequestIdentity | None
+    caller: Caller | None
+    format: str
+    requested_model: str
+    streamed: bool
+    status: int
+    error: ErrorFacts | None = None
+    generation_id: str | None = None
+    record: JsonObject | None = None
+    attempts: Sequence[Attempt] = ()
+    content: ContentDraft | None = None
+    trace: JsonObject | None = None
+    address: str = ""
+    key_prefix: str = ""
+    plan: str = ""
+    is_counted: bool = False
+
+    @property
+    def duration_ms(self) -> int:
+        return max(0, round((self.ended - self.started) * 1000))
+
+
+# Others, such as an upstream's raw error, may quote the prompt.
+_DETAIL_FIELDS: Final[tuple[str, ...]] = (
+    *("available_providers", "requested_providers", "failed_routing_step"),
+    *("limit_source", "reason", "remedy_hint", "detected"),
+    *("provider_name", "provider_code", "is_byok", "previous_errors"),
+)
+
+
+def describe_error(error: GatewayError) -> ErrorFacts:
+    """The facts of an error, in the words that its caller read."""
+    metadata = error.metadata
+    detail: JsonObject = {name: metadata[name] for name in _DETAIL_FIELDS if name in metadata}
+    return ErrorFacts(error.error_type, error.reason, error.text, detail)

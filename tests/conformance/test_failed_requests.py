@@ -1,0 +1,107 @@
+"""Refused and failed requests are on record, and their callers find them by the request id."""
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.conformance.desk import CHAT, HELLO, PATIENCE_S, Desk
+from tests.support.server import as_json
+
+
+def find_record(desk: Desk, request_id: str) -> Any:
+    """What `GET /generation` says of a request id, once it says anything."""
+    ends = time.monotonic() + PATIENCE_S
+    while (response := desk.generation_response(request_id)).status_code == 404:
+        assert time.monotonic() < ends, response.text
+        time.sleep(0.05)
+    assert response.status_code == 200, response.text
+    return as_json(response)["data"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "reason"),
+    [
+        ({"model": "nobody/knows"}, 400, "unknown_model"),
+        ({"temperature": 99}, 400, "invalid_request"),
+        ({"provider": {"only": ["nobody"]}}, 404, "no_endpoint"),
+    ],
+)
+def test_a_refused_request_is_found_by_its_request_id(
+    own_wide_desk: Desk, asked: dict[str, Any], status: int, reason: str
+) -> None:
+    desk = own_wide_desk
+    response = desk.post(**{"model": "acme/small", **asked})
+    assert response.status_code == status, response.text
+
+    record = find_record(desk, response.headers["X-Request-Id"])
+
+    error = as_json(response)["error"]
+    assert (record["id"], record["total_cost"]) == (None, 0)
+    assert record["request_id"] == response.headers["X-Request-Id"]
+    assert record["model"] == asked.get("model", "acme/small")
+    assert (record["format"], record["workspace_id"]) == ("chat", desk.account.workspace_id)
+    assert (record["error"]["code"], record["error"]["reason"]) == (status, reason)
+    assert record["error"]["message"] == error["message"]
+
+
+def test_the_record_of_a_refusal_names_the_filter_that_removed_each_endpoint(
+    own_wide_desk: Desk,
+) -> None:
+    response = own_wide_desk.post(model="acme/small", provider={"only": ["nobody"]})
+
+    record = find_record(own_wide_desk, response.headers["X-Request-Id"])
+
+    assert {each["endpoint_id"] for each in record["removed_endpoints"]} >= {"alpha", "beta"}
+    step = record["error"]["metadata"]["failed_routing_step"]
+    assert {each["removed_by"] for each in record["removed_endpoints"]} == {step}
+
+
+def test_a_request_that_every_upstream_failed_is_found_by_either_id(own_wide_desk: Desk) -> None:
+    desk = own_wide_desk
+    desk.upstream.script("alpha", {"status": 500}, repeat=True)
+    response = desk.post(model="acme/small", provider={"only": ["alpha"]})
+    assert response.status_code == 502
+
+    record = find_record(desk, response.headers["X-Request-Id"])
+
+    assert record["id"] == response.headers["X-Generation-Id"]
+    assert record["error"] == {
+        "code": 502,
+        "error_type": "provider_unavailable",
+        "reason": "provider_unavailable",
+    }
+
+
+def test_nobody_else_finds_it(own_wide_desk: Desk, own_desk: Desk) -> None:
+    request_id = own_desk.post(model="nobody/knows").headers["X-Request-Id"]
+    find_record(own_desk, request_id)
+
+    stranger = own_wide_desk.server.get(
+        f"/api/v1/generation?id={request_id}",
+        key=own_wide_desk.account.api_key,
+    )
+
+    assert stranger.status_code == 404
+
+
+def test_wrong_keys_are_counted_by_address_and_first_characters(
+    own_desk: Desk, orm_of: Any
+) -> None:
+    wrong = own_desk.account.api_key[:-1] + "x"
+    for _ in range(3):
+        sent = own_desk.server.post(CHAT, key=wrong, json={"model": "acme/solo", "messages": HELLO})
+        assert sent.status_code == 401
+
+    from routing.reports.models import FailedRequestCount
+
+    ends = time.monotonic() + PATIENCE_S
+    with orm_of(own_desk.server):
+        counts = FailedRequestCount.objects.filter(key_prefix=wrong[:12], status=401)
+        while (total := sum(counts.values_list("requests", flat=True))) < 3:
+            assert time.monotonic() < ends, total
+            time.sleep(0.05)
+        row = counts.get()
+
+    assert (row.address, row.reason, row.account_id) == ("127.0.0.1", "invalid_key", None)
+    assert total == 3

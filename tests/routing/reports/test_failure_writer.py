@@ -1,0 +1,107 @@
+"""Which failures get a row of their own, and which are counted."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import OperationalError
+
+from accounts.caller import Caller
+from routing.reports.failed_requests import FailureWriter, store_failures
+from routing.reports.flood import FloodGate
+from routing.reports.models import FailedRequest, FailedRequestCount
+from routing.reports.report import ErrorFacts, RequestReport
+
+AT = datetime(2026, 5, 4, 10, 42, 7, tzinfo=UTC)
+CALLER = Caller(
+    key_id=7,
+    key_hash="hash",
+    management=False,
+    account_id=UUID(int=1),
+    workspace_id=UUID(int=2),
+    creator_id=None,
+    creator_left=False,
+    disabled=False,
+    expires_at=None,
+    default_text_model="",
+)
+LIMITED = ErrorFacts("rate_limit_exceeded", "key_requests", "Rate limit exceeded", {})
+
+
+def report(**changes: Any) -> RequestReport:
+    plain = RequestReport(
+        ended_at=AT,
+        started=1.0,
+        ended=1.25,
+        identity=None,
+        caller=CALLER,
+        format="chat",
+        requested_model="acme/small",
+        streamed=False,
+        status=429,
+        error=LIMITED,
+    )
+    return plain._replace(**changes)
+
+
+def test_a_source_has_so_many_records_in_each_second() -> None:
+    clock = [10.0]
+    gate = FloodGate(lambda: clock[0], most=2)
+
+    assert [gate.admits("a") for _ in range(3)] == [True, True, False]
+    assert gate.admits("b")
+    clock[0] = 11.0
+    assert gate.admits("a")
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+def test_failures_get_rows_and_a_flood_of_them_counts_per_minute() -> None:
+    writer = FailureWriter()
+
+    writer.write([report(), report(error=None, status=200), report(is_counted=True)])
+    later = AT + timedelta(seconds=30)
+    writer.write([report(is_counted=True, ended_at=later), report(is_counted=True, status=402)])
+    writer.write([report(is_counted=True, ended_at=AT + timedelta(minutes=1))])
+
+    row = FailedRequest.objects.get()
+    assert (row.at, row.status, row.reason, row.duration_ms) == (AT, 429, "key_requests", 250)
+    counts = FailedRequestCount.objects.order_by("minute", "status")
+    assert list(counts.values_list("minute", "status", "requests", "account_id")) == [
+        (AT.replace(second=0), 402, 1, UUID(int=1)),
+        (AT.replace(second=0), 429, 2, UUID(int=1)),
+        (AT.replace(second=0) + timedelta(minutes=1), 429, 1, UUID(int=1)),
+    ]
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+def test_a_crowd_of_addresses_without_a_key_is_counted_together() -> None:
+    writer = FailureWriter()
+    nobody = [report(caller=None, address=f"10.0.{n // 256}.{n % 256}") for n in range(1_010)]
+
+    writer.write(nobody)
+
+    assert FailedRequest.objects.count() == 0
+    assert FailedRequestCount.objects.count() == 1_001
+    assert FailedRequestCount.objects.get(address="other").requests == 10
+
+
+@pytest.mark.django_db
+def test_what_finds_no_database_is_written_with_the_next_batch() -> None:
+    gone = [OperationalError("gone")]
+
+    def store(*batch: Any) -> None:
+        if gone:
+            raise gone.pop()
+        store_failures(*batch)
+
+    writer = FailureWriter(store)
+    writer.write([report(), report(is_counted=True)])
+    assert FailedRequest.objects.count() == 0
+
+    writer.write([report()])
+
+    assert FailedRequest.objects.count() == 2
+    assert FailedRequestCount.objects.get().requests == 1
