@@ -11,7 +11,8 @@ class GatewayError(Exception):
     """Something the caller can act on. Anything else is a bug and becomes a 500.
 
     `metadata` becomes `error.metadata` beside `error_type`; `headers` go on the response. `reason`
-    is what records of failed requests are grouped by: which limit, budget or filter it was.
+    becomes `record_reason`, what records of failed requests are grouped by: which limit, budget
+    or filter it was.
     """
 
     status: int = 500
@@ -31,14 +32,14 @@ class GatewayError(Exception):
         super().__init__(self.text)
         self.metadata = metadata or {}
         self.headers = headers or {}
-        self._reason = reason or self.default_reason
+        self._record_reason = reason or self.default_reason
 
     @property
-    def reason(self) -> str:
+    def record_reason(self) -> str:
         """A word, such as `key_limit`; the error type where nothing more is to say."""
         source = str(self.metadata.get("limit_source", ""))
         own_limit = source.removeprefix("router_") if source.startswith("router_") else ""
-        return self._reason or own_limit or self.error_type
+        return self._record_reason or own_limit or self.error_type
 
     def body(self) -> dict[str, Any]:
         """The `error` object: code, message and metadata with the error type, and within a

@@ -72,4 +72,4 @@ def describe_error(error: GatewayError) -> ErrorFacts:
     """The facts of an error, in the words that its caller read."""
     metadata = error.metadata
     detail: JsonObject = {name: metadata[name] for name in _DETAIL_FIELDS if name in metadata}
-    return ErrorFacts(error.error_type, error.reason, error.text, detail)
+    return ErrorFacts(error.error_type, error.record_reason, error.text, detail)
