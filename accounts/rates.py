@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from accounts.caller import Caller
 from accounts.money import NANO_PER_USD
 from gateway.http.address import find_client
-from gateway.http.errors import Unauthenticated
+from gateway.http.errors import GatewayError, Unauthenticated
 from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from gateway.live_settings import settings
 
@@ -34,20 +34,28 @@ def _classify_request(request: HttpRequest) -> tuple[str, int]:
     return "management_writes", settings.RATE_MANAGEMENT_WRITES
 
 
-def guard_lookup(request: HttpRequest, look: Callable[[], T], *, trusted: bool) -> T:
+def guard_lookup(
+    request: HttpRequest,
+    look: Callable[[], T],
+    *,
+    trusted: bool,
+    failure: type[GatewayError] = Unauthenticated,
+) -> T:
     """What `look` finds for a credential; an address that was wrong too often is not looked up for.
 
     A credential that is `trusted`, because it was good the last time, is looked up in any case.
-    Every `Unauthenticated` counts, and becomes a 429 past the limit: of a crowd that comes at once
+    Every `failure` counts, and becomes a 429 past the limit: of a crowd that comes at once
     some may be looked up for nothing, but no good key is refused for being one of many. Raises
     `RateLimited`.
     """
+    if not settings.RATE_FAILED_CREDENTIALS:
+        return look()
     limit = Limit(f"failed:{find_client(request)}", settings.RATE_FAILED_CREDENTIALS, MINUTE_S)
     if not trusted:
         _refuse_if_exhausted(limit)
     try:
         return look()
-    except Unauthenticated:
+    except failure:
         _take(limit, source=_FAILED)
         raise
 

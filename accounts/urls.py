@@ -10,11 +10,13 @@ from accounts.views.guardrails import (
     GuardrailsViewSet,
 )
 from accounts.views.keys import KeysViewSet, KeyViewSet
+from accounts.views.oauth import AppsViewSet, CodesViewSet, ExchangeViewSet
 from accounts.views.payments import PaymentsViewSet
 from accounts.views.statement import StatementViewSet
 from accounts.views.workspace_budgets import WorkspaceBudgetsViewSet
 from accounts.views.workspaces import WorkspaceMembersViewSet, WorkspacesViewSet
 
+_APP = r"^v1/auth/apps/(?P<app>[^/]+)"
 _GUARDRAIL = r"^v1/guardrails/(?P<guardrail>[^/]+)"
 _KEY = r"^v1/keys/(?P<key_hash>[^/]+)"
 _WORKSPACE = r"^v1/workspaces/(?P<workspace>[^/]+)"
@@ -27,6 +29,11 @@ urlpatterns: list[URLPattern] = [
         KeysViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
     ),
     re_path(rf"{_KEY}/rotate$", KeysViewSet.as_view({"post": "rotate"})),
+    path("v1/auth/keys", ExchangeViewSet.as_view({"post": "create"})),
+    path("v1/auth/keys/code", CodesViewSet.as_view({"post": "create"})),
+    path("v1/auth/apps", AppsViewSet.as_view({"get": "list"})),
+    re_path(rf"{_APP}$", AppsViewSet.as_view({"get": "retrieve", "delete": "destroy"})),
+    re_path(rf"{_APP}/keys$", AppsViewSet.as_view({"get": "list_keys"})),
     path("v1/credits", CreditsViewSet.as_view({"get": "retrieve"})),
     path("v1/credits/coinbase", CreditsViewSet.as_view({"post": "coinbase"})),
     path("v1/credits/payments", PaymentsViewSet.as_view({"post": "create"})),

@@ -61,6 +61,8 @@ MIDDLEWARE = [
     "gateway.http.middleware.PageMessages",
     "gateway.http.middleware.PageFrameOptions",
 ]
+# Where pages for people send whoever is not signed in.
+LOGIN_URL = "admin:login"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

@@ -22,6 +22,7 @@ urlpatterns = [
     path("api/", include("interns.urls")),
     path("api/v1/openapi.json", DocumentViewSet.as_view({"get": "retrieve"}), name="openapi"),
     re_path(r"^docs/?$", docs, name="docs"),
+    path("auth", include("accounts.page_urls")),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
 ]

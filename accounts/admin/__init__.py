@@ -1,5 +1,5 @@
 """The admin of accounts, keys and the books."""
 
-from accounts.admin import account, books, budgets, byok, guardrail, key, user, workspace
+from accounts.admin import account, app, books, budgets, byok, guardrail, key, user, workspace
 
-__all__ = ["account", "books", "budgets", "byok", "guardrail", "key", "user", "workspace"]
+__all__ = ["account", "app", "books", "budgets", "byok", "guardrail", "key", "user", "workspace"]

@@ -7,6 +7,7 @@ from accounts.models.guardrail import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.idempotency import RepeatableRequest
 from accounts.models.key import ApiKey, FormerHash
 from accounts.models.ledger import Hold, LedgerEntry, SpendCounter
+from accounts.models.oauth import App, AuthorizationCode
 from accounts.models.purchase_fee import PurchaseFee
 from accounts.models.record import AuditRecord
 from accounts.models.sign_in import SignInAttempts
@@ -15,7 +16,9 @@ from accounts.models.workspace_membership import WorkspaceMembership
 __all__ = [
     "Account",
     "ApiKey",
+    "App",
     "AuditRecord",
+    "AuthorizationCode",
     "ByokCredential",
     "FormerHash",
     "Guardrail",

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import OuterRef, Q, Subquery
 
 from accounts.models.account import Account, User, Workspace
+from accounts.models.oauth import App
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
@@ -88,6 +89,10 @@ class ApiKey(models.Model):
     include_byok_in_limit = models.BooleanField(default=False)
     # The intern whose own key it is. Interns are known further up, so it is a number here.
     intern_id = models.UUIDField(null=True, editable=False)
+    # The app that somebody let have it.
+    app = models.ForeignKey(
+        App, on_delete=models.PROTECT, related_name="keys", null=True, editable=False
+    )
     # The end user that it was made for, in the account's own words.
     external_user = models.CharField(max_length=256, null=True, blank=True, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Exists
 
 from accounts.keystring import generate_key, hash_key, label_key
-from accounts.models import Account, ApiKey, FormerHash, User, Workspace
+from accounts.models import Account, ApiKey, App, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
 from accounts.services.audit import recount_budgets
 from accounts.services.key_limits import KeyUsage, set_counter_limits
@@ -26,7 +26,8 @@ from gateway.http.validation import Issue
 
 GRACE_S_MAX: Final = 604_800
 _FACTS: Final = (
-    *("name", "hash", "label", "kind", "workspace_id", "creator_id", "external_user", "disabled"),
+    *("name", "hash", "label", "kind", "workspace_id", "creator_id", "external_user", "app_id"),
+    "disabled",
     *("limit_nano", "limit_reset", "include_byok_in_limit", "expires_at", "deleted_at"),
 )
 _LIMITS: Final = {"limit_nano", "limit_reset", "include_byok_in_limit"}
@@ -56,6 +57,7 @@ def create_key(
     include_byok_in_limit: bool = False,
     expires_at: datetime | None = None,
     external_user: str | None = None,
+    app: App | None = None,
     by: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key and its string, which is shown this once. Without a workspace it manages."""
@@ -75,6 +77,7 @@ def create_key(
             include_byok_in_limit=include_byok_in_limit,
             expires_at=expires_at,
             external_user=external_user,
+            app=app,
         )
         _record(key, by, "created", None, key.created_at)
     return key, string

@@ -1,8 +1,8 @@
 """Requests that a browser sends from a page of another origin (CORS).
 
-They may reach what is called with an inference key, and nothing that manages an account. The API
-knows no cookies, so any origin may ask: it needs a key all the same. django-cors-headers is a
-middleware, and inference requests go past all middleware.
+They may reach what is called with an inference key or exchanges a code for one, and nothing that
+manages an account. The API knows no cookies, so any origin may ask: it needs a key all the same.
+django-cors-headers is a middleware, and inference requests go past all middleware.
 """
 
 import re
@@ -17,7 +17,7 @@ from gateway.live_settings import settings
 Headers = list[tuple[str, str]]
 _PATHS: Final = re.compile(
     r"/api/(?:alpha/decisions|v1/(?:chat/completions|messages|responses|systemone|models?"
-    r"|endpoints|providers|generation|key))(?:/|$)"
+    r"|endpoints|providers|generation|key))(?:/|$)|/api/v1/auth/keys/?$"
 )
 _HEADER_NAMES: Final = re.compile(r"[A-Za-z0-9-]+(?:, ?[A-Za-z0-9-]+){0,63}")
 # What no page may read unless it is named.

@@ -26,11 +26,12 @@ from gateway.database.db import Lane, run_queries
 from gateway.http.errors import MethodNotAllowed
 from gateway.http.responses import error_response
 
-PAGES = ("/admin", "/docs", "/static/")
+PAGES = ("/admin", "/auth", "/docs", "/static/")
 
 
 def is_page(request: HttpRequest) -> bool:
-    """Whether the path is for a person's browser: the admin, the documentation, their files."""
+    """Whether the path is for a person's browser: the admin, the page where apps ask for a key,
+    the documentation, their files."""
     return request.path_info.startswith(PAGES)
 
 
@@ -62,8 +63,8 @@ class _PagesOnly(MiddlewareMixin):
 
 
 # No page loads anything from elsewhere, and none has a script in its text. Of Django's admin the
-# lists have one style there.
-_POLICY: Final = (
+# lists have one style there. A page whose form leads elsewhere adds that origin to the end.
+PAGE_POLICY: Final = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
@@ -73,7 +74,7 @@ class PageSecurity(_PagesOnly, SecurityMiddleware):
     """Security headers and the redirect to HTTPS."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        response.headers.setdefault("Content-Security-Policy", _POLICY)
+        response.headers.setdefault("Content-Security-Policy", PAGE_POLICY)
         return super().process_response(request, response)
 
 

@@ -219,8 +219,9 @@ def test_it_asks_no_more_where_much_is_going_on(scene: Scene) -> None:
 
 
 def test_an_idempotency_key_adds_no_more_than_its_own(scene: Scene) -> None:
-    for route, methods in TABLE.items():
-        for number, row in enumerate(methods.get("POST", ())):
+    # Pages know no such key.
+    for route in (route for route in TABLE if route.startswith("api/")):
+        for number, row in enumerate(TABLE[route].get("POST", ())):
             asked, once = asked_of(row, scene.tenant), {"Idempotency-Key": f"{route} {number}"}
 
             answer, queries = counted(

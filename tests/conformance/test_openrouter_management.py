@@ -1,7 +1,9 @@
 """The `openrouter` package, unmodified: every method that has a counterpart here is called, reads
 its answer, and finds it true."""
 
+import hashlib
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -35,11 +37,11 @@ class Clients:
     def __init__(self, desk: Desk) -> None:
         self.desk, self.made = desk, set[tuple[str, str]]()
         self.http = httpx.Client(event_hooks={"request": [self._note]})
-        self.mine = self._of(desk.account.api_key)
-        self.manager = self._of(desk.account.management_key)
+        self.mine = self.of_key(desk.account.api_key)
+        self.manager = self.of_key(desk.account.management_key)
 
     # Of `Any` type: the package makes its arguments' and answers' types from long unions.
-    def _of(self, key: str) -> Any:
+    def of_key(self, key: str) -> Any:
         url = self.desk.server.base_url
         return OpenRouter(api_key=key, server_url=url, client=self.http, retry_config=None)
 
@@ -200,10 +202,26 @@ def call_vault(of: Clients) -> None:
     vault.delete_vault_secret(name="token")
 
 
+def call_oauth(of: Clients) -> None:
+    verifier = "a-verifier-of-the-app-that-has-43-characters"
+    digest = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    asked: dict[str, Any] = {"callback_url": "https://app.example/back", "key_label": "App"}
+    how: Any = {"code_challenge_method": "S256"}
+    code = of.mine.o_auth.create_auth_code(**asked, **how, code_challenge=digest, limit=3).data
+    made = of.mine.o_auth.exchange_auth_code_for_api_key(
+        code=code.id, code_verifier=verifier, **how
+    )
+    assert made.user_id == of.desk.account.user_id
+    mine = of.manager.api_keys.get(hash=hashlib.sha256(made.key.encode()).hexdigest()).data
+    assert (mine.name, mine.limit) == ("App", 3)
+    answer: Any = of.of_key(made.key).chat.send(model=of.desk.model, messages=HELLO)
+    assert answer.id
+
+
 # History first: a workspace's wish to keep contents reaches keys in use a moment later.
 AREAS: Final = (
     *(call_history, call_catalogue, call_keys, call_byok, call_workspaces),
-    *(call_guardrails, call_presets, call_vault),
+    *(call_guardrails, call_presets, call_vault, call_oauth),
 )
 
 

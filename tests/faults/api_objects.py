@@ -62,6 +62,10 @@ class Objects:
         body = {"name": "Careful", "content_filter_builtins": [_FILTER]}
         return str(self._made("/api/v1/guardrails", body)["id"])
 
+    def app(self) -> str:
+        body = {"callback_url": f"https://app-{next(_numbers)}.example/back"}
+        return str(self._made("/api/v1/auth/keys/code", body)["app_id"])
+
     def credential(self) -> str:
         body = {"provider": PROVIDER, "key": "k-of-our-own"}
         return str(self._made("/api/v1/byok", body)["id"])
@@ -119,6 +123,7 @@ _NAMED: Mapping[str, Callable[[Objects], str]] = {
     "intern_id": Objects.intern,
     "name": Objects.secret,
     "credential": Objects.credential,
+    "app": Objects.app,
 }
 _PRESET = "/api/v1/presets/{slug}"
 _PATHS: Mapping[str, Callable[[Objects], dict[str, str]]] = {
@@ -143,5 +148,6 @@ _IN_BODIES: Mapping[str, Callable[[Objects], Any]] = {
     # Few numbers are whole in nano-USD.
     "limit_usd": lambda objects: 10,
     "provider": lambda objects: PROVIDER,
+    "callback_url": lambda objects: "https://app.example/back",
 }
 NAMES_IN_BODIES = frozenset(_IN_BODIES)

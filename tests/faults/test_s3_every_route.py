@@ -27,7 +27,7 @@ from tests.support.tenants import (
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 # For people: what it refuses is told in HTML.
-PAGES = ("/docs", "/admin")
+PAGES = ("/docs", "/admin", "/auth")
 ALL = routes()
 KINDS = ("", "inference", "member", "admin", "management", "admin_management")
 # The log-in form itself, and the words its scripts show.

@@ -96,6 +96,21 @@ _add("GET DELETE", "/api/v1/keys/{key}", MANAGERS)
 _add("PATCH", "/api/v1/keys/{key}", MANAGERS, '{"name": "other"}')
 _add("POST", "/api/v1/keys/{key}/rotate", MANAGERS, "{}")
 
+# --- Apps
+_CALLBACK = '"callback_url": "https://app.example/back"'
+_add("POST", "/api/v1/auth/keys/code", ANY_KEY, f"{{{_CALLBACK}}}")
+_HERE = f'{{{_CALLBACK}, "workspace_id": "{{workspace}}"}}'
+# Inference keys speak of their own workspace only.
+_add("POST", "/api/v1/auth/keys/code", (401, 403, 200), _HERE, foreign=400)
+# Nobody's code, whatever the credential.
+_add("POST", "/api/v1/auth/keys", (403, 403, 403), '{"code": "x"}')
+_add("GET", "/api/v1/auth/apps", MANAGERS)
+_add("GET DELETE", "/api/v1/auth/apps/{app}", MANAGERS)
+_add("GET", "/api/v1/auth/apps/{app}/keys", MANAGERS)
+# The page sends whoever is not signed in to do so; keys are nothing to it.
+_add("GET", "/auth?code_challenge=x", (302, 302, 302))
+_add("POST", "/auth?code_challenge=x", (403, 403, 403))
+
 # --- Workspaces
 _WORKSPACE = "/api/v1/workspaces/{workspace}"
 _add("GET", "/api/v1/workspaces", MANAGERS)

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from django.db.models import QuerySet
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from accounts.models import Account, ApiKey, ByokCredential, Guardrail, Membership, User, Workspace
+from accounts.models import (
+    Account,
+    ApiKey,
+    App,
+    ByokCredential,
+    Guardrail,
+    Membership,
+    User,
+    Workspace,
+)
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
@@ -85,6 +94,16 @@ def _key(tenant: Tenant) -> Made:
 def _workspace(tenant: Tenant) -> Made:
     made = open_workspace(account=tenant.account, slug=f"team-{secrets.token_hex(4)}")
     return str(made.pk), Workspace.objects.filter(pk=made.pk)
+
+
+def _app(tenant: Tenant) -> Made:
+    made = App.objects.create(
+        account=tenant.account,
+        origin=f"https://{secrets.token_hex(4)}.example",
+        name="app",
+        authorized_at=datetime.now(UTC),
+    )
+    return str(made.pk), App.objects.filter(pk=made.pk)
 
 
 def _user(tenant: Tenant) -> Made:
@@ -176,6 +195,7 @@ _NO_ID = str(uuid.UUID(int=4 << 76 | 2 << 62))
 THINGS: dict[str, Thing] = {
     "key": Thing(_key, "0" * 64),
     "workspace": Thing(_workspace, _NO_ID),
+    "app": Thing(_app, "0"),
     "user": Thing(_user, "user_of_nobody"),
     "generation": Thing(_generation, "gen-nowhere"),
     "preset": Thing(_preset, "no-such-preset"),

@@ -55,7 +55,7 @@ def _refuse_string(value: Any) -> None:
 
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
-_Moment = Annotated[datetime, BeforeValidator(_future_moment)]
+Moment = Annotated[datetime, BeforeValidator(_future_moment)]
 _Label = Annotated[str, Field(description="The key, masked.")]
 
 
@@ -78,7 +78,7 @@ class ExternalUser(ManagedBody):
 class NewKey(ManagedBody, _Settings):
     """What a new key is made of."""
 
-    expires_at: _Moment | None = Field(
+    expires_at: Moment | None = Field(
         None, description="UTC with seconds, `...:SSZ`; in the future."
     )
     creator_user_id: str | None = Field(None, description="A member of the account.")
@@ -142,6 +142,7 @@ class KeyObject(_Spending, _Named):
         description="When its last call was booked; known some seconds later."
     )
     external_user: str | None = Field(description="`external.user` of its making.")
+    app_id: int | None = Field(description="The app that it was made for by OAuth.")
     creator_user_id: str | None
     workspace_id: UUID | None
 
