@@ -16,7 +16,7 @@ from django.core import signals
 from django.core.cache import close_caches
 from django.core.handlers.base import reset_urlconf
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
-from django.http import HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RoutePattern
 
@@ -104,9 +104,7 @@ class FrontDoor(WSGIHandler):
         else:
             view = self._straight.get(environ["PATH_INFO"])
         if view is None:
-            response = super().__call__(environ, _with_request_id(request_id, start_response))
-            _end_request_with(response)
-            return response
+            return super().__call__(environ, _with_request_id(request_id, start_response))
         request = ApiRequest(environ)
         response = view(request)
         # As Django's handler does: the request is closed with its response, and the signal that
@@ -118,6 +116,13 @@ class FrontDoor(WSGIHandler):
         response.headers._store[_HEADER_KEY] = (HEADER, request_id)
         # As `items()` has them, which are headers read one by one.
         start_response(status, list(response.headers._store.values()))
+        return response
+
+    def get_response(self, request: HttpRequest) -> HttpResponseBase:
+        """As Django's. The request ends with the response itself: what a file is sent by is not
+        one."""
+        response = super().get_response(request)
+        _end_request_with(response)
         return response
 
     @cached_property

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from wsgiref.util import FileWrapper
 
 import pytest
 from django.test import RequestFactory
@@ -59,6 +60,7 @@ def test_a_trace_is_read_as_the_standard_has_it(given_trace: str, read: TracePar
         ("GET", "/api/v1/nowhere"),
         ("GET", "/healthz"),
         ("GET", "/docs"),
+        ("GET", "/static/gateway/docs.css"),
         ("OPTIONS", "/api/v1/chat/completions"),
     ],
 )
@@ -68,6 +70,8 @@ def test_every_answer_says_it_and_so_does_every_error(method: str, path: str) ->
     headers = {"X-Request-Id": "mine-1", "Origin": "https://elsewhere.test"}
     environ = RequestFactory(headers=headers).generic(method, path).environ
     environ["HTTP_ACCESS_CONTROL_REQUEST_METHOD"] = "POST"
+    # As gunicorn does, which sends files by itself.
+    environ["wsgi.file_wrapper"] = FileWrapper
 
     def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> Callable[..., Any]:
         sent.append((status, headers))
