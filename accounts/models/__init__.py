@@ -3,6 +3,7 @@
 from accounts.models.account import Account, Membership, User, Workspace
 from accounts.models.budget import WorkspaceBudget
 from accounts.models.byok import ByokCredential
+from accounts.models.event import Alarm, Channel, Delivery, Event
 from accounts.models.guardrail import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.idempotency import RepeatableRequest
 from accounts.models.key import ApiKey, FormerHash
@@ -15,11 +16,15 @@ from accounts.models.workspace_membership import WorkspaceMembership
 
 __all__ = [
     "Account",
+    "Alarm",
     "ApiKey",
     "App",
     "AuditRecord",
     "AuthorizationCode",
     "ByokCredential",
+    "Channel",
+    "Delivery",
+    "Event",
     "FormerHash",
     "Guardrail",
     "GuardrailKey",

@@ -6,12 +6,14 @@ before they look, as the ledger writer does. `at` is the moment of the change, n
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists
 
+from accounts.events.kinds import EventKind
+from accounts.events.outbox import record_event
 from accounts.keystring import generate_key, hash_key, label_key
 from accounts.models import Account, ApiKey, App, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
@@ -21,7 +23,7 @@ from accounts.services.records import SYSTEM, Actor, read_fields, record_change
 from accounts.services.spend_scopes import end_member_budgets, outdate_limits
 from accounts.windows import find_limited_window
 from gateway.http.errors import Conflict, SchemaInvalid
-from gateway.http.jsonio import JsonObject
+from gateway.http.jsonio import JsonObject, format_time
 from gateway.http.validation import Issue
 
 GRACE_S_MAX: Final = 604_800
@@ -80,6 +82,8 @@ def create_key(
             app=app,
         )
         _record(key, by, "created", None, key.created_at)
+        whose = f"in workspace {workspace.name}" if workspace else "to manage the account"
+        _record_key_event(key, "created", key.created_at, f"It was made {whose}.")
     return key, string
 
 
@@ -124,6 +128,8 @@ def rotate_key(
         FormerHash.objects.create(hash=key.hash, api_key=key, valid_until=until)
         fresh = {"hash": hash_key(string), "label": label_key(string, settings.API_KEY_PREFIX)}
         _change_one(key, fresh, by, at, action="rotated")
+        grace = f"works until {format_time(until)}" if grace_s else "works no longer"
+        _record_key_event(key, "rotated", at, f"It has a new string; the former one {grace}.")
     return key, string
 
 
@@ -225,5 +231,24 @@ def _record(key: ApiKey, by: Actor, action: str, before: JsonObject | None, at: 
         account_id=key.account_id,
         before=before,
         after=read_fields(key, _FACTS),
+        at=at,
+    )
+
+
+def _record_key_event(
+    key: ApiKey, what: Literal["created", "rotated"], at: datetime, text: str
+) -> None:
+    """For whoever wants to hear of keys, in the transaction of the deed."""
+    kind: EventKind = "key.created" if what == "created" else "key.rotated"
+    record_event(
+        kind,
+        # The hash is new each time.
+        key=f"{kind}:{key.pk}:{key.hash}",
+        title=f'API key "{key.name}" was {what}',
+        text=f'API key "{key.name}" ({key.label}) was {what}. {text} '
+        "Who holds a management key of the account can disable or delete it.",
+        account_id=key.account_id,
+        workspace_id=key.workspace_id,
+        data={"key_id": key.pk, "key_name": key.name, "key_label": key.label, "kind": key.kind},
         at=at,
     )

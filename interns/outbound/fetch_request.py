@@ -13,8 +13,8 @@ from pydantic_core import PydanticCustomError
 
 from gateway.http.resources import Body
 from gateway.http.validation import Issue, list_issues
+from gateway.outbound.targets import URL_CHARS_MAX
 from interns.errors import InvalidBody
-from routing.fetching.targets import URL_CHARS_MAX
 
 HEADERS_MAX: Final = 64
 HEADER_CHARS_MAX: Final = 8_192

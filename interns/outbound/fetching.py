@@ -10,6 +10,7 @@ from typing import Final
 
 from django.conf import settings
 
+from gateway.outbound.doors import door_for
 from gateway.outbound.errors import (
     ConnectTimeout,
     DeadlineExceeded,
@@ -19,6 +20,7 @@ from gateway.outbound.errors import (
     OutboundError,
 )
 from gateway.outbound.http_client import Limits, Reply
+from gateway.outbound.targets import Target, TargetRefused, same_origin, split_url, target_of
 from gateway.sealing import UnsealError
 from interns.errors import InternError, InvalidBody
 from interns.models import Intern
@@ -37,9 +39,7 @@ from interns.outbound.secret_release import (
     encode_url,
     find_names,
 )
-from routing.fetching.doors import door_for
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
-from routing.fetching.targets import Target, TargetRefused, same_origin, split_url, target_of
 
 log = logging.getLogger("gateway.interns")
 HOPS_MAX: Final = 5

@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus
 from django.conf import settings
 
 from gateway.database.db import Lane, run_queries
+from gateway.outbound.targets import Target
 from interns.errors import InternError
 from interns.models import Intern
 from interns.vault.effective_secrets import (
@@ -23,7 +24,6 @@ from interns.vault.effective_secrets import (
     open_values,
     read_effective_secrets,
 )
-from routing.fetching.targets import Target
 
 _NAME: Final = r"[a-z0-9_]{1,255}"
 _PLACEHOLDER: Final = re.compile(

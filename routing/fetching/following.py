@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway.outbound.http_client import HttpClient, Limits, Reply
-from routing.fetching.targets import Target, redirected
+from gateway.outbound.targets import Target, redirected
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _KEEPING: Final = frozenset({307, 308})

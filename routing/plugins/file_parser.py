@@ -7,9 +7,10 @@ from typing import Final
 from gateway.http.errors import GatewayError, InvalidRequest, PayloadTooLarge, Unavailable
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
+from gateway.outbound.doors import door_for
 from gateway.outbound.errors import BodyTooLarge, NotAllowed, OutboundError
 from gateway.outbound.http_client import Limits, Reply
-from routing.fetching.doors import door_for
+from gateway.outbound.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
 from routing.fetching.files import (
     NO_TEXT,
     TOO_SLOW,
@@ -20,7 +21,6 @@ from routing.fetching.files import (
     read_file,
 )
 from routing.fetching.following import Ready, TooManyRedirects, follow
-from routing.fetching.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
 from routing.formats.chat.request import ChatRequest, list_provider_tools
 from routing.plugins.interface import Plugin, PluginContext
 from routing.plugins.texts import with_messages

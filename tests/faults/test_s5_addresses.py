@@ -15,13 +15,12 @@ from urllib.parse import quote
 import pytest
 
 from gateway.http.errors import InvalidRequest
-from gateway.outbound import dialing
+from gateway.outbound import dialing, doors
 from gateway.outbound.addresses import is_public
 from gateway.outbound.dialing import Address, Dialer, Resolver
 from gateway.outbound.errors import ConnectFailed, DnsFailed, OutboundError
 from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
 from gateway.outbound.origin import Origin
-from routing.fetching import doors
 from routing.plugins.file_parser import read_text
 from routing.tools.web.fetch import WebFetch
 from tests.interns.outbound.door import open_door

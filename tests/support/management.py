@@ -13,8 +13,8 @@ from accounts.services.accounts import admit_member, open_account, open_workspac
 from accounts.services.keys import create_key
 from gateway.http.jsonio import dumps
 
-# What a test's own transaction makes of BEGIN and COMMIT.
-_MARKS = ("SAVEPOINT", "RELEASE", "ROLLBACK")
+# What a test's own transaction makes of BEGIN and COMMIT, and the event that a deed records.
+_MARKS = ("SAVEPOINT", "RELEASE", "ROLLBACK", 'INSERT INTO "accounts_event"')
 QUERIES_MAX = 6
 
 

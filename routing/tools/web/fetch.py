@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
+from gateway.outbound.doors import door_for
 from gateway.outbound.errors import (
     ConnectTimeout,
     DeadlineExceeded,
@@ -16,12 +17,11 @@ from gateway.outbound.errors import (
     OutboundError,
 )
 from gateway.outbound.http_client import Limits, Reply
+from gateway.outbound.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
 from routing.fetching.charsets import decoded, known_charset
-from routing.fetching.doors import door_for
 from routing.fetching.files import NO_TEXT, PDF, Content, FileUnreadable, read_file
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
 from routing.fetching.pages import Unreadable, read_page
-from routing.fetching.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
 from routing.tools.interface import Definition, Result, ToolContext
 from routing.tools.texts import json_text
 from routing.tools.web.calls import Code, UseCounter, WebFailed, web_failed_result

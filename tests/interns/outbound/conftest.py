@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def running_site() -> Iterator[Site]:
-    from routing.fetching import doors
+    from gateway.outbound import doors
 
     with serve_site() as site:
         yield site

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from gateway.outbound import dialing
+from gateway.outbound import dialing, doors
 from gateway.outbound.dialing import Address
 from interns.models import Intern, Status, VaultSecret
 from interns.vault.service import delete_intern_vault, put_managed
 from interns.views import outbound as views
-from routing.fetching import doors
 from tests.interns.outbound.door import VALUE, Door
 from tests.interns.outbound.site import Site, serve_site
 from tests.interns.vault.team import SHARED, of, vault_of

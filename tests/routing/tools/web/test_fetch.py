@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from routing.fetching import doors, pages
+from gateway.outbound import doors
+from routing.fetching import pages
 from routing.fetching.files import NO_TEXT
 from routing.tools.registry import list_missing
 from routing.tools.web.fetch import WebFetch

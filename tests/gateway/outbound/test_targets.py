@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.outbound import addresses
 from gateway.outbound.addresses import is_public
-from routing.fetching.targets import TargetRefused, redirected, same_origin, split_url, target_of
+from gateway.outbound.targets import TargetRefused, redirected, same_origin, split_url, target_of
 
 
 def url_of(url: str) -> str:
