@@ -1,7 +1,8 @@
 """The columns of each source of analytics: names to SQL. No name comes from a caller.
 
 A source is the table of records (`raw`), of facts, or of sums by hour or day. A row of the first
-two is one generation; a row of sums is many.
+two is one generation; a row of sums is many. Refused requests are in tables of their own: by
+themselves (`refusal`), and counted (`refusal_count`).
 """
 
 from collections.abc import Mapping, Set
@@ -66,6 +67,7 @@ SUMS: Final[Mapping[str, str]] = {
     "web_cost_nano": "SUM(web_cost_nano)",
     "guarded": "SUM(guarded)",
     "from_cache": "SUM(from_cache)",
+    "failed": "SUM(failed)",
     "latency_ms": "SUM(latency_ms)",
     "latency_count": "COUNT(latency_ms)",
     "speed_dtps": "SUM(speed_dtps)",
@@ -76,8 +78,11 @@ FIGURES: Final = (
     *("tokens_prompt", "tokens_completion", "tokens_reasoning", "tokens_cached"),
     *("charge_nano", "cost_nano", "is_byok", "cache_saved_nano", "data_saved_nano"),
     *("own_cost_nano", "own_fee_nano"),
-    *("web_nano", "web_cost_nano", "guarded", "from_cache", "latency_ms", "speed_dtps"),
+    *("web_nano", "web_cost_nano", "guarded", "from_cache", "failed", "latency_ms", "speed_dtps"),
 )
+# The sum that only refused requests have; no generation is one.
+REFUSED: Final = "refused"
+_NOT_REFUSED: Final = {REFUSED: "0", "refusal_reason": "''"}
 
 
 @cache
@@ -127,6 +132,10 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
         "web_cost_nano": nano("web_cost_nano"),
         "guarded": f"CASE WHEN {detail['guarded']} IS NULL THEN 0 ELSE 1 END",
         "from_cache": f"CASE WHEN {detail['response_cache_source_id']} IS NULL THEN 0 ELSE 1 END",
+        "failed": "CASE WHEN g.error_type IS NULL THEN 0 ELSE 1 END",
+        "status": "g.status",
+        "error_type": "COALESCE(g.error_type, '')",
+        **_NOT_REFUSED,
         "latency_ms": "CASE WHEN g.status = 200 THEN g.latency_ms END",
         "speed_dtps": f"CASE WHEN {timed} THEN {speed} END",
     }
@@ -142,17 +151,40 @@ FACT_COLUMNS: Final[Mapping[str, str]] = {
     **_OF_LINE,
     **{name: f"f.{name}" for name in ("at", "account_id", "generation_id", "external_user")},
     **{name: f"f.{name}" for name in FIGURES},
+    # Facts of an older version do not say.
+    "status": "COALESCE(f.status, 200)",
+    "error_type": "f.error_type",
+    **_NOT_REFUSED,
 }
 SUM_COLUMNS: Final[Mapping[str, str]] = {
     **_OF_LINE,
     "at": "f.start",
     "account_id": "f.account_id",
     **{name: f"f.{name}" for name in SUMS},
+    **_NOT_REFUSED,
 }
 SPREAD_COLUMNS: Final[Mapping[str, str]] = {
     **_OF_LINE,
     "at": "f.start",
     "account_id": "f.account_id",
+}
+_OF_REFUSALS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(SUMS, "0"),
+    **dict.fromkeys(("app_title", "generation_id", "external_user", *LINE), "''"),
+    **{name: f"f.{name}" for name in ("account_id", "workspace_id", "api_key_id")},
+    **{name: f"f.{name}" for name in ("status", "error_type")},
+    "refusal_reason": "f.reason",
+}
+REFUSAL_COLUMNS: Final[Mapping[str, str]] = {
+    **_OF_REFUSALS,
+    **dict.fromkeys(("model", "permaslug"), "f.requested_model"),
+    "at": "f.at",
+    REFUSED: "1",
+}
+REFUSAL_COUNT_COLUMNS: Final[Mapping[str, str]] = {
+    **_OF_REFUSALS,
+    "at": "f.minute",
+    REFUSED: "f.requests",
 }
 TABLES: Final[Mapping[Source, str]] = {
     "raw": "routing_generation g",
@@ -160,12 +192,20 @@ TABLES: Final[Mapping[Source, str]] = {
     "hour": "routing_usagehour f",
     "day": "routing_usageday f",
     "spread": "routing_usagespread f",
+    "refusal": "routing_failedrequest f",
+    "refusal_count": "routing_failedrequestcount f",
 }
 # A column with this prefix needs the join of lines.
 LINE_PREFIX: Final = "l."
 LINES: Final = " JOIN routing_usageline l ON l.id = f.line_id"
 # Lost generations, whose process died, have no usage.
 LIVING: Final = "NOT g.lost"
+# The rows of a table that count; what an upstream was asked for is a generation already.
+ROWS: Final[Mapping[Source, str]] = {
+    "raw": LIVING,
+    "refusal": "f.generation_id IS NULL",
+    "refusal_count": "f.is_refused",
+}
 
 
 def get_columns(source: Source, dialect: Dialect) -> Mapping[str, str]:
@@ -179,6 +219,8 @@ _COLUMNS: Final[Mapping[Source, Mapping[str, str]]] = {
     "hour": SUM_COLUMNS,
     "day": SUM_COLUMNS,
     "spread": SPREAD_COLUMNS,
+    "refusal": REFUSAL_COLUMNS,
+    "refusal_count": REFUSAL_COUNT_COLUMNS,
 }
 
 

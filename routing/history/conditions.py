@@ -15,6 +15,7 @@ from routing.history.statement import QueryCondition
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _LARGEST: Final = 2**63 - 1
 # Their order has no meaning, so only equality is offered.
 _UNORDERED: Final = frozenset({"user", "workspace"})
@@ -60,9 +61,7 @@ def _build_condition(
         is_text=not dimension.is_number and query_filter.field != "workspace",
         sql_dialect=sql_dialect,
     )
-    unset = _UNSET.get(
-        query_filter.field, "" if query_filter.field in {"api_key_id", "workspace"} else "''"
-    )
+    unset = _UNSET.get(query_filter.field, "" if query_filter.field in _NEVER_UNSET else "''")
     sql = comparison.sql
     if unset:
         sql = f"({sql} AND {{column}} <> {unset})"
@@ -72,6 +71,7 @@ def _build_condition(
 
 
 _UNSET: Final = {"user": "0"}
+_NEVER_UNSET: Final = frozenset({"api_key_id", "workspace", "status"})
 
 
 def _build_comparison(
@@ -119,6 +119,16 @@ def _read_user(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     return [Sql(f"COALESCE(({query}), {_NOBODY})", name.values)]
 
 
+def _read_status(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+    """Read an HTTP status, also as text."""
+    del account_id, sql_dialect
+    if isinstance(value, str) and _STATUS.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or not 100 <= value <= 599:
+        raise _UnusableValue("value", "Invalid input: expected an HTTP status")
+    return [Sql("%s", (value,))]
+
+
 def _read_workspace(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
     try:
         return [Sql("%s", (sql_dialect.uuid(UUID(value)),))]
@@ -132,5 +142,6 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "user": _read_user,
     "workspace": _read_workspace,
     "external_user": _read_end_user,
+    "status": _read_status,
 }
 assert set(_EQUALITIES) == {"eq", "neq", *ARRAY}

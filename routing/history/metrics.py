@@ -64,6 +64,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "byok_request_count": _sum("BYOK requests", "byok_requests"),
     "guardrail_invoked_count": _sum("Guardrail invocations", "guarded", days_max=SHORT_DAYS),
     "response_cached_count": _sum("Cached responses", "from_cache", days_max=SHORT_DAYS),
+    "refused_count": _sum("Refused requests", "refused", days_max=SHORT_DAYS),
     "total_usage": _usd(
         "Total usage", "charge_nano + byok_cost_nano", "charge_nano", "byok_cost_nano"
     ),
@@ -103,6 +104,15 @@ METRICS: Final[Mapping[str, Metric]] = {
         for percent in (50, 90, 99)
     },
     "cache_hit_rate": _share("Cache hit rate", "tokens_cached", "tokens_prompt"),
+    "error_rate": Metric(
+        "Error rate",
+        "percent",
+        "share",
+        ("failed", "refused", "requests"),
+        "CAST(failed + refused AS double precision) / NULLIF(requests + refused, 0)",
+        SHORT_DAYS,
+        is_rate=True,
+    ),
     "guardrail_invoked_rate": _share("Guardrail rate", "guarded", "requests", days_max=SHORT_DAYS),
     "response_cached_rate": _share(
         "Cached response rate", "from_cache", "requests", days_max=SHORT_DAYS
@@ -135,6 +145,9 @@ DIMENSIONS: Final[Mapping[str, Dimension]] = {
     "country": Dimension("Country", "", SHORT_DAYS),
     "finish_reason": Dimension("Finish reason", "finish_reason", SHORT_DAYS),
     "external_user": Dimension("External user", "external_user", SHORT_DAYS, is_single=True),
+    "status": Dimension("Status", "status", SHORT_DAYS, is_number=True, is_single=True),
+    "error_type": Dimension("Error type", "error_type", SHORT_DAYS, is_single=True),
+    "refusal_reason": Dimension("Refusal reason", "refusal_reason", SHORT_DAYS, is_single=True),
     "context_length_bucket": Dimension("Context length", "context_length_bucket", SHORT_DAYS),
 }
 SCALAR: Final[Mapping[str, str]] = {

@@ -61,6 +61,8 @@ class _Sums(models.Model):
     web_cost_nano = models.BigIntegerField()
     guarded = models.BigIntegerField()
     from_cache = models.BigIntegerField()
+    # The tables' own default too: an older version still writes while a new one moves in.
+    failed = models.BigIntegerField(default=0, db_default=0)
     latency_ms = models.BigIntegerField()
     latency_count = models.BigIntegerField()
     speed_dtps = models.BigIntegerField()
@@ -119,6 +121,9 @@ class GenerationFact(models.Model):
     web_cost_nano = models.BigIntegerField()
     guarded = models.SmallIntegerField()
     from_cache = models.SmallIntegerField()
+    failed = models.SmallIntegerField(default=0, db_default=0)
+    status = models.SmallIntegerField(null=True)
+    error_type = models.CharField(max_length=40, default="", db_default="")
     latency_ms = models.IntegerField(null=True)
     speed_dtps = models.BigIntegerField(null=True)
     external_user = models.CharField(max_length=64)

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
-Source = Literal["day", "hour", "fact", "raw", "spread"]
+Source = Literal["day", "hour", "fact", "raw", "spread", "refusal", "refusal_count"]
 # The coarsest source that can answer: "spread" are facts, but those of source days by their values.
 Finest = Literal["day", "hour", "fact", "spread"]
 Span = tuple[datetime, datetime]

@@ -16,7 +16,8 @@ from routing.entities.end_users import user_salt
 from routing.history.columns import (
     LINE_PREFIX,
     LINES,
-    LIVING,
+    REFUSED,
+    ROWS,
     SALT,
     SUMS,
     TABLES,
@@ -36,7 +37,8 @@ from routing.history.spans import Finest, RollupState, Source, Span, split_by_so
 _CREATORS: Final = " JOIN accounts_apikey k ON k.id = {key}"
 # A name, or the text between two names.
 _WORDS: Final = re.compile(r"[a-z_]+|[^a-z_]+")
-_ADDITIVE_OF_SUMS: Final = {name: f"SUM({name})" for name in SUMS}
+_AGGREGATES: Final = {**SUMS, REFUSED: f"SUM({REFUSED})"}
+_ADDITIVE_OF_SUMS: Final = {name: f"SUM({name})" for name in _AGGREGATES}
 
 
 class QueryCondition(NamedTuple):
@@ -114,9 +116,12 @@ class Statement:
             finest = "fact"
         # At least one sum is needed, so that a group without rows does not appear.
         sum_names = dict.fromkeys(name for m in metrics for name in m.sums) or {"requests": None}
+        sources = dict(self._sources(finest))
+        if REFUSED in sum_names:
+            whole = [(query.start, query.end)]
+            sources |= {"refusal": whole, "refusal_count": whole}
         branches = [
-            self._sum_source(source, spans, list(sum_names))
-            for source, spans in self._sources(finest).items()
+            self._sum_source(source, spans, list(sum_names)) for source, spans in sources.items()
         ]
         groups = self._group_names
         sums = [f"COALESCE(SUM({name}), 0) AS {name}" for name in sum_names]
@@ -127,8 +132,7 @@ class Statement:
     def _sum_source(self, source: Source, spans: Sequence[Span], sum_names: Sequence[str]) -> Sql:
         """One source summed by the groups. Rows of rolled tables are sums already."""
         columns = get_columns(source, self.dialect)
-        rolled = source in {"hour", "day"}
-        aggregates = _ADDITIVE_OF_SUMS if rolled else SUMS
+        aggregates = _AGGREGATES if source in {"raw", "fact"} else _ADDITIVE_OF_SUMS
         # The names in an aggregate of `SUMS` are replaced by the source's columns.
         words = {name: _WORDS.findall(aggregates[name]) for name in sum_names}
         selected = [
@@ -251,8 +255,8 @@ class Statement:
             Sql(f"{columns['account_id']} = %s", (sql_dialect.uuid(query.account_id),)),
             Sql(f"({within})", moments),
         ]
-        if source == "raw":
-            conditions.append(Sql(LIVING))
+        if source in ROWS:
+            conditions.append(Sql(ROWS[source]))
         for each in query.conditions:
             conditions.append(self._insert_column(each, columns[each.column]))
         return conditions
@@ -334,4 +338,4 @@ class Statement:
         return f" ORDER BY {', '.join(terms)}" if terms else ""
 
 
-_NO_TEXTS: Final = frozenset({"api_key_id", "user", "workspace_id"})
+_NO_TEXTS: Final = frozenset({"api_key_id", "user", "workspace_id", "status"})

@@ -24,7 +24,7 @@ _PENDING_MAX: Final = 5_000
 _SOURCES_MAX: Final = 1_000
 _COLUMNS: Final = (
     *("key", "minute", "account_id", "workspace_id", "api_key_id", "address", "key_prefix"),
-    *("status", "error_type", "reason", "requests"),
+    *("status", "error_type", "reason", "is_refused", "requests"),
 )
 _ADD_COUNTS: Final = (
     f"INSERT INTO {FailedRequestCount._meta.db_table} ({', '.join(_COLUMNS)}) VALUES "  # noqa: S608 - Names of columns.
@@ -45,6 +45,7 @@ class CountedFailure(NamedTuple):
     status: int
     error_type: str
     reason: str
+    is_refused: bool
 
 
 Store = Callable[[Sequence[FailedRequest], Counter[CountedFailure]], None]
@@ -122,6 +123,7 @@ class FailureWriter:
             report.status,
             error.error_type[:40],
             error.reason[:64],
+            report.generation_id is None,
         )
 
     def _keep(

@@ -56,6 +56,8 @@ class FailedRequestCount(models.Model):
     status = models.PositiveSmallIntegerField()
     error_type = models.CharField(max_length=40)
     reason = models.CharField(max_length=64)
+    # Whether no upstream was asked.
+    is_refused = models.BooleanField()
     requests = models.BigIntegerField()
 
     class Meta:

@@ -75,6 +75,10 @@ class Fact:
     lost: bool = False
 
     @property
+    def error_type(self) -> str:
+        return "" if self.status == 200 else "provider_unavailable"
+
+    @property
     def speed(self) -> int | None:
         """Tenths of tokens per second."""
         if self.status != 200 or not self.took or not self.completion:
@@ -99,6 +103,7 @@ def _row(mine: Office, fact: Fact) -> Generation:
     key = mine.keys[fact.key]
     fields = {
         "status": fact.status,
+        "error_type": fact.error_type or None,
         "lost": fact.lost,
         "finish_reason": fact.finish,
         "tokens_prompt": fact.prompt,
@@ -143,6 +148,8 @@ def dimension(mine: Office, fact: Fact, name: str) -> Any:
         "finish_reason": fact.finish or "",
         "external_user": hash_user(mine.account.pk, fact.user) if fact.user else "",
         "context_length_bucket": context_bucket(fact.prompt),
+        "status": fact.status,
+        "error_type": fact.error_type,
     }
     return values.get(name, "")
 
@@ -180,6 +187,7 @@ def metric(name: str, facts: Sequence[Fact]) -> Any:
         "byok_fees": fees,
         "usage_upstream": cost,
         "usage_cache": -3 * cached,
+        "error_rate": _share(sum(bool(f.error_type) for f in facts), len(facts)),
         "cache_hit_rate": _share(cached, prompt),
         "guardrail_invoked_rate": _share(guarded, len(facts)),
         "response_cached_rate": _share(0, len(facts)),

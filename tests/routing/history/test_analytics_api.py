@@ -12,6 +12,7 @@ from routing.entities.end_users import hash_user
 from routing.history import deadline
 from routing.history.metrics import DIMENSIONS, METRICS
 from routing.history.rollup import roll_up
+from routing.reports.models import FailedRequest, FailedRequestCount
 from tests.routing.history.records import Fact, Office, office, save
 from tests.support.management import Manager
 
@@ -93,6 +94,32 @@ def test_without_a_generation_counts_are_zero_and_times_are_unknown(boss: Manage
     (row,) = rows(boss, metrics=["request_count", "total_usage", "p50_latency", "cache_hit_rate"])
     assert list(row.values()) == [0, 0, None, None]
     assert rows(boss, metrics=["request_count"], dimensions=["model"]) == []
+
+
+def test_refused_requests_count_beside_generations(
+    boss: Manager, mine: Office, facts: list[Fact]
+) -> None:
+    """Those that an upstream was asked for are generations, and count once."""
+    at = datetime.now(UTC) - timedelta(seconds=1)
+    save(mine, [Fact("gen-failed", at, key=0, status=502)])
+    key = mine.keys[0]
+    owner = {"account_id": mine.account.pk, "workspace_id": key.workspace_id, "api_key_id": key.pk}
+    failure = {"status": 402, "error_type": "payment_required", "reason": "key_limit", **owner}
+    request = {"format": "chat", "requested_model": "acme/one", "streamed": False, "duration_ms": 1}
+    FailedRequest.objects.create(at=at, **request, **failure)
+    FailedRequest.objects.create(at=at, **request, **failure, generation_id="gen-failed")
+    counts = {"minute": at, "key_prefix": "", "address": "", "requests": 6, **failure}
+    FailedRequestCount.objects.create(key="1", is_refused=True, **counts)
+    FailedRequestCount.objects.create(key="2", is_refused=False, **counts)
+
+    (whole,) = rows(boss, metrics=["request_count", "refused_count", "error_rate"])
+    reasons = rows(boss, metrics=["refused_count"], dimensions=["refusal_reason", "status"])
+    failed = rows(boss, metrics=["request_count", "error_rate"], dimensions=["error_type"])
+
+    assert whole == {"request_count": 13, "refused_count": 7, "error_rate": (1 + 7) / (13 + 7)}
+    assert {"refusal_reason": "key_limit", "status": 402, "refused_count": 7} in reasons
+    assert {"error_type": "provider_unavailable", "request_count": 1, "error_rate": 1} in failed
+    assert counted(boss, filters=[{"field": "status", "operator": "gte", "value": 500}]) == 1
 
 
 def test_days_come_newest_first(boss: Manager, facts: list[Fact]) -> None:
