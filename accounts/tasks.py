@@ -2,10 +2,12 @@
 
 import logging
 from datetime import UTC, datetime
+from uuid import UUID
 
 from celery import shared_task
 from django.conf import settings
 
+from accounts.events import delivery
 from accounts.services import repeatable, workspaces
 from accounts.services.audit import compare_books, recount_budgets
 from accounts.services.credits import expire_old_credits
@@ -48,3 +50,21 @@ def forget_repeatable_requests() -> int:
 def clear_deleted_workspaces() -> int:
     """Every ten minutes, remove what nobody sees any more because its workspace was deleted."""
     return workspaces.clear_deleted_workspaces()
+
+
+@shared_task(soft_time_limit=30, time_limit=60)
+def deliver_events() -> int:
+    """Every five seconds, make the deliveries of new events, and have those that are due sent."""
+    now = datetime.now(UTC)
+    made = delivery.make_deliveries(now=now)
+    for delivery_id in delivery.list_due(now=now):
+        # What no worker took up until then is found by a later tick.
+        deliver_event.apply_async((str(delivery_id),), expires=30)
+    return made
+
+
+# A receiver has ten seconds, and the lease of a delivery a minute.
+@shared_task(soft_time_limit=40, time_limit=50)
+def deliver_event(delivery_id: str) -> bool:
+    """Send one delivery. Asked twice, it is sent once."""
+    return delivery.deliver(UUID(delivery_id), now=datetime.now(UTC))

@@ -10,6 +10,7 @@ from accounts.views.guardrails import (
     GuardrailsViewSet,
 )
 from accounts.views.keys import KeysViewSet, KeyViewSet
+from accounts.views.notifications import ChannelsViewSet, DeliveriesViewSet, EventsViewSet
 from accounts.views.oauth import AppsViewSet, CodesViewSet, ExchangeViewSet
 from accounts.views.payments import PaymentsViewSet
 from accounts.views.statement import StatementViewSet
@@ -18,6 +19,7 @@ from accounts.views.workspaces import WorkspaceMembersViewSet, WorkspacesViewSet
 
 _APP = r"^v1/auth/apps/(?P<app>[^/]+)"
 _GUARDRAIL = r"^v1/guardrails/(?P<guardrail>[^/]+)"
+_CHANNEL = r"^v1/notifications/channels/(?P<channel>[^/]+)"
 _KEY = r"^v1/keys/(?P<key_hash>[^/]+)"
 _WORKSPACE = r"^v1/workspaces/(?P<workspace>[^/]+)"
 
@@ -81,5 +83,20 @@ urlpatterns: list[URLPattern] = [
     re_path(
         r"^v1/byok/(?P<credential>[^/]+)$",
         ByokViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+    ),
+    path("v1/notifications/channels", ChannelsViewSet.as_view({"get": "list", "post": "create"})),
+    re_path(
+        rf"{_CHANNEL}$",
+        ChannelsViewSet.as_view(
+            {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
+        ),
+    ),
+    re_path(rf"{_CHANNEL}/rotate$", ChannelsViewSet.as_view({"post": "rotate"})),
+    re_path(rf"{_CHANNEL}/test$", ChannelsViewSet.as_view({"post": "test"})),
+    path("v1/notifications/events", EventsViewSet.as_view({"get": "list"})),
+    path("v1/notifications/deliveries", DeliveriesViewSet.as_view({"get": "list"})),
+    re_path(
+        r"^v1/notifications/deliveries/(?P<delivery>[^/]+)/resend$",
+        DeliveriesViewSet.as_view({"post": "resend"}),
     ),
 ]

@@ -52,6 +52,7 @@ _V = TypeVar("_V")
 _OWN_PREFIXES: Final = (
     *("ROUTER_", "INTERN_", "INTERNS_", "LEDGER_", "HOLD_", "CATALOGUE_POLL_"),
     *("GENERATION_CONTENT_", "SANDBOX_", "API_KEY_CACHE_", "CREDITS_WEBHOOK_"),
+    *("NOTIFICATION_", "EMAIL_", "CREDIT_LOW_"),
 )
 # Kubernetes sets these in every container, for each service beside it.
 _OF_A_SERVICE: Final = re.compile(

@@ -12,6 +12,7 @@ from gateway.environment.accounts import *
 from gateway.environment.inference import *
 from gateway.environment.interns import *
 from gateway.environment.interns import archive_storage
+from gateway.environment.notifications import *
 from gateway.environment.process import *
 from gateway.environment.tools import *
 from gateway.home import PROJECT
@@ -172,6 +173,12 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
     "expire-credits": {"task": "accounts.tasks.expire_credits", "schedule": 3600.0},
     "forget-repeatables": {"task": "accounts.tasks.forget_repeatable_requests", "schedule": 300.0},
+    # A lost message is sent again by the next tick.
+    "deliver-events": {
+        "task": "accounts.tasks.deliver_events",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
     "clear-workspaces": {"task": "accounts.tasks.clear_deleted_workspaces", "schedule": 600.0},
     # A second chance: the web processes' ledger writers sweep by themselves.
     "sweep-holds": {"task": "routing.tasks.sweep_expired_holds", "schedule": HOLD_SWEEP_SECONDS},

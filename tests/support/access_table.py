@@ -141,6 +141,23 @@ _add("POST", "/api/v1/byok", MAKERS, '{"provider": "alpha", "key": "sk-abcd1234e
 _add("GET DELETE", "/api/v1/byok/{credential}", MANAGERS)
 _add("PATCH", "/api/v1/byok/{credential}", MANAGERS, '{"name": "other"}')
 
+# --- Notifications
+_CHANNEL = "/api/v1/notifications/channels/{channel}"
+_add("GET", "/api/v1/notifications/channels", MANAGERS)
+_add(
+    "POST",
+    "/api/v1/notifications/channels",
+    MAKERS,
+    '{"name": "ops", "type": "webhook", "url": "https://hooks.example/in"}',
+)
+_add("GET DELETE", _CHANNEL, MANAGERS)
+_add("PATCH", _CHANNEL, MANAGERS, '{"name": "other"}')
+_add("POST", f"{_CHANNEL}/rotate", MANAGERS)
+_add("POST", f"{_CHANNEL}/test", MAKERS)
+_add("GET", "/api/v1/notifications/events", MANAGERS)
+_add("GET", "/api/v1/notifications/deliveries", MANAGERS)
+_add("POST", "/api/v1/notifications/deliveries/{delivery}/resend", MANAGERS)
+
 # --- Guardrails
 _GUARDRAIL = "/api/v1/guardrails/{guardrail}"
 _add("GET", "/api/v1/guardrails", MANAGERS)

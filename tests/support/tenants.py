@@ -17,12 +17,15 @@ from accounts.models import (
     ApiKey,
     App,
     ByokCredential,
+    Channel,
+    Delivery,
     Guardrail,
     Membership,
     User,
     Workspace,
 )
 from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.channels import create_channel, send_test_message
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
@@ -140,6 +143,24 @@ def _credential(tenant: Tenant) -> Made:
     return str(made.pk), ByokCredential.objects.filter(pk=made.pk)
 
 
+def _channel(tenant: Tenant) -> Made:
+    row = _make_webhook(tenant)
+    return str(row.pk), Channel.objects.filter(pk=row.pk)
+
+
+def _delivery(tenant: Tenant) -> Made:
+    made = send_test_message(_make_webhook(tenant))
+    return str(made.pk), Delivery.objects.filter(pk=made.pk)
+
+
+def _make_webhook(tenant: Tenant) -> Channel:
+    url = "https://hooks.example/in"
+    made = create_channel(
+        account_id=tenant.account.pk, by=SYSTEM, name="ops", type="webhook", url=url
+    )
+    return made.row
+
+
 def _guardrail(tenant: Tenant) -> Made:
     made = Guardrail.objects.create(workspace=tenant.workspace, name=f"g-{secrets.token_hex(4)}")
     return str(made.pk), Guardrail.objects.filter(pk=made.pk)
@@ -200,6 +221,8 @@ THINGS: dict[str, Thing] = {
     "generation": Thing(_generation, "gen-nowhere"),
     "preset": Thing(_preset, "no-such-preset"),
     "credential": Thing(_credential, _NO_ID),
+    "channel": Thing(_channel, _NO_ID),
+    "delivery": Thing(_delivery, _NO_ID),
     "guardrail": Thing(_guardrail, _NO_ID),
     "intern": Thing(_intern, _NO_ID),
     "secret": Thing(_secret, "no_such_secret"),

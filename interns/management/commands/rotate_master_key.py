@@ -9,7 +9,8 @@ from django.core.management.base import CommandParser
 from django.db.models import QuerySet
 
 from accounts import byok
-from accounts.models import ByokCredential, RepeatableRequest
+from accounts.events import senders
+from accounts.models import ByokCredential, Channel, RepeatableRequest
 from accounts.services import repeatable
 from gateway.commands import JsonCommand
 from gateway.sealing import UnsealError, master_key_id, reseal, reseal_bytes
@@ -60,6 +61,16 @@ def _list_kinds() -> Iterator[Kind]:
         "kept_answers",
         RepeatableRequest.objects.filter(sealed_answer__isnull=False),
         partial(_reseal_text, "sealed_answer", repeatable.PURPOSE, key),
+    )
+    yield Kind(
+        "channel_urls",
+        Channel.objects.exclude(sealed_url=""),
+        partial(_reseal_text, "sealed_url", senders.URL_PURPOSE, key),
+    )
+    yield Kind(
+        "channel_secrets",
+        Channel.objects.exclude(sealed_secret=""),
+        partial(_reseal_text, "sealed_secret", senders.SECRET_PURPOSE, key),
     )
     yield Kind("generation_contents", GenerationContent.objects.all(), _reseal_bytes)
 

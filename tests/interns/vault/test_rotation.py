@@ -9,6 +9,8 @@ from django.core.management import call_command
 
 from accounts.byok import seal_key
 from accounts.models import ByokCredential
+from accounts.services.channels import create_channel
+from accounts.services.records import SYSTEM
 from gateway.sealing import (
     UnsealError,
     master_key_id,
@@ -46,6 +48,8 @@ def plant(team: Team) -> None:
     )
     brought.sealed = seal_key(brought.pk, "sk-brought")
     brought.save()
+    url = "https://hooks.example/in"
+    create_channel(account_id=team.account.pk, by=SYSTEM, name="ops", type="webhook", url=url)
     GenerationContent.objects.create(
         generation_id="gen-1",
         account_id=team.account.pk,
@@ -78,7 +82,7 @@ def test_everything_moves_to_the_new_key(
     settings.VAULT_MASTER_KEY = "another master key"
     assert not all_open(team, intern)
     said, status = rotated(capsys)
-    assert (said["unreadable"], status) == (5, 1)
+    assert (said["unreadable"], status) == (7, 1)
 
     settings.VAULT_FORMER_MASTER_KEYS = (old,)
     assert all_open(team, intern)
@@ -86,6 +90,7 @@ def test_everything_moves_to_the_new_key(
     assert {vault.master_key_id for vault in Vault.objects.all()} == {before}
     said, status = rotated(capsys)
     kept = {"provider_credentials": 1, "byok_credentials": 1, "generation_contents": 1}
+    kept |= {"channel_urls": 1, "channel_secrets": 1}
     rest = {"vaults": 2, "kept_answers": 0, "unreadable": 0}
     keys_told = {"master_key_id": master_key_id(), "former_keys": 1}
     assert (said, status) == (keys_told | kept | rest, 0)
