@@ -26,6 +26,7 @@ KINDS = {
     "decimal": "number",
     "seconds": "seconds",
     "choice": "word",
+    "log_level": "word: `DEBUG`, `INFO`, `WARNING`, `ERROR`",
     "runtime": "word or import path",
     "words": "list",
     "networks": "list",

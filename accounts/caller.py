@@ -67,6 +67,9 @@ class Caller:
     ignored_providers: tuple[str, ...] = ()
     disabled_server_tools: frozenset[str] = frozenset()
     key_name: str = ""
+    # The masked form that `/keys` shows.
+    key_label: str = ""
+    workspace_slug: str = ""
     # What the account ever bought.
     bought_nano: int = 0
     budgets: tuple[SpendScope, ...] = ()
@@ -113,6 +116,8 @@ def read_caller(key_hash: str) -> Caller | None:
         disabled=key.disabled,
         expires_at=key.expires_at,
         key_name=key.name,
+        key_label=key.label,
+        workspace_slug=key.workspace.slug if key.workspace else "",
         bought_nano=key.account.total_credits_nano,
         byok=load_credentials(key) if key.has_byok and key.workspace_id else (),
         io_logging=_read_io_logging(key),

@@ -2,10 +2,11 @@
 
 import os
 
-from celery import Celery
+from celery import Celery, signals
 from kombu.transport import TRANSPORT_ALIASES, redis
 
 from gateway.home import home, private_folder
+from gateway.logs.setup import configure
 
 
 class Channel(redis.Channel):
@@ -43,3 +44,5 @@ TRANSPORT_ALIASES.update(redis=_TRANSPORT, rediss=_TRANSPORT)
 app = Celery("gateway")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+# Lines of workers and beat look like all others; `--loglevel` has no say.
+signals.setup_logging.connect(configure)

@@ -24,6 +24,7 @@ SUPERVISOR_PID = "GATEWAY_SUPERVISOR_PID"
 # Above what systemd gives to containers and services, below where ids become negative.
 _SANDBOX_USERS = "1900000000-1900065535"
 _VENDORS = ("openrouter",)
+LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _VISIBLE_ASCII = re.compile(r"[!-~]*")
 _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
@@ -189,6 +190,14 @@ def choice(name: str, default: str, allowed: Collection[str]) -> str:
     if value not in allowed:
         raise SettingError(name, f"expected one of {', '.join(sorted(allowed))}, got {value!r}")
     return value
+
+
+def log_level(name: str, default: str) -> str:
+    """A level's name in capitals, however it was written."""
+    value = text(name, default)
+    if value.upper() not in LOG_LEVELS:
+        raise SettingError(name, f"expected one of {', '.join(LOG_LEVELS)}, got {value!r}")
+    return value.upper()
 
 
 def words(name: str, default: str = "") -> list[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
 from gateway import settings
+from gateway.logs.setup import configure
 from gateway.server.worker import forget_worker, retire_workers
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ limit_request_field_size = 8190
 control_socket_disable = True
 worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108, PTH112 - Heartbeats must not touch a disk; gunicorn makes the file private.
 accesslog = None
-errorlog = "-"
-loglevel = "warning"
+# Its own lines go where all others do.
+configure()
+logger_class = "gateway.server.logger.Logger"
+loglevel = settings.LOG_LEVEL
 
 
 def post_worker_init(worker: "GatewayWorker") -> None:

@@ -16,6 +16,7 @@ from gateway.environment.notifications import *
 from gateway.environment.process import *
 from gateway.environment.tools import *
 from gateway.home import PROJECT
+from gateway.logs.setup import build_config
 
 try:
     GATEWAY_VERSION = version("routing-gateway")
@@ -221,13 +222,6 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
 
 
 # --- Logs -----------------------------------------------------------------------------------------
-LOGGING: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
-    "loggers": {"django.request": {"level": "ERROR"}, "django.security": {"level": "ERROR"}},
-}
+LOGGING = build_config(format=LOG_FORMAT, level=LOG_LEVEL)
 
 __all__ = [name for name in dir() if name.isupper()] + ["PROJECT"]

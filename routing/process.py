@@ -1,11 +1,15 @@
 """What a web process starts once it has been forked, and ends before it goes."""
 
+from django.conf import settings
+
 from gateway.limits.limits import rate_limiter
+from gateway.logs.stderr import write_lines
 from routing.catalogue.snapshot import catalogue
 from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
 from routing.reports.failed_requests import FailureWriter
 from routing.reports.publisher import publisher
+from routing.reports.request_lines import RequestLines, are_wanted, choose_form
 from routing.serving.settlement import booking
 from routing.statistics import observation, peer_sync
 from routing.tools.web.search import load_search_client
@@ -26,6 +30,9 @@ def start() -> None:
     peer_sync.start()
     booking.start_key_uses()
     publisher.add_observer("failed requests", FailureWriter().write)
+    if are_wanted():
+        lines = RequestLines(choose_form(settings.LOG_FORMAT), write_lines)
+        publisher.add_observer("log lines", lines.observe)
     publisher.start()
     load_search_client()
 

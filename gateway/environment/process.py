@@ -200,10 +200,16 @@ REDIS_URL = read_redis_url()
 REDIS_TIMEOUT = stores("REDIS_TIMEOUT", "longest wait for an answer of Redis", env.seconds, 0.1)
 
 
+LOG_FORMAT = setting(
+    "LOG_FORMAT",
+    "how lines on stderr look: `text` for people, or one JSON object each",
+    env.choice,
+    "text",
+    ("text", "json"),
+)
 LOG_LEVEL = setting(
     "LOG_LEVEL",
-    "least severe level that is logged",
-    env.choice,
+    "least severe level that is logged, in capitals or not; `INFO` has a line for each request",
+    env.log_level,
     "INFO",
-    ("DEBUG", "INFO", "WARNING", "ERROR"),
 )

@@ -104,10 +104,12 @@ def fingerprint(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> Iterator[GatewayServer]:
+@pytest.fixture(scope="module", params=["text", "json"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, stores: Bed
+) -> Iterator[GatewayServer]:
     with StartGateway(stores, tmp_path_factory.mktemp("canaries")) as starter:
-        yield starter(**SHORT)
+        yield starter(**SHORT, LOG_FORMAT=request.param)
 
 
 @pytest.fixture
@@ -157,6 +159,7 @@ def test_after_every_fault_no_canary_is_found_anywhere(
     scene.check_untold(kept, credential=CREDENTIAL, header=HEADER, key=key[15:-6])
     assert PROMPT not in kept
     assert "Upstream request failed: generation gen-" in kept
+    assert "routing.requests" in kept, "the rig: requests are logged"
     assert scene.account.api_key_hash in kept, "the rig: the dump does hold the keys"
     assert scene.server.manage("audit_ledger")["mismatches"] == []
 

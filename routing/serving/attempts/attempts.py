@@ -103,7 +103,7 @@ class Attempts:
 
     def _log(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
         """Names of ours alone: what the upstream said may quote the prompt."""
-        endpoint = attempt.endpoint
+        endpoint, duration_ms = attempt.endpoint, round((now - attempt.started) * 1000)
         log.log(
             logging.INFO if is_request_at_fault(failure) else logging.WARNING,
             "Upstream request failed: generation %s, model %s, provider %s, endpoint %s%s: "
@@ -115,7 +115,17 @@ class Attempts:
             "" if attempt.own is None else ", own credential",
             failure.error_type,
             failure.status,
-            (now - attempt.started) * 1000,
+            duration_ms,
+            extra={
+                "generation_id": self._progress.context.generation_id,
+                "model": endpoint.model_id,
+                "provider": endpoint.provider.slug,
+                "endpoint": endpoint.tag,
+                "is_byok": attempt.own is not None,
+                "error_type": failure.error_type,
+                "status": failure.status,
+                "duration_ms": duration_ms,
+            },
         )
 
     def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:

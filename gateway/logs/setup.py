@@ -1,0 +1,79 @@
+"""How every process logs: one handler on stderr, in the format of `LOG_FORMAT`."""
+
+import logging
+import logging.config
+from typing import Any, Final
+
+from gateway.http.request_id import get_request_id
+
+# They tell of each message; what they have to say at INFO helps who looks for a fault in them.
+_LIBRARIES: Final = ("amqp", "asyncio", "celery", "kombu", "gunicorn", "multiprocessing")
+# Django's own line for each refused page would double ours.
+_QUIET: Final = ("django.request", "django.security")
+_JSON_FIELDS: Final = "{levelname}{name}{process}{message}"
+
+
+def build_config(*, format: str, level: str) -> dict[str, Any]:
+    """The value of Django's `LOGGING`. `format` is `text` or `json`."""
+    libraries = "INFO" if level == "DEBUG" else max(level, "WARNING", key=_read_level)
+    quiet = max(level, "ERROR", key=_read_level)
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "text": {
+                "format": "{asctime} {levelname} {name}: {message}{in_request}",
+                "style": "{",
+            },
+            "json": {
+                "()": "pythonjsonlogger.orjson.OrjsonFormatter",
+                "fmt": _JSON_FIELDS,
+                "style": "{",
+                "rename_fields": {"levelname": "level", "name": "logger"},
+                "reserved_attrs": _list_reserved_attributes(),
+                "timestamp": "time",
+            },
+        },
+        "filters": {"request": {"()": "gateway.logs.setup.RequestFilter"}},
+        "handlers": {
+            "stderr": {
+                "class": "logging.StreamHandler",
+                "formatter": format,
+                "filters": ["request"],
+            }
+        },
+        "root": {"handlers": ["stderr"], "level": level},
+        "loggers": {
+            **{name: {"level": libraries} for name in _LIBRARIES},
+            **{name: {"level": quiet} for name in _QUIET},
+        },
+    }
+
+
+def configure(**given: Any) -> None:
+    """Log as the settings say, in a process that does not set Django up. What a Celery signal says
+    is ignored: its options would make other lines."""
+    from gateway import settings
+
+    logging.config.dictConfig(settings.LOGGING)
+
+
+class RequestFilter(logging.Filter):
+    """Adds the id of the request under way."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        request_id = get_request_id()
+        record.in_request = f" [{request_id}]" if request_id else ""
+        if request_id and not hasattr(record, "request_id"):
+            record.request_id = request_id
+        return True
+
+
+def _read_level(name: str) -> int:
+    return logging.getLevelNamesMapping()[name]
+
+
+def _list_reserved_attributes() -> list[str]:
+    """Those of a record that are no field of its line."""
+    plain = logging.LogRecord("", 0, "", 0, "", (), None)
+    return [*vars(plain), "message", "asctime", "in_request", "taskName", "color_message"]

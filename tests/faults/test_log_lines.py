@@ -1,0 +1,132 @@
+"""What a running gateway logs: each request, each failed provider, each change."""
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.desk import Desk
+from tests.faults import bench
+from tests.faults.conftest import GatewayWith
+from tests.support.gateways import seed_account
+from tests.support.server import GatewayServer
+
+pytestmark = pytest.mark.both
+Find = Callable[..., dict[str, Any]]
+# The cheaper one is as good as always asked first.
+PAIR = bench.model(
+    "logged/pair", bench.endpoint("first"), bench.endpoint("second", pricing=bench.DEAR)
+)
+
+
+@pytest.fixture(scope="module")
+def server(gateway_with: GatewayWith) -> GatewayServer:
+    return gateway_with([PAIR], LOG_FORMAT="json")
+
+
+@pytest.fixture
+def desk(server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    return Desk(server, simulator, seed_account(server), "logged/pair")
+
+
+def read_lines(server: GatewayServer) -> list[dict[str, Any]]:
+    """All of them, each a JSON object; amounts are exact."""
+    text = server.log()
+    return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
+
+
+def find_line(server: GatewayServer, **fields: Any) -> dict[str, Any]:
+    """The one line with these fields, once it is there."""
+
+    def find() -> list[dict[str, Any]]:
+        whole = read_lines(server) if server.log().endswith("\n") else []
+        return [line for line in whole if fields.items() <= line.items()]
+
+    server.wait_until(lambda: bool(find()))
+    (line,) = find()
+    return line
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_failover_is_a_line_of_the_provider_and_one_of_the_request(
+    desk: Desk, streamed: bool
+) -> None:
+    desk.upstream.script("first", {"status": 503})
+    request_id = f"failover-{streamed}"
+    response = desk.post(headers={"X-Request-Id": request_id}, stream=streamed)
+    assert response.status_code == 200
+    response.content  # noqa: B018 - Reads the stream to its end.
+
+    line = find_line(desk.server, logger="routing.requests", request_id=request_id)
+    failed = find_line(desk.server, logger="routing.upstreams", request_id=request_id)
+
+    generation = desk.generation(response.headers["X-Generation-Id"])
+    key = desk.server.get("/api/v1/key", key=desk.account.api_key).json()["data"]
+    time, pid, first_ms, whole_ms = (
+        line.pop(name) for name in ("time", "process", "first_token_ms", "duration_ms")
+    )
+    assert (time[:2], pid > 0) == ("20", True)
+    assert 0 <= first_ms <= whole_ms
+    assert line == {
+        "level": "INFO",
+        "logger": "routing.requests",
+        "message": "request",
+        "request_id": request_id,
+        "generation_id": generation["id"],
+        "account_id": desk.account.account_id,
+        "workspace_id": desk.account.workspace_id,
+        "workspace": "main",
+        "key": key["label"],
+        "format": "chat",
+        "streamed": streamed,
+        "model": "logged/pair",
+        "provider": "Second",
+        "attempts": 2,
+        "route": "First 503 → Second 200",
+        "status": 200,
+        "error_type": None,
+        "reason": None,
+        "tokens_prompt": generation["tokens_prompt"],
+        "tokens_completion": generation["tokens_completion"],
+        "charge_usd": Decimal(str(generation["total_cost"])),
+    }
+    assert (failed["level"], failed["generation_id"]) == ("WARNING", generation["id"])
+    assert (failed["model"], failed["provider"]) == ("logged/pair", "first")
+    assert (failed["status"], failed["error_type"]) == (503, "provider_overloaded")
+    assert failed["duration_ms"] >= 0
+
+
+def test_a_refusal_is_a_line_with_its_reason(desk: Desk) -> None:
+    refused = desk.post(headers={"X-Request-Id": "refused-1"}, model="logged/none")
+    assert refused.status_code == 400
+    wrong = desk.server.post(
+        "/api/v1/chat/completions",
+        key="sk-rt-v1-0123456789",
+        json={},
+        headers={"X-Request-Id": "refused-2"},
+    )
+    assert wrong.status_code == 401
+
+    line = find_line(desk.server, logger="routing.requests", request_id="refused-1")
+    assert (line["status"], line["reason"], line["model"]) == (400, "unknown_model", "logged/none")
+    assert (line["attempts"], line["provider"], line["charge_usd"]) == (0, None, None)
+    line = find_line(desk.server, logger="routing.requests", request_id="refused-2")
+    assert (line["status"], line["reason"]) == (401, "invalid_key")
+    assert (line["key"], line["account_id"]) == ("sk-rt-v1-012...", None)
+
+
+def test_at_warning_no_request_has_a_line(gateway_with: GatewayWith) -> None:
+    quiet = gateway_with([PAIR], LOG_LEVEL="warning")
+    account = seed_account(quiet)
+
+    answer = quiet.chat(
+        key=account.api_key, model="logged/pair", messages=[{"role": "user", "content": "Hello"}]
+    )
+
+    assert answer.status_code == 200
+    quiet.stop()
+    assert "routing.requests" not in quiet.log()
