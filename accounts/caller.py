@@ -88,6 +88,8 @@ class Caller:
     interns_enabled: bool = True
     intern_writes_enabled: bool = True
     vault_writes_enabled: bool = True
+    # GET /models lists what the key may use, and nothing else.
+    filters_catalogue: bool = False
 
     def is_usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
@@ -125,6 +127,7 @@ def read_caller(key_hash: str) -> Caller | None:
         interns_enabled=key.account.interns_enabled,
         intern_writes_enabled=key.account.intern_writes_enabled,
         vault_writes_enabled=key.account.vault_writes_enabled,
+        filters_catalogue=key.account.is_filtered_model_catalog_enabled,
         # Read with the key, so before the budgets: what changes in between shows.
         limits_version=key.account.limits_version,
         limited=find_limited_window(key),

@@ -8,7 +8,7 @@ from celery import shared_task
 from django.conf import settings
 
 from accounts.events import delivery
-from accounts.services import repeatable, workspaces
+from accounts.services import repeatable, scim_jobs, workspaces
 from accounts.services.audit import compare_books, recount_budgets
 from accounts.services.credits import expire_old_credits
 
@@ -68,3 +68,10 @@ def deliver_events() -> int:
 def deliver_event(delivery_id: str) -> bool:
     """Send one delivery. Asked twice, it is sent once."""
     return delivery.deliver(UUID(delivery_id), now=datetime.now(UTC))
+
+
+# What is left is run the next time.
+@shared_task(soft_time_limit=120, time_limit=150)
+def run_scim_sync_jobs() -> int:
+    """Every five seconds, run the sync jobs that wait."""
+    return scim_jobs.run_waiting_jobs()

@@ -12,6 +12,12 @@ from accounts.views.guardrails import (
 from accounts.views.keys import KeysViewSet, KeyViewSet
 from accounts.views.notifications import ChannelsViewSet, DeliveriesViewSet, EventsViewSet
 from accounts.views.oauth import AppsViewSet, CodesViewSet, ExchangeViewSet
+from accounts.views.organization import (
+    GroupMappingsViewSet,
+    OrganizationViewSet,
+    ScimGroupsViewSet,
+    SyncJobsViewSet,
+)
 from accounts.views.payments import PaymentsViewSet
 from accounts.views.statement import StatementViewSet
 from accounts.views.workspace_budgets import WorkspaceBudgetsViewSet
@@ -99,4 +105,22 @@ urlpatterns: list[URLPattern] = [
         r"^v1/notifications/deliveries/(?P<delivery>[^/]+)/resend$",
         DeliveriesViewSet.as_view({"post": "resend"}),
     ),
+    path("v1/organization/members", OrganizationViewSet.as_view({"get": "list_members"})),
+    path(
+        "v1/organization/settings",
+        OrganizationViewSet.as_view({"get": "retrieve", "patch": "partial_update"}),
+    ),
+    path("v1/scim/groups", ScimGroupsViewSet.as_view({"get": "list"})),
+    path(
+        "v1/scim/group-mappings",
+        GroupMappingsViewSet.as_view({"get": "list", "post": "create"}),
+    ),
+    re_path(
+        r"^v1/scim/group-mappings/(?P<mapping>[^/]+)$",
+        GroupMappingsViewSet.as_view(
+            {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
+        ),
+    ),
+    path("v1/scim/sync-jobs", SyncJobsViewSet.as_view({"post": "create"})),
+    re_path(r"^v1/scim/sync-jobs/(?P<job>[^/]+)$", SyncJobsViewSet.as_view({"get": "retrieve"})),
 ]

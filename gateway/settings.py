@@ -180,6 +180,11 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
         "schedule": 5.0,
         "options": {"expires": 5.0},
     },
+    "sync-scim-groups": {
+        "task": "accounts.tasks.run_scim_sync_jobs",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
     "clear-workspaces": {"task": "accounts.tasks.clear_deleted_workspaces", "schedule": 600.0},
     # A second chance: the web processes' ledger writers sweep by themselves.
     "sweep-holds": {"task": "routing.tasks.sweep_expired_holds", "schedule": HOLD_SWEEP_SECONDS},

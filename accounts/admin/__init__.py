@@ -1,5 +1,27 @@
 """The admin of accounts, keys and the books."""
 
-from accounts.admin import account, app, books, budgets, byok, guardrail, key, user, workspace
+from accounts.admin import (
+    account,
+    app,
+    books,
+    budgets,
+    byok,
+    directory,
+    guardrail,
+    key,
+    user,
+    workspace,
+)
 
-__all__ = ["account", "app", "books", "budgets", "byok", "guardrail", "key", "user", "workspace"]
+__all__ = [
+    "account",
+    "app",
+    "books",
+    "budgets",
+    "byok",
+    "directory",
+    "guardrail",
+    "key",
+    "user",
+    "workspace",
+]

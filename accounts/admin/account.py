@@ -46,6 +46,7 @@ _POLICY_FIELDS = (
     *("allowed_models", "allowed_providers", "ignored_providers"),
     *("data_collection", "zdr", "regional_inference_enabled"),
     *("interns_enabled", "intern_writes_enabled", "vault_writes_enabled"),
+    *("is_personal", "is_filtered_model_catalog_enabled"),
 )
 
 

@@ -176,6 +176,12 @@ class WorkspaceMembershipAdmin(PageAdmin):
     search_fields = ("membership__user__username", "workspace__slug", "workspace__name")
     ordering = ("workspace__slug", "membership__user__username")
     autocomplete_fields = ("workspace", "membership")
+    exclude = ("own_role",)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """What an operator says is the member's own role, beside those that groups give."""
+        obj.own_role = obj.role
+        obj.save()
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceMembership | None = None

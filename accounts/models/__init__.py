@@ -3,6 +3,12 @@
 from accounts.models.account import Account, Membership, User, Workspace
 from accounts.models.budget import WorkspaceBudget
 from accounts.models.byok import ByokCredential
+from accounts.models.directory import (
+    ScimGroup,
+    ScimGroupMapping,
+    ScimSyncJob,
+    ScimUser,
+)
 from accounts.models.event import Alarm, Channel, Delivery, Event
 from accounts.models.guardrail import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.idempotency import RepeatableRequest
@@ -34,6 +40,10 @@ __all__ = [
     "Membership",
     "PurchaseFee",
     "RepeatableRequest",
+    "ScimGroup",
+    "ScimGroupMapping",
+    "ScimSyncJob",
+    "ScimUser",
     "SignInAttempts",
     "SpendCounter",
     "User",

@@ -85,6 +85,18 @@ class Account(models.Model):
         help_text="Off: interns are not made, changed, provisioned, suspended or deleted.",
     )
     vault_writes_enabled = models.BooleanField(default=True, db_default=True)
+    is_personal = models.BooleanField(
+        "personal",
+        default=False,
+        db_default=False,
+        help_text="One person's own: it has no list of members and no directory.",
+    )
+    is_filtered_model_catalog_enabled = models.BooleanField(
+        "filtered model catalogue",
+        default=False,
+        db_default=False,
+        help_text="GET /models with a key of this account lists what the key may use.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

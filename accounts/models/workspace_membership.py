@@ -12,7 +12,9 @@ from accounts.models.account import Membership, Workspace
 class WorkspaceMembership(models.Model):
     """A member of the account in one of its workspaces; who leaves the account leaves it too.
 
-    `role` is the member's role in the account as it was when it was last added.
+    `role` is the highest of `own_role` and the roles that groups of a directory give. `own_role` is
+    the member's role in the account as it was when somebody last added it, null for who is here by
+    groups alone.
     """
 
     class Role(models.TextChoices):
@@ -28,6 +30,7 @@ class WorkspaceMembership(models.Model):
         Membership, on_delete=models.CASCADE, related_name="workspace_memberships"
     )
     role = models.CharField(max_length=8, choices=Role.choices)
+    own_role = models.CharField(max_length=8, choices=Role.choices, null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

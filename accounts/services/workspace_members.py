@@ -3,19 +3,28 @@
 import uuid
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
-from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from accounts.models import (
+    ApiKey,
+    Membership,
+    ScimGroupMapping,
+    Workspace,
+    WorkspaceMembership,
+)
 from accounts.services.records import Actor
 from accounts.services.workspaces import find_workspace, record_workspace_change
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
+
+_HAS_KEYS: Final = "Member still has active API keys in this workspace"
+_IN_GROUP: Final = "Member belongs to a directory group that is mapped to this workspace"
 
 
 class WorkspaceMember(NamedTuple):
@@ -51,7 +60,7 @@ def add_members(
     """
     with transaction.atomic():
         workspace = find_workspace(account_id, reference)
-        joining = _load_memberships(account_id, user_ids)
+        joining = _load_memberships(workspace, user_ids)
         if workspace.is_default:
             return [_build_member(workspace, each) for each in joining], 0
         _add_memberships(workspace, joining)
@@ -72,18 +81,25 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
     """How many of those named were members and are so no longer.
 
     Raises `NotFound`, `DefaultMembersFixed`, and `SchemaInvalid` for whoever still has an active
-    key there: the workspace is locked meanwhile, so that nobody gets one.
+    key there, or is there by a group: the workspace is locked meanwhile, so that nobody gets one.
     """
     with transaction.atomic():
         workspace = find_workspace(account_id, reference, lock=True)
         if workspace.is_default:
             raise DefaultMembersFixed
         leaving = list(_select_leaving(workspace, user_ids))
-        busy = {row.membership.user.public_id for row in leaving if row.has_keys}
-        if busy:
-            text = "Member still has active API keys in this workspace"
+        reasons = {
+            row.membership.user.public_id: _IN_GROUP if row.has_groups else _HAS_KEYS
+            for row in leaving
+            if row.has_keys or row.has_groups
+        }
+        if reasons:
             raise SchemaInvalid(
-                [Issue(f"user_ids.{i}", text) for i, each in enumerate(user_ids) if each in busy]
+                [
+                    Issue(f"user_ids.{i}", reasons[each])
+                    for i, each in enumerate(user_ids)
+                    if each in reasons
+                ]
             )
         WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
         if leaving:
@@ -104,15 +120,31 @@ def _select_leaving(workspace: Workspace, user_ids: Sequence[str]) -> Any:
     keys = ApiKey.objects.usable(datetime.now(UTC)).filter(
         workspace=OuterRef("workspace"), creator=OuterRef("membership__user")
     )
+    groups = match_group_mappings(user="membership__user").filter(workspace=OuterRef("workspace"))
     return (
         _select_members(workspace)
         .filter(membership__user__public_id__in=user_ids)
-        .annotate(has_keys=Exists(keys))
+        .annotate(has_keys=Exists(keys), has_groups=Exists(groups))
     )
 
 
-def _load_memberships(account_id: UUID, user_ids: Sequence[str]) -> list[Membership]:
-    rows = Membership.objects.filter(account_id=account_id, user__public_id__in=user_ids)
+def match_group_mappings(*, user: str) -> QuerySet[ScimGroupMapping]:
+    """Mappings of groups in which the outer query's `user` is."""
+    return ScimGroupMapping.objects.filter(
+        group__deleted_at__isnull=True,
+        group__members__active=True,
+        group__members__user=OuterRef(user),
+    )
+
+
+def _load_memberships(workspace: Workspace, user_ids: Sequence[str]) -> list[Any]:
+    """Each with `leads`: whether a group makes it an admin of the workspace."""
+    leading = match_group_mappings(user="user").filter(
+        workspace=workspace.pk, role=WorkspaceMembership.Role.ADMIN
+    )
+    rows: Any = Membership.objects.filter(
+        account_id=workspace.account_id, user__public_id__in=user_ids
+    ).annotate(leads=Exists(leading))
     known = {row.user.public_id: row for row in rows.select_related("user")}
     text = "Invalid input: no member of this account"
     issues = [Issue(f"user_ids.{i}", text) for i, each in enumerate(user_ids) if each not in known]
@@ -121,16 +153,21 @@ def _load_memberships(account_id: UUID, user_ids: Sequence[str]) -> list[Members
     return list(known.values())
 
 
-def _add_memberships(workspace: Workspace, joining: Sequence[Membership]) -> None:
+def _add_memberships(workspace: Workspace, joining: Sequence[Any]) -> None:
     rows = [
-        WorkspaceMembership(workspace=workspace, membership=each, role=_shorten_role(each.role))
+        WorkspaceMembership(
+            workspace=workspace,
+            membership=each,
+            role=WorkspaceMembership.Role.ADMIN if each.leads else _shorten_role(each.role),
+            own_role=_shorten_role(each.role),
+        )
         for each in joining
     ]
     WorkspaceMembership.objects.bulk_create(
         rows,
         update_conflicts=True,
         unique_fields=["workspace", "membership"],
-        update_fields=["role"],
+        update_fields=["role", "own_role"],
     )
 
 

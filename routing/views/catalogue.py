@@ -115,15 +115,18 @@ class ModelViewSet(CatalogueViewSet):
     @_operation(
         "listModels",
         "List models",
-        "Models that can be called. Filters are combined with AND, comma lists with OR.",
+        "Models that can be called; where the account filters its catalogue, those that the key "
+        "may use. Filters are combined with AND, comma lists with OR.",
         _MODEL_PAGE,
         *(400, 503),
         parameters=_FILTERS,
     )
     def list(self, request: HttpRequest) -> HttpResponse:
-        learned = self.read_stats(self.find_caller(request))
-        snapshot = catalogue.current()
-        return _list_models(request, snapshot, snapshot.listing, learned)
+        caller, snapshot = self.find_caller(request), catalogue.current()
+        models: Sequence[ModelEntry] = snapshot.listing
+        if caller is not None and caller.filters_catalogue:
+            models = _list_for_caller(request, snapshot, caller)
+        return _list_models(request, snapshot, models, self.read_stats(caller))
 
     @_operation(
         "listUserModels",
@@ -136,15 +139,8 @@ class ModelViewSet(CatalogueViewSet):
         parameters=_FILTERS,
     )
     def user(self, request: HttpRequest) -> HttpResponse:
-        caller, region = self.authenticate(request), find_region(request)
-        snapshot = catalogue.current()
-        rules = ListingRules(
-            allowed_providers=caller.allowed_providers,
-            ignored_providers=caller.ignored_providers,
-            region=None if region == MAIN_REGION else region,
-            guarded=caller.guard.rules if caller.guard else None,
-        )
-        models = run_in_thread(lambda: list_permitted(snapshot, rules))
+        caller, snapshot = self.authenticate(request), catalogue.current()
+        models = _list_for_caller(request, snapshot, caller)
         return _list_models(request, snapshot, models, self.read_stats(caller))
 
     @_operation(
@@ -240,6 +236,20 @@ class ProviderViewSet(CatalogueViewSet):
     def list(self, request: HttpRequest) -> HttpResponse:
         self.find_caller(request)
         return json_response({"data": serialize_providers(catalogue.current())})
+
+
+def _list_for_caller(
+    request: HttpRequest, snapshot: Snapshot, caller: Caller
+) -> Sequence[ModelEntry]:
+    """The models that the caller may use from that host. A big catalogue takes a while."""
+    region = find_region(request)
+    rules = ListingRules(
+        allowed_providers=caller.allowed_providers,
+        ignored_providers=caller.ignored_providers,
+        region=None if region == MAIN_REGION else region,
+        guarded=caller.guard.rules if caller.guard else None,
+    )
+    return run_in_thread(lambda: list_permitted(snapshot, rules))
 
 
 def _list_models(

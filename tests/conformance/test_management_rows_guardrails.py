@@ -208,3 +208,21 @@ def test_no_format_brings_it_past_the_filter_over_any_wire(desk: Desk) -> None:
             (entry,) = desk.upstream.requests()
             assert MAIL not in str(entry["body"])
             assert str(entry["body"]).count("[EMAIL]") == 2
+
+
+def test_a_filtered_catalogue_lists_what_a_key_may_use(desk: Desk) -> None:
+    def listed(key: str = desk.account.api_key) -> set[str]:
+        answer = desk.server.get("/api/v1/models", key=key)
+        return {each["id"] for each in answer.json()["data"]}
+
+    everything = listed()
+    body = {"name": "g", "allowed_models": [desk.model]}
+    place = f"/guardrails/{told(desk.manage('POST', '/guardrails', body), 201)['data']['id']}"
+    hashes = {"key_hashes": [desk.account.api_key_hash]}
+    told(desk.manage("POST", f"{place}/assignments/keys", hashes), 200)
+    assert listed() == everything
+    settings = {"is_filtered_model_catalog_enabled": True}
+    told(desk.manage("PATCH", "/organization/settings", settings), 200)
+
+    assert {each.partition(":")[0] for each in listed()} == {desk.model}
+    assert listed("") == everything

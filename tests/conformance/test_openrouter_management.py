@@ -2,6 +2,7 @@
 its answer, and finds it true."""
 
 import hashlib
+import json
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
@@ -218,6 +219,31 @@ def call_oauth(of: Clients) -> None:
     assert answer.id
 
 
+def call_organization(of: Clients, folder: Path) -> None:
+    account, scim = of.desk.account, of.manager.scim
+    members = of.manager.organization.list_members().result
+    assert account.user_id in {each.id for each in members.data}
+    settings = of.manager.organization
+    assert settings.update_settings(is_filtered_model_catalog_enabled=True).data.id
+    assert settings.get_settings().data.is_filtered_model_catalog_enabled
+    file = folder / "groups.json"
+    file.write_text(json.dumps({"engineers": [account.user_id]}))
+    command = ("fill_scim_groups", "--account", account.name, "--file", str(file))
+    assert of.desk.server.manage(*command)["groups"] == 1
+    (group,) = scim.list_groups().result.data
+    team = of.manager.workspaces.create(name="Team", slug=f"team-{next(_numbers)}").data.id
+    made = scim.create(scim_group_id=group.id, workspace_id=team, role="member").data
+    assert scim.read(id=made.id).data == made
+    assert [each.id for each in scim.list_mappings().result.data] == [made.id]
+    (member,) = of.manager.workspaces.list_members(id=team).result.data
+    assert member.user_id == account.user_id
+    assert scim.update(id=made.id, role="admin").data.role == "admin"
+    assert scim.delete(id=made.id, keep_members="false")
+    assert of.manager.workspaces.list_members(id=team).result.data == []
+    job = scim.create_sync_job().result.data
+    assert scim.get_sync_job(id=job.id).data.id == job.id
+
+
 # History first: a workspace's wish to keep contents reaches keys in use a moment later.
 AREAS: Final = (
     *(call_history, call_catalogue, call_keys, call_byok, call_workspaces),
@@ -225,9 +251,10 @@ AREAS: Final = (
 )
 
 
-def test_every_method_with_a_counterpart_reads_its_answer(clients: Clients) -> None:
+def test_every_method_with_a_counterpart_reads_its_answer(clients: Clients, tmp_path: Path) -> None:
     for call in AREAS:
         call(clients)
+    call_organization(clients, tmp_path)
 
     shared = _methods() & _ours(clients.desk)
     called = {(method, _template(path, shared)) for method, path in clients.made}

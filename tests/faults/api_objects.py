@@ -1,8 +1,10 @@
 """Objects that requests made from the OpenAPI description are about: each is there."""
 
 import itertools
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from tests.support.gateways import SeededAccount
@@ -66,6 +68,23 @@ class Objects:
         body = {"callback_url": f"https://app-{next(_numbers)}.example/back"}
         return str(self._made("/api/v1/auth/keys/code", body)["app_id"])
 
+    def group(self) -> str:
+        with NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(json.dumps({"everybody": [self.account.user_id]}))
+            file.flush()
+            command = ("fill_scim_groups", "--account", self.account.name, "--file", file.name)
+            self.server.manage(*command)
+        key = self.account.management_key
+        groups = self.server.get("/api/v1/scim/groups", key=key).json()["data"]
+        return str(groups[0]["id"])
+
+    def mapping(self) -> str:
+        body = {"scim_group_id": self.group(), "workspace_id": self.workspace(), "role": "member"}
+        return str(self._made("/api/v1/scim/group-mappings", body)["id"])
+
+    def job(self) -> str:
+        return str(self._made("/api/v1/scim/sync-jobs", {})["id"])
+
     def credential(self) -> str:
         body = {"provider": PROVIDER, "key": "k-of-our-own"}
         return str(self._made("/api/v1/byok", body)["id"])
@@ -124,6 +143,8 @@ _NAMED: Mapping[str, Callable[[Objects], str]] = {
     "name": Objects.secret,
     "credential": Objects.credential,
     "app": Objects.app,
+    "mapping": Objects.mapping,
+    "job": Objects.job,
 }
 _PRESET = "/api/v1/presets/{slug}"
 _PATHS: Mapping[str, Callable[[Objects], dict[str, str]]] = {

@@ -111,6 +111,22 @@ _add("GET", "/api/v1/auth/apps/{app}/keys", MANAGERS)
 _add("GET", "/auth?code_challenge=x", (302, 302, 302))
 _add("POST", "/auth?code_challenge=x", (403, 403, 403))
 
+# --- Organization
+_add("GET", "/api/v1/organization/members", MANAGERS)
+_add("GET", "/api/v1/organization/settings", MANAGERS)
+_FILTERED = '{"is_filtered_model_catalog_enabled": false}'
+_add("PATCH", "/api/v1/organization/settings", MANAGERS, _FILTERED)
+_MAPPINGS = "/api/v1/scim/group-mappings"
+_add("GET", "/api/v1/scim/groups", MANAGERS)
+_add("GET", _MAPPINGS, MANAGERS)
+_MAPPED = '{"scim_group_id": "{group}", "workspace_id": "{workspace}", "role": "member"}'
+_add("POST", _MAPPINGS, MAKERS, _MAPPED, foreign=400)
+_add("GET", f"{_MAPPINGS}/{{mapping}}", MANAGERS)
+_add("PATCH", f"{_MAPPINGS}/{{mapping}}", MANAGERS, '{"role": "admin"}')
+_add("DELETE", f"{_MAPPINGS}/{{mapping}}?keep_members=true", MANAGERS)
+_add("POST", "/api/v1/scim/sync-jobs", (401, 403, 202), "{}")
+_add("GET", "/api/v1/scim/sync-jobs/{sync_job}", MANAGERS)
+
 # --- Workspaces
 _WORKSPACE = "/api/v1/workspaces/{workspace}"
 _add("GET", "/api/v1/workspaces", MANAGERS)

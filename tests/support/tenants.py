@@ -21,6 +21,9 @@ from accounts.models import (
     Delivery,
     Guardrail,
     Membership,
+    ScimGroup,
+    ScimGroupMapping,
+    ScimSyncJob,
     User,
     Workspace,
 )
@@ -29,6 +32,8 @@ from accounts.services.channels import create_channel, send_test_message
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
+from accounts.services.scim_groups import create_mapping
+from accounts.services.scim_jobs import queue_job
 from interns.models import Intern, Vault, VaultSecret
 from interns.vault.secrets import SecretInput, put_secret
 from interns.vault.service import create_intern_vault, get_workspace_vault
@@ -107,6 +112,34 @@ def _app(tenant: Tenant) -> Made:
         authorized_at=datetime.now(UTC),
     )
     return str(made.pk), App.objects.filter(pk=made.pk)
+
+
+def _group(tenant: Tenant) -> Made:
+    now = datetime.now(UTC)
+    made = ScimGroup.objects.create(
+        account=tenant.account,
+        display_name=f"group-{secrets.token_hex(4)}",
+        created_at=now,
+        updated_at=now,
+    )
+    return str(made.pk), ScimGroup.objects.filter(pk=made.pk)
+
+
+def _mapping(tenant: Tenant) -> Made:
+    made = create_mapping(
+        account_id=tenant.account.pk,
+        group_id=uuid.UUID(_group(tenant)[0]),
+        workspace_id=uuid.UUID(_workspace(tenant)[0]),
+        role="member",
+        by=SYSTEM,
+    )
+    return str(made.pk), ScimGroupMapping.objects.filter(pk=made.pk)
+
+
+def _sync_job(tenant: Tenant) -> Made:
+    key = ApiKey.objects.filter(account=tenant.account, kind="management").earliest("pk")
+    made = queue_job(account_id=tenant.account.pk, management_key_id=key.pk)
+    return str(made.pk), ScimSyncJob.objects.filter(pk=made.pk)
 
 
 def _user(tenant: Tenant) -> Made:
@@ -217,6 +250,9 @@ THINGS: dict[str, Thing] = {
     "key": Thing(_key, "0" * 64),
     "workspace": Thing(_workspace, _NO_ID),
     "app": Thing(_app, "0"),
+    "group": Thing(_group, _NO_ID),
+    "mapping": Thing(_mapping, _NO_ID),
+    "sync_job": Thing(_sync_job, _NO_ID),
     "user": Thing(_user, "user_of_nobody"),
     "generation": Thing(_generation, "gen-nowhere"),
     "preset": Thing(_preset, "no-such-preset"),

@@ -1,0 +1,51 @@
+"""People and groups of directories: to look at. Directories and commands write them."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+
+from accounts.models import ScimGroup, ScimGroupMapping, ScimUser
+from gateway.admin import ReadOnlyAdmin
+
+
+@admin.register(ScimUser)
+class ScimUserAdmin(ReadOnlyAdmin):
+    """Who is not active has lost membership and keys."""
+
+    list_display = ("user_name", "account", "active", "external_id", "updated_at")
+    list_filter = ("active",)
+    list_select_related = ("account",)
+    search_fields = ("user_name", "external_id", "account__name")
+    ordering = ("account__name", "user_name")
+
+
+@admin.register(ScimGroup)
+class ScimGroupAdmin(ReadOnlyAdmin):
+    """Deleted groups are not among them."""
+
+    list_display = ("display_name", "account", "external_id", "member_count", "updated_at")
+    list_select_related = ("account",)
+    search_fields = ("display_name", "external_id", "account__name")
+    ordering = ("account__name", "display_name")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(people=Count("members"))
+        return rows
+
+    @admin.display(description="members", ordering="people")
+    def member_count(self, group: Any) -> int:
+        count: int = group.people
+        return count
+
+
+@admin.register(ScimGroupMapping)
+class ScimGroupMappingAdmin(ReadOnlyAdmin):
+    """Which group gets into which workspace; the API makes and changes them."""
+
+    list_display = ("group", "workspace", "role", "updated_at")
+    list_filter = ("role",)
+    list_select_related = ("group", "workspace__account")
+    search_fields = ("group__display_name", "workspace__slug", "workspace__account__name")
+    ordering = ("workspace__account__name", "group__display_name")

@@ -1,0 +1,326 @@
+"""Groups of a directory, their mappings to workspaces, and the memberships that follow."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from accounts.models import (
+    Account,
+    ApiKey,
+    Membership,
+    ScimGroup,
+    ScimGroupMapping,
+    ScimUser,
+    Workspace,
+    WorkspaceMembership,
+)
+from accounts.services.keys import set_disabled
+from accounts.services.records import Actor, read_fields, record_change
+from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
+from gateway.http.paging import Page
+from gateway.http.validation import Issue
+
+_ADMIN: Final = WorkspaceMembership.Role.ADMIN
+_MAPPING_FACTS: Final = ("group_id", "workspace_id", "role")
+Place = tuple[UUID, int]
+
+
+class MappedOtherwise(Conflict):
+    message = "This group is mapped to the workspace with another role. Change that mapping."
+
+
+class DefaultWorkspaceMapped(InvalidRequest):
+    message = "Everybody of the account belongs to its default workspace"
+
+
+class GroupFilter(NamedTuple):
+    """Exact matches; an empty one says nothing."""
+
+    display_name: str = ""
+    external_id: str = ""
+
+
+def list_groups(account_id: UUID, wanted: GroupFilter, page: Page) -> tuple[list[ScimGroup], int]:
+    """One page, newest first, and how many there are."""
+    rows = ScimGroup.objects.filter(account_id=account_id)
+    rows = rows.filter(**{name: value for name, value in wanted._asdict().items() if value})
+    return list(rows.order_by("-created_at", "pk")[page.rows]), rows.count()
+
+
+def list_mappings(account_id: UUID, page: Page) -> tuple[list[ScimGroupMapping], int]:
+    """One page, newest first, with their groups, and how many there are."""
+    rows = select_mappings(account_id)
+    return list(rows.order_by("-created_at", "pk")[page.rows]), rows.count()
+
+
+def select_mappings(account_id: UUID) -> Any:
+    """Mappings of living groups to living workspaces, with their groups."""
+    rows = ScimGroupMapping.objects.filter(
+        group__account=account_id,
+        group__deleted_at__isnull=True,
+        workspace__deleted_at__isnull=True,
+    )
+    return rows.select_related("group")
+
+
+def find_mapping(account_id: UUID, mapping_id: UUID) -> ScimGroupMapping:
+    """Raises `NotFound`."""
+    found: ScimGroupMapping | None = select_mappings(account_id).filter(pk=mapping_id).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def create_mapping(
+    *, account_id: UUID, group_id: UUID, workspace_id: UUID, role: str, by: Actor
+) -> ScimGroupMapping:
+    """The mapping, also where it was there with this role.
+
+    Raises `SchemaInvalid`, `DefaultWorkspaceMapped`, and `MappedOtherwise` for another role.
+    """
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        lock_account(account_id)
+        group = ScimGroup.objects.filter(account_id=account_id, pk=group_id).first()
+        workspace = Workspace.objects.filter(account_id=account_id, pk=workspace_id).first()
+        if group is None or workspace is None:
+            raise _build_missing({"scim_group_id": group, "workspace_id": workspace})
+        if workspace.is_default:
+            raise DefaultWorkspaceMapped
+        mapping, is_new = ScimGroupMapping.objects.get_or_create(
+            group=group,
+            workspace=workspace,
+            defaults={"role": role, "created_at": now, "updated_at": now},
+        )
+        if mapping.role != role:
+            raise MappedOtherwise
+        if is_new:
+            _record_mapping(mapping, by, "created", before=None)
+            apply_groups(account_id=account_id, by=by)
+    return mapping
+
+
+def change_mapping(*, account_id: UUID, mapping_id: UUID, role: str, by: Actor) -> ScimGroupMapping:
+    """The mapping with this role. Raises `NotFound`."""
+    with transaction.atomic():
+        lock_account(account_id)
+        mapping = find_mapping(account_id, mapping_id)
+        if mapping.role != role:
+            before = read_fields(mapping, _MAPPING_FACTS)
+            mapping.role, mapping.updated_at = role, datetime.now(UTC)
+            mapping.save(update_fields=["role", "updated_at"])
+            _record_mapping(mapping, by, "updated", before=before)
+            apply_groups(account_id=account_id, by=by)
+    return mapping
+
+
+def delete_mapping(*, account_id: UUID, mapping_id: UUID, keep_members: bool, by: Actor) -> None:
+    """With `keep_members` whoever it reached stays, as if somebody had added it by hand; else those
+    go whose only access it was. Raises `NotFound`."""
+    with transaction.atomic():
+        lock_account(account_id)
+        mapping = find_mapping(account_id, mapping_id)
+        if keep_members:
+            users = mapping.group.members.filter(active=True).values("user")
+            kept = WorkspaceMembership.objects.filter(
+                workspace=mapping.workspace_id, membership__user__in=users
+            )
+            # A higher role of somebody's own stays.
+            lower = Q(own_role__isnull=True) | Q(own_role=WorkspaceMembership.Role.MEMBER)
+            kept.filter(lower).update(own_role=mapping.role)
+        before = read_fields(mapping, _MAPPING_FACTS)
+        ScimGroupMapping.objects.filter(pk=mapping.pk).delete()
+        _record_mapping(mapping, by, "deleted", before=before | {"keep_members": keep_members})
+        apply_groups(account_id=account_id, by=by)
+
+
+def lock_account(account_id: UUID) -> Account:
+    """Whoever changes groups or mappings of an account waits for others who do."""
+    return Account.objects.select_for_update(no_key=True).get(pk=account_id)
+
+
+def apply_groups(*, account_id: UUID, by: Actor) -> None:
+    """Let memberships of workspaces follow groups and mappings; the account is locked.
+
+    Whoever loses a workspace by it loses his keys there: they are disabled.
+    """
+    roles = _find_group_roles(account_id)
+    members = dict(Membership.objects.filter(account_id=account_id).values_list("user_id", "pk"))
+    by_groups = Q(own_role__isnull=True) | Q(workspace__in={place[0] for place in roles})
+    rows = WorkspaceMembership.objects.filter(by_groups, workspace__account=account_id)
+    # Roles that a mapping of before gave beside somebody's own.
+    raised = WorkspaceMembership.objects.filter(
+        workspace__account=account_id, role=_ADMIN, own_role=WorkspaceMembership.Role.MEMBER
+    )
+    there = {
+        (row.workspace_id, row.membership.user_id): row
+        for row in (rows | raised).select_related("membership")
+    }
+    leaving = [row for place, row in there.items() if row.own_role is None and place not in roles]
+    changed = []
+    for place, row in there.items():
+        role = _find_highest({row.own_role, roles.get(place)})
+        if role is not None and role != row.role:
+            row.role = role
+            changed.append(row)
+    new = [
+        WorkspaceMembership(workspace_id=place[0], membership_id=members[place[1]], role=role)
+        for place, role in roles.items()
+        if place not in there and place[1] in members
+    ]
+    WorkspaceMembership.objects.bulk_create(new)
+    WorkspaceMembership.objects.bulk_update(changed, ["role"])
+    _disable_keys([(row.workspace_id, row.membership.user_id) for row in leaving], by)
+    WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
+    _record_moves(account_id, by, {"added": new, "changed": changed, "removed": leaving})
+
+
+def fill_groups(
+    *, account: Account, groups: Mapping[str, Sequence[str]], by: Actor
+) -> tuple[int, int]:
+    """Let the account's groups be these: display names, and their members by user name, address or
+    id. How many there are, and how many were deleted. Raises `SchemaInvalid` for no member."""
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        lock_account(account.pk)
+        people = _find_people(account, groups)
+        gone = ScimGroup.objects.filter(account=account).exclude(display_name__in=groups)
+        deleted = [_delete_group(group, by, now) for group in gone]
+        for name, members in groups.items():
+            group, is_new = ScimGroup.objects.get_or_create(
+                account=account,
+                display_name=name,
+                defaults={"created_at": now, "updated_at": now},
+            )
+            before = None if is_new else sorted(group.members.values_list("user_name", flat=True))
+            wanted = [people[member] for member in members]
+            after = sorted(each.user_name for each in wanted)
+            if before != after:
+                group.members.set(wanted)
+                ScimGroup.objects.filter(pk=group.pk).update(updated_at=now)
+                record_group(group, by, "filled", {"members": before}, {"members": after})
+        apply_groups(account_id=account.pk, by=by)
+    return len(groups), len(deleted)
+
+
+def delete_group(*, group: ScimGroup, by: Actor) -> None:
+    """Nobody has anything by it any more; the account is locked."""
+    _delete_group(group, by, datetime.now(UTC))
+    apply_groups(account_id=group.account_id, by=by)
+
+
+def record_group(
+    group: ScimGroup,
+    by: Actor,
+    action: str,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> None:
+    """Tell of a change to a group, in its transaction."""
+    record_change(
+        by=by,
+        action=action,
+        object_type="scim_group",
+        object_id=group.pk,
+        account_id=group.account_id,
+        before=before,
+        after=after,
+    )
+
+
+def _find_people(account: Account, groups: Mapping[str, Sequence[str]]) -> dict[str, ScimUser]:
+    """The directory's user of each name; members get one here. Raises `SchemaInvalid`."""
+    now, people = datetime.now(UTC), dict[str, ScimUser]()
+    memberships = Membership.objects.filter(account=account).select_related("user")
+    by_word = {
+        word.lower(): each.user
+        for each in memberships
+        for word in (each.user.email, each.user.public_id, each.user.username)
+        if word
+    }
+    for group, members in groups.items():
+        for name in members:
+            user = by_word.get(name.lower())
+            if user is None:
+                raise SchemaInvalid([Issue(group, f"{name} is no member of the account")])
+            people[name], _ = ScimUser.objects.get_or_create(
+                account=account,
+                user=user,
+                defaults={"user_name": user.username, "created_at": now, "updated_at": now},
+            )
+    return people
+
+
+def _delete_group(group: ScimGroup, by: Actor, now: datetime) -> ScimGroup:
+    ScimGroup.objects.filter(pk=group.pk).update(deleted_at=now, updated_at=now)
+    record_group(group, by, "deleted", {"display_name": group.display_name}, None)
+    return group
+
+
+def _find_group_roles(account_id: UUID) -> dict[Place, str]:
+    """The highest role that groups give, by workspace and user."""
+    found: dict[Place, str] = {}
+    active = select_mappings(account_id).filter(group__members__active=True)
+    for workspace, user, role in active.values_list(
+        "workspace_id", "group__members__user_id", "role"
+    ):
+        found[workspace, user] = _find_highest({role, found.get((workspace, user))})
+    return found
+
+
+def _find_highest(roles: set[Any]) -> Any:
+    """The highest of some roles, among which may be None."""
+    return _ADMIN.value if _ADMIN in roles else next((each for each in roles if each), None)
+
+
+def _disable_keys(places: Iterable[Place], by: Actor) -> None:
+    """Keys that members made in workspaces which they lose."""
+    wanted = Q(pk__in=[])
+    for workspace, user in places:
+        wanted |= Q(workspace=workspace, creator=user)
+    if wanted != Q(pk__in=[]):
+        set_disabled(keys=ApiKey.objects.filter(wanted, disabled=False), disabled=True, by=by)
+
+
+def _record_moves(
+    account_id: UUID, by: Actor, moves: Mapping[str, Sequence[WorkspaceMembership]]
+) -> None:
+    """One record for each workspace: which memberships were added, changed and removed."""
+    told: dict[UUID, dict[str, list[int]]] = defaultdict(dict)
+    for what, rows in moves.items():
+        for row in rows:
+            told[row.workspace_id].setdefault(what, []).append(row.membership_id)
+    for workspace_id, after in told.items():
+        record_change(
+            by=by,
+            action="members by groups",
+            object_type="workspace",
+            object_id=workspace_id,
+            account_id=account_id,
+            before=None,
+            after=after,
+        )
+
+
+def _record_mapping(
+    mapping: ScimGroupMapping, by: Actor, action: str, *, before: Mapping[str, Any] | None
+) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="scim_mapping",
+        object_id=mapping.pk,
+        account_id=mapping.group.account_id,
+        before=before,
+        after=None if action == "deleted" else read_fields(mapping, _MAPPING_FACTS),
+    )
+
+
+def _build_missing(named: Mapping[str, object | None]) -> SchemaInvalid:
+    text = "Invalid input: not of this account"
+    return SchemaInvalid([Issue(name, text) for name, row in named.items() if row is None])
