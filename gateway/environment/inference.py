@@ -122,6 +122,20 @@ ROUTER_MAX_MODELS = setting(
     minimum=1,
     maximum=100,
 )
+ROUTER_ENDPOINT_RETRIES = setting(
+    "ROUTER_ENDPOINT_RETRIES",
+    "rounds of retries with the same endpoints once none is left: after connection errors, 408, "
+    "409, 5xx and 429 that ask for 2 s at most, before any content",
+    env.integer,
+    2,
+    maximum=10,
+)
+ROUTER_RETRY_BACKOFF = setting(
+    "ROUTER_RETRY_BACKOFF",
+    "wait before the first such round, give or take half; each further one doubles it",
+    env.seconds,
+    0.4,
+)
 ROUTER_RETRY_BUDGET = setting(
     "ROUTER_RETRY_BUDGET",
     "retries per process, as a share of its requests",

@@ -77,6 +77,19 @@ class UpstreamFailure(Exception):
         return f"{self.error_type} ({self.status}): {self.message}"
 
 
+# Who asks for a longer pause is not asked again by the same request.
+_RETRY_HINT_MAX_S: Final = 2.0
+_TIMEOUT_STATUS: Final = 524
+
+
+def is_transient(failure: UpstreamFailure) -> bool:
+    """Whether the same endpoint may answer the same request a moment later: after what official
+    clients retry too, but for timeouts, which have cost the caller enough."""
+    if failure.credential or (failure.retry_after_s or 0.0) > _RETRY_HINT_MAX_S:
+        return False
+    return failure.status in (409, 429) or (failure.outage and failure.status != _TIMEOUT_STATUS)
+
+
 def malformed(why: str, *, raw: bytes = b"") -> UpstreamFailure:
     """A 2xx whose body is empty, unparsable or of the wrong kind."""
     return UpstreamFailure(

@@ -71,6 +71,8 @@ class Bed:
             "GATEWAY_HOME": str(home),
             "DATABASE_URL": database_url,
             "REDIS_URL": redis_url,
+            # A test that scripts one failure wants one attempt; tests of retries say so.
+            "ROUTER_ENDPOINT_RETRIES": "0",
         }
 
     def enter(self) -> None:

@@ -1,9 +1,10 @@
 """Trying endpoints: which comes next, what it may cost, and what its failure means for the rest."""
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from accounts.authentication import reload_caller
 from accounts.byok import ByokEntry
@@ -13,12 +14,21 @@ from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import WireRequest
 from routing.ledger.orders import HoldOrder, HoldRefusal, Outdated, ReleaseOrder, TopUpOrder
 from routing.ledger.writer import HOLD_WAIT_S, ledger
-from routing.metering.byok import charges_a_fee, fee_bound_nano
-from routing.metering.usage import ESTIMATE_MAX_NANO, Room, estimate_nano, output_tokens_bound
+from routing.metering.byok import charges_a_fee
+from routing.metering.usage import ESTIMATE_MAX_NANO, estimate_nano, output_tokens_bound
 from routing.selection.types import Candidate
 from routing.serving.admission import rate_limits
 from routing.serving.admission.payment_errors import payment_required
 from routing.serving.attempts import own_credentials
+from routing.serving.attempts.holds import (
+    NeededHold,
+    add_to_hold,
+    find_room,
+    hold_for_estimate,
+    may_cheaper_fit,
+    missing_hold,
+    share_hold,
+)
 from routing.serving.attempts.own_credentials import (
     find_entry,
     find_secret,
@@ -30,10 +40,13 @@ from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.errors import DeadlinePassed, ProviderError
-from routing.serving.request.loop_costs import Charge
 from routing.statistics.observation import is_request_at_fault, record_attempt
 from routing.statistics.peer_sync import release_probe
-from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
+from routing.upstreams.failures import (
+    RETRY_HINT_DEFAULT_S,
+    UpstreamFailure,
+    is_transient,
+)
 
 log = logging.getLogger("routing.upstreams")
 
@@ -64,10 +77,23 @@ class Attempts:
         self._needs_context: dict[str, int] = {}
         self._finished_models: set[str] = set()
         self._probes = progress.context.plan.probe if turns is None else None
+        # Of the round that is under way.
+        self._failed_turns: list[tuple[Candidate, UpstreamFailure]] = []
 
     def __iter__(self) -> Iterator[Attempt]:
-        """Attempts to carry out, one after the other, until one is not reported as failed."""
+        """Attempts to carry out, one after the other, until one is not reported as failed. When no
+        endpoint is left, those that failed for a moment are asked again, after a while."""
+        yield from self._try_turns()
+        for number in range(settings.ROUTER_ENDPOINT_RETRIES):
+            delay_s = self._find_retry_delay_s(number)
+            if delay_s is None:
+                return
+            time.sleep(delay_s)
+            yield from self._try_turns()
+
+    def _try_turns(self) -> Iterator[Attempt]:
         progress = self._progress
+        self._turned, self._failed_turns = 0, []
         for turn in self._turns:
             self._turned += 1
             own, self._key = None, None
@@ -84,6 +110,24 @@ class Attempts:
             attempt = Attempt(turn.endpoint, request, started=process.now(), own=own)
             progress.attempts.append(attempt)
             yield attempt
+            if attempt.failure is not None:
+                self._failed_turns.append((turn, attempt.failure))
+
+    def _find_retry_delay_s(self, number: int) -> float | None:
+        """Keep the turns that may do better in a moment, and find how long to wait; None where
+        there are none, or no time is left. `number` counts the rounds of retries."""
+        again = [
+            (turn, failure)
+            for turn, failure in self._failed_turns
+            if is_transient(failure) and self._may_try(turn)
+        ]
+        if not again:
+            return None
+        self._turns = [turn for turn, _ in again]
+        hint_s = min(failure.retry_after_s or 0.0 for _, failure in again)
+        backoff_s = settings.ROUTER_RETRY_BACKOFF * 2**number * (0.5 + process.chance())
+        delay_s = max(hint_s, backoff_s)
+        return delay_s if process.now() + delay_s < self._progress.context.deadline else None
 
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Note a failed attempt for the record, the endpoint's health and what may follow."""
@@ -164,7 +208,7 @@ class Attempts:
     def _affordability_error(self, refusal: HoldRefusal, endpoint: EndpointEntry) -> GatewayError:
         prices = endpoint.prices
         assert prices is not None
-        demands, room = self._progress.demands(endpoint), _room(endpoint)
+        demands, room = self._progress.demands(endpoint), find_room(endpoint)
         prompts = [each._replace(output_tokens_asked=0) for each in demands]
         cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
         return payment_required(
@@ -247,7 +291,7 @@ class Attempts:
         self._request = None
         needed = self._needed_hold(self._estimated_nano(endpoint), is_own=is_own)
         if self._progress.loop is not None:
-            needed = _share_hold(self._progress, needed)
+            needed = share_hold(self._progress, needed)
         root = self._progress.root
         if root.held_nano is None:
             progress = self._progress
@@ -262,11 +306,15 @@ class Attempts:
                 byok_nano=needed.byok_nano,
             )
             return self._book_hold(order, endpoint)
-        more = _missing_hold(needed, NeededHold(root.held_nano, root.held_byok_nano))
+        more = missing_hold(needed, NeededHold(root.held_nano, root.held_byok_nano))
         return more is None or self._raise_hold(endpoint, more)
 
     def _estimated_nano(self, endpoint: EndpointEntry) -> int:
-        prices, room, cap = endpoint.prices, _room(endpoint), settings.ROUTER_ESTIMATE_OUTPUT_CAP
+        prices, room, cap = (
+            endpoint.prices,
+            find_room(endpoint),
+            settings.ROUTER_ESTIMATE_OUTPUT_CAP,
+        )
         assert prices is not None
         demands = self._progress.demands(endpoint)
         if len(demands) == 1:
@@ -274,22 +322,22 @@ class Attempts:
         total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
         return min(total, ESTIMATE_MAX_NANO)
 
-    def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> "NeededHold":
+    def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> NeededHold:
         return hold_for_estimate(estimated_nano, is_own=is_own)
 
-    def _raise_hold(self, endpoint: EndpointEntry, more: "NeededHold") -> bool:
+    def _raise_hold(self, endpoint: EndpointEntry, more: NeededHold) -> bool:
         root = self._progress.root
         order = TopUpOrder(
             root.context.generation_id, root.context.payer, more.amount_nano, more.byok_nano
         )
         # At once, so that others on the same hold do not ask for it as well.
-        _add_to_hold(root, order)
+        add_to_hold(root, order)
         is_held = False
         try:
             is_held = self._book_hold(order, endpoint)
         finally:
             if not is_held:
-                _add_to_hold(root, order, sign=-1)
+                add_to_hold(root, order, sign=-1)
         return is_held
 
     def _book_hold(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry) -> bool:
@@ -304,13 +352,13 @@ class Attempts:
             outcome = self._retry_with_current_limits(order)
         if outcome is True:
             if isinstance(order, HoldOrder):
-                _add_to_hold(progress, order)
+                add_to_hold(progress, order)
             return True
         if isinstance(outcome, HoldRefusal):
             attempts = len(progress.attempts)
             if self._refused is None or self._refused[2] < attempts:
                 self._refused = (outcome, endpoint, attempts)
-            if not _may_cheaper_fit(outcome):
+            if not may_cheaper_fit(outcome):
                 self._own_only = True
         return False
 
@@ -345,63 +393,3 @@ def record_success(attempt: Attempt) -> None:
         process.health().record_success(attempt.endpoint.pk, process.now())
     elif own_credentials.rests():
         own_credentials.rests().well(attempt.own, attempt.endpoint.pk)
-
-
-class NeededHold(NamedTuple):
-    """What the account holds, and what budgets that count own credentials hold beside."""
-
-    amount_nano: int
-    byok_nano: int
-
-
-def hold_for_estimate(estimated_nano: int, *, is_own: bool) -> NeededHold:
-    """A call on the team's own credential is never nothing: it is to be told from a free one, which
-    the books refuse to whoever owes."""
-    if not is_own:
-        return NeededHold(estimated_nano, 0)
-    return NeededHold(fee_bound_nano(estimated_nano), max(1, estimated_nano))
-
-
-def _share_hold(progress: RequestProgress, needed: NeededHold) -> NeededHold:
-    """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
-    or are being asked for."""
-    owed = progress.loop.tally.owed if progress.loop is not None else Charge(0, 0)
-    shares = progress.root_loop.shares
-    shares[id(progress)] = Charge(
-        owed.charged_nano + needed.amount_nano, owed.byok_nano + needed.byok_nano
-    )
-    return NeededHold(
-        sum(share.charged_nano for share in shares.values()),
-        sum(share.byok_nano for share in shares.values()),
-    )
-
-
-def _add_to_hold(
-    progress: RequestProgress, order: HoldOrder | TopUpOrder, *, sign: int = 1
-) -> None:
-    progress.held_nano = (progress.held_nano or 0) + sign * order.amount_nano
-    progress.held_byok_nano += sign * order.byok_nano
-
-
-def _missing_hold(needed: NeededHold, held: NeededHold) -> NeededHold | None:
-    """How a hold is to grow; None where it covers the need. What the account holds counts in every
-    budget, so where that part grows the other may shrink."""
-    amount_nano = max(needed.amount_nano, held.amount_nano)
-    byok_nano = max(0, sum(needed) - amount_nano)
-    if amount_nano == held.amount_nano and byok_nano <= held.byok_nano:
-        return None
-    return NeededHold(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
-
-
-def _may_cheaper_fit(refusal: HoldRefusal) -> bool:
-    """Whether a smaller hold could have been placed; a broke account is told at once."""
-    enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
-    lefts = [refusal.balance_nano - refusal.held_nano] if enforced else []
-    if refusal.key_left_nano is not None:
-        lefts.append(refusal.key_left_nano - refusal.key_held_nano)
-    lefts += [state.left_nano - state.held_nano for state in refusal.budgets]
-    return min(lefts, default=0) > 0
-
-
-def _room(endpoint: EndpointEntry) -> Room:
-    return Room(endpoint.context_length, endpoint.max_completion_tokens)

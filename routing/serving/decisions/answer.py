@@ -19,7 +19,8 @@ from routing.formats.caller import CompleteAnswer, Ending
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.metering.cost import FREE, Cost, Units, compute_cost
 from routing.metering.usage import Usage, add_usages
-from routing.serving.attempts.attempts import Attempts, NeededHold, record_success
+from routing.serving.attempts.attempts import Attempts, record_success
+from routing.serving.attempts.holds import NeededHold
 from routing.serving.attempts.upstream_call import build_terms
 from routing.serving.decisions.batch import EndpointBatch, QueryUsage
 from routing.serving.decisions.plan import DecisionPlan

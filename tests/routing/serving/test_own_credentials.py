@@ -13,13 +13,8 @@ from accounts.byok import ByokEntry
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.selection.types import ALL_HEALTHY, NOTHING_LEARNED, Candidate
 from routing.serving.attempts import own_credentials
-from routing.serving.attempts.attempts import (
-    Attempts,
-    NeededHold,
-    _missing_hold,
-    hold_for_estimate,
-    record_success,
-)
+from routing.serving.attempts.attempts import Attempts, record_success
+from routing.serving.attempts.holds import NeededHold, hold_for_estimate, missing_hold
 from routing.serving.attempts.own_credentials import (
     Rests,
     add_own_credentials,
@@ -276,7 +271,7 @@ SOME = st.builds(NeededHold, st.integers(0, 100), st.integers(0, 100))
 def test_a_hold_grows_to_cover_the_need_and_by_no_more_than_that(
     held: NeededHold, needed: NeededHold
 ) -> None:
-    more = _missing_hold(needed, held)
+    more = missing_hold(needed, held)
 
     after = held if more is None else NeededHold(*map(sum, zip(held, more, strict=True)))
     assert after.amount_nano >= needed.amount_nano

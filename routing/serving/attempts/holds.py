@@ -1,0 +1,69 @@
+"""What a request holds before an endpoint is asked, and how that grows."""
+
+from typing import NamedTuple
+
+from gateway.live_settings import settings
+from routing.entities.entries import EndpointEntry
+from routing.ledger.orders import HoldOrder, HoldRefusal, TopUpOrder
+from routing.metering.byok import fee_bound_nano
+from routing.metering.usage import Room
+from routing.serving.request.context import RequestProgress
+from routing.serving.request.loop_costs import Charge
+
+
+class NeededHold(NamedTuple):
+    """What the account holds, and what budgets that count own credentials hold beside."""
+
+    amount_nano: int
+    byok_nano: int
+
+
+def hold_for_estimate(estimated_nano: int, *, is_own: bool) -> NeededHold:
+    """A call on the team's own credential is never nothing: it is to be told from a free one, which
+    the books refuse to whoever owes."""
+    if not is_own:
+        return NeededHold(estimated_nano, 0)
+    return NeededHold(fee_bound_nano(estimated_nano), max(1, estimated_nano))
+
+
+def share_hold(progress: RequestProgress, needed: NeededHold) -> NeededHold:
+    """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
+    or are being asked for."""
+    owed = progress.loop.tally.owed if progress.loop is not None else Charge(0, 0)
+    shares = progress.root_loop.shares
+    shares[id(progress)] = Charge(
+        owed.charged_nano + needed.amount_nano, owed.byok_nano + needed.byok_nano
+    )
+    return NeededHold(
+        sum(share.charged_nano for share in shares.values()),
+        sum(share.byok_nano for share in shares.values()),
+    )
+
+
+def add_to_hold(progress: RequestProgress, order: HoldOrder | TopUpOrder, *, sign: int = 1) -> None:
+    progress.held_nano = (progress.held_nano or 0) + sign * order.amount_nano
+    progress.held_byok_nano += sign * order.byok_nano
+
+
+def missing_hold(needed: NeededHold, held: NeededHold) -> NeededHold | None:
+    """How a hold is to grow; None where it covers the need. What the account holds counts in every
+    budget, so where that part grows the other may shrink."""
+    amount_nano = max(needed.amount_nano, held.amount_nano)
+    byok_nano = max(0, sum(needed) - amount_nano)
+    if amount_nano == held.amount_nano and byok_nano <= held.byok_nano:
+        return None
+    return NeededHold(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
+
+
+def may_cheaper_fit(refusal: HoldRefusal) -> bool:
+    """Whether a smaller hold could have been placed; a broke account is told at once."""
+    enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
+    lefts = [refusal.balance_nano - refusal.held_nano] if enforced else []
+    if refusal.key_left_nano is not None:
+        lefts.append(refusal.key_left_nano - refusal.key_held_nano)
+    lefts += [state.left_nano - state.held_nano for state in refusal.budgets]
+    return min(lefts, default=0) > 0
+
+
+def find_room(endpoint: EndpointEntry) -> Room:
+    return Room(endpoint.context_length, endpoint.max_completion_tokens)
