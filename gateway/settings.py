@@ -9,10 +9,12 @@ from typing import Any
 
 from gateway.env import refuse_unknown_names
 from gateway.environment.accounts import *
+from gateway.environment.exports import *
 from gateway.environment.inference import *
 from gateway.environment.interns import *
 from gateway.environment.interns import archive_storage
 from gateway.environment.notifications import *
+from gateway.environment.object_store import build_s3_storage
 from gateway.environment.process import *
 from gateway.environment.tools import *
 from gateway.home import PROJECT
@@ -142,6 +144,11 @@ STORAGES = {
         silence_s=INTERN_ARCHIVE_SILENCE_SECONDS,
     ),
 }
+# A worker's task waits for it; nobody else does.
+if USAGE_EXPORT_STORE:
+    STORAGES["usage-exports"] = build_s3_storage(
+        USAGE_EXPORT_STORE, USAGE_EXPORT_ENDPOINT, silence_s=60
+    )
 
 
 # --- Background work ------------------------------------------------------------------------------
@@ -217,6 +224,11 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
         "options": {"expires": 60.0},
     },
     "forget-old-history": {"task": "routing.tasks.forget_old_history", "schedule": 600.0},
+    "export-usage": {
+        "task": "routing.tasks.export_usage",
+        "schedule": 3600.0,
+        "options": {"expires": 3600.0},
+    },
     # What is still waiting when the next is due would only ask again.
     "probe-providers": {
         "task": "routing.tasks.probe_providers",

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from celery import shared_task
 
+from routing.exports.store import export_finished_days
 from routing.history import contents, rollup
 from routing.ledger.session import LedgerSession
 from routing.ledger.sweep import sweep_all_expired
@@ -56,3 +57,10 @@ def forget_old_history() -> int:
     """Delete contents past their days, and sums that nothing asks for any more."""
     now = datetime.now(UTC)
     return contents.forget_old(now) + rollup.forget_old(now)
+
+
+# A day of millions of requests takes a while; what is left is written the next time.
+@shared_task(soft_time_limit=3300, time_limit=3400)
+def export_usage() -> int:
+    """Write the files of the days that are over, where a format is set."""
+    return export_finished_days(datetime.now(UTC))

@@ -4,6 +4,7 @@ from django.urls import URLPattern, path, re_path
 
 from routing.views.analytics import ActivityViewSet, AnalyticsViewSet
 from routing.views.catalogue import EndpointViewSet, ModelViewSet, ProviderViewSet
+from routing.views.exports import UsageExportViewSet
 from routing.views.generation import ContentViewSet, FeedbackViewSet, GenerationViewSet
 from routing.views.inference import (
     ChatViewSet,
@@ -35,6 +36,7 @@ urlpatterns: list[URLPattern] = [
     path("v1/generation/content", ContentViewSet.as_view({"get": "retrieve"})),
     path("v1/generation/feedback", FeedbackViewSet.as_view({"post": "create"})),
     path("v1/activity", ActivityViewSet.as_view({"get": "list"})),
+    path("v1/activity/export", UsageExportViewSet.as_view({"get": "retrieve"})),
     path("v1/analytics/meta", AnalyticsViewSet.as_view({"get": "meta"})),
     path("v1/analytics/query", AnalyticsViewSet.as_view({"post": "query"})),
     path("v1/models", ModelViewSet.as_view({"get": "list"})),

@@ -15,6 +15,7 @@ from gateway.admin import ReadOnlyAdmin, usd_column
 from gateway.http.jsonio import dumps, format_usd
 from routing.admin.reversal import ReversalPage
 from routing.admin.trace_table import trace_table
+from routing.admin.usage_export import UsageExportPage
 from routing.metering.models import Generation
 
 add_history(History("Generations", "admin:routing_generation_changelist"))
@@ -64,7 +65,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 
 @admin.register(Generation)
-class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
+class GenerationAdmin(ReversalPage, UsageExportPage, ReadOnlyAdmin):
     """One row per request that reached an upstream, written with its charge."""
 
     charge = usd_column("charge_nano", "charged")

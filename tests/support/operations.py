@@ -280,6 +280,7 @@ def pages() -> list[str]:
         if row is not None:
             found += [page(model, kind, row.pk) for kind in ("change", "history", "delete")]
         found.append(page(model, "add"))
+    found.append(page(Generation, "export"))
     charged = Generation.objects.first()
     if charged:
         found.append(page(Generation, "reverse", charged.pk))

@@ -1,0 +1,1 @@
+"""Usage as files: what was charged, in the ledger's own amounts."""
