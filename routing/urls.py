@@ -21,6 +21,7 @@ from routing.views.presets import (
     PresetVersionsViewSet,
     ResponsesPresetViewSet,
 )
+from routing.views.privacy import ErasureViewSet
 
 _MODEL = r"(?P<author>[^/]+)/(?P<slug>[^/]+)"
 _PRESET = r"^v1/presets/(?P<slug>[^/]+)"
@@ -39,6 +40,7 @@ urlpatterns: list[URLPattern] = [
     path("v1/activity/export", UsageExportViewSet.as_view({"get": "retrieve"})),
     path("v1/analytics/meta", AnalyticsViewSet.as_view({"get": "meta"})),
     path("v1/analytics/query", AnalyticsViewSet.as_view({"post": "query"})),
+    path("v1/privacy/erasures", ErasureViewSet.as_view({"post": "create"})),
     path("v1/models", ModelViewSet.as_view({"get": "list"})),
     path("v1/models/count", ModelViewSet.as_view({"get": "count"})),
     path("v1/models/user", ModelViewSet.as_view({"get": "user"})),

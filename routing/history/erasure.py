@@ -1,0 +1,150 @@
+"""Erasing one end user: what he asked and was answered goes, and so does what names him.
+
+Amounts, tokens and times stay: they are the account's books. A day of generations is a few short
+transactions, so an account of any size can go on meanwhile. What is erased matches no more, and
+whoever was interrupted asks again.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import BooleanField, Q, QuerySet
+from django.db.models.expressions import RawSQL
+
+from accounts.models import ApiKey, RepeatableRequest
+from accounts.services.records import Actor, record_change
+from gateway.database.db import Lane, run_queries
+from routing.entities.end_users import hash_user, user_salt
+from routing.history.dialect import dialect
+from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
+from routing.history.spans import DAY, day_of
+from routing.metering.models import Generation
+
+_AT_ONCE: Final = 500
+# Of a record's detail what tells of a person's machine or whereabouts.
+_PERSONAL: Final = ("http_referer", "user_agent", "request_id")
+
+
+@dataclass(frozen=True)
+class EndUser:
+    """An end user of an account, by the hash that history knows; `name` is the raw id, if told."""
+
+    account_id: UUID
+    hash: str
+    name: str | None = None
+
+    @classmethod
+    def named(cls, account_id: UUID, name: str) -> "EndUser":
+        return cls(account_id, hash_user(account_id, name), name)
+
+    def matches(self, column: str) -> Any:
+        """The condition that a column is his raw id."""
+        if self.name is not None:
+            return Q(**{column: self.name})
+        sql = f"{column} IS NOT NULL AND {dialect().hash_text('%s', column)} = %s"
+        return RawSQL(sql, (user_salt(self.account_id), self.hash), BooleanField())  # noqa: S611 - A column of ours and placeholders.
+
+
+@dataclass
+class ErasedRows:
+    """How many rows lost something: records, figures for analytics, contents, answers kept for
+    repeated requests, comments of feedback, and keys that were made for him."""
+
+    generations: int = 0
+    facts: int = 0
+    contents: int = 0
+    kept_answers: int = 0
+    comments: int = 0
+    keys: int = 0
+
+
+def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
+    """Erase an end user, and write an audit record; again it finds nothing more.
+
+    Each step is queries of their own in the operators' lane.
+    """
+    erased = ErasedRows()
+    day = run_queries(Lane.OPERATOR, partial(_find_day, user.account_id, None))
+    while day is not None:
+        while run_queries(Lane.OPERATOR, partial(_erase_some, user, day, erased)):
+            pass
+        day = run_queries(Lane.OPERATOR, partial(_find_day, user.account_id, day + DAY))
+    run_queries(Lane.OPERATOR, partial(_erase_keys, user, erased, by))
+    return erased
+
+
+def _find_day(account_id: UUID, start: datetime | None) -> datetime | None:
+    """The first day, not before `start`, on which the account has generations."""
+    rows = Generation.objects.filter(account_id=account_id)
+    if start is not None:
+        rows = rows.filter(created_at__gte=start)
+    first = rows.order_by("created_at").values_list("created_at", flat=True).first()
+    return None if first is None else day_of(first)
+
+
+def _erase_some(user: EndUser, day: datetime, erased: ErasedRows) -> bool:
+    """Erase up to `_AT_ONCE` generations of a day; False where none was left."""
+    with transaction.atomic():
+        rows = list(_select_generations(user, day)[:_AT_ONCE])
+        ids = [row.pk for row in rows]
+        for row in rows:
+            row.external_user = row.session_id = None
+            row.detail = {
+                name: value for name, value in row.detail.items() if name not in _PERSONAL
+            }
+        Generation.objects.bulk_update(rows, ["external_user", "session_id", "detail"])
+        facts = GenerationFact.objects.filter(
+            account_id=user.account_id,
+            at__gte=day,
+            at__lt=day + DAY,
+            external_user=user.hash,
+        )
+        erased.generations += len(rows)
+        erased.facts += facts.update(external_user="")
+        if ids:
+            contents = GenerationContent.objects.filter(pk__in=ids)
+            erased.contents += contents.delete()[0]
+            answers = RepeatableRequest.objects.filter(generation_id__in=ids)
+            erased.kept_answers += answers.exclude(sealed_answer=None).update(
+                sealed_answer=None, answer_until=None
+            )
+            feedback = GenerationFeedback.objects.filter(generation_id__in=ids)
+            erased.comments += feedback.exclude(comment="").update(comment="")
+    return len(rows) == _AT_ONCE
+
+
+def _select_generations(user: EndUser, day: datetime) -> QuerySet[Generation]:
+    """Those that he asked for, or whose session is named after him."""
+    return (
+        Generation.objects.filter(
+            account_id=user.account_id, created_at__gte=day, created_at__lt=day + DAY
+        )
+        .filter(Q(user.matches("external_user")) | Q(user.matches("session_id")))
+        .only("external_user", "session_id", "detail")
+        .order_by("created_at")
+    )
+
+
+def _erase_keys(user: EndUser, erased: ErasedRows, by: Actor) -> None:
+    keys = ApiKey.objects.filter(account_id=user.account_id, external_user__isnull=False)
+    pks = [
+        pk
+        for pk, name in keys.values_list("pk", "external_user")
+        if hash_user(user.account_id, name or "") == user.hash
+    ]
+    with transaction.atomic():
+        if pks:
+            erased.keys += ApiKey.objects.filter(pk__in=pks).update(external_user=None)
+        record_change(
+            by=by,
+            action="erased",
+            object_type="end_user",
+            object_id=user.hash,
+            account_id=user.account_id,
+            before=None,
+            after=asdict(erased),
+        )
