@@ -52,7 +52,7 @@ _V = TypeVar("_V")
 # Names that begin so are settings, or mistakes.
 _OWN_PREFIXES: Final = (
     *("ROUTER_", "INTERN_", "INTERNS_", "LEDGER_", "HOLD_", "CATALOGUE_POLL_"),
-    *("GENERATION_CONTENT_", "SANDBOX_", "API_KEY_CACHE_", "CREDITS_WEBHOOK_"),
+    *("GENERATION_", "USAGE_EXPORT_", "SANDBOX_", "API_KEY_CACHE_", "CREDITS_WEBHOOK_"),
     *("NOTIFICATION_", "EMAIL_", "CREDIT_LOW_"),
 )
 # Kubernetes sets these in every container, for each service beside it.

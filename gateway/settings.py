@@ -224,6 +224,11 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
         "options": {"expires": 60.0},
     },
     "forget-old-history": {"task": "routing.tasks.forget_old_history", "schedule": 600.0},
+    "forget-expired-records": {
+        "task": "routing.tasks.forget_expired_records",
+        "schedule": 600.0,
+        "options": {"expires": 600.0},
+    },
     "export-usage": {
         "task": "routing.tasks.export_usage",
         "schedule": 3600.0,

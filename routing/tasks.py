@@ -9,6 +9,7 @@ from routing.history import contents, rollup
 from routing.ledger.session import LedgerSession
 from routing.ledger.sweep import sweep_all_expired
 from routing.metering import popularity
+from routing.retention.expiry import forget_expired
 from routing.statistics import endpoint_samples, probes
 
 
@@ -64,3 +65,10 @@ def forget_old_history() -> int:
 def export_usage() -> int:
     """Write the files of the days that are over, where a format is set."""
     return export_finished_days(datetime.now(UTC))
+
+
+# What is left goes the next time.
+@shared_task(soft_time_limit=300, time_limit=330)
+def forget_expired_records() -> int:
+    """Let single requests leave that are past GENERATION_DAYS."""
+    return forget_expired(datetime.now(UTC))

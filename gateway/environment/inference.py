@@ -164,6 +164,14 @@ ROUTER_POOL_SIZE = setting(
 ROUTER_MAX_CONCURRENCY = setting(
     "ROUTER_MAX_CONCURRENCY", "requests in progress per process", env.integer, 1000, minimum=1
 )
+GENERATION_DAYS = setting(
+    "GENERATION_DAYS",
+    "days for which single requests stay on record: generations, their contents and figures, "
+    "refusals; 0 is for ever. Sums of days and the ledger stay",
+    env.integer,
+    0,
+    maximum=36_500,
+)
 GENERATION_CONTENT_DAYS = setting(
     "GENERATION_CONTENT_DAYS",
     "days for which logged prompts and answers are kept",

@@ -17,7 +17,7 @@ from accounts.admin.fields import UsdField
 from accounts.services.records import operator_actor, record_change
 from gateway.http.jsonio import format_usd
 from routing.metering.models import Generation
-from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
+from routing.metering.reversals import MoreThanCharged, NotCharged, RecordGone, reverse_usage
 
 if TYPE_CHECKING:
     from gateway.admin import PageAdmin as _Page
@@ -44,7 +44,7 @@ class ReversalForm(forms.Form):
                 source_ref=str(self.cleaned_data["ref"]),
                 note=f"{self.cleaned_data['reason']} (by {user})",
             )
-        except (NotCharged, MoreThanCharged):
+        except (NotCharged, RecordGone, MoreThanCharged):
             self.add_error("amount", "It is more than what is left of the charge.")
             return None
         if (entry.generation_id, entry.amount_nano) != (generation.pk, -amount_nano):

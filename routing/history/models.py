@@ -168,9 +168,11 @@ class UsageSpread(models.Model):
 
 
 class UsageRolled(models.Model):
-    """Up to when generations are rolled up: one row."""
+    """Up to when generations are rolled up: one row. Before `forgotten_before` they may be gone,
+    and what was summed up stays as it is."""
 
     until = models.DateTimeField()
+    forgotten_before = models.DateTimeField(null=True)
 
     class Meta:
         verbose_name_plural = "usage rolled up"

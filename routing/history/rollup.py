@@ -118,12 +118,14 @@ def _roll_up_next_hour(ends: datetime, now: datetime) -> bool:
 
 
 def _redo_late_hour(hour: datetime, now: datetime) -> bool:
-    """Roll up an hour with late records; one that is still to come only loses its marks."""
+    """Roll up an hour with late records. One that is still to come only loses its marks, and so
+    does one whose generations may be gone."""
     with transaction.atomic():
-        until = _lock_progress(hour).until
+        progress = _lock_progress(hour)
+        until, gone_before = progress.until, progress.forgotten_before
         # Read before the generations: a mark that comes later is for the next run.
         marks = list(LateHour.objects.filter(hour=hour).values_list("pk", flat=True))
-        if hour < until:
+        if hour < until and (gone_before is None or hour >= gone_before):
             _replace_hour(hour, now)
             _replace_days(day_of(hour), min(until, day_of(hour) + DAY))
         LateHour.objects.filter(pk__in=marks).delete()

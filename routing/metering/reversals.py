@@ -21,6 +21,10 @@ class NotCharged(Exception):
     """No charge of that generation is in the books."""
 
 
+class RecordGone(Exception):
+    """The charge is older than what is known of the day that it counted in."""
+
+
 class MoreThanCharged(Exception):
     """What would be given back is more than what is left of the charge."""
 
@@ -31,14 +35,19 @@ def reverse_usage(
     """Lower an account's usage by some or all of one charge: the entry, and whether it is new.
 
     The counters of key and budgets go down where the charge had counted. Told twice under one
-    `source_ref`, it counts once. Raises `NotCharged` and `MoreThanCharged`.
+    `source_ref`, it counts once. Raises `NotCharged`, `RecordGone` and `MoreThanCharged`.
     """
     assert amount_nano > 0
     with transaction.atomic():
         charge = LedgerEntry.objects.filter(generation_id=generation_id, kind="usage").first()
         generation = Generation.objects.filter(pk=generation_id).first()
-        if charge is None or generation is None:
+        if charge is None:
             raise NotCharged(generation_id)
+        # Pinned at admission, as the charge's were. The record may be gone, and entries of the
+        # first versions bear no day.
+        day = charge.day if generation is None else generation.created_at.date()
+        if day is None:
+            raise RecordGone(generation_id)
         # The row that the ledger writer locks first: nobody touches its counters meanwhile.
         Account.objects.select_for_update().get(pk=charge.account_id)
         entry_before = LedgerEntry.objects.filter(source=SOURCE, source_ref=source_ref).first()
@@ -52,8 +61,7 @@ def reverse_usage(
         Account.objects.filter(pk=charge.account_id).update(
             total_usage_nano=F("total_usage_nano") - amount_nano
         )
-        # Pinned at admission, as the charge's were.
-        windows = list_windows(generation.created_at.date())
+        windows = list_windows(day)
         of_key = Q()
         for window, start in windows:
             of_key |= Q(window=window, window_start=start)
@@ -76,7 +84,7 @@ def reverse_usage(
             kind=LedgerEntry.Kind.USAGE_REVERSAL,
             amount_nano=-amount_nano,
             generation_id=generation_id,
-            day=generation.created_at.date(),
+            day=day,
             source=SOURCE,
             source_ref=source_ref,
             note=note,

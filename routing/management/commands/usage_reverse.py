@@ -8,7 +8,12 @@ from accounts.models import Account
 from accounts.money import parse_usd_argument
 from gateway.commands import JsonCommand, Refused
 from gateway.http.jsonio import JsonObject, usd
-from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
+from routing.metering.reversals import (
+    MoreThanCharged,
+    NotCharged,
+    RecordGone,
+    reverse_usage,
+)
 
 
 class Command(JsonCommand):
@@ -35,6 +40,11 @@ class Command(JsonCommand):
             )
         except NotCharged:
             raise Refused(f"There is no charge of {generation_id!r}") from None
+        except RecordGone:
+            raise Refused(
+                f"The record of {generation_id!r} is gone, and its entry does not say in which day "
+                "it counted: grant credits instead (credits_add)"
+            ) from None
         except MoreThanCharged:
             raise Refused("--usd is more than what is left of the charge") from None
         if entry.generation_id != generation_id or entry.amount_nano != -amount_nano:

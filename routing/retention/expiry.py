@@ -1,0 +1,74 @@
+"""Records of single requests leave after GENERATION_DAYS: generations with their figures and
+contents, and refusals. Sums of hours and days and the ledger stay.
+
+Nothing leaves before it is summed up. How far it went stands in `UsageRolled.forgotten_before`,
+written before the first row goes: hours before it are never summed up again from what is left.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import transaction
+
+from routing.history.models import GenerationContent, GenerationFact, LateHour, UsageRolled
+from routing.history.spans import day_of
+from routing.metering.models import Generation
+from routing.metering.popularity import CallsCounted
+from routing.reports.models import FailedRequest, FailedRequestCount
+
+_AT_ONCE: Final = 5_000
+# What is left is for the next run.
+_WORK_S: Final = 240.0
+_RECORDS: Final[tuple[tuple[Any, str], ...]] = (
+    (GenerationContent, "created_at"),
+    (GenerationFact, "at"),
+    (Generation, "created_at"),
+    (FailedRequest, "at"),
+    (FailedRequestCount, "minute"),
+)
+
+
+def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
+    """Delete records past GENERATION_DAYS, in portions; returns how many rows."""
+    before = _advance_mark(now)
+    if before is None:
+        return 0
+    stop_at = time.monotonic() + work_s
+    return sum(_delete_older(model, column, before, stop_at) for model, column in _RECORDS)
+
+
+def _advance_mark(now: datetime) -> datetime | None:
+    """Write down before when records leave, full days (UTC) that are summed up; None for never."""
+    if not settings.GENERATION_DAYS:
+        return None
+    with transaction.atomic():
+        # Whoever sums up hours waits for it, and sees the mark.
+        rolled = UsageRolled.objects.select_for_update().filter(pk=1).first()
+        calls = CallsCounted.objects.filter(pk=1).first()
+        if rolled is None or calls is None:
+            return None
+        done = [now - timedelta(days=settings.GENERATION_DAYS), rolled.until, calls.until]
+        late = LateHour.objects.order_by("hour").first()
+        if late is not None:
+            done.append(late.hour)
+        before = day_of(min(done))
+        if rolled.forgotten_before is not None and before <= rolled.forgotten_before:
+            return rolled.forgotten_before
+        rolled.forgotten_before = before
+        rolled.save(update_fields=["forgotten_before"])
+        return before
+
+
+def _delete_older(model: Any, column: str, before: datetime, stop_at: float) -> int:
+    """Delete the oldest rows in portions, so that locks are short."""
+    total = 0
+    old = model.objects.filter(**{f"{column}__lt": before}).order_by(column)
+    while time.monotonic() < stop_at:
+        pks: Sequence[Any] = list(old.values_list("pk", flat=True)[:_AT_ONCE])
+        total += model.objects.filter(pk__in=pks).delete()[0] if pks else 0
+        if len(pks) < _AT_ONCE:
+            break
+    return total
