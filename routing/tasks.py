@@ -10,6 +10,7 @@ from routing.ledger.session import LedgerSession
 from routing.ledger.sweep import sweep_all_expired
 from routing.metering import popularity
 from routing.retention.expiry import forget_expired
+from routing.retention.partitions import create_partitions
 from routing.statistics import endpoint_samples, probes
 
 
@@ -70,5 +71,7 @@ def export_usage() -> int:
 # What is left goes the next time.
 @shared_task(soft_time_limit=300, time_limit=330)
 def forget_expired_records() -> int:
-    """Let single requests leave that are past GENERATION_DAYS."""
-    return forget_expired(datetime.now(UTC))
+    """Make the next months' partitions, and let requests leave that are past GENERATION_DAYS."""
+    now = datetime.now(UTC)
+    create_partitions(now)
+    return forget_expired(now)

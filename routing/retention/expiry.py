@@ -18,6 +18,7 @@ from routing.history.spans import day_of
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted
 from routing.reports.models import FailedRequest, FailedRequestCount
+from routing.retention.partitions import drop_partitions, list_partitions
 
 _AT_ONCE: Final = 5_000
 # What is left is for the next run.
@@ -32,12 +33,28 @@ _RECORDS: Final[tuple[tuple[Any, str], ...]] = (
 
 
 def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
-    """Delete records past GENERATION_DAYS, in portions; returns how many rows."""
+    """Let records leave that are past GENERATION_DAYS: by whole months where generations are in
+    partitions, else in portions. Returns how many rows were deleted."""
     before = _advance_mark(now)
     if before is None:
         return 0
     stop_at = time.monotonic() + work_s
-    return sum(_delete_older(model, column, before, stop_at) for model, column in _RECORDS)
+    drop_partitions(before)
+    until = {Generation: _find_deletion_end(before)}
+    return sum(
+        _delete_older(model, column, until.get(model, before), stop_at)
+        for model, column in _RECORDS
+    )
+
+
+def _find_deletion_end(before: datetime) -> datetime:
+    """Before when generations are deleted. Those of a partition by month stay until all of it is
+    dropped; the one from before there were such would stay for long."""
+    partitions = list_partitions()
+    if not partitions:
+        return before
+    first = partitions[0]
+    return min(before, first.end if first.start is None else first.start)
 
 
 def _advance_mark(now: datetime) -> datetime | None:

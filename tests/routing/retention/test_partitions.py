@@ -1,0 +1,142 @@
+"""Generations by month on PostgreSQL: made ahead, dropped whole, and each record once as before."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection
+
+from routing.history.models import UsageDay
+from routing.history.rollup import roll_up
+from routing.metering.models import Generation
+from routing.metering.popularity import CallsCounted
+from routing.retention.expiry import forget_expired
+from routing.retention.partitions import create_partitions, list_partitions
+from tests.routing.history.records import Fact, office, save
+from tests.routing.ledger.books import (
+    CENT,
+    USD,
+    entries,
+    generation,
+    new_payer,
+    placed,
+    settle,
+    totals,
+)
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+TABLE = "routing_generation"
+months: Any = import_module("routing.migrations.0019_generations_by_month")
+
+
+@pytest.fixture(autouse=True)
+def partitions(transactional_db: None) -> Iterator[None]:
+    """The partitions of the test alone: what it makes and drops is put right behind it."""
+    if connection.vendor != "postgresql":
+        pytest.skip("other stores have no partitions")
+    yield
+    Generation.objects.all().delete()
+    convert_back()
+    convert()
+
+
+def convert() -> None:
+    with connection.schema_editor(atomic=False) as editor:
+        months.split_by_month(None, editor)
+
+
+def convert_back() -> None:
+    with connection.schema_editor(atomic=False) as editor:
+        months.join_months(None, editor)
+
+
+def indexes() -> list[str]:
+    with connection.cursor() as cursor:
+        constraints = connection.introspection.get_constraints(cursor, TABLE)
+    return sorted(name for name, each in constraints.items() if each["index"])
+
+
+def holder_of(generation_id: str) -> str:
+    """The partition of a record."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tableoid::regclass::text FROM routing_generation WHERE id = %s",
+            [generation_id],
+        )
+        name: str = cursor.fetchone()[0]
+    return name
+
+
+def test_what_was_there_before_goes_on_and_comes_back(writer) -> None:
+    convert_back()
+    plain = indexes()
+    payer = new_payer(USD)
+    early, late = (placed(writer, payer, CENT) for _ in range(2))
+    settle(writer, early, CENT)
+    convert()
+
+    assert [each for each in indexes() if each in plain] == plain
+    settle(writer, early, CENT)
+    settle(writer, late, CENT)
+    assert entries(payer) == [CENT, CENT]
+    assert totals(payer) == (USD, 2 * CENT, 0)
+    assert {holder_of(hold.generation_id) for hold in (early, late)} == {f"{TABLE}_before"}
+
+    convert_back()
+    assert indexes() == plain
+    assert generation(early) is not None
+    assert Generation.objects.count() == 2
+
+
+def test_a_record_is_written_once_in_a_partition_of_any_month() -> None:
+    mine, end = office(), list_partitions()[-1].end
+    assert create_partitions(end) == 3
+    assert create_partitions(end) == 0
+    last = list_partitions()[-1]
+    for moment in (end, last.end + timedelta(days=40), end - timedelta(days=1)):
+        fact = Fact(f"gen-{moment:%j}", moment, 0)
+        save(mine, [fact])
+        with pytest.raises(IntegrityError):
+            save(mine, [fact])
+    assert holder_of(f"gen-{end:%j}") == f"{TABLE}_{end:%Y_%m}"
+
+
+def test_what_no_month_had_moves_into_its_month() -> None:
+    mine, end = office(), list_partitions()[-1].end
+    moment = end + timedelta(days=3)
+    save(mine, [Fact("gen-caught", moment, 0)])
+    assert holder_of("gen-caught") == f"{TABLE}_default"
+    create_partitions(end)
+    assert holder_of("gen-caught") == f"{TABLE}_{end:%Y_%m}"
+
+
+def test_months_are_dropped_whole_and_older_rows_deleted(settings: Any) -> None:
+    mine, end = office(), list_partitions()[-1].end
+    create_partitions(end)
+    first, second = list_partitions()[1:3]
+    assert second.start is not None
+    today = datetime.now(UTC)
+    days = (today - timedelta(days=2), today, end, second.start + timedelta(days=1))
+    save(mine, [Fact(f"gen-{n}", day, 0, charge=5) for n, day in enumerate(days)])
+    later = second.start + timedelta(days=20)
+    roll_up(later, work_s=60)
+    CallsCounted.objects.create(pk=1, until=later)
+    summed = list(UsageDay.objects.order_by("start").values_list("start", "charge_nano"))
+
+    settings.GENERATION_DAYS = 1
+    assert forget_expired(today) > 0
+    assert kept() == ["gen-1", "gen-2", "gen-3"]
+    settings.GENERATION_DAYS = 25
+    forget_expired(later)
+    assert [each.name for each in list_partitions()][:2] == [first.name, second.name]
+    assert kept() == ["gen-2", "gen-3"]
+    settings.GENERATION_DAYS = 20
+    forget_expired(later)
+    assert kept() == ["gen-3"]
+    assert list(UsageDay.objects.order_by("start").values_list("start", "charge_nano")) == summed
+
+
+def kept() -> list[str]:
+    return list(Generation.objects.order_by("pk").values_list("pk", flat=True))
