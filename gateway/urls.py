@@ -23,6 +23,7 @@ urlpatterns = [
     path("api/v1/openapi.json", DocumentViewSet.as_view({"get": "retrieve"}), name="openapi"),
     re_path(r"^docs/?$", docs, name="docs"),
     path("auth", include("accounts.page_urls")),
+    path("scim/v2/", include("accounts.scim_urls")),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
 ]

@@ -38,6 +38,10 @@ class DefaultWorkspaceMapped(InvalidRequest):
     message = "Everybody of the account belongs to its default workspace"
 
 
+class GroupNameTaken(Conflict):
+    scim_type, message = "uniqueness", "This displayName is taken"
+
+
 class GroupFilter(NamedTuple):
     """Exact matches; an empty one says nothing."""
 
@@ -212,6 +216,42 @@ def delete_group(*, group: ScimGroup, by: Actor) -> None:
     """Nobody has anything by it any more; the account is locked."""
     _delete_group(group, by, datetime.now(UTC))
     apply_groups(account_id=group.account_id, by=by)
+
+
+def find_group(account_id: UUID, group_id: UUID) -> ScimGroup:
+    """Raises `NotFound`."""
+    rows = ScimGroup.objects.filter(account_id=account_id, pk=group_id)
+    found = rows.prefetch_related("members").first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def save_group(*, group: ScimGroup, members: Sequence[ScimUser] | None, by: Actor) -> ScimGroup:
+    """The group as it is told, new or changed; None leaves its members. The account is locked.
+
+    Raises `GroupNameTaken`.
+    """
+    taken = ScimGroup.objects.filter(account=group.account_id, display_name=group.display_name)
+    if taken.exclude(pk=group.pk).exists():
+        raise GroupNameTaken
+    is_new = group._state.adding
+    before = None if is_new else _read_group(ScimGroup.objects.get(pk=group.pk))
+    group.updated_at = datetime.now(UTC)
+    if is_new:
+        group.created_at = group.updated_at
+    group.save()
+    if members is not None:
+        group.members.set(members)
+        apply_groups(account_id=group.account_id, by=by)
+    record_group(group, by, "created" if is_new else "updated", before, _read_group(group))
+    return find_group(group.account_id, group.pk)
+
+
+def _read_group(group: ScimGroup) -> dict[str, Any]:
+    names = group.members.order_by("user_name").values_list("user_name", flat=True)
+    facts = {"display_name": group.display_name, "external_id": group.external_id}
+    return facts | {"members": list(names)}
 
 
 def record_group(

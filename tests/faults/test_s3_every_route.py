@@ -26,8 +26,8 @@ from tests.support.tenants import (
 )
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
-# For people: what it refuses is told in HTML.
-PAGES = ("/docs", "/admin", "/auth")
+# For people, whose refusals are HTML, and for directories, whose refusals are SCIM's own.
+PAGES = ("/docs", "/admin", "/auth", "/scim/")
 ALL = routes()
 KINDS = ("", "inference", "member", "admin", "management", "admin_management")
 # The log-in form itself, and the words its scripts show.

@@ -129,6 +129,24 @@ _add("DELETE", f"{_MAPPINGS}/{{mapping}}?keep_members=true", MANAGERS)
 _add("POST", "/api/v1/scim/sync-jobs", (401, 403, 202), "{}")
 _add("GET", "/api/v1/scim/sync-jobs/{sync_job}", MANAGERS)
 
+# --- The connector for directories
+for _about in ("ServiceProviderConfig", "ResourceTypes", "ResourceTypes/User", "Schemas"):
+    _add("GET", f"/scim/v2/{_about}", MANAGERS)
+_add("GET", "/scim/v2/Schemas/urn:ietf:params:scim:schemas:core:2.0:User", MANAGERS)
+_add("POST", "/scim/v2/.search", (401, 403, 501), "{}")
+_PERSON, _TEAM = '{"userName": "{new_slug}"}', '{"displayName": "{new_slug}"}'
+_PATCHED = '{"Operations": [{"op": "replace", "path": "externalId", "value": "x"}]}'
+for _kind, _thing, _one in (("Users", "scim_user", _PERSON), ("Groups", "group", _TEAM)):
+    _add("GET", f"/scim/v2/{_kind}", MANAGERS)
+    _add("POST", f"/scim/v2/{_kind}", MAKERS, _one)
+    _add("POST", f"/scim/v2/{_kind}/.search", MANAGERS, "{}")
+    _resource = f"/scim/v2/{_kind}/{{{_thing}}}"
+    _add("GET", _resource, MANAGERS)
+    _add("PUT", _resource, MANAGERS, _one)
+    _add("PATCH", _resource, MANAGERS, _PATCHED)
+    _add("DELETE", _resource, (401, 403, 204))
+_add("GET POST PUT PATCH DELETE", "/scim/v2/Nothing", (401, 403, 404))
+
 # --- Workspaces
 _WORKSPACE = "/api/v1/workspaces/{workspace}"
 _add("GET", "/api/v1/workspaces", MANAGERS)

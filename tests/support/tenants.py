@@ -24,6 +24,7 @@ from accounts.models import (
     ScimGroup,
     ScimGroupMapping,
     ScimSyncJob,
+    ScimUser,
     User,
     Workspace,
 )
@@ -34,6 +35,7 @@ from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from accounts.services.scim_groups import create_mapping
 from accounts.services.scim_jobs import queue_job
+from accounts.services.scim_users import create_user as create_scim_user
 from interns.models import Intern, Vault, VaultSecret
 from interns.vault.secrets import SecretInput, put_secret
 from interns.vault.service import create_intern_vault, get_workspace_vault
@@ -123,6 +125,12 @@ def _group(tenant: Tenant) -> Made:
         updated_at=now,
     )
     return str(made.pk), ScimGroup.objects.filter(pk=made.pk)
+
+
+def _scim_user(tenant: Tenant) -> Made:
+    fields = {"user_name": f"person-{secrets.token_hex(4)}", "active": True, "attributes": {}}
+    made = create_scim_user(account_id=tenant.account.pk, fields=fields, by=SYSTEM)
+    return str(made.pk), ScimUser.objects.filter(pk=made.pk)
 
 
 def _mapping(tenant: Tenant) -> Made:
@@ -251,6 +259,7 @@ THINGS: dict[str, Thing] = {
     "workspace": Thing(_workspace, _NO_ID),
     "app": Thing(_app, "0"),
     "group": Thing(_group, _NO_ID),
+    "scim_user": Thing(_scim_user, _NO_ID),
     "mapping": Thing(_mapping, _NO_ID),
     "sync_job": Thing(_sync_job, _NO_ID),
     "user": Thing(_user, "user_of_nobody"),

@@ -1,0 +1,167 @@
+"""People of a directory: whoever is active is a member; whoever is not has neither membership nor
+working keys, and stays in the books."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from accounts.models import Account, ApiKey, Membership, ScimGroup, ScimUser, User
+from accounts.services.keys import set_disabled
+from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.scim_groups import apply_groups, lock_account
+from accounts.services.spend_scopes import end_member_budgets
+from gateway.http.errors import Conflict, NotFound
+
+_FACTS: Final = ("user_name", "external_id", "active", "attributes")
+_NAME_CHARS_MAX: Final = 150
+
+
+class NameTaken(Conflict):
+    scim_type, message = "uniqueness", "This userName is taken"
+
+
+def find_user(account_id: UUID, user_id: UUID) -> ScimUser:
+    """Raises `NotFound`."""
+    rows = ScimUser.objects.filter(account_id=account_id, pk=user_id)
+    found = rows.prefetch_related("groups").first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def create_user(*, account_id: UUID, fields: Mapping[str, Any], by: Actor) -> ScimUser:
+    """A person of the directory, with the columns `fields`. A member of that name or address is the
+    same person. Raises `NameTaken`."""
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        account = lock_account(account_id)
+        _refuse_taken(account_id, fields["user_name"], None)
+        member = _find_member(account, fields)
+        row = ScimUser(
+            account=account,
+            user=member or _make_user(fields),
+            has_own_user=member is None,
+            created_at=now,
+            updated_at=now,
+            **fields,
+        )
+        row.save(force_insert=True)
+        _follow_activity(row, by)
+        _record(row, by, "created", None)
+    return row
+
+
+def change_user(*, row: ScimUser, fields: Mapping[str, Any], by: Actor) -> ScimUser:
+    """The person with these columns. The account is locked. Raises `NameTaken`."""
+    before = read_fields(row, _FACTS)
+    if all(before[name] == value for name, value in fields.items()):
+        return row
+    _refuse_taken(row.account_id, fields.get("user_name", row.user_name), row.pk)
+    was_active = row.active
+    for name, value in fields.items():
+        setattr(row, name, value)
+    row.updated_at = datetime.now(UTC)
+    row.save(update_fields=[*fields, "updated_at"])
+    if row.has_own_user:
+        User.objects.filter(pk=row.user_id).update(**_read_person(fields))
+    if row.active != was_active:
+        _follow_activity(row, by)
+        apply_groups(account_id=row.account_id, by=by)
+    _record(row, by, "updated", before)
+    return row
+
+
+def delete_user(*, row: ScimUser, by: Actor) -> None:
+    """Out of the directory, and out of the account. The account is locked."""
+    before, account_id = read_fields(row, _FACTS), row.account_id
+    row.active = False
+    _follow_activity(row, by)
+    ScimGroup.objects.filter(members=row).update(updated_at=datetime.now(UTC))
+    record_change(
+        by=by,
+        action="deleted",
+        object_type="scim_user",
+        object_id=row.pk,
+        account_id=account_id,
+        before=before,
+        after=None,
+    )
+    row.delete()
+    apply_groups(account_id=account_id, by=by)
+
+
+def _follow_activity(row: ScimUser, by: Actor) -> None:
+    """Membership, keys and sign-in as `active` says. Keys that were disabled stay so."""
+    account_id, user_id = row.account_id, row.user_id
+    memberships = Membership.objects.filter(account=account_id, user=user_id)
+    if row.active:
+        Membership.objects.get_or_create(account_id=account_id, user_id=user_id)
+        if row.has_own_user:
+            User.objects.filter(pk=user_id).update(is_active=True)
+        return
+    keys = ApiKey.objects.filter(account=account_id, creator=user_id, disabled=False)
+    set_disabled(keys=keys, disabled=True, by=by)
+    memberships.delete()
+    end_member_budgets(account_id, user_id)
+    is_elsewhere = Membership.objects.filter(user=user_id).exists()
+    if row.has_own_user and not is_elsewhere:
+        # Who may operate the gateway is not for a team's directory to say.
+        User.objects.filter(pk=user_id, is_staff=False).update(is_active=False)
+
+
+def _find_member(account: Account, fields: Mapping[str, Any]) -> User | None:
+    """The member that the directory speaks of, if nobody else of the directory is that member.
+
+    Only members: no directory gets at people of other accounts by naming them.
+    """
+    name = fields["user_name"]
+    said = Q(username__iexact=name) | Q(email__iexact=name)
+    members = User.objects.filter(said, memberships__account=account)
+    return members.exclude(scim_users__account=account).order_by("pk").first()
+
+
+def _make_user(fields: Mapping[str, Any]) -> User:
+    name = fields["user_name"][:_NAME_CHARS_MAX]
+    if User.objects.filter(username__iexact=name).exists():
+        # Somebody of another account, or who was here before.
+        name = f"{name[: _NAME_CHARS_MAX - 7]}#{secrets.token_hex(3)}"
+    user = User(username=name, **_read_person(fields))
+    user.set_unusable_password()
+    user.save()
+    return user
+
+
+def _read_person(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Columns of the user that the directory's attributes fill."""
+    attributes = fields.get("attributes") or {}
+    name = attributes.get("name") or {}
+    emails = [each for each in attributes.get("emails") or [] if each.get("value")]
+    first = next((each for each in emails if each.get("primary")), emails[0] if emails else {})
+    return {
+        "first_name": str(name.get("givenName") or "")[:150],
+        "last_name": str(name.get("familyName") or "")[:150],
+        "email": str(first.get("value") or "")[:254],
+    }
+
+
+def _refuse_taken(account_id: UUID, name: str, own: UUID | None) -> None:
+    taken = ScimUser.objects.filter(account_id=account_id, user_name__iexact=name)
+    if taken.exclude(pk__in=[own] if own else []).exists():
+        raise NameTaken
+
+
+def _record(row: ScimUser, by: Actor, action: str, before: Mapping[str, Any] | None) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="scim_user",
+        object_id=row.pk,
+        account_id=row.account_id,
+        before=before,
+        after=read_fields(row, _FACTS),
+    )
