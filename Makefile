@@ -1,7 +1,7 @@
 # Every target works without a terminal. `PYTHON=python3.12 make run` names another interpreter.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := gateway accounts routing interns manage.py .ci
+SOURCES := gateway accounts routing interns console manage.py .ci
 MYPY := MYPYPATH=. $(BIN)/mypy --explicit-package-bases
 # Where bytecode is not kept, each process rewrites the assertions of all tests first.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest $(if $(DURATIONS),--durations 20)

@@ -1,5 +1,6 @@
 """GATEWAY_HOME: the one folder the gateway writes to, and the secrets it generates there."""
 
+import importlib.util
 import json
 import os
 import secrets
@@ -11,6 +12,14 @@ from gateway.env import SettingError, text
 # 32 bytes in base64, without its padding.
 _STRONG_CHARS = 43
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+def find_package(name: str) -> Path:
+    """The folder of an installed package, which is not imported."""
+    found = importlib.util.find_spec(name)
+    assert found is not None
+    assert found.origin is not None, f"{name} is in the locks"
+    return Path(found.origin).parent
 
 
 def home() -> Path:

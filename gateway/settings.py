@@ -17,7 +17,7 @@ from gateway.environment.notifications import *
 from gateway.environment.object_store import build_s3_storage
 from gateway.environment.process import *
 from gateway.environment.tools import *
-from gateway.home import PROJECT
+from gateway.home import PROJECT, find_package
 from gateway.logs.setup import build_config
 
 try:
@@ -31,6 +31,7 @@ DEBUG = False
 # --- Applications and pages -----------------------------------------------------------------------
 INSTALLED_APPS = [
     "gateway.apps.GatewayConfig",
+    "console.apps.ConsoleConfig",
     "interns.apps.InternsConfig",
     "routing.apps.RoutingConfig",
     "accounts.apps.AccountsConfig",
@@ -83,6 +84,11 @@ TEMPLATES = [
 STATIC_URL = "/static/"
 STATIC_ROOT = str(GATEWAY_HOME / "static")
 WHITENOISE_USE_FINDERS = True
+# Scripts of others as their wheels carry them, without the templates and pages that these have too.
+STATICFILES_DIRS = [
+    ("vendor/htmx", find_package("django_htmx") / "static" / "django_htmx"),
+    ("vendor/chart", find_package("unfold") / "static" / "unfold" / "js" / "chart"),
+]
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True

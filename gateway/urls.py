@@ -26,4 +26,5 @@ urlpatterns = [
     path("scim/v2/", include("accounts.scim_urls")),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
+    path("", include("console.urls")),
 ]

@@ -26,13 +26,13 @@ from gateway.database.db import Lane, run_queries
 from gateway.http.errors import MethodNotAllowed
 from gateway.http.responses import error_response
 
-PAGES = ("/admin", "/auth", "/docs", "/static/")
+PAGES = ("/admin", "/auth", "/console", "/docs", "/static/")
 
 
 def is_page(request: HttpRequest) -> bool:
-    """Whether the path is for a person's browser: the admin, the page where apps ask for a key,
-    the documentation, their files."""
-    return request.path_info.startswith(PAGES)
+    """Whether the path is for a person's browser: the console with its front page, the admin, the
+    page where apps ask for a key, the documentation, their files."""
+    return request.path_info == "/" or request.path_info.startswith(PAGES)
 
 
 class ApiPaths:

@@ -181,6 +181,8 @@ def main() -> int:
     load_demo_catalogue(simulator_url)
     if is_new and simulator_url:
         choose_default_model(demo["workspace_id"])
+    # Made anew for each run, so it stands in no file of the home but `ready.json`.
+    demo["console_link"] = command("console_link", "--user", ADMIN)["path"]
     providers = [provider.slug for provider in import_string(CONFIGURED_PROVIDERS)()]
     tell(demo=demo, providers=providers)
     return 0

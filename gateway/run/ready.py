@@ -34,6 +34,7 @@ def facts(plan: Plan, demo: dict[str, Any], simulator_url: str) -> dict[str, Any
         "root_url": plan.root_url,
         "admin_url": f"{plan.root_url}/admin/",
         **demo,
+        "console_link": plan.root_url + demo["console_link"],
         "simulator_url": simulator_url or None,
         "broker_url": plan.environment().get("REDIS_URL") or None,
         "version": plan.version,
@@ -56,6 +57,8 @@ Routing Gateway {facts["version"]} is ready. Ctrl-C stops it.
   API             {facts["base_url"]}
   API key         {facts["api_key"]}
   Management key  {facts["management_key"]}
+  Console         {facts["console_link"]}
+                  (signs you in once, within an hour)
   Admin           {facts["admin_url"]}  ({facts["admin_user"]} / {facts["admin_password"]})
 
 Try it:

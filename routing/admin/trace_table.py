@@ -11,7 +11,7 @@ from gateway.http.jsonio import dumps, loads
 from routing.selection.replay import UNREADABLE, TraceRow, read_rows
 from routing.selection.trace import VERSION
 
-_RULES: Final = {
+RULES: Final = {
     "balanced": "load balancing: a draw by price among the stable ones, then by price",
     "order": "the caller's order",
     "price": "lowest price first",
@@ -29,21 +29,21 @@ def trace_table(text: str) -> SafeString:
         trace = loads(text.encode())
         if not trace or trace.get("v") != VERSION:
             return format_html("{}", "-")
-        rows = format_html_join("", "<tr><th>{}</th><td>{}</td></tr>", _list_facts(trace))
+        rows = format_html_join("", "<tr><th>{}</th><td>{}</td></tr>", list_facts(trace))
         facts = format_html("<table><tbody>{}</tbody></table>", rows)
         return format_html("{}{}", facts, _build_endpoint_table(trace))
     except (MalformedJson, *UNREADABLE):
         return format_html("{}", "-")
 
 
-def _list_facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def list_facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Asked for", ", ".join(trace["requested"])
     if trace["models"] != trace["requested"]:
         yield "Models", ", ".join(trace["models"])
     yield "Strategy", trace["strategy"]
     rule: str = trace["rule"]
     last = f"; {trace['last']} endpoints last" if "last" in trace else ""
-    yield "Ordered by", _RULES.get(rule, rule) + last
+    yield "Ordered by", RULES.get(rule, rule) + last
     yield "Request", _describe_facts(trace["ask"])
     if "policy" in trace:
         yield (

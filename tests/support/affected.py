@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-APPS = ("gateway", "accounts", "routing", "interns")
+APPS = ("gateway", "accounts", "routing", "interns", "console")
 # Further steps reach nearly everything, because the URL map imports all views.
 STEPS_MAX = 2
 

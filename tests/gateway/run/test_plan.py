@@ -28,7 +28,10 @@ def a_plan(**changes: Any) -> Plan:
     return Plan(**usual | changes)
 
 
-NAMES = ("account_id", "workspace_id", "api_key", "management_key", "admin_user", "admin_password")
+NAMES = (
+    *("account_id", "workspace_id", "api_key", "management_key"),
+    *("admin_user", "admin_password", "console_link"),
+)
 DEMO = {name: f"the-{name}" for name in NAMES}
 
 
@@ -74,7 +77,7 @@ def test_a_port_or_a_home_in_use_is_refused(tmp_path: Path) -> None:
 def test_the_banner_shows_all_it_takes_to_begin(simulator_url: str) -> None:
     facts = ready.facts(a_plan(), DEMO, simulator_url)
     banner = ready.banner(facts)
-    for name in ("base_url", "api_key", "management_key", "admin_url", "admin_password"):
+    for name in ("base_url", "api_key", "console_link", "admin_url", "admin_password"):
         assert facts[name] in banner
     assert (ready.DEMO_MODEL in banner) == bool(simulator_url)
 

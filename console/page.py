@@ -1,0 +1,172 @@
+"""What every page shares: who may open it, its frame, and the headers it carries."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import Any, Final, NamedTuple
+
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from console.scope import Role, Scope, find_scope
+from gateway.http.errors import GatewayError
+
+# Scripts and styles are files of ours: no page has any in its text, so there is nothing to mark
+# with a nonce.
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'"
+)
+_PERIOD_KEPT: Final = "console_period"
+
+
+class Period(NamedTuple):
+    """A stretch of time that pages sum up, until now."""
+
+    value: str
+    label: str
+    length: timedelta
+
+    def start(self, now: datetime) -> datetime:
+        return now - self.length
+
+
+PERIODS: Final = (
+    Period("24h", "24 hours", timedelta(days=1)),
+    Period("7d", "7 days", timedelta(days=7)),
+    Period("30d", "30 days", timedelta(days=30)),
+)
+
+
+class NavItem(NamedTuple):
+    """A page in the sidebar: its URL's name, and the least role it is for."""
+
+    label: str
+    url_name: str
+    icon: str
+    least: Role = Role.MEMBER
+
+
+class NavSection(NamedTuple):
+    """Pages of one subject."""
+
+    label: str
+    items: Sequence[NavItem]
+
+
+# A new page is a row here and a path in `console/urls.py`.
+SECTIONS: Final = (
+    NavSection(
+        "Use",
+        (
+            NavItem("Home", "console:home", "home"),
+            NavItem("Requests", "console:requests", "list"),
+        ),
+    ),
+)
+_RANKS: Final = {role: rank for rank, role in enumerate(Role)}
+
+
+@dataclass(frozen=True)
+class PageContext:
+    """What a view gets beside the request: whose view of what, over which period, and when."""
+
+    scope: Scope
+    period: Period
+    now: datetime
+
+
+PageView = Callable[..., HttpResponse]
+
+
+def page(view: PageView) -> PageView:
+    """Makes `view(request, page, ...)` a page of the console: for people who are signed in only."""
+
+    @wraps(view)
+    def serve(request: HttpRequest, *args: Any, **path: Any) -> HttpResponse:
+        if not request.user.is_authenticated:
+            return _send_to_sign_in(request)
+        try:
+            scope = find_scope(request)
+            if scope is None:
+                return _secure(render(request, "console/no_account.html", status=403))
+            context = PageContext(scope, _find_period(request), datetime.now(UTC))
+            return _secure(view(request, context, *args, **path))
+        except Http404:
+            return _secure(render(request, "console/not_found.html", _frame(request), status=404))
+        except GatewayError as refusal:
+            told = {"title": "That did not work", "text": refusal.text, **_frame(request)}
+            return _secure(render(request, "console/refused.html", told, status=refusal.status))
+
+    return serve
+
+
+def render_page(
+    request: HttpRequest,
+    page: PageContext,
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    """The page in its frame; for a part that the page's script asked for, the template alone."""
+    whole = {**_frame(request, page), **context}
+    return render(request, template, whole, status=status)
+
+
+def render_open_page(
+    request: HttpRequest, template: str, context: Mapping[str, Any], *, status: int = 200
+) -> HttpResponse:
+    """A page for somebody who is not signed in."""
+    return _secure(render(request, template, context, status=status))
+
+
+def keep_query(request: HttpRequest, **changes: str | None) -> str:
+    """The query of this page with some fields changed (None: left out), as `?a=b`."""
+    given = request.GET.dict()
+    fields = {name: str(given[name]) for name in given if name not in ("part", "csv")}
+    for name, value in changes.items():
+        if value is None:
+            fields.pop(name, None)
+        else:
+            fields[name] = value
+    return "?" + urlencode(fields)
+
+
+def _find_period(request: HttpRequest) -> Period:
+    """The named one, else the one chosen last, else a week. An unknown name counts as none."""
+    by_value = {period.value: period for period in PERIODS}
+    named = by_value.get(request.GET.get("period", ""))
+    if named is not None:
+        if request.session.get(_PERIOD_KEPT) != named.value:
+            request.session[_PERIOD_KEPT] = named.value
+        return named
+    return by_value.get(request.session.get(_PERIOD_KEPT, ""), PERIODS[1])
+
+
+def _frame(request: HttpRequest, page: PageContext | None = None) -> dict[str, Any]:
+    rank = _RANKS[page.scope.role] if page else 0
+    sections = [
+        section._replace(items=[item for item in section.items if _RANKS[item.least] <= rank])
+        for section in SECTIONS
+    ]
+    return {"page": page, "sections": sections, "periods": PERIODS}
+
+
+def _send_to_sign_in(request: HttpRequest) -> HttpResponse:
+    """To the front page, and back here afterwards."""
+    query = urlencode({"next": request.get_full_path()})
+    target = f"{reverse('console:home')}?{query}"
+    if request.headers.get("HX-Request"):
+        return HttpResponse(status=204, headers={"HX-Redirect": reverse("console:home")})
+    return HttpResponseRedirect(target)
+
+
+def _secure(response: HttpResponse) -> HttpResponse:
+    response.headers["Content-Security-Policy"] = POLICY
+    response.headers["Cache-Control"] = "no-store"
+    return response

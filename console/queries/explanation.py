@@ -1,0 +1,201 @@
+"""Why a request went where it went, from the record and the trace that were written with it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from console.words import format_money, format_ms, join_words
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import loads
+from routing.selection.replay import CHOSEN, FAILED, UNREADABLE, TraceRow, read_rows
+from routing.selection.trace import VERSION
+
+# How the next endpoint was found, by the rule of the trace.
+_NEXT_BY: Final = {
+    "balanced": "next by price",
+    "price": "next by price",
+    "order": "next in the request's order",
+    "throughput": "next by throughput",
+    "latency": "next by latency",
+    "exacto": "next by the quality of its tool calls",
+    "priority": "next of the priority tier",
+    "flex": "next of the flex tier",
+}
+_FIRST_BY: Final = {
+    "balanced": "drawn by price among those that work",
+    "price": "the cheapest",
+    "order": "first in the request's order",
+    "throughput": "the fastest",
+    "latency": "the first to begin an answer",
+    "exacto": "the best at tool calls",
+    "priority": "first of the priority tier",
+    "flex": "first of the flex tier",
+}
+# What an attempt that got no status ran into.
+_ERRORS: Final = {
+    "timeout": "did not answer in time",
+    "provider_unavailable": "could not be reached",
+}
+
+
+class Explanation(NamedTuple):
+    """`sentence` tells the whole in one; `rows` are the endpoints of the trace, `rule` the order's
+    name, and `facts` the trace itself. All are empty where no trace can be read."""
+
+    sentence: str
+    rows: Sequence[TraceRow] = ()
+    rule: str = ""
+    facts: Mapping[str, Any] = {}
+
+
+def read_trace(text: str) -> Mapping[str, Any]:
+    """The stored trace; empty where there is none that can be read."""
+    try:
+        trace = loads(text.encode())
+    except MalformedJson:
+        return {}
+    return trace if isinstance(trace, dict) and trace.get("v") == VERSION else {}
+
+
+def explain_request(record: Mapping[str, Any], trace_text: str = "{}") -> Explanation:
+    """Explain a record: its `attempts`, `status`, `charge_nano`, `error_type` and `cancelled`."""
+    explanation = read_explanation("", trace_text)
+    return explanation._replace(sentence=tell_in_a_sentence(record, explanation.rule))
+
+
+def read_explanation(sentence: str, trace_text: str) -> Explanation:
+    """What a stored trace has to say."""
+    trace = read_trace(trace_text)
+    try:
+        rows = list(read_rows(trace)) if trace else []
+    except UNREADABLE:
+        rows, trace = [], {}
+    return Explanation(sentence, rows, trace.get("rule", ""), trace)
+
+
+def tell_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
+    """`Thrifty answered 503 in 1 ms; Steady was next by price and answered in 62 ms; you paid
+    $0.0000044.`"""
+    attempts = record["attempts"]
+    parts = []
+    for number, attempt in enumerate(attempts):
+        name = shorten_provider(attempt.get("provider_name"))
+        took = format_ms(attempt.get("latency"))
+        is_good = attempt.get("error_type") is None and attempt.get("status") == 200
+        if is_good:
+            how = _NEXT_BY.get(rule, "next") if number else _FIRST_BY.get(rule, "")
+            began = f"{name} was {how} and" if how else name
+            verb = "began to answer" if record.get("streamed") else "answered"
+            parts.append(f"{began} {verb} in {took}")
+        else:
+            parts.append(f"{name} {_tell_failure(attempt)} in {took}")
+    if record.get("cancelled"):
+        parts.append("the caller hung up")
+    elif not attempts and record.get("status") == 200:
+        parts.append("the answer came from the response cache")
+    elif record.get("status") != 200:
+        parts.append("no endpoint was left" if attempts else "no endpoint was asked")
+    charge_nano = record.get("charge_nano") or 0
+    parts.append(f"you paid {format_money(charge_nano)}" if charge_nano else "you paid nothing")
+    text = "; ".join(parts)
+    return text[:1].upper() + text[1:] + "."
+
+
+def shorten_provider(name: str | None) -> str:
+    """Without the word that all providers of the demo share."""
+    return (name or "A provider").removeprefix("Simulated ")
+
+
+def _tell_failure(attempt: Mapping[str, Any]) -> str:
+    status, error = attempt.get("status"), attempt.get("error_type")
+    if status and status != 200:
+        return f"answered {status}"
+    return _ERRORS.get(error or "", f"failed ({(error or 'unknown').replace('_', ' ')})")
+
+
+# --- The endpoints of a trace ---------------------------------------------------------------------
+
+_STEPS: Final = {
+    "Filter by Guardrails": "a guardrail does not allow it",
+    "Filter by Ignored Providers": "its provider is to be ignored",
+    "Filter by Allowed Providers": "its provider is not among the allowed ones",
+    "Filter by Data Policy": "it may keep or use the data",
+    "Filter by Zero Data Retention": "it retains data",
+    "Filter by Distillable Text": "its text may not be distilled",
+    "Filter by Quantization": "its quantization is not among the wanted ones",
+    "Filter by Max Price": "it costs more than the highest price allowed",
+    "Filter by Service Tier": "its service tier was not asked for",
+    "Filter by Output Modality": "it cannot give that kind of output",
+    "Filter by Tool Compatibility": "it cannot call tools",
+    "Filter by Parameters": "it does not take a required parameter",
+    "Filter by Context Length": "the prompt is too long for it",
+    "Filter by Max Tokens": "it cannot write that much",
+    "Filter by Image Support": "it reads no images",
+    "Filter by Audio Support": "it reads no audio",
+    "Filter by Video Support": "it reads no video",
+    "Filter by File Support": "it reads no files",
+    "Own Credentials Only": "no credential of the team's own is for it",
+}
+_HEALTH: Final = {
+    "parked": "parked after failures",
+    "unstable": "unstable of late",
+    "half_open": "to be tried again by one request",
+    "failing": "failing more than half of its requests",
+    "probe": "tried to see whether it works again",
+}
+
+
+class Candidate(NamedTuple):
+    """An endpoint that was considered, in words. `would_win` says what would have put it first."""
+
+    row: TraceRow
+    verdict: str
+    tone: str
+    why: str
+    would_win: str
+
+    @property
+    def price(self) -> str:
+        return " / ".join(f"${usd:.10g}" for usd in self.row.usd or ()) or "no price"
+
+    @property
+    def first_token(self) -> str:
+        values = self.row.figures.get("ttft")
+        return format_ms(values[0] * 1000) if values and values[0] is not None else ""
+
+    @property
+    def speed(self) -> str:
+        values = self.row.figures.get("tps")
+        return f"{values[0]:.0f} tokens/s" if values and values[0] is not None else ""
+
+
+def list_candidates(explanation: Explanation) -> list[Candidate]:
+    """Every endpoint that was considered, in the order of the plan, then the removed ones."""
+    chosen = next((row for row in explanation.rows if row.verdict == CHOSEN), None)
+    return [_describe(row, chosen, explanation.rule) for row in explanation.rows]
+
+
+def _describe(row: TraceRow, chosen: TraceRow | None, rule: str) -> Candidate:
+    health = join_words([_HEALTH.get(word, word.replace("_", " ")) for word in row.health])
+    if row.verdict == CHOSEN:
+        share = f"drawn with a chance of {row.weight:.0%}" if row.weight else "first that answered"
+        return Candidate(row, "answered", "good", health or share, "")
+    if row.verdict == FAILED:
+        why = (row.why or "failed").replace("_", " ")
+        return Candidate(row, "failed", "bad", why, "")
+    if row.place is None:
+        step = row.why or ""
+        return Candidate(row, "ruled out", "plain", _STEPS.get(step, step), "")
+    why = health or "an earlier one answered"
+    return Candidate(row, "not needed", "plain", why, _tell_what_wins(row, chosen, rule))
+
+
+def _tell_what_wins(row: TraceRow, chosen: TraceRow | None, rule: str) -> str:
+    if chosen is None or not row.usd or not chosen.usd:
+        return ""
+    if rule in ("price", "balanced") and sum(row.usd) > sum(chosen.usd):
+        return "below " + " / ".join(f"${usd:.10g}" for usd in chosen.usd)
+    figure, unit = {"latency": ("ttft", "s"), "throughput": ("tps", "tokens/s")}.get(rule, ("", ""))
+    if figure and (values := chosen.figures.get(figure)) and values[0] is not None:
+        word = "below" if figure == "ttft" else "above"
+        return f"{word} {values[0]:.3g} {unit}"
+    return ""

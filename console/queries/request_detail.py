@@ -1,0 +1,257 @@
+"""Everything that is known of one request: how it went, why, what it cost, what was said."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from django.http import Http404
+
+from accounts.models import ApiKey, LedgerEntry
+from console.queries.explanation import (
+    Candidate,
+    Explanation,
+    explain_request,
+    list_candidates,
+    read_explanation,
+    shorten_provider,
+)
+from console.scope import Role, Scope, find_scope_of_account
+from console.words import format_count, format_ms, format_price
+from gateway.http.jsonio import dumps, loads
+from gateway.sealing import unseal_bytes
+from routing.admin.trace_table import RULES, list_facts
+from routing.entities.prices import PriceError, Prices
+from routing.history.contents import PURPOSE
+from routing.history.models import GenerationContent
+from routing.metering.models import Generation
+from routing.reports.models import FailedRequest
+
+_TEXT_CHARS_MAX: Final = 20_000
+
+
+class Stage(NamedTuple):
+    """A bar of the waterfall, in milliseconds since the first attempt began."""
+
+    label: str
+    start_ms: float
+    length_ms: float
+    tone: str
+    note: str
+
+
+class PricedTokens(NamedTuple):
+    """Tokens of one kind with the price of a million of them."""
+
+    kind: str
+    tokens: str
+    price: str
+
+
+class Message(NamedTuple):
+    """A message of the prompt, or the answer."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RequestDetail:
+    """A record and what belongs to it."""
+
+    record: Generation
+    scope: Scope
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        fields = ("attempts", "status", "charge_nano", "cancelled", "streamed", "error_type")
+        facts = {name: getattr(self.record, name) for name in fields}
+        return explain_request(facts, self.record.trace)
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        return list_candidates(self.explanation)
+
+    @property
+    def rule(self) -> str:
+        return RULES.get(self.explanation.rule, self.explanation.rule)
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What the request asked for and was held to, in words."""
+        return list(list_facts(self.explanation.facts)) if self.explanation.facts else []
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        return list_stages(self.record)
+
+    @property
+    def total_ms(self) -> float:
+        return max((stage.start_ms + stage.length_ms for stage in self.stages), default=0)
+
+    @cached_property
+    def entries(self) -> list[LedgerEntry]:
+        rows = LedgerEntry.objects.filter(account_id=self.record.account_id)
+        return list(rows.filter(generation_id=self.record.pk).order_by("created_at", "pk"))
+
+    @property
+    def returned_nano(self) -> int:
+        return max(0, self.record.hold_nano - self.record.charge_nano)
+
+    @cached_property
+    def tokens(self) -> list[PricedTokens]:
+        return list_priced_tokens(self.record)
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """What the caller said beside the body, and by which ids it is found elsewhere."""
+        detail = self.record.detail
+        pairs = {
+            "Generation id": self.record.pk,
+            "Request id": detail.get("request_id"),
+            "Id at the provider": self.record.upstream_id,
+            "Session": self.record.session_id,
+            "End user": self.record.external_user,
+            "App": detail.get("app_title") or detail.get("http_referer"),
+            "Client": detail.get("user_agent"),
+            "Format": detail.get("format"),
+            "Service tier": self.record.service_tier,
+            "Finish reason": self.record.finish_reason,
+            "Preset": self.record.preset_id,
+        }
+        return [(name, str(value)) for name, value in pairs.items() if value]
+
+    @property
+    def may_read_content(self) -> bool:
+        """Prompts are for the account's admins and operators, as in the API."""
+        return self.scope.role in (Role.ADMIN, Role.OPERATOR)
+
+    @cached_property
+    def messages(self) -> list[Message]:
+        return read_messages(self.record) if self.may_read_content else []
+
+
+def find_request(user: Any, generation_id: str) -> RequestDetail | None:
+    """The request of that id, if the person may see it."""
+    rows = Generation.objects.select_related("account", "workspace", "api_key__creator")
+    record = rows.filter(pk=generation_id).first() if "\x00" not in generation_id else None
+    if record is None:
+        return None
+    try:
+        scope = find_scope_of_account(user, record.account_id)
+    except Http404:
+        return None
+    is_covered = scope.covers(
+        account_id=record.account_id,
+        workspace_id=record.workspace_id,
+        creator_id=record.api_key.creator_id,
+    )
+    return RequestDetail(record, scope) if is_covered else None
+
+
+@dataclass(frozen=True)
+class RefusedDetail:
+    """A request that no upstream was asked for, with its key, and the endpoints of its plan."""
+
+    record: FailedRequest
+    key: ApiKey | None
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        return list_candidates(read_explanation("", self.record.plan))
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What the caller was told beside the text."""
+        return [(name.replace("_", " "), _read_text(v)) for name, v in self.record.detail.items()]
+
+
+def find_refused(user: Any, number: int) -> RefusedDetail | None:
+    """The refused request of that number, if the person may see it."""
+    record = FailedRequest.objects.filter(pk=number).first()
+    if record is None:
+        return None
+    key = ApiKey.objects.filter(pk=record.api_key_id).select_related("creator").first()
+    try:
+        scope = find_scope_of_account(user, record.account_id)
+    except Http404:
+        return None
+    is_covered = scope.covers(
+        account_id=record.account_id,
+        workspace_id=record.workspace_id,
+        creator_id=key.creator_id if key else None,
+    )
+    return RefusedDetail(record, key) if is_covered else None
+
+
+def list_stages(record: Generation) -> list[Stage]:
+    """The attempts one after the other, then the rest of the answer behind its first token."""
+    stages, at = [], 0.0
+    for attempt in record.attempts:
+        took = float(attempt.get("latency") or 0)
+        is_good = attempt.get("error_type") is None and attempt.get("status") == 200
+        name = shorten_provider(attempt.get("provider_name"))
+        word = "first token" if is_good else f"failed: {attempt.get('status') or 'no answer'}"
+        note = f"{word} after {format_ms(took)}"
+        stages.append(Stage(name, at, took, "good" if is_good else "bad", note))
+        at += took
+    if record.generation_time_ms is not None and record.generation_time_ms > at:
+        rest = record.generation_time_ms - at
+        note = f"{format_count(record.tokens_completion)} tokens in {format_ms(rest)}"
+        stages.append(Stage("Rest of the answer", at, rest, "plain", note))
+    return stages
+
+
+def list_priced_tokens(record: Generation) -> list[PricedTokens]:
+    """Tokens by type with the prices that were pinned when the request came."""
+    prices = _read_prices(record.detail.get("pricing"), record)
+    uncached = record.tokens_prompt - record.tokens_cached
+    counts = [("Prompt", uncached, prices.prompt if prices else None)]
+    if record.tokens_cached:
+        price = (prices.input_cache_read or prices.prompt) if prices else None
+        counts.append(("Prompt, from the provider's cache", record.tokens_cached, price))
+    written = record.tokens_completion - record.tokens_reasoning
+    counts.append(("Answer", written, prices.completion if prices else None))
+    if record.tokens_reasoning:
+        price = (prices.internal_reasoning or prices.completion) if prices else None
+        counts.append(("Reasoning", record.tokens_reasoning, price))
+    return [PricedTokens(kind, format_count(n), format_price(price)) for kind, n, price in counts]
+
+
+def _read_prices(pricing: Any, record: Generation) -> Prices | None:
+    try:
+        return Prices.parse(pricing).effective(record.tokens_prompt, record.created_at)
+    except PriceError:
+        return None
+
+
+def read_messages(record: Generation) -> list[Message]:
+    """Prompt and answer where they were logged; long texts are cut."""
+    row = GenerationContent.objects.filter(pk=record.pk, account_id=record.account_id).first()
+    if row is None:
+        return []
+    packed = unseal_bytes(bytes(row.sealed), purpose=PURPOSE, row=row.pk)
+    content = loads(zlib.decompress(packed))
+    messages = [
+        Message(str(each.get("role", "")), _read_text(each.get("content")))
+        for each in content["input"]["messages"]
+    ]
+    output = content["output"]
+    parts = {"reasoning": output.get("reasoning"), "answer": output.get("completion")}
+    messages += [Message(role, text[:_TEXT_CHARS_MAX]) for role, text in parts.items() if text]
+    if calls := output.get("tool_calls"):
+        messages.append(Message("tool calls", _read_text(calls)))
+    return messages
+
+
+def _read_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content[:_TEXT_CHARS_MAX]
+    if isinstance(content, list) and all(_is_text_part(part) for part in content):
+        return "\n".join(part["text"] for part in content)[:_TEXT_CHARS_MAX]
+    return dumps(content).decode()[:_TEXT_CHARS_MAX]
+
+
+def _is_text_part(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str)

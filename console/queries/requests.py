@@ -1,0 +1,300 @@
+"""The requests of a view, answered and refused ones alike: a page of them by cursor.
+
+Requests that an upstream was asked for are generations; refused ones stand in a table of their own.
+Both are read in the same order and merged. A cursor is the place of the last row in that order.
+"""
+
+import heapq
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from django.db.models import F, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
+
+from accounts.models import ApiKey, Workspace
+from console.scope import Scope
+from routing.metering.models import Generation
+from routing.reports.models import FailedRequest
+
+PAGE_ROWS: Final = 50
+NEWEST_FIRST: Final = "-time"
+OUTCOMES: Final = {
+    "answered": "Answered",
+    "retried": "Answered by a later attempt",
+    "failed": "Failed at the providers",
+    "refused": "Refused by the gateway",
+    "cancelled": "Cancelled by the caller",
+}
+_ASKED, _REFUSED = "asked", "refused"
+# What the list can be ordered by, in either table.
+_ORDERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "time": {_ASKED: F("created_at"), _REFUSED: F("at")},
+    "cost": {_ASKED: F("charge_nano"), _REFUSED: Value(0)},
+    "duration": {_ASKED: Coalesce(F("generation_time_ms"), 0), _REFUSED: F("duration_ms")},
+}
+# Attempts are short; traces are not, and no list shows them.
+_FIELDS: Final = (
+    *("pk", "created_at", "model", "provider_name", "status", "error_type", "cancelled", "lost"),
+    *("streamed", "charge_nano", "tokens_prompt", "tokens_completion", "latency_ms"),
+    *("generation_time_ms", "attempts", "session_id", "external_user"),
+    *("api_key_id", "workspace_id", "place"),
+)
+_REFUSED_FIELDS: Final = (
+    *("pk", "at", "requested_model", "status", "error_type", "reason", "text", "streamed"),
+    *("duration_ms", "request_id", "api_key_id", "workspace_id", "place"),
+)
+
+
+class RequestFilter(NamedTuple):
+    """What a list is narrowed to; empty fields narrow nothing. `text` is an id (of the generation,
+    the request, the session, the end user or the upstream's answer)."""
+
+    text: str = ""
+    model: str = ""
+    provider: str = ""
+    outcome: str = ""
+    key: str = ""
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> "RequestFilter":
+        """The fields of a URL's query. A value that names nothing matches nothing."""
+        return cls(*(query.get(name, "").replace("\x00", "").strip() for name in cls._fields))
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self)
+
+
+class RequestRow(NamedTuple):
+    """A request in a list. `refusal` says why one was refused; such a one has no provider, no
+    tokens and no cost, and `pk` is its number in its own table."""
+
+    source: str
+    place: Any
+    pk: Any
+    created_at: datetime
+    model: str
+    status: int
+    duration_ms: int | None
+    key_id: int
+    workspace_id: Any
+    streamed: bool
+    error_type: str | None = None
+    provider_name: str | None = None
+    charge_nano: int = 0
+    tokens_prompt: int | None = None
+    tokens_completion: int | None = None
+    latency_ms: int | None = None
+    attempts: list[dict[str, Any]] = []
+    cancelled: bool = False
+    lost: bool = False
+    session_id: str | None = None
+    external_user: str | None = None
+    refusal: str = ""
+    key_name: str = ""
+    person: str = ""
+    workspace: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        return self.source == _REFUSED
+
+
+class RequestPage(NamedTuple):
+    """Rows in order, and where the next page begins (empty: nowhere)."""
+
+    rows: list[RequestRow]
+    next_cursor: str
+
+
+class _Cursor(NamedTuple):
+    place: Any
+    source: str
+    pk: str
+
+
+def list_requests(
+    scope: Scope,
+    wanted: RequestFilter,
+    *,
+    start: datetime,
+    order: str = NEWEST_FIRST,
+    cursor: str = "",
+    limit: int = PAGE_ROWS,
+) -> RequestPage:
+    """The requests since `start`. An order or a cursor that is none counts as absent."""
+    name, descends = order.lstrip("-"), order.startswith("-")
+    if name not in _ORDERS:
+        name, descends = "time", True
+    behind = _read_cursor(cursor, name)
+    lists = [
+        _list_rows(source, _narrow[source](scope, wanted, start), name, behind, descends, limit + 1)
+        for source in (_ASKED, _REFUSED)
+    ]
+    merged = heapq.merge(*lists, key=lambda row: (row.place, row.source), reverse=descends)
+    found = list(islice(merged, limit + 1))
+    rows = _add_names(found[:limit])
+    return RequestPage(rows, _write_cursor(rows[-1]) if len(found) > limit else "")
+
+
+def has_requests(scope: Scope) -> bool:
+    """Whether the view has any request that a provider was asked for."""
+    return scope.filter(Generation.objects.all()).exists()
+
+
+def find_newest(scope: Scope) -> RequestRow | None:
+    """The newest request that a provider was asked for."""
+    rows = scope.filter(Generation.objects.filter(created_at__gte=datetime(1970, 1, 1, tzinfo=UTC)))
+    found = _list_rows(_ASKED, rows, "time", None, True, 1)
+    return found[0] if found else None
+
+
+def list_keys(scope: Scope) -> list[tuple[str, str]]:
+    """The keys of the view, as values of the filter and names."""
+    keys = scope.filter_keys(ApiKey.objects.living().filter(kind=ApiKey.Kind.INFERENCE))
+    return [(str(pk), name) for pk, name in keys.order_by("name").values_list("pk", "name")[:200]]
+
+
+# --- What is asked of each table ------------------------------------------------------------------
+
+
+def _narrow_asked(scope: Scope, wanted: RequestFilter, start: datetime) -> QuerySet[Generation]:
+    rows = scope.filter(Generation.objects.filter(created_at__gte=start))
+    if wanted.text:
+        is_id = Q(pk=wanted.text) | Q(session_id=wanted.text) | Q(upstream_id=wanted.text)
+        rows = rows.filter(is_id | Q(external_user=wanted.text))
+    if wanted.model:
+        rows = rows.filter(model__icontains=wanted.model)
+    if wanted.provider:
+        rows = rows.filter(provider_name__icontains=wanted.provider)
+    match wanted.outcome:
+        case "answered":
+            rows = rows.filter(status=200, cancelled=False)
+        case "retried":
+            rows = rows.filter(status=200, cancelled=False, attempts__1__isnull=False)
+        case "failed":
+            rows = rows.exclude(status=200).filter(cancelled=False)
+        case "cancelled":
+            rows = rows.filter(cancelled=True)
+        case "refused":
+            rows = rows.none()
+    return _narrow_key(rows, wanted)
+
+
+def _narrow_refused(
+    scope: Scope, wanted: RequestFilter, start: datetime
+) -> QuerySet[FailedRequest]:
+    """Failed requests that no upstream was asked for: the others are generations."""
+    rows = scope.filter(FailedRequest.objects.filter(at__gte=start, generation_id__isnull=True))
+    if wanted.provider or wanted.outcome not in ("", "refused"):
+        return rows.none()
+    if wanted.text:
+        rows = rows.filter(request_id=wanted.text)
+    if wanted.model:
+        rows = rows.filter(requested_model__icontains=wanted.model)
+    return _narrow_key(rows, wanted)
+
+
+def _narrow_key(rows: QuerySet[Any], wanted: RequestFilter) -> QuerySet[Any]:
+    if not wanted.key:
+        return rows
+    is_number = wanted.key.isdecimal() and len(wanted.key) < 19
+    return rows.filter(api_key_id=int(wanted.key)) if is_number else rows.none()
+
+
+_narrow: Final[Mapping[str, Any]] = {_ASKED: _narrow_asked, _REFUSED: _narrow_refused}
+
+
+def _list_rows(
+    source: str,
+    rows: QuerySet[Any],
+    name: str,
+    behind: _Cursor | None,
+    descends: bool,
+    limit: int,
+) -> list[RequestRow]:
+    rows = rows.annotate(place=_ORDERS[name][source])
+    if behind is not None:
+        rows = rows.filter(_skip_to(source, behind, descends))
+    by = "-" if descends else ""
+    rows = rows.order_by(f"{by}place", f"{by}pk")
+    if source == _ASKED:
+        return [_read_asked(row) for row in rows.values(*_FIELDS)[:limit]]
+    return [_read_refused(row) for row in rows.values(*_REFUSED_FIELDS)[:limit]]
+
+
+def _skip_to(source: str, behind: _Cursor, descends: bool) -> Q:
+    """The rows of a table behind the cursor: by place, then table, then key."""
+    beyond = "lt" if descends else "gt"
+    further = Q(**{f"place__{beyond}": behind.place})
+    comes_later = source < behind.source if descends else source > behind.source
+    if comes_later:
+        return further | Q(place=behind.place)
+    if source == behind.source:
+        # The first part lets an index begin there.
+        same = Q(place=behind.place, **{f"pk__{beyond}": behind.pk})
+        return Q(**{f"place__{beyond}e": behind.place}) & (further | same)
+    return further
+
+
+def _read_asked(row: Mapping[str, Any]) -> RequestRow:
+    same = (
+        *("place", "pk", "created_at", "model", "status", "workspace_id", "streamed"),
+        *("error_type", "provider_name", "charge_nano", "tokens_prompt", "tokens_completion"),
+        *("latency_ms", "attempts", "cancelled", "lost", "session_id", "external_user"),
+    )
+    return RequestRow(
+        source=_ASKED,
+        duration_ms=row["generation_time_ms"],
+        key_id=row["api_key_id"],
+        **{name: row[name] for name in same},
+    )
+
+
+def _read_refused(row: Mapping[str, Any]) -> RequestRow:
+    same = ("place", "pk", "status", "duration_ms", "workspace_id", "streamed", "error_type")
+    return RequestRow(
+        source=_REFUSED,
+        created_at=row["at"],
+        model=row["requested_model"],
+        key_id=row["api_key_id"],
+        refusal=row["text"] or row["reason"],
+        **{name: row[name] for name in same},
+    )
+
+
+def _add_names(rows: list[RequestRow]) -> list[RequestRow]:
+    """With the names of keys, their creators and workspaces, deleted ones too."""
+    keys = ApiKey.objects.filter(pk__in={row.key_id for row in rows})
+    names = {
+        pk: (name, creator or "")
+        for pk, name, creator in keys.values_list("pk", "name", "creator__username")
+    }
+    found = Workspace.everything.filter(pk__in={row.workspace_id for row in rows} - {None})
+    workspaces = dict(found.values_list("pk", "name"))
+    return [
+        row._replace(
+            key_name=names.get(row.key_id, ("deleted", ""))[0],
+            person=names.get(row.key_id, ("", ""))[1],
+            workspace=workspaces.get(row.workspace_id, ""),
+        )
+        for row in rows
+    ]
+
+
+def _read_cursor(cursor: str, name: str) -> _Cursor | None:
+    place, _, rest = cursor.partition("~")
+    source, _, pk = rest.partition("~")
+    if source not in _narrow or not pk or (source == _REFUSED and not pk.isdecimal()):
+        return None
+    try:
+        return _Cursor(datetime.fromisoformat(place) if name == "time" else int(place), source, pk)
+    except ValueError:
+        return None
+
+
+def _write_cursor(row: RequestRow) -> str:
+    place = row.place.isoformat() if isinstance(row.place, datetime) else row.place
+    return f"{place}~{row.source}~{row.pk}"

@@ -1,0 +1,154 @@
+"""What a view of an account used: sums of generations, as analytics has them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from accounts.models import ApiKey, User, Workspace
+from console.scope import Scope
+from routing.history.analytics import fetch_rows
+from routing.history.dialect import Granularity, dialect
+from routing.history.metrics import METRICS, Metric
+from routing.history.spans import DAY, HOUR, day_of, hour_of
+from routing.history.statement import UsageQuery
+
+_SUMS: Final = {
+    name: METRICS[name]
+    for name in ("credits_usage", "request_count", "tokens_prompt", "tokens_completion")
+}
+_TIMES: Final = {
+    "p50": METRICS["p50_latency"],
+    "p95": METRICS["p50_latency"]._replace(label="Latency p95", percent=95),
+}
+TOP_ROWS: Final = 5
+
+
+class UsageSum(NamedTuple):
+    """What was used in some time; money in nano-USD."""
+
+    spend_nano: int = 0
+    requests: int = 0
+    tokens_prompt: int = 0
+    tokens_completion: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.tokens_prompt + self.tokens_completion
+
+
+class UsagePoint(NamedTuple):
+    """A period of a chart, by its first moment."""
+
+    start: datetime
+    used: UsageSum
+
+
+class TopRow(NamedTuple):
+    """Something that used much: its name, the value of its filter, and what it used."""
+
+    name: str
+    value: str
+    used: UsageSum
+
+
+class FirstTokenTimes(NamedTuple):
+    """Milliseconds to the first token; None where nothing was answered."""
+
+    p50_ms: float | None
+    p95_ms: float | None
+
+
+def sum_by_day(scope: Scope, now: datetime, *, days: int) -> list[UsagePoint]:
+    """The last `days` UTC days with today, the oldest first, empty ones too."""
+    start = day_of(now) - (days - 1) * DAY
+    return _sum_by(scope, start, now, "day", DAY)
+
+
+def sum_by_hour(scope: Scope, now: datetime, *, hours: int) -> list[UsagePoint]:
+    """The last `hours` hours with this one, the oldest first, empty ones too."""
+    start = hour_of(now) - (hours - 1) * HOUR
+    return _sum_by(scope, start, now, "hour", HOUR)
+
+
+def add_up(points: Sequence[UsagePoint]) -> UsageSum:
+    """The sum of some periods."""
+    columns = zip(*(point.used for point in points), strict=True)
+    return UsageSum(*(sum(column) for column in columns)) if points else UsageSum()
+
+
+def read_first_token_times(scope: Scope, start: datetime, now: datetime) -> FirstTokenTimes:
+    (row,) = fetch_rows(_build_query(scope, start, now, _TIMES), now)
+    return FirstTokenTimes(*(None if row[n] is None else float(row[n]) for n in ("p50", "p95")))
+
+
+def list_top_models(scope: Scope, start: datetime, now: datetime) -> list[TopRow]:
+    """Those that cost most, the dearest first, as in all lists here."""
+    return [
+        TopRow(row["by_0"], row["by_0"], _read(row)) for row in _top(scope, start, now, "model")
+    ]
+
+
+def list_top_keys(scope: Scope, start: datetime, now: datetime) -> list[TopRow]:
+    rows = _top(scope, start, now, "api_key_id")
+    names = dict(ApiKey.objects.filter(pk__in=[r["by_0"] for r in rows]).values_list("pk", "name"))
+    return [TopRow(names.get(r["by_0"], "deleted"), str(r["by_0"]), _read(r)) for r in rows]
+
+
+def list_top_people(scope: Scope, start: datetime, now: datetime) -> list[TopRow]:
+    """The creators of the keys that were used; keys of nobody are one row without a name."""
+    rows = _top(scope, start, now, "user")
+    users = User.objects.filter(pk__in=[row["by_0"] for row in rows])
+    names = {user.pk: user.get_full_name() or user.username for user in users}
+    return [TopRow(names.get(r["by_0"], "Keys of nobody"), str(r["by_0"]), _read(r)) for r in rows]
+
+
+def list_top_workspaces(scope: Scope, start: datetime, now: datetime) -> list[TopRow]:
+    rows = _top(scope, start, now, "workspace_id")
+    ids = [UUID(str(row["by_0"])) for row in rows]
+    names = dict(Workspace.everything.filter(pk__in=ids).values_list("pk", "name"))
+    return [
+        TopRow(names.get(pk, "deleted"), str(pk), _read(row))
+        for pk, row in zip(ids, rows, strict=True)
+    ]
+
+
+def _top(scope: Scope, start: datetime, now: datetime, column: str) -> list[dict[str, Any]]:
+    query = _build_query(
+        scope,
+        start,
+        now,
+        _SUMS,
+        groups=(column,),
+        order=(("credits_usage", True), ("request_count", True)),
+        limit=TOP_ROWS,
+    )
+    return fetch_rows(query, now)
+
+
+def _sum_by(
+    scope: Scope, start: datetime, now: datetime, time: Granularity, step: timedelta
+) -> list[UsagePoint]:
+    rows = fetch_rows(_build_query(scope, start, now, _SUMS, time=time), now)
+    found = {dialect().parse_moment(row["period"]): _read(row) for row in rows}
+    count = int((now - start) / step) + 1
+    starts = [start + number * step for number in range(count)]
+    return [UsagePoint(moment, found.get(moment, UsageSum())) for moment in starts]
+
+
+def _build_query(
+    scope: Scope, start: datetime, now: datetime, metrics: Mapping[str, Metric], **more: Any
+) -> UsageQuery:
+    return UsageQuery(
+        account_id=scope.account.pk,
+        start=start,
+        # What ends at this very moment counts as well.
+        end=now + timedelta(seconds=1),
+        metrics=metrics,
+        conditions=scope.conditions(),
+        **more,
+    )
+
+
+def _read(row: Mapping[str, Any]) -> UsageSum:
+    return UsageSum(*(int(row[name]) for name in _SUMS))

@@ -1,0 +1,177 @@
+"""What a signed-in person may see: one account, and a view of it. Every query of a page asks here.
+
+A member sees what their own keys did, the lead of a workspace what the workspace did, an admin of
+the account all of it, and an operator every account.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest
+
+from accounts.models import Account, ApiKey, Membership, User, Workspace, WorkspaceMembership
+from routing.history.dialect import dialect
+from routing.history.statement import QueryCondition
+
+WHOLE: Final = "all"
+OWN: Final = "mine"
+_ACCOUNTS_MAX: Final = 500
+_KEPT: Final = "console"
+
+
+class Role(Enum):
+    """The roles, from the least to the most."""
+
+    MEMBER = "Member"
+    LEAD = "Workspace lead"
+    ADMIN = "Account admin"
+    OPERATOR = "Operator"
+
+
+class View(NamedTuple):
+    """A part of an account that somebody may look at as a whole: its rows of these workspaces
+    (None: of all), or those of the person's own keys."""
+
+    value: str
+    label: str
+    workspace_ids: tuple[UUID, ...] | None
+    is_own: bool = False
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The person, the account, the views they may choose from (the widest first), and the choice.
+
+    `accounts` are those they may choose from, by name.
+    """
+
+    user: User
+    account: Account
+    role: Role
+    views: tuple[View, ...]
+    view: View
+    accounts: tuple[Account, ...]
+
+    @property
+    def is_operator(self) -> bool:
+        return self.role is Role.OPERATOR
+
+    def filter(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Those rows that belong to the view. They have an account, a workspace and a key."""
+        rows = rows.filter(account_id=self.account.pk)
+        if self.view.is_own:
+            own = ApiKey.objects.filter(account=self.account, creator_id=self.user.pk)
+            return rows.filter(api_key_id__in=own.values("pk"))
+        if self.view.workspace_ids is not None:
+            return rows.filter(workspace_id__in=self.view.workspace_ids)
+        return rows
+
+    def filter_keys(self, keys: QuerySet[Any]) -> QuerySet[Any]:
+        """Those keys that belong to the view."""
+        keys = keys.filter(account_id=self.account.pk)
+        if self.view.is_own:
+            return keys.filter(creator_id=self.user.pk)
+        if self.view.workspace_ids is not None:
+            return keys.filter(workspace_id__in=self.view.workspace_ids)
+        return keys
+
+    def conditions(self) -> tuple[QueryCondition, ...]:
+        """The same for sums of usage, which are one account's by themselves."""
+        if self.view.is_own:
+            return (QueryCondition("user", "{column} = %s", (self.user.pk,)),)
+        if self.view.workspace_ids is None:
+            return ()
+        values = tuple(dialect().uuid(each) for each in self.view.workspace_ids)
+        marks = ", ".join(["%s"] * len(values))
+        return (QueryCondition("workspace_id", f"{{column}} IN ({marks})", values),)
+
+    def covers(
+        self, *, account_id: UUID, workspace_id: UUID | None, creator_id: int | None
+    ) -> bool:
+        """Whether any view of the account has a row of that workspace, made with a key of that
+        creator."""
+        return account_id == self.account.pk and any(
+            creator_id == self.user.pk
+            if view.is_own
+            else view.workspace_ids is None or workspace_id in view.workspace_ids
+            for view in self.views
+        )
+
+
+def find_scope(request: HttpRequest) -> Scope | None:
+    """The scope that the query names, else the one chosen last, else the widest. None for somebody
+    who belongs to no account. Raises `Http404` for an account or a view that is not theirs."""
+    user: Any = request.user
+    kept = request.session.get(_KEPT, {})
+    named = {name: request.GET[name] for name in ("account", "view") if name in request.GET}
+    accounts = list_accounts(user)
+    if not accounts:
+        return None
+    account = _find_account(accounts, named.get("account"), kept.get("account"))
+    role, views = list_views(user, account)
+    wanted = named.get("view")
+    if wanted is not None and wanted not in {view.value for view in views}:
+        raise Http404
+    if wanted is None and "account" not in named:
+        wanted = kept.get("view")
+    view = next((view for view in views if view.value == wanted), views[0])
+    choice = {"account": str(account.pk), "view": view.value}
+    if named and choice != kept:
+        request.session[_KEPT] = choice
+    return Scope(user, account, role, views, view, tuple(accounts))
+
+
+def find_scope_of_account(user: Any, account_id: UUID) -> Scope:
+    """The widest scope that somebody has of an account. Raises `Http404` where they have none."""
+    account = next((each for each in list_accounts(user) if each.pk == account_id), None)
+    if account is None:
+        raise Http404
+    role, views = list_views(user, account)
+    return Scope(user, account, role, views, views[0], (account,))
+
+
+def list_accounts(user: Any) -> list[Account]:
+    """The accounts somebody may look at, by name: all of them for an operator."""
+    rows = Account.objects.order_by("name")
+    if not user.is_staff:
+        rows = rows.filter(memberships__user=user)
+    return list(rows[:_ACCOUNTS_MAX])
+
+
+def list_views(user: Any, account: Account) -> tuple[Role, tuple[View, ...]]:
+    """The person's role in the account, and its views, the widest first."""
+    membership = Membership.objects.filter(account=account, user=user).first()
+    own = View(OWN, "My keys", None, is_own=True)
+    is_admin = membership is not None and membership.role == Membership.Role.ADMIN
+    if user.is_staff or is_admin:
+        workspaces = Workspace.objects.filter(account=account).order_by("name")
+        views = [View(WHOLE, "All workspaces", None), *map(_view_workspace, workspaces)]
+        role = Role.OPERATOR if user.is_staff else Role.ADMIN
+        return role, (*views, own) if membership else tuple(views)
+    led = Workspace.objects.filter(
+        account=account,
+        memberships__membership=membership,
+        memberships__role=WorkspaceMembership.Role.ADMIN,
+    )
+    views = [_view_workspace(each) for each in led.order_by("name")]
+    if len(views) > 1:
+        ids = tuple(pk for view in views for pk in view.workspace_ids or ())
+        views.insert(0, View(WHOLE, "Workspaces I lead", ids))
+    return (Role.LEAD if views else Role.MEMBER), (*views, own)
+
+
+def _view_workspace(workspace: Workspace) -> View:
+    return View(str(workspace.pk), workspace.name, (workspace.pk,))
+
+
+def _find_account(accounts: list[Account], named: str | None, kept: str | None) -> Account:
+    """The named one, else the kept one where it is still theirs, else the first."""
+    by_id = {str(account.pk): account for account in accounts}
+    if named is not None:
+        if named not in by_id:
+            raise Http404
+        return by_id[named]
+    return by_id.get(kept or "", accounts[0])

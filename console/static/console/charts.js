@@ -1,0 +1,62 @@
+// Draws `<canvas data-chart="ID">` from the JSON in the element of that id, in the page's colours.
+(function () {
+  "use strict";
+
+  var drawn = [];
+  var formats = {
+    usd: function (value) { return "$" + value.toLocaleString(undefined, { maximumSignificantDigits: 4 }); },
+    count: function (value) { return value.toLocaleString(); },
+    ms: function (value) { return value < 1000 ? Math.round(value) + " ms" : (value / 1000).toPrecision(3) + " s"; },
+    percent: function (value) { return value.toPrecision(4) + " %"; },
+  };
+
+  function color(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  }
+
+  // Days are the books' own, in UTC; hours are the viewer's.
+  function label(data, iso) {
+    var moment = new Date(iso);
+    if (data.by_hour) return moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+    return moment.toLocaleDateString(undefined, { month: "short", day: "numeric", timeZone: "UTC" });
+  }
+
+  function draw(canvas) {
+    var data = JSON.parse(document.getElementById(canvas.dataset.chart).textContent);
+    var format = formats[data.unit];
+    var colors = [color("--bar-plain"), color("--bar-good"), color("--bar-bad")];
+    var soft = color("--soft"), line = color("--line");
+    return new Chart(canvas, {
+      type: data.kind,
+      data: {
+        labels: data.moments.map(function (iso) { return label(data, iso); }),
+        datasets: data.series.map(function (series, at) {
+          return {
+            label: series.label, data: series.values, backgroundColor: colors[at % 3], borderColor: colors[at % 3],
+            borderWidth: data.kind === "line" ? 2 : 0, borderRadius: 3, pointRadius: 0, pointHitRadius: 12, tension: 0.25,
+            maxBarThickness: 34,
+          };
+        }),
+      },
+      options: {
+        animation: false, maintainAspectRatio: false, interaction: { mode: "index", intersect: false },
+        plugins: {
+          legend: { display: data.series.length > 1, labels: { color: soft, boxWidth: 10 } },
+          tooltip: { callbacks: { label: function (item) { return " " + item.dataset.label + ": " + format(item.parsed.y); } } },
+        },
+        scales: {
+          x: { grid: { display: false }, ticks: { color: soft, maxRotation: 0, autoSkipPadding: 14 }, border: { color: line } },
+          y: { beginAtZero: true, grid: { color: line }, border: { display: false }, ticks: { color: soft, maxTicksLimit: 5, callback: format } },
+        },
+      },
+    });
+  }
+
+  function drawAll() {
+    drawn.forEach(function (chart) { chart.destroy(); });
+    drawn = Array.from(document.querySelectorAll("canvas[data-chart]")).map(draw);
+  }
+
+  document.addEventListener("themechange", drawAll);
+  drawAll();
+})();

@@ -1,0 +1,163 @@
+"""The table of a list: columns, filters and order in the URL, pages by cursor, the same as CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from console.page import keep_query
+from console.words import (
+    NOTHING,
+    format_count,
+    format_money,
+    format_ms,
+    plain_value,
+    time_element,
+)
+
+Kind = Literal["text", "code", "usd", "count", "ms", "time", "badge"]
+_NUMBERS: Final = frozenset({"usd", "count", "ms"})
+
+
+class Badge(NamedTuple):
+    """A word with a colour: `good`, `bad`, `warn` or `plain`."""
+
+    tone: str
+    word: str
+
+    def __str__(self) -> str:
+        return self.word
+
+
+class Column(NamedTuple):
+    """`value` is what a row has, in nano-USD, milliseconds or as a moment where the kind says so.
+    `order` is its name in the URL where the list can be sorted by it. On narrow screens a `minor`
+    column is left out."""
+
+    label: str
+    value: Callable[[Any], Any]
+    kind: Kind = "text"
+    link: Callable[[Any], str] | None = None
+    order: str = ""
+    minor: bool = False
+
+
+class Table(NamedTuple):
+    """The rows of one page. `order` is the current one, with `-` before it where it descends;
+    `next_cursor` is empty on the last page."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Any]
+    caption: str
+    order: str = ""
+    next_cursor: str = ""
+
+
+def render_table(request: HttpRequest, table: Table) -> SafeString:
+    """The HTML of a table, made without a template: it has hundreds of cells."""
+    heads = format_html_join("", "{}", ((_head(request, table, each),) for each in table.columns))
+    cells: list[Callable[[Any], SafeString]] = [_cell_writer(each) for each in table.columns]
+    rows = format_html_join(
+        "\n",
+        "<tr>{}</tr>",
+        ((format_html_join("", "{}", ((cell(row),) for cell in cells)),) for row in table.rows),
+    )
+    more = ""
+    if table.next_cursor:
+        query = keep_query(request, cursor=table.next_cursor)
+        more = format_html('<a class="button" rel="next" href="{}">Next page</a>', query)
+    first = ""
+    if request.GET.get("cursor"):
+        query = keep_query(request, cursor=None)
+        first = format_html('<a class="button" href="{}">First page</a>', query)
+    export = format_html(
+        '<a class="button quiet" href="{}">Download CSV</a>',
+        keep_query(request, cursor=None, csv="1"),
+    )
+    return format_html(
+        '<div class="table-box" tabindex="0" role="region" aria-label="{}"><table class="list">'
+        '<caption class="sr">{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
+        '<div class="table-foot">{}{}<span class="spring"></span>{}</div>',
+        *(table.caption, table.caption, heads, rows, first, more, export),
+    )
+
+
+def csv_response(name: str, columns: Sequence[Column], rows: Iterable[Any]) -> HttpResponse:
+    """All rows as a CSV file; money in USD, durations in milliseconds, times in UTC."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([_csv_label(column) for column in columns])
+    for row in rows:
+        writer.writerow([_csv_value(column, row) for column in columns])
+    response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return response
+
+
+def _csv_label(column: Column) -> str:
+    unit = {"usd": " (USD)", "ms": " (ms)", "time": " (UTC)"}.get(column.kind, "")
+    return column.label + unit
+
+
+def _csv_value(column: Column, row: Any) -> str:
+    value = column.value(row)
+    if column.kind == "usd" and value is not None:
+        return format_money(value).replace("$", "")
+    return plain_value(value)
+
+
+def _head(request: HttpRequest, table: Table, column: Column) -> SafeString:
+    names = _class_names(column)
+    if not column.order:
+        return format_html('<th scope="col" class="{}">{}</th>', names, column.label)
+    is_own = table.order.lstrip("-") == column.order
+    descends = is_own and table.order.startswith("-")
+    wanted = column.order if descends else f"-{column.order}"
+    mark = ("↓" if descends else "↑") if is_own else ""
+    sorted_as = ("descending" if descends else "ascending") if is_own else "none"
+    return format_html(
+        '<th scope="col" class="{}" aria-sort="{}"><a href="{}">{} <span aria-hidden="true">{}'
+        "</span></a></th>",
+        *(names, sorted_as, keep_query(request, order=wanted, cursor=None), column.label, mark),
+    )
+
+
+def _class_names(column: Column) -> str:
+    names = ["num"] if column.kind in _NUMBERS else []
+    return " ".join([*names, *(["minor"] if column.minor else [])])
+
+
+def _cell_writer(column: Column) -> Callable[[Any], SafeString]:
+    write = _WRITERS[column.kind]
+    names, label = _class_names(column), column.label
+
+    def cell(row: Any) -> SafeString:
+        content = write(column.value(row))
+        if column.link is not None and (address := column.link(row)):
+            content = format_html('<a href="{}">{}</a>', address, content)
+        return format_html('<td class="{}" data-label="{}">{}</td>', names, label, content)
+
+    return cell
+
+
+def _write_code(value: Any) -> SafeString:
+    return format_html("<code>{}</code>", value) if value else format_html("{}", NOTHING)
+
+
+def badge(value: Badge) -> SafeString:
+    return format_html('<span class="badge {}">{}</span>', value.tone, value.word)
+
+
+_WRITERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
+    "text": lambda value: value or NOTHING,
+    "code": _write_code,
+    "usd": format_money,
+    "count": format_count,
+    "ms": format_ms,
+    "time": time_element,
+    "badge": badge,
+}

@@ -1,0 +1,130 @@
+"""Home: what was spent and by whom, what needs somebody, and the first request as it arrives."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from accounts.money import NANO_PER_USD
+from console.charts import ChartData, Series, bar_chart
+from console.page import PageContext, page, render_page
+from console.queries import usage
+from console.queries.attention import list_budgets, list_notices
+from console.queries.first_request import FirstRequest, build_first_request
+from console.queries.requests import has_requests
+from console.words import format_change, format_count_short, format_money_short, format_ms
+from routing.history.spans import DAY
+
+_DAYS = 60
+_DAY_LENGTHS = {"Today (UTC)": 1, "Last 7 days": 7, "Last 30 days": 30}
+
+
+class Tile(NamedTuple):
+    """A figure with its name, and how it compares."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+class TopList(NamedTuple):
+    """What used most, with the bar's share of the largest, and where each leads."""
+
+    title: str
+    rows: list[dict[str, Any]]
+
+
+@page
+def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
+    scope, now = page.scope, page.now
+    if not has_requests(scope):
+        waiting: dict[str, Any] = {"first": build_first_request(request, scope), "title": "Home"}
+        return render_page(request, page, "console/first_request.html", waiting)
+    days = usage.sum_by_day(scope, now, days=_DAYS)
+    start = page.period.start(now)
+    times = usage.read_first_token_times(scope, start, now)
+    points = days[-page.period.length.days :]
+    if page.period.length <= DAY:
+        points = usage.sum_by_hour(scope, now, hours=24)
+    budgets = list_budgets(scope, now)
+    context: dict[str, Any] = {
+        "title": "Home",
+        "spend_tiles": _list_spend_tiles(days),
+        "tiles": _list_use_tiles(points, times),
+        "spend_chart": _build_spend_chart(points),
+        "request_chart": _build_request_chart(points),
+        "tops": _list_tops(page, start),
+        "budgets": budgets,
+        "notices": list_notices(scope, budgets),
+    }
+    return render_page(request, page, "console/home.html", context)
+
+
+@page
+def show_first_request(request: HttpRequest, page: PageContext) -> HttpResponse:
+    """The part of the page that waits for the first request, asked for every two seconds."""
+    first: FirstRequest = build_first_request(request, page.scope)
+    return render_page(request, page, "console/parts/first_request.html", {"first": first})
+
+
+def _list_spend_tiles(days: list[usage.UsagePoint]) -> list[Tile]:
+    tiles = []
+    for label, length in _DAY_LENGTHS.items():
+        now, before = usage.add_up(days[-length:]), usage.add_up(days[-2 * length : -length])
+        change = format_change(now.spend_nano, before.spend_nano)
+        note = f"{change}, {format_money_short(before.spend_nano)} before"
+        tiles.append(Tile(label, format_money_short(now.spend_nano), note))
+    return tiles
+
+
+def _list_use_tiles(points: list[usage.UsagePoint], times: usage.FirstTokenTimes) -> list[Tile]:
+    used = usage.add_up(points)
+    tokens = f"{format_count_short(used.tokens_prompt)} in, "
+    tokens += f"{format_count_short(used.tokens_completion)} out"
+    return [
+        Tile("Requests", format_count_short(used.requests)),
+        Tile("Tokens", format_count_short(used.tokens), tokens),
+        Tile(
+            "First token, median", format_ms(times.p50_ms), f"95 % within {format_ms(times.p95_ms)}"
+        ),
+    ]
+
+
+def _build_spend_chart(points: list[usage.UsagePoint]) -> ChartData:
+    spent = Series("Spend", [point.used.spend_nano / NANO_PER_USD for point in points])
+    return bar_chart([point.start for point in points], [spent], unit="usd")
+
+
+def _build_request_chart(points: list[usage.UsagePoint]) -> ChartData:
+    requests = Series("Requests", [point.used.requests for point in points])
+    return bar_chart([point.start for point in points], [requests], unit="count")
+
+
+def _list_tops(page: PageContext, start: datetime) -> list[TopList]:
+    scope, now = page.scope, page.now
+    requests = reverse("console:requests")
+    lists = [("Models", usage.list_top_models(scope, start, now), "model")]
+    lists.append(("Keys", usage.list_top_keys(scope, start, now), "key"))
+    if not scope.view.is_own:
+        lists.append(("People", usage.list_top_people(scope, start, now), ""))
+        if scope.view.workspace_ids is None:
+            lists.append(("Workspaces", usage.list_top_workspaces(scope, start, now), "view"))
+    return [_build_top(title, rows, filter, requests) for title, rows, filter in lists]
+
+
+def _build_top(title: str, rows: list[usage.TopRow], filter: str, requests: str) -> TopList:
+    most = max((row.used.spend_nano for row in rows), default=0) or 1
+    return TopList(
+        title,
+        [
+            {
+                "name": row.name,
+                "link": f"{requests}?{filter}={row.value}" if filter else "",
+                "spend": format_money_short(row.used.spend_nano),
+                "requests": format_count_short(row.used.requests),
+                "percent": round(100 * row.used.spend_nano / most),
+            }
+            for row in rows
+        ],
+    )

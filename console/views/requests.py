@@ -1,0 +1,123 @@
+"""The list of requests, with its live tail, and the page of one request."""
+
+from typing import Final
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+
+from console.page import PageContext, keep_query, page, render_page
+from console.queries.explanation import shorten_provider
+from console.queries.request_detail import find_refused, find_request
+from console.queries.requests import (
+    NEWEST_FIRST,
+    OUTCOMES,
+    RequestFilter,
+    RequestRow,
+    list_keys,
+    list_requests,
+)
+from console.table import Badge, Column, Table, csv_response, render_table
+
+CSV_ROWS_MAX: Final = 5_000
+_CSV_PAGE: Final = 250
+
+
+def _find_link(row: RequestRow) -> str:
+    return reverse("console:refused" if row.is_refused else "console:request", args=[row.pk])
+
+
+def describe_outcome(row: RequestRow) -> Badge:
+    """How a request ended, in a word."""
+    if row.is_refused:
+        return Badge("warn", f"refused, {row.status}")
+    if row.lost:
+        return Badge("bad", "lost")
+    if row.cancelled:
+        return Badge("warn", "cancelled")
+    if row.status != 200:
+        return Badge("bad", f"failed, {row.status}")
+    if len(row.attempts) > 1:
+        return Badge("good", f"answered, attempt {len(row.attempts)}")
+    return Badge("good", "answered")
+
+
+COLUMNS: Final = (
+    Column("Time", lambda row: row.created_at, "time", _find_link, order="time"),
+    Column("Outcome", describe_outcome, "badge"),
+    Column("Model", lambda row: row.model),
+    Column("Provider", lambda row: row.provider_name and shorten_provider(row.provider_name)),
+    Column("Key", lambda row: row.key_name),
+    Column("Person", lambda row: row.person, minor=True),
+    Column("Workspace", lambda row: row.workspace, minor=True),
+    Column("Tokens in", lambda row: row.tokens_prompt, "count", minor=True),
+    Column("Tokens out", lambda row: row.tokens_completion, "count", minor=True),
+    Column("First token", lambda row: row.latency_ms, "ms", minor=True),
+    Column("Duration", lambda row: row.duration_ms, "ms", order="duration"),
+    Column("Cost", lambda row: row.charge_nano, "usd", order="cost"),
+)
+_CSV_COLUMNS: Final = (
+    Column("Id", lambda row: row.pk),
+    *COLUMNS,
+    Column("Session", lambda row: row.session_id),
+    Column("End user", lambda row: row.external_user),
+    Column("Error", lambda row: row.error_type),
+    Column("Why refused", lambda row: row.refusal),
+)
+
+
+@page
+def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
+    wanted = RequestFilter.read(request.GET)
+    order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
+    start = page.period.start(page.now)
+    if request.GET.get("csv"):
+        return _download(page, wanted, order)
+    found = list_requests(page.scope, wanted, start=start, order=order, cursor=cursor)
+    table = Table(COLUMNS, found.rows, "Requests", order, found.next_cursor)
+    is_live = order == NEWEST_FIRST and not cursor
+    context = {
+        "title": "Requests",
+        "table": render_table(request, table),
+        "is_empty": not found.rows,
+        "wanted": wanted,
+        "outcomes": OUTCOMES.items(),
+        "keys": list_keys(page.scope),
+        "is_live": is_live,
+        "live_url": keep_query(request, part="rows"),
+    }
+    is_part = request.GET.get("part") == "rows"
+    template = "console/parts/request_rows.html" if is_part else "console/requests.html"
+    return render_page(request, page, template, context)
+
+
+def _download(page: PageContext, wanted: RequestFilter, order: str) -> HttpResponse:
+    """At most `CSV_ROWS_MAX` rows, read a page at a time."""
+    rows: list[RequestRow] = []
+    cursor, start = "", page.period.start(page.now)
+    while len(rows) < CSV_ROWS_MAX:
+        found = list_requests(
+            page.scope, wanted, start=start, order=order, cursor=cursor, limit=_CSV_PAGE
+        )
+        rows += found.rows
+        cursor = found.next_cursor
+        if not cursor:
+            break
+    return csv_response("requests", _CSV_COLUMNS, rows)
+
+
+@page
+def show_request(request: HttpRequest, page: PageContext, generation_id: str) -> HttpResponse:
+    detail = find_request(request.user, generation_id)
+    if detail is None:
+        raise Http404
+    context = {"title": "Request", "nav": "Requests", "request_detail": detail}
+    return render_page(request, page, "console/request.html", context)
+
+
+@page
+def show_refused(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
+    refused = find_refused(request.user, number)
+    if refused is None:
+        raise Http404
+    context = {"title": "Refused request", "nav": "Requests", "refused": refused}
+    return render_page(request, page, "console/refused_request.html", context)

@@ -1,0 +1,123 @@
+"""What a person sees in the first minutes, in a real browser against everything that `make run`
+starts."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from playwright.sync_api import Page, expect
+
+from tests.support.bed import Bed
+from tests.support.browser import (
+    CHROMIUM,
+    NARROW,
+    Browser,
+    find_barriers,
+    is_scrolled_sideways,
+    open_browser,
+)
+from tests.support.running import SUPERVISOR, Run, put_database
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.thorough,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+ARRIVES_MS = 10_000
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> Iterator[Run]:
+    home = tmp_path_factory.mktemp("console") / "home"
+    put_database(home, stores.migrated_file())
+    run = Run(home, {}, command=SUPERVISOR)
+    yield run
+    run.clean_up()
+
+
+@pytest.fixture(scope="module")
+def facts(run: Run) -> dict[str, Any]:
+    return run.ready()
+
+
+@pytest.fixture
+def browser(facts: dict[str, Any]) -> Iterator[Browser]:
+    with open_browser(facts["root_url"]) as browser:
+        yield browser
+        assert browser.complaints == []
+
+
+def ask(facts: dict[str, Any], key: str | None = None) -> str:
+    """One chat request; the id of its generation."""
+    answer = requests.post(
+        f"{facts['base_url']}/chat/completions",
+        headers={"Authorization": f"Bearer {key or facts['api_key']}"},
+        json={"model": "simulated/small", "messages": [{"role": "user", "content": "Hello"}]},
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["id"])
+
+
+def sign_in(browser: Browser, facts: dict[str, Any], **options: Any) -> Page:
+    tab = browser.open(**options)
+    tab.goto("/")
+    tab.get_by_label("User name").fill(facts["admin_user"])
+    tab.get_by_label("Password").fill(facts["admin_password"])
+    tab.get_by_role("button", name="Sign in").click()
+    expect(tab.get_by_role("navigation", name="Pages")).to_be_attached()
+    return tab
+
+
+def test_the_first_minutes(facts: dict[str, Any], browser: Browser) -> None:
+    """The link signs in; the first request lights up by itself; a failover is seen and told."""
+    tab = browser.open()
+    tab.goto(facts["console_link"])
+    tab.get_by_role("button", name="Open the console").click()
+    expect(tab.get_by_role("heading", name="Make your first request")).to_be_visible()
+    assert find_barriers(tab) == []
+
+    first = ask(facts)
+
+    expect(tab.get_by_text("It arrived")).to_be_visible(timeout=ARRIVES_MS)
+    tab.get_by_role("link", name="See why it went there").click()
+    expect(tab.get_by_text(first)).to_be_visible()
+    expect(tab.get_by_role("heading", name="Who was considered")).to_be_visible()
+    assert find_barriers(tab) == []
+
+    tab.get_by_role("link", name="Requests", exact=True).click()
+    expect(tab.locator("tbody tr")).to_have_count(1)
+    fails = json.dumps({"error_rate": 1.0})
+    control = f"{facts['simulator_url']}/_persona/thrifty"
+    requests.put(control, data=fails, timeout=5).raise_for_status()
+    for _ in range(20):
+        ask(facts)
+    told = tab.get_by_text("answered, attempt 2").first
+    expect(told).to_be_visible(timeout=ARRIVES_MS)
+    tab.locator("tr", has=tab.get_by_text("answered, attempt 2")).first.get_by_role("link").click()
+    expect(tab.locator(".lead")).to_contain_text("Thrifty answered 503 in")
+    expect(tab.locator(".lead")).to_contain_text("you paid $0.0000")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, NARROW])
+def test_pages_have_no_barriers_and_fit(
+    facts: dict[str, Any], browser: Browser, theme: Any, width: int
+) -> None:
+    generation = ask(facts)
+    tab = sign_in(browser, facts, width=width, theme=theme)
+    for path in ("/", "/console/requests", f"/console/requests/{generation}"):
+        answer = tab.goto(path)
+        assert answer is not None
+        tab.wait_for_load_state("networkidle")
+        assert (path, find_barriers(tab), is_scrolled_sideways(tab)) == (path, [], False)
+
+
+def test_the_front_page_has_no_barriers(browser: Browser) -> None:
+    tab = browser.open(width=NARROW)
+    tab.goto("/")
+    assert find_barriers(tab) == []
+    tab.keyboard.press("Tab")
+    assert not is_scrolled_sideways(tab)

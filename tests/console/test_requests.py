@@ -1,0 +1,162 @@
+"""The list of requests: order, cursor, filters, CSV; and the page of one."""
+
+import csv
+import io
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from console.queries.explanation import tell_in_a_sentence
+from tests.console.people import Team, ask, make_team, refuse
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+FIRST = {"gen-acme-own", "gen-acme-led", "gen-acme-far"}
+
+
+@pytest.fixture
+def team() -> Team:
+    return make_team("acme")
+
+
+@pytest.fixture
+def client(team: Team) -> Client:
+    return team.client("admin")
+
+
+def list_ids(text: str) -> list[str]:
+    return re.findall(r'href="/console/requests/([^"?]+)"', text)
+
+
+def read_all_pages(client: Client, **query: str) -> list[str]:
+    found, path = [], reverse("console:requests")
+    page = client.get(path, query).text
+    while True:
+        found += list_ids(page)
+        more = re.search(r'rel="next" href="([^"]+)"', page)
+        if not more:
+            return found
+        page = client.get(path + more[1].replace("&amp;", "&")).text
+
+
+@pytest.mark.parametrize("order", ["-time", "time", "-cost", "cost", "-duration", "duration"])
+def test_pages_have_every_request_once_in_order(client: Client, team: Team, order: str) -> None:
+    key = team.keys["own"]
+    for number in range(58):
+        # Many are alike, so that pages end between equal ones.
+        ago = timedelta(seconds=number // 10 + 5)
+        alike = {"charge_nano": number // 20, "generation_time_ms": number // 20 or None}
+        ask(key, f"gen-many-{number:02}", ago=ago, **alike)
+        refuse(key, ago=ago, duration_ms=number // 20)
+
+    found = read_all_pages(client, order=order)
+
+    assert (len(found), len(set(found))) == (58 * 2 + 6, 58 * 2 + 6)
+    if order == "-time":
+        assert found.index("gen-many-00") < found.index("gen-many-57")
+    if order == "-cost":
+        assert set(found[:3]) == FIRST
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"outcome": "failed"}, {"gen-bad"}),
+        ({"outcome": "cancelled"}, {"gen-left"}),
+        ({"outcome": "retried"}, FIRST),
+        ({"model": "OTHER"}, {"gen-bad"}),
+        ({"provider": "second", "outcome": "answered"}, FIRST),
+        ({"text": "gen-bad"}, {"gen-bad"}),
+        ({"text": "session-1"}, {"gen-left"}),
+        ({"key": "no number"}, set()),
+    ],
+)
+def test_filters_narrow_the_list(
+    client: Client, team: Team, query: dict[str, str], expected: set[str]
+) -> None:
+    key, attempts = team.keys["own"], [{"status": 503, "provider_name": "First"}]
+    ask(key, "gen-bad", status=503, model="acme/other", attempts=attempts)
+    ask(key, "gen-left", cancelled=True, session_id="session-1", attempts=attempts)
+
+    assert set(read_all_pages(client, **query)) == expected
+
+
+def test_what_the_url_cannot_mean_is_left_out(client: Client) -> None:
+    odd = {"order": "nonsense", "cursor": "nonsense~asked~y", "period": "nonsense", "text": "\x00"}
+
+    assert len(read_all_pages(client, **odd)) == 6
+
+
+def test_refused_ones_are_found_by_their_request_id(client: Client, team: Team) -> None:
+    row = team.refused["own"]
+
+    assert read_all_pages(client, text=row.request_id) == [f"refused/{row.pk}"]
+    page = client.get(reverse("console:refused", args=[row.pk])).text
+    assert "limit is reached" in page
+    assert "you paid nothing" in page
+
+
+def test_a_csv_has_the_list_with_money_in_full(client: Client, team: Team) -> None:
+    ask(team.keys["own"], "gen-odd", external_user="=1+1")
+
+    answer = client.get(reverse("console:requests"), {"csv": "1", "text": "gen-odd"})
+
+    (row,) = csv.DictReader(io.StringIO(answer.text))
+    assert answer["Content-Type"].startswith("text/csv")
+    assert (row["Id"], row["Cost (USD)"], row["Duration (ms)"]) == ("gen-odd", "0.0000044", "90")
+    assert row["End user"] == "'=1+1"
+
+
+def test_an_empty_list_says_what_to_do(client: Client) -> None:
+    page = client.get(reverse("console:requests"), {"model": "nothing"}).text
+
+    assert "Clear the search" in page
+
+
+def test_the_page_of_a_request_tells_what_happened(client: Client, team: Team) -> None:
+    row = team.generations["own"]
+    page = client.get(reverse("console:request", args=[row.pk])).text
+
+    assert "First answered 503 in 3 ms; Second was next and answered in 3 ms; you paid" in page
+    assert "$0.0000056 of $0.00001 held came back" in page
+    # What callers send is text on the page.
+    assert "&lt;script&gt;tester" in page
+
+
+def attempt(name: str, status: int | None, latency: int, error: str | None = None) -> Any:
+    return {"provider_name": name, "status": status, "latency": latency, "error_type": error}
+
+
+@pytest.mark.parametrize(
+    ("record", "rule", "sentence"),
+    [
+        (
+            {
+                "attempts": [
+                    attempt("Simulated Thrifty", 503, 1, "provider_overloaded"),
+                    attempt("Simulated Steady", 200, 62),
+                ],
+                "charge_nano": 4_400,
+            },
+            "price",
+            "Thrifty answered 503 in 1 ms; Steady was next by price and answered in 62 ms; "
+            "you paid $0.0000044.",
+        ),
+        (
+            {"attempts": [attempt("Swift", 200, 1_200)], "streamed": True, "charge_nano": 10**9},
+            "latency",
+            "Swift was the first to begin an answer and began to answer in 1.2 s; you paid $1.00.",
+        ),
+        (
+            {"attempts": [attempt("Swift", None, 30_000, "timeout")], "status": 504},
+            "",
+            "Swift did not answer in time in 30 s; no endpoint was left; you paid nothing.",
+        ),
+        ({"attempts": []}, "", "The answer came from the response cache; you paid nothing."),
+    ],
+)
+def test_a_request_is_told_in_a_sentence(record: Any, rule: str, sentence: str) -> None:
+    assert tell_in_a_sentence({"status": 200, "charge_nano": 0} | record, rule) == sentence
