@@ -39,6 +39,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> Iterator[Run]:
 
 @pytest.fixture(scope="module")
 def facts(run: Run) -> dict[str, Any]:
+    # A busy machine takes its time to start everything.
+    run.until(run.ready_file.exists, "readiness", within_s=120)
     return run.ready()
 
 
