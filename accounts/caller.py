@@ -83,6 +83,8 @@ class Caller:
     creator_key: int | None = None
     byok: tuple[ByokEntry, ...] = ()
     io_logging: IoLogging | None = None
+    # Whether the workspace lets its destinations have what becomes of requests.
+    broadcasts: bool = False
     # The intern whose own key it is.
     intern_id: uuid.UUID | None = None
     interns_enabled: bool = True
@@ -123,6 +125,7 @@ def read_caller(key_hash: str) -> Caller | None:
         bought_nano=key.account.total_credits_nano,
         byok=load_credentials(key) if key.has_byok and key.workspace_id else (),
         io_logging=_read_io_logging(key),
+        broadcasts=bool(key.workspace and key.workspace.is_observability_broadcast_enabled),
         intern_id=key.intern_id,
         interns_enabled=key.account.interns_enabled,
         intern_writes_enabled=key.account.intern_writes_enabled,

@@ -34,7 +34,7 @@ CHECK_S = 1.8
 WRITTEN_S = 5.0
 # Three missed heartbeats of Celery's two seconds, and a little.
 WORKER_KEY_S = 8
-QUEUES: Final = ("celery", "interns", "intern-control")
+QUEUES: Final = ("celery", "interns", "intern-control", "destinations")
 
 
 @dataclass(frozen=True)

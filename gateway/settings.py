@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.env import refuse_unknown_names
 from gateway.environment.accounts import *
+from gateway.environment.destinations import *
 from gateway.environment.exports import *
 from gateway.environment.inference import *
 from gateway.environment.interns import *

@@ -26,6 +26,8 @@ class RoutingConfig(AppConfig):
         register_check("catalogue", True, _report_catalogue)
         register_router_check(_is_router_alias)
         register_belongings("presets", WorkspaceBelongings(_list_presets, _delete_presets))
+        destinations = WorkspaceBelongings(_list_destinations, _delete_destinations, at_once=True)
+        register_belongings("destinations", destinations)
         register_higher_apps(_AccountPorts())
 
 
@@ -47,6 +49,18 @@ def _delete_presets(workspace_id: "UUID") -> int:
     from routing.presets.services import delete_workspace_presets
 
     return delete_workspace_presets(workspace_id)
+
+
+def _list_destinations() -> Any:
+    from routing.destinations.models import Destination
+
+    return Destination.objects.all()
+
+
+def _delete_destinations(workspace_id: "UUID") -> int:
+    from routing.destinations.services import delete_destinations_of
+
+    return delete_destinations_of(workspace_id)
 
 
 def _is_router_alias(theirs: str, ours: str) -> bool:

@@ -8,6 +8,7 @@ from routing.catalogue.models import (
     ModelAlias,
     Provider,
 )
+from routing.destinations.models import Destination
 from routing.history.models import (
     GenerationContent,
     GenerationFact,
@@ -30,6 +31,7 @@ __all__ = [
     "CatalogueServing",
     "CatalogueVersion",
     "DailyCalls",
+    "Destination",
     "Endpoint",
     "EndpointSample",
     "FailedRequest",

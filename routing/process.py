@@ -5,6 +5,7 @@ from django.conf import settings
 from gateway.limits.limits import rate_limiter
 from gateway.logs.stderr import write_lines
 from routing.catalogue.snapshot import catalogue
+from routing.destinations.broadcaster import broadcaster
 from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
 from routing.reports.failed_requests import FailureWriter
@@ -20,6 +21,7 @@ _LEDGER_STOP_S = 1.2
 _CONTENTS_STOP_S = 0.3
 _KEY_USES_STOP_S = 0.2
 _REPORTS_STOP_S = 0.2
+_DESTINATIONS_STOP_S = 0.3
 
 
 def start() -> None:
@@ -33,7 +35,9 @@ def start() -> None:
     if are_wanted():
         lines = RequestLines(choose_form(settings.LOG_FORMAT), write_lines)
         publisher.add_observer("log lines", lines.observe)
+    publisher.add_observer("destinations", broadcaster.observe)
     publisher.start()
+    broadcaster.start()
     load_search_client()
 
 
@@ -41,6 +45,7 @@ def stop() -> None:
     """Commit what is queued and take back this process's reports."""
     ledger.stop(_LEDGER_STOP_S)
     publisher.stop(_REPORTS_STOP_S)
+    broadcaster.stop(_DESTINATIONS_STOP_S)
     content_writer.stop(_CONTENTS_STOP_S)
     booking.stop_key_uses(_KEY_USES_STOP_S)
     catalogue.stop_polling()

@@ -1,9 +1,12 @@
-"""The schedule's part in metering and in watching endpoints."""
+"""The workers' part in metering, in watching endpoints and in telling destinations."""
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 from celery import shared_task
 
+from routing.destinations.delivery import deliver
+from routing.destinations.queueing import QUEUE as DESTINATIONS_QUEUE
 from routing.exports.store import export_finished_days
 from routing.history import contents, rollup
 from routing.ledger.session import LedgerSession
@@ -75,3 +78,14 @@ def forget_expired_records() -> int:
     now = datetime.now(UTC)
     create_partitions(now)
     return forget_expired(now)
+
+
+# Delivered twice, its spans have the same ids. Its own deadline ends it: threads have no other.
+@shared_task(acks_late=True, reject_on_worker_lost=True)
+def deliver_traces(destination_id: str, batch: str, attempt: int = 1) -> None:
+    """Send a sealed batch to a destination, and once more later where that failed."""
+    delay_s = deliver(UUID(destination_id), batch, attempt)
+    if delay_s is not None:
+        deliver_traces.apply_async(
+            (destination_id, batch, attempt + 1), countdown=delay_s, queue=DESTINATIONS_QUEUE
+        )

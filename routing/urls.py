@@ -4,6 +4,7 @@ from django.urls import URLPattern, path, re_path
 
 from routing.views.analytics import ActivityViewSet, AnalyticsViewSet
 from routing.views.catalogue import EndpointViewSet, ModelViewSet, ProviderViewSet
+from routing.views.destinations import DestinationsViewSet
 from routing.views.exports import UsageExportViewSet
 from routing.views.generation import ContentViewSet, FeedbackViewSet, GenerationViewSet
 from routing.views.inference import (
@@ -25,6 +26,9 @@ from routing.views.privacy import ErasureViewSet
 
 _MODEL = r"(?P<author>[^/]+)/(?P<slug>[^/]+)"
 _PRESET = r"^v1/presets/(?P<slug>[^/]+)"
+
+_DESTINATIONS = r"^v1/observability/destinations"
+_DESTINATION = rf"{_DESTINATIONS}/(?P<destination>[^/]+)"
 
 urlpatterns: list[URLPattern] = [
     path("v1/chat/completions", ChatViewSet.as_view({"post": "create"})),
@@ -59,4 +63,12 @@ urlpatterns: list[URLPattern] = [
     re_path(rf"{_PRESET}/chat/completions$", ChatPresetViewSet.as_view({"post": "create"})),
     re_path(rf"{_PRESET}/responses$", ResponsesPresetViewSet.as_view({"post": "create"})),
     re_path(rf"{_PRESET}/messages$", MessagesPresetViewSet.as_view({"post": "create"})),
+    re_path(rf"{_DESTINATIONS}$", DestinationsViewSet.as_view({"get": "list", "post": "create"})),
+    re_path(
+        rf"{_DESTINATION}$",
+        DestinationsViewSet.as_view(
+            {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
+        ),
+    ),
+    re_path(rf"{_DESTINATION}/test$", DestinationsViewSet.as_view({"post": "test"})),
 ]

@@ -36,7 +36,7 @@ def build_s3_storage(store: str, endpoint: str, *, silence_s: float) -> dict[str
         "default_acl": None,
         "file_overwrite": True,
         "max_memory_size": _IN_MEMORY_BYTES,
-        "client_config": Config(**client_options),  # type: ignore[no-untyped-call]  # botocore has no types.
+        "client_config": Config(**client_options),
     }
     if endpoint:
         options["endpoint_url"] = endpoint

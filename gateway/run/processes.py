@@ -17,6 +17,7 @@ from gateway.run.plan import Plan
 _BIN = Path(sys.executable).parent
 HINTS_BYTES_MAX = "256mb"
 CONTROL_SLOTS = 8
+DELIVERY_SLOTS = 8
 # Whoever runs this as root, in a container say, has chosen to: six lines a start say too much.
 _HUSH = "ignore:You're running the worker with superuser privileges"
 
@@ -92,6 +93,15 @@ def intern_control(plan: Plan) -> Child:
     slots = str(CONTROL_SLOTS)
     return _worker(
         plan, "intern-control", "intern-control", "--pool", "threads", "--concurrency", slots
+    )
+
+
+def destinations(plan: Plan) -> Child:
+    """Deliveries to receivers of other people's, which may answer late or never. It mostly
+    waits."""
+    slots = str(DELIVERY_SLOTS)
+    return _worker(
+        plan, "destinations", "destinations", "--pool", "threads", "--concurrency", slots
     )
 
 

@@ -49,6 +49,7 @@ class Supervisor:
             processes.worker(plan),
             processes.intern_jobs(plan),
             processes.intern_control(plan),
+            processes.destinations(plan),
         ]
         self._serving = [self._web, *workers, processes.beat(plan)]
         self._started: list[Child] = []

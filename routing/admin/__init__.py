@@ -1,6 +1,7 @@
-"""The admin of the catalogue and of generations."""
+"""The admin of the catalogue, of generations and of where they are sent."""
 
 from routing.admin import (
+    destination,
     endpoint,
     generation,
     history,
@@ -11,6 +12,7 @@ from routing.admin import (
 )
 
 __all__ = [
+    "destination",
     "endpoint",
     "generation",
     "history",

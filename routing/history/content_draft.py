@@ -23,7 +23,7 @@ _WAIT_S: Final = 0.25
 class ContentDraft:
     """The content of one generation as it arrives. `chars_left` bounds what is recorded of the
     answer, and `truncated` says that some is missing. `stored` is the event of its being stored, or
-    dropped."""
+    dropped. One that is not `is_logged` is never stored: it is for destinations alone."""
 
     generation_id: str
     account_id: UUID
@@ -32,6 +32,7 @@ class ContentDraft:
     media_parts: int
     chars_left: int
     hides_reasoning: bool = False
+    is_logged: bool = True
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     tool_calls: list[Any] = field(default_factory=list)
@@ -118,15 +119,20 @@ def start_draft(
     generation_id: str,
     created_at: datetime,
     bytes_max: int,
+    is_sent: bool = False,
 ) -> ContentDraft | None:
-    """Start a draft where the key's workspace logs content and this request is in its sample.
+    """Start a draft where the key's workspace logs content and this request is in its sample, or
+    where it `is_sent` to a destination.
 
-    Requests without data retention, and those on a regional host, are never logged.
+    Content without data retention, and on a regional host, is neither logged nor sent.
     """
-    io_logging = caller.io_logging
-    if io_logging is None or policy.zdr or policy.region is not None:
+    if policy.zdr or policy.region is not None:
         return None
-    if not is_sampled(chat.session_id or generation_id, io_logging.sampling_rate):
+    io_logging = caller.io_logging
+    is_logged = io_logging is not None and is_sampled(
+        chat.session_id or generation_id, io_logging.sampling_rate
+    )
+    if not (is_logged or is_sent):
         return None
     return ContentDraft(
         generation_id,
@@ -136,6 +142,7 @@ def start_draft(
         chat.media_parts,
         bytes_max // 4,
         hides_reasoning=chat.reasoning is not None and chat.reasoning.exclude,
+        is_logged=is_logged,
     )
 
 

@@ -149,7 +149,7 @@ content_writer: Final = ContentWriter()
 
 def queue_content(draft: ContentDraft | None) -> None:
     """Queue the content of a request that is being settled, where it is logged."""
-    if draft is not None:
+    if draft is not None and draft.is_logged:
         content_writer.queue(draft)
 
 

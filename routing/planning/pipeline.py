@@ -25,6 +25,7 @@ from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from gateway.shared_cache import Patience
 from routing.catalogue.snapshot import catalogue
+from routing.destinations.selection import workspace_destinations
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.ids import generation_id
 from routing.formats.caller import CallerFormat
@@ -339,17 +340,25 @@ def _build_context(
 
 
 def _start_draft(context: RequestContext) -> ContentDraft | None:
-    """What is to be kept of what is said, where the workspace wants it."""
-    if context.caller.io_logging is None or context.choice.retains_nothing:
+    """What is to be kept of what is said, where the workspace or a destination wants it."""
+    caller = context.caller
+    is_sent = caller.broadcasts and _may_be_sent(caller)
+    if (caller.io_logging is None and not is_sent) or context.choice.retains_nothing:
         return None
     return start_draft(
-        context.caller,
+        caller,
         context.chat,
         context.choice.policy,
         generation_id=context.generation_id,
         created_at=context.created_at,
         bytes_max=settings.GENERATION_CONTENT_BYTES,
+        is_sent=is_sent,
     )
+
+
+def _may_be_sent(caller: Caller) -> bool:
+    assert caller.workspace_id is not None
+    return workspace_destinations.may_want_content(caller.workspace_id)
 
 
 def build_payer(caller: Caller, at: datetime) -> Payer:

@@ -224,7 +224,7 @@ def test_secrets_of_a_deleted_workspace_go_at_once_and_the_rest_after_it(mine: M
     assert not VaultSecret.objects.exists()
     record = AuditRecord.objects.get(object_id=team.pk, action="deleted")
     assert record.before is not None
-    told = {"byok_credentials": 1, "vault_secrets": 1, "presets": 0}
+    told = {"byok_credentials": 1, "vault_secrets": 1, "presets": 0, "destinations": 0}
     assert record.before == record.before | told
     assert Vault.objects.exists()
     clear_deleted_workspaces()

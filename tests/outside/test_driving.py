@@ -270,6 +270,7 @@ BEGUN = {
     "worker": "queue/control/celery.exchange",
     "interns": "queue/control/interns.exchange",
     "intern-control": "queue/control/intern-control.exchange",
+    "destinations": "queue/control/destinations.exchange",
     "beat": "run/beat-schedule.dat",
 }
 

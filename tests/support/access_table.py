@@ -194,6 +194,16 @@ _add("GET", "/api/v1/notifications/events", MANAGERS)
 _add("GET", "/api/v1/notifications/deliveries", MANAGERS)
 _add("POST", "/api/v1/notifications/deliveries/{delivery}/resend", MANAGERS)
 
+# --- Destinations
+_WEBHOOK = '{"type": "webhook", "name": "w", "config": {"url": "https://site.example/in"}}'
+_DESTINATION = "/api/v1/observability/destinations/{destination}"
+_add("GET", "/api/v1/observability/destinations", MANAGERS)
+_add("GET", "/api/v1/observability/destinations?workspace_id={workspace}", MANAGERS, foreign=400)
+_add("POST", "/api/v1/observability/destinations", MAKERS, _WEBHOOK)
+_add("GET DELETE", _DESTINATION, MANAGERS)
+_add("PATCH", _DESTINATION, MANAGERS, '{"name": "other"}')
+_add("POST", f"{_DESTINATION}/test", MANAGERS)
+
 # --- Guardrails
 _GUARDRAIL = "/api/v1/guardrails/{guardrail}"
 _add("GET", "/api/v1/guardrails", MANAGERS)

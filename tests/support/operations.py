@@ -15,9 +15,11 @@ from accounts.models import Account, ApiKey, LedgerEntry, Membership, User, Work
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
+from accounts.services.records import SYSTEM
 from accounts.windows import ALL_TIME
 from interns import models as of_interns
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
+from routing.destinations.services import create_destination
 from routing.history import models as of_history
 from routing.history.columns import FIGURES, SUMS
 from routing.metering.models import Generation
@@ -61,6 +63,14 @@ def _one(number: int) -> str:
     of_accounts.PurchaseFee.objects.create(entry=entry, paid_nano=6, fee_nano=1)
     of_accounts.ByokCredential.objects.create(
         account=account, workspace=workspace, provider="acme", label="sk-...AbCd", sealed="v1:x"
+    )
+    create_destination(
+        account_id=account.pk,
+        workspace_id=workspace.pk,
+        type="posthog",
+        name=f"destination {number}",
+        config={"apiKey": CREDENTIAL},
+        by=SYSTEM,
     )
     _books(number, account, workspace, key)
     _catalogue(number)

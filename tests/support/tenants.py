@@ -39,6 +39,8 @@ from accounts.services.scim_users import create_user as create_scim_user
 from interns.models import Intern, Vault, VaultSecret
 from interns.vault.secrets import SecretInput, put_secret
 from interns.vault.service import create_intern_vault, get_workspace_vault
+from routing.destinations.models import Destination
+from routing.destinations.services import create_destination
 from routing.metering.models import Generation
 from routing.presets.models import Preset
 from tests.support.access_table import Row
@@ -47,6 +49,8 @@ from tests.support.operations import generation, preset
 # What stands for an object in a row.
 NAMES = re.compile(r"\{([a-z_]+)\}")
 _numbers = itertools.count(1)
+# Of one type a workspace may not have many.
+_types = itertools.cycle(("otel-collector", "posthog", "webhook"))
 
 
 @dataclass(frozen=True)
@@ -202,6 +206,20 @@ def _make_webhook(tenant: Tenant) -> Channel:
     return made.row
 
 
+def _destination(tenant: Tenant) -> Made:
+    # Nobody listens there, so a connection test ends at once.
+    url = "https://site.invalid/in"
+    made = create_destination(
+        account_id=tenant.account.pk,
+        workspace_id=None,
+        type=next(_types),
+        name="w",
+        config={"url": url, "endpoint": url, "apiKey": "k"},
+        by=SYSTEM,
+    )
+    return str(made.row.pk), Destination.objects.filter(pk=made.row.pk)
+
+
 def _guardrail(tenant: Tenant) -> Made:
     made = Guardrail.objects.create(workspace=tenant.workspace, name=f"g-{secrets.token_hex(4)}")
     return str(made.pk), Guardrail.objects.filter(pk=made.pk)
@@ -268,6 +286,7 @@ THINGS: dict[str, Thing] = {
     "credential": Thing(_credential, _NO_ID),
     "channel": Thing(_channel, _NO_ID),
     "delivery": Thing(_delivery, _NO_ID),
+    "destination": Thing(_destination, _NO_ID),
     "guardrail": Thing(_guardrail, _NO_ID),
     "intern": Thing(_intern, _NO_ID),
     "secret": Thing(_secret, "no_such_secret"),

@@ -1,6 +1,5 @@
 """A team's own credentials at providers: the fields of bodies and objects."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, NamedTuple
@@ -14,7 +13,7 @@ from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.ports import higher_apps
 from accounts.services import byok
 from accounts.views.managed import read_workspace_id
-from accounts.views.schemas.fields import Id, each_once
+from accounts.views.schemas.fields import Id, KeyHash, each_once
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page, parse_page
@@ -22,8 +21,6 @@ from gateway.http.resources import ResourceObject
 from gateway.http.validation import Issue, shorten
 
 _LISTED_MAX: Final = 100
-_HASH_PATTERN: Final = r"^[0-9a-f]{64}$"
-_HASH: Final = re.compile(_HASH_PATTERN[1:-1])
 
 
 def _clean_key(text: str) -> str:
@@ -33,16 +30,6 @@ def _clean_key(text: str) -> str:
         raise PydanticCustomError(
             "no_key", "Invalid input: expected visible ASCII characters or a JSON object"
         ) from None
-
-
-def _check_hash(text: str) -> str:
-    if not _HASH.fullmatch(text):
-        raise PydanticCustomError(
-            "string_pattern_mismatch",
-            "Invalid string: must match pattern /{pattern}/",
-            {"pattern": _HASH_PATTERN},
-        )
-    return text
 
 
 def _refuse_declaration(value: Any) -> None:
@@ -72,11 +59,8 @@ _Key = Annotated[
     AfterValidator(_clean_key),
 ]
 _Words = Annotated[list[str], Field(max_length=_LISTED_MAX), AfterValidator(each_once)]
-_Hash = Annotated[
-    str, AfterValidator(_check_hash), Field(json_schema_extra={"pattern": _HASH_PATTERN})
-]
 _Hashes = Annotated[
-    list[_Hash], Field(min_length=1, max_length=_LISTED_MAX), AfterValidator(each_once)
+    list[KeyHash], Field(min_length=1, max_length=_LISTED_MAX), AfterValidator(each_once)
 ]
 
 
@@ -143,7 +127,7 @@ class ByokCredentialObject(ResourceObject):
     declared_region: None = Field(description=_UNDECLARED)
     sort_order: int = Field(ge=0, description="Its turn among the others of its section.")
     allowed_models: _Words | None = Field(description=_MODELS)
-    allowed_api_key_hashes: Annotated[list[_Hash], Field(max_length=_LISTED_MAX)] | None = Field(
+    allowed_api_key_hashes: Annotated[list[KeyHash], Field(max_length=_LISTED_MAX)] | None = Field(
         description=_KEYS
     )
     allowed_user_ids: _Words | None = Field(description=_USERS)

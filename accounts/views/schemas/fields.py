@@ -1,5 +1,6 @@
 """Kinds of fields that several resources have."""
 
+import re
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
@@ -37,6 +38,20 @@ def each_once(names: list[str] | None) -> list[str] | None:
     return None if names is None else list(dict.fromkeys(names))
 
 
+_HASH_PATTERN: Final = r"^[0-9a-f]{64}$"
+_HASH: Final = re.compile(_HASH_PATTERN[1:-1])
+
+
+def _check_hash(text: str) -> str:
+    if not _HASH.fullmatch(text):
+        raise PydanticCustomError(
+            "string_pattern_mismatch",
+            "Invalid string: must match pattern /{pattern}/",
+            {"pattern": _HASH_PATTERN},
+        )
+    return text
+
+
 # What `nano_of` refuses beyond.
 _USD_MAX: Final = 1_000_000_000
 # An amount of USD in a body: a JSON number that is whole in nano-USD.
@@ -62,4 +77,8 @@ UsdAmount = Annotated[
 ResetInterval = Literal["daily", "weekly", "monthly"]
 # Strict models take ids as text as well.
 Id = Annotated[UUID, Field(strict=False)]
+# Of a key's string: SHA-256 in hexadecimal.
+KeyHash = Annotated[
+    str, AfterValidator(_check_hash), Field(json_schema_extra={"pattern": _HASH_PATTERN})
+]
 UserId = Annotated[str, Field(description="A user's id.")]

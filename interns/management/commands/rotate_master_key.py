@@ -17,6 +17,8 @@ from gateway.sealing import UnsealError, master_key_id, reseal, reseal_bytes
 from interns.models import Vault
 from interns.vault.sealing import rewrap_key
 from routing.catalogue import models as catalogue
+from routing.destinations import config as destination_config
+from routing.destinations.models import Destination
 from routing.history import contents
 from routing.history.models import GenerationContent
 
@@ -71,6 +73,11 @@ def _list_kinds() -> Iterator[Kind]:
         "channel_secrets",
         Channel.objects.exclude(sealed_secret=""),
         partial(_reseal_text, "sealed_secret", senders.SECRET_PURPOSE, key),
+    )
+    yield Kind(
+        "destinations",
+        Destination.objects.all(),
+        partial(_reseal_text, "sealed", destination_config.PURPOSE, key),
     )
     yield Kind("generation_contents", GenerationContent.objects.all(), _reseal_bytes)
 

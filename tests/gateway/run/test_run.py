@@ -145,6 +145,7 @@ CHILDREN = {
     "worker": " worker@",
     "interns": " interns@",
     "intern-control": " intern-control@",
+    "destinations": " destinations@",
     "beat": " beat ",
     "simulator": "routing.simulator",
     "valkey": "valkey-server",

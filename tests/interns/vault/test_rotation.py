@@ -22,6 +22,8 @@ from gateway.sealing import (
 from interns.models import Vault
 from interns.vault.sealing import open_data_key
 from routing.catalogue.models import Provider
+from routing.destinations.models import Destination
+from routing.destinations.services import create_destination, load_config
 from routing.history.contents import PURPOSE
 from routing.history.models import GenerationContent
 from tests.interns.vault.team import SHARED, Team, read_released_values
@@ -50,6 +52,14 @@ def plant(team: Team) -> None:
     brought.save()
     url = "https://hooks.example/in"
     create_channel(account_id=team.account.pk, by=SYSTEM, name="ops", type="webhook", url=url)
+    create_destination(
+        account_id=team.account.pk,
+        workspace_id=None,
+        type="posthog",
+        name="d",
+        config={"apiKey": "ph-key"},
+        by=SYSTEM,
+    )
     GenerationContent.objects.create(
         generation_id="gen-1",
         account_id=team.account.pk,
@@ -65,6 +75,7 @@ def all_open(team: Team, intern: Any) -> bool:
         return (
             read_released_values(intern, "a.b") == {"token": "canary"}
             and provider.credential() == "sk-provider"
+            and load_config(Destination.objects.get())["apiKey"] == "ph-key"
             and unseal_bytes(bytes(content.sealed), purpose=PURPOSE, row="gen-1") == b"said"
         )
     except UnsealError:
@@ -82,7 +93,7 @@ def test_everything_moves_to_the_new_key(
     settings.VAULT_MASTER_KEY = "another master key"
     assert not all_open(team, intern)
     said, status = rotated(capsys)
-    assert (said["unreadable"], status) == (7, 1)
+    assert (said["unreadable"], status) == (8, 1)
 
     settings.VAULT_FORMER_MASTER_KEYS = (old,)
     assert all_open(team, intern)
@@ -91,6 +102,7 @@ def test_everything_moves_to_the_new_key(
     said, status = rotated(capsys)
     kept = {"provider_credentials": 1, "byok_credentials": 1, "generation_contents": 1}
     kept |= {"channel_urls": 1, "channel_secrets": 1}
+    kept |= {"destinations": 1}
     rest = {"vaults": 2, "kept_answers": 0, "unreadable": 0}
     keys_told = {"master_key_id": master_key_id(), "former_keys": 1}
     assert (said, status) == (keys_told | kept | rest, 0)

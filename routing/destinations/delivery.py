@@ -1,0 +1,165 @@
+"""One delivery to a destination: what is sent of a batch, the request, and what became of it."""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import F
+
+from accounts.services.records import command_actor
+from gateway.http.errors import SchemaInvalid
+from gateway.outbound.doors import door_for
+from gateway.outbound.errors import OutboundError
+from gateway.outbound.http_client import Limits
+from gateway.outbound.targets import TargetRefused, split_url, target_of
+from gateway.sealing import UnsealError
+from routing.destinations.config import check_config
+from routing.destinations.facts import TraceFacts, unpack_batch
+from routing.destinations.filters import passes_filter
+from routing.destinations.models import Destination
+from routing.destinations.senders.interface import MetadataGroups, OutgoingRequest
+from routing.destinations.services import find_sender, load_config, switch_off
+
+log = logging.getLogger("routing.destinations")
+
+# Seconds before each further attempt. The first is made within a second of the answer.
+RETRY_DELAYS_S: Final = (10, 60)
+DROPS_MAX: Final = 100
+_CONNECT_S: Final = 5.0
+# Nobody reads what receivers answer; so much keeps their connection usable.
+_ANSWER_BYTES_MAX: Final = 262_144
+_BAD_REQUEST: Final = 400
+
+
+class DeliveryFailed(Exception):
+    """The text says why, without the config and what was sent."""
+
+
+class ConnectionTest(NamedTuple):
+    """`status` is the receiver's, None where no answer came."""
+
+    passed: bool
+    status: int | None
+    message: str
+
+
+def deliver(destination_id: UUID, batch: str, attempt: int) -> int | None:
+    """Send a batch for the first, second or third time. Returns the seconds after which it is to be
+    sent again, None where it arrived, was dropped or nobody wants it any more."""
+    row = Destination.objects.filter(
+        pk=destination_id, enabled=True, workspace__is_observability_broadcast_enabled=True
+    ).first()
+    if row is None:
+        return None
+    try:
+        traces = select_traces(row, unpack_batch(batch, str(destination_id)))
+    except UnsealError:
+        # It was sealed under a master key that is gone.
+        log.warning("Destination %s: a batch does not open any more", row.pk)
+        return None
+    if not traces:
+        return None
+    try:
+        send_traces(row, traces)
+    except DeliveryFailed as error:
+        if attempt <= len(RETRY_DELAYS_S):
+            return RETRY_DELAYS_S[attempt - 1]
+        _record_drop(row, len(traces), str(error))
+        return None
+    Destination.objects.filter(pk=row.pk).update(
+        delivered=F("delivered") + len(traces), drops_in_row=0, last_error=""
+    )
+    return None
+
+
+def select_traces(row: Destination, traces: Sequence[TraceFacts]) -> list[TraceFacts]:
+    """Those that pass the filter rules, without content in privacy mode."""
+    passed = [each for each in traces if passes_filter(row.filter_rules, each.filter_values())]
+    return [each.without_content() for each in passed] if row.privacy_mode else passed
+
+
+def send_traces(row: Destination, traces: Sequence[TraceFacts]) -> None:
+    """Send them to the destination as it is configured now. Raises `DeliveryFailed`."""
+    groups = MetadataGroups(
+        row.broadcast_generation_cost, row.broadcast_identity, row.broadcast_request_context
+    )
+    sender = find_sender(row.type)
+    for request in sender.build(_read_config(row), traces, groups):
+        status = send_request(request)
+        if not 200 <= status < 300:
+            raise DeliveryFailed(f"the receiver answered {status}")
+
+
+def try_connection(row: Destination) -> ConnectionTest:
+    """Send a request without traces."""
+    try:
+        status = send_request(find_sender(row.type).build_test(_read_config(row)))
+    except DeliveryFailed as error:
+        return ConnectionTest(False, None, str(error))
+    passed = 200 <= status < 300 or status == _BAD_REQUEST
+    return ConnectionTest(passed, status, f"the receiver answered {status}")
+
+
+def send_request(request: OutgoingRequest) -> int:
+    """The status of the answer. Redirects are not followed: they would carry secrets to where
+    nobody sent them. Raises `DeliveryFailed`."""
+    try:
+        target = target_of(*split_url(request.url))
+        door = door_for(target.host, private=settings.DESTINATION_PRIVATE_HOSTS)
+        reply = door.send(
+            target.origin,
+            method=request.method,
+            path=target.path,
+            headers=request.headers,
+            body=request.body,
+            limits=Limits(
+                connect_s=min(_CONNECT_S, settings.DESTINATION_TIMEOUT),
+                first_byte_s=settings.DESTINATION_TIMEOUT,
+                idle_s=settings.DESTINATION_TIMEOUT,
+                body_bytes_max=_ANSWER_BYTES_MAX,
+            ),
+            deadline=time.monotonic() + settings.DESTINATION_TIMEOUT,
+        )
+    except TargetRefused as error:
+        raise DeliveryFailed(str(error)) from None
+    except (OutboundError, ValueError) as error:
+        raise DeliveryFailed(_describe_failure(error)) from None
+    try:
+        reply.read_all()
+    except OutboundError as error:
+        # What it thinks of the request stood in the head.
+        log.debug("A receiver's answer did not end: %s", error)
+    finally:
+        reply.close()
+    return reply.status
+
+
+def _describe_failure(error: Exception) -> str:
+    """Of a request that must not be sent the text may quote a header."""
+    if isinstance(error, OutboundError):
+        return f"no answer: {error}"
+    return "the request cannot be sent"
+
+
+def _read_config(row: Destination) -> object:
+    try:
+        config = load_config(row)
+    except UnsealError:
+        raise DeliveryFailed("the config does not open under this master key") from None
+    try:
+        return check_config(find_sender(row.type).config, config)
+    except SchemaInvalid as error:
+        # Which hosts are private, for one, is the operator's to change.
+        raise DeliveryFailed(f"the config is not allowed any more: {error.text}") from None
+
+
+def _record_drop(row: Destination, count: int, text: str) -> None:
+    Destination.objects.filter(pk=row.pk).update(
+        dropped=F("dropped") + count, drops_in_row=F("drops_in_row") + count, last_error=text[:200]
+    )
+    log.warning("Destination %s: %d traces dropped: %s", row.pk, count, text)
+    if switch_off(row, drops_max=DROPS_MAX, by=command_actor("deliver_traces")):
+        log.warning("Destination %s is switched off: %d drops in a row", row.pk, DROPS_MAX)

@@ -1,0 +1,1 @@
+"""One sender per kind of receiver: from a config and traces to HTTP requests."""

@@ -1,0 +1,46 @@
+"""What a sender is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from gateway.http.jsonio import dumps
+from routing.destinations.config import DestinationConfig
+from routing.destinations.facts import TraceFacts
+
+JSON: Final = ("Content-Type", "application/json")
+C = TypeVar("C", bound=DestinationConfig)
+
+
+class OutgoingRequest(NamedTuple):
+    """One HTTP request."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    method: str = "POST"
+
+
+class MetadataGroups(NamedTuple):
+    """Which groups of metadata a destination gets beside the model, tokens and total cost."""
+
+    cost: bool = False
+    identity: bool = False
+    request_context: bool = False
+
+
+class Sender(NamedTuple, Generic[C]):
+    """How one type of destination is configured and sent to.
+
+    `build` takes a checked config and at least one trace, `build_test` makes the request of a
+    connection test.
+    """
+
+    config: type[C]
+    build: Callable[[C, Sequence[TraceFacts], MetadataGroups], Sequence[OutgoingRequest]]
+    build_test: Callable[[C], OutgoingRequest]
+
+
+def json_request(
+    url: str, body: Any, headers: Mapping[str, str] | None = None, *, method: str = "POST"
+) -> OutgoingRequest:
+    return OutgoingRequest(url, (JSON, *(headers or {}).items()), dumps(body), method)

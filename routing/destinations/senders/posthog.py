@@ -1,0 +1,79 @@
+"""PostHog: one `$ai_generation` event per generation, in a batch of its capture API."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final
+
+from gateway.http.jsonio import JsonObject, format_time
+from routing.destinations.config import DestinationConfig, Secret, Url
+from routing.destinations.facts import TraceFacts
+from routing.destinations.senders.interface import (
+    MetadataGroups,
+    OutgoingRequest,
+    Sender,
+    json_request,
+)
+from routing.destinations.senders.otlp import TEST_HEADER
+from routing.destinations.spans import build_metadata, find_ids, generation_name
+
+_PATH: Final = "/batch/"
+_NANO: Final = 1_000_000_000
+
+
+class PosthogConfig(DestinationConfig):
+    secrets: ClassVar[frozenset[str]] = frozenset({"apiKey"})
+
+    apiKey: Secret
+    endpoint: Url = "https://us.i.posthog.com"
+
+
+def _build(
+    config: PosthogConfig, traces: Sequence[TraceFacts], groups: MetadataGroups
+) -> Sequence[OutgoingRequest]:
+    return [_request(config, [_build_event(facts, groups) for facts in traces])]
+
+
+def _build_test(config: PosthogConfig) -> OutgoingRequest:
+    made = _request(config, [])
+    return made._replace(headers=(*made.headers, TEST_HEADER))
+
+
+def _request(config: PosthogConfig, events: list[JsonObject]) -> OutgoingRequest:
+    body = {"api_key": config.apiKey, "batch": events}
+    return json_request(config.endpoint.rstrip("/") + _PATH, body)
+
+
+def _build_event(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
+    ids = find_ids(facts)
+    properties: JsonObject = {
+        # Whom an event is about; without a user nobody, so that no person is made of it.
+        "distinct_id": facts.user or facts.session_id or facts.generation_id,
+        "$process_person_profile": facts.user is not None,
+        "$ai_trace_id": ids.trace,
+        "$ai_span_id": ids.span,
+        "$ai_parent_id": ids.parent or None,
+        "$ai_session_id": facts.session_id,
+        "$ai_span_name": generation_name(facts),
+        "$ai_model": facts.model,
+        "$ai_provider": facts.provider,
+        "$ai_input_tokens": facts.prompt_tokens,
+        "$ai_output_tokens": facts.completion_tokens,
+        "$ai_cache_read_input_tokens": facts.cached_tokens,
+        "$ai_reasoning_tokens": facts.reasoning_tokens,
+        "$ai_latency": (facts.ended_ns - facts.started_ns) / _NANO,
+        "$ai_http_status": facts.status,
+        "$ai_is_error": facts.error_type is not None,
+        "$ai_error": facts.error_type,
+        "$ai_total_cost_usd": facts.total_cost_usd,
+        "$ai_input": facts.input,
+        "$ai_output_choices": None if facts.output is None else [facts.output],
+        **build_metadata(facts, groups),
+    }
+    return {
+        "event": "$ai_generation",
+        "timestamp": format_time(datetime.fromtimestamp(facts.ended_ns / _NANO, UTC)),
+        "properties": {name: value for name, value in properties.items() if value is not None},
+    }
+
+
+POSTHOG: Final[Sender[Any]] = Sender(PosthogConfig, _build, _build_test)
