@@ -6,7 +6,12 @@ from routing.views.analytics import ActivityViewSet, AnalyticsViewSet
 from routing.views.catalogue import EndpointViewSet, ModelViewSet, ProviderViewSet
 from routing.views.destinations import DestinationsViewSet
 from routing.views.exports import UsageExportViewSet
-from routing.views.generation import ContentViewSet, FeedbackViewSet, GenerationViewSet
+from routing.views.generation import (
+    ContentViewSet,
+    FeedbackViewSet,
+    GenerationViewSet,
+    RouteViewSet,
+)
 from routing.views.inference import (
     ChatViewSet,
     DecisionsViewSet,
@@ -39,6 +44,9 @@ urlpatterns: list[URLPattern] = [
     path("v1/systemone", SystemOneViewSet.as_view({"post": "create"})),
     path("v1/generation", GenerationViewSet.as_view({"get": "retrieve"})),
     path("v1/generation/content", ContentViewSet.as_view({"get": "retrieve"})),
+    re_path(
+        r"^v1/generation/(?P<generation_id>[^/]+)/route$", RouteViewSet.as_view({"get": "retrieve"})
+    ),
     path("v1/generation/feedback", FeedbackViewSet.as_view({"post": "create"})),
     path("v1/activity", ActivityViewSet.as_view({"get": "list"})),
     path("v1/activity/export", UsageExportViewSet.as_view({"get": "retrieve"})),

@@ -24,8 +24,10 @@ from routing.views.schemas.generation import (
     GenerationObject,
     GenerationQuery,
     RefusedRequestObject,
+    RouteObject,
     serialize_generation,
     serialize_refusal,
+    serialize_route,
 )
 
 _TAG: Final = "Generations"
@@ -33,6 +35,7 @@ _RECORD: Final = Component(
     "GenerationAnswer",
     obj({"data": {"anyOf": [component(GenerationObject), component(RefusedRequestObject)]}}),
 )
+_route_operation = partial(describe_operation, _TAG)
 _STORED: Final = Component("GenerationFeedbackAnswer", obj({"data": obj({"success": FLAG})}))
 _operation = partial(describe_operation, _TAG, parameters=[component(GenerationQuery)])
 _managed_operation = managed(_TAG, 400, 404, 429)
@@ -82,6 +85,39 @@ def _read_record(caller: Caller, given_id: str) -> JsonObject:
         if row is None:
             return serialize_refusal(failure)
     return serialize_generation(row)
+
+
+class RouteViewSet(LeanViewSet):
+    """Why a request went where it went."""
+
+    @_route_operation(
+        "getGenerationRoute",
+        "Get the route of a generation",
+        "Every endpoint that was considered, in the order it was tried, and for each that did not "
+        "answer the change by which it would have: a price, a latency, a setting. It takes the id "
+        "of a generation, or the request id of a failed or refused request.",
+        answer_of(RouteObject),
+        *(400, 404, 429, 503),
+    )
+    def retrieve(self, request: HttpRequest, generation_id: str) -> HttpResponseBase:
+        caller = authenticate_counted(request)
+        self.beside = {"user_id": caller.creator_id}
+        if "\x00" in generation_id:
+            raise NotFound("Generation not found")
+        text = run_queries(Lane.READ, lambda: _read_trace(caller, generation_id))
+        return json_response({"data": serialize_route(generation_id, text)})
+
+
+def _read_trace(caller: Caller, given_id: str) -> str:
+    """The trace of a generation, or the plan of a refused request, as JSON text."""
+    generations = Generation.objects.filter(account_id=caller.account_id, lost=False)
+    failures = FailedRequest.objects.filter(account_id=caller.account_id, request_id=given_id)
+    failure = failures.order_by("-pk").first()
+    wanted = given_id if failure is None else failure.generation_id
+    text = generations.filter(pk=wanted).values_list("trace", flat=True).first()
+    if text is None and failure is None:
+        raise NotFound("Generation not found")
+    return text or (failure.plan if failure is not None else "")
 
 
 class ContentViewSet(_ByGeneration):

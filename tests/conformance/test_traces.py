@@ -164,3 +164,30 @@ def test_what_if_refuses_what_means_nothing(gateway: GatewayServer) -> None:
         (["--since", "2026-01-01", "--provider-json", '{"sort": "luck"}'], 1),
     ):
         assert gateway.run_command("what_if", *arguments, "--json").status == status
+
+
+def test_the_route_of_a_generation_says_by_which_change_a_loser_would_have_answered(
+    desk: Desk,
+) -> None:
+    policy = {"order": ["beta/turbo"], "ignore": ["alpha"]}
+    response = desk.post(model=SMALL, provider=policy)
+
+    answer = desk.manage("GET", f"/generation/{response.headers['X-Generation-Id']}/route")
+
+    data = answer.json()["data"]
+    endpoints = {each["endpoint_id"]: each for each in data["endpoints"]}
+    assert (data["requested"], data["rule"]) == ([SMALL], "order")
+    assert endpoints["beta/turbo"]["would_have_won"] is None
+    assert endpoints["beta"]["would_have_won"]["setting"] == "provider.order"
+    assert endpoints["alpha"]["would_have_won"]["setting"] == "provider.ignore"
+
+
+def test_the_route_of_a_refused_request_is_found_by_its_request_id(desk: Desk) -> None:
+    request_id = desk.post(model=SMALL, provider={"only": ["nobody"]}).headers["X-Request-Id"]
+
+    desk.server.wait_until(
+        lambda: desk.manage("GET", f"/generation/{request_id}/route").status_code == 200
+    )
+
+    data = desk.manage("GET", f"/generation/{request_id}/route").json()["data"]
+    assert {each["would_have_won"]["setting"] for each in data["endpoints"]} == {"provider.only"}

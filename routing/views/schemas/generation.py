@@ -11,7 +11,9 @@ from gateway.http.resources import ABSENT, Query, ResourceObject
 from routing.entities.end_users import hash_user
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
-from routing.selection.replay import REMOVED, read_rows
+from routing.selection.explain import Cause, explain_route
+from routing.selection.replay import REMOVED, UNREADABLE, read_rows
+from routing.selection.trace import VERSION
 
 _Milliseconds = Annotated[int | None, Field(description="Milliseconds.")]
 _Charge = Annotated[UsdAmount, Field(description="USD charged to the account.")]
@@ -70,6 +72,45 @@ class RefusedRequestObject(ResourceObject):
     total_cost: _Charge
     error: RequestError
     removed_endpoints: list[RemovedEndpoint]
+
+
+class RouteChange(ResourceObject):
+    """By which change an endpoint would have answered: `setting` can be set by the caller, `below`
+    and `above` are the figure it would have had to beat."""
+
+    cause: Cause
+    text: str
+    setting: str | None
+    below: float | None
+    above: float | None
+    unit: str | None
+
+
+class RouteEndpoint(ResourceObject):
+    """An endpoint that was considered. Prices are USD per million tokens, in and out."""
+
+    model: str
+    endpoint_id: str
+    verdict: Literal["chosen", "failed", "passed over", "in reserve", "removed"]
+    place: int | None
+    reason: str | None
+    prices: list[float] | None
+    share: float | None
+    health: list[str]
+    would_have_won: RouteChange | None
+
+
+class RouteObject(ResourceObject):
+    """Why a request went where it went."""
+
+    model_config = ConfigDict(title="GenerationRoute")
+
+    id: str
+    requested: list[str]
+    models: list[str]
+    strategy: str | None
+    rule: str | None
+    endpoints: list[RouteEndpoint]
 
 
 class GenerationObject(ResourceObject):
@@ -192,5 +233,35 @@ def serialize_refusal(row: FailedRequest) -> JsonObject:
             {"model": each.model, "endpoint_id": each.tag, "removed_by": each.why}
             for each in (read_rows(loads(row.plan.encode())) if row.plan else ())
             if each.verdict == REMOVED
+        ],
+    )
+
+
+def serialize_route(given_id: str, trace_text: str) -> JsonObject:
+    """The JSON of a `RouteObject`; without endpoints where nothing was planned, or where the trace
+    is of another version."""
+    trace = loads(trace_text.encode()) if trace_text else {}
+    try:
+        verdicts = explain_route(trace) if trace.get("v") == VERSION else []
+    except UNREADABLE:
+        verdicts = []
+    return RouteObject.from_row(
+        None,
+        id=given_id,
+        requested=trace.get("requested", []),
+        models=trace.get("models", []),
+        strategy=trace.get("strategy"),
+        rule=trace.get("rule"),
+        endpoints=[
+            RouteEndpoint.from_row(
+                row,
+                endpoint_id=row.tag,
+                reason=row.why,
+                prices=row.usd,
+                share=row.weight,
+                health=list(row.health),
+                would_have_won=None if change is None else change._asdict(),
+            )
+            for row, change in verdicts
         ],
     )
