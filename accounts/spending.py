@@ -12,6 +12,9 @@ from uuid import UUID
 
 # What a hold says of its counters where it is held on none.
 NO_COUNTER: Final = "0"
+# The limit of counters whose budget only warns. Requests are held on them as on any other, so that
+# what is under way when the budget is set counts too; none is ever refused.
+UNREACHABLE_NANO: Final = 2**62
 ScopeKind = Literal["workspace", "guardrail"]
 WindowName = Literal["total", "day", "week", "month"]
 # Broadest first, the order in which workspace budgets are looked at; and what people call them.
@@ -30,7 +33,7 @@ class SpendScope(NamedTuple):
     `scope_id` is the workspace's id in hex, or `format_guardrail_scope_id(...)`. `counts_byok` says
     that spending on credentials of the account's own counts too. `workspace` (an id in hex) narrows
     a guardrail's budget to what the holder spends there, as for a workspace's default guardrail;
-    empty means anywhere in the account.
+    empty means anywhere in the account. One that is not enforced only warns.
     """
 
     scope: ScopeKind
@@ -39,6 +42,12 @@ class SpendScope(NamedTuple):
     limit_nano: int
     counts_byok: bool
     workspace: str = ""
+    is_enforced: bool = True
+
+    @property
+    def counter_limit_nano(self) -> int:
+        """The limit on its counters."""
+        return self.limit_nano if self.is_enforced else UNREACHABLE_NANO
 
 
 def format_guardrail_scope_id(
@@ -59,15 +68,16 @@ def parse_holder(scope_id: str) -> tuple[Literal["k", "u"], int]:
 
 def build_workspace_scopes(workspace: Any, budgets: Iterable[Any]) -> tuple[SpendScope, ...]:
     """The scopes of a workspace's `WorkspaceBudget` rows, the broadest window first."""
-    limits = {WINDOW_OF_WORD[row.interval]: row.limit_nano for row in budgets}
+    rows = {WINDOW_OF_WORD[row.interval]: row for row in budgets}
     return tuple(
         SpendScope(
             "workspace",
             workspace.pk.hex,
             window,
-            limits[window],
+            rows[window].limit_nano,
             workspace.include_byok_in_budgets,
+            is_enforced=rows[window].enforcement == "block",
         )
         for window in WINDOW_WORDS
-        if window in limits
+        if window in rows
     )

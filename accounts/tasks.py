@@ -8,7 +8,7 @@ from celery import shared_task
 from django.conf import settings
 
 from accounts.events import delivery
-from accounts.services import repeatable, scim_jobs, workspaces
+from accounts.services import repeatable, scim_jobs, watching, workspaces
 from accounts.services.audit import compare_books, recount_budgets
 from accounts.services.credits import expire_old_credits
 
@@ -25,6 +25,7 @@ def audit_books() -> int:
     found = compare_books(now=now)
     for mismatch in found.mismatches:
         log.error("The books disagree: %s", mismatch)
+    watching.record_mismatches(found, now=now)
     for account_id in found.off_budgets:
         recount_budgets(account_id, now=now)
     return len(found.mismatches)
@@ -50,6 +51,20 @@ def forget_repeatable_requests() -> int:
 def clear_deleted_workspaces() -> int:
     """Every ten minutes, remove what nobody sees any more because its workspace was deleted."""
     return workspaces.clear_deleted_workspaces()
+
+
+# What is left is seen the next time.
+@shared_task(soft_time_limit=30, time_limit=60)
+def watch_spending() -> int:
+    """Every 15 seconds, record which budgets, limits and credits crossed a level."""
+    now = datetime.now(UTC)
+    return watching.record_spending(now=now) + watching.record_low_credit(now=now)
+
+
+@shared_task(soft_time_limit=60, time_limit=90)
+def watch_expiries() -> int:
+    """Every five minutes, record which keys and credits end soon."""
+    return watching.record_expiries(now=datetime.now(UTC))
 
 
 @shared_task(soft_time_limit=30, time_limit=60)

@@ -49,5 +49,5 @@ LIMITED_WINDOW = {
 
 
 def find_limited_window(key: Any) -> str:
-    """The window that an `ApiKey`'s limit stands on, "" where it has none."""
-    return "" if key.limit_nano is None else LIMITED_WINDOW[key.limit_reset]
+    """The window that an `ApiKey`'s limit stands on, "" where it has none that is enforced."""
+    return "" if key.enforced_limit_nano is None else LIMITED_WINDOW[key.limit_reset]

@@ -188,6 +188,26 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
     "expire-credits": {"task": "accounts.tasks.expire_credits", "schedule": 3600.0},
     "forget-repeatables": {"task": "accounts.tasks.forget_repeatable_requests", "schedule": 300.0},
+    "watch-spending": {
+        "task": "accounts.tasks.watch_spending",
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
+    },
+    "watch-providers": {
+        "task": "routing.tasks.watch_providers",
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
+    },
+    "watch-models": {
+        "task": "routing.tasks.watch_models",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
+    },
+    "watch-expiries": {
+        "task": "accounts.tasks.watch_expiries",
+        "schedule": 300.0,
+        "options": {"expires": 300.0},
+    },
     # A lost message is sent again by the next tick.
     "deliver-events": {
         "task": "accounts.tasks.deliver_events",

@@ -6,8 +6,9 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.caller import Caller
+from accounts.events.outbox import record_event
 from interns.machine import MoveRule, assert_allowed
-from interns.models import Intern, InternTransition
+from interns.models import Intern, InternTransition, Status
 
 WHY_CHARS_MAX = 1_000
 REAPER = "reaper"
@@ -32,7 +33,9 @@ def record_move(
 ) -> None:
     """Write down a move, which must be one of the table."""
     assert_allowed(rule, source, target)
-    _write(intern, rule, source, target, by, why, at, operation_id)
+    written = _write(intern, rule, source, target, by, why, at, operation_id)
+    if target in (Status.FAILED, Status.DESTROY_FAILED):
+        _record_failure(intern, written)
 
 
 def record_note(
@@ -66,9 +69,9 @@ def _write(
     why: str,
     at: datetime | None,
     operation_id: UUID | None,
-) -> None:
+) -> InternTransition:
     assert transaction.get_connection().in_atomic_block, "history belongs to its move"
-    InternTransition.objects.create(
+    return InternTransition.objects.create(
         intern_id=intern.pk,
         intern_name=intern.name,
         account_id=intern.workspace.account_id,
@@ -79,4 +82,21 @@ def _write(
         why=why[:WHY_CHARS_MAX],
         by=by[:200],
         operation_id=operation_id or intern.operation_id,
+    )
+
+
+def _record_failure(intern: Intern, move: InternTransition) -> None:
+    """For whoever wants to hear of it, in the transaction of the move."""
+    what = "could not be deleted" if move.to_status == Status.DESTROY_FAILED else "failed"
+    again = "delete" if move.to_status == Status.DESTROY_FAILED else "provision"
+    record_event(
+        "intern.failed",
+        key=f"intern.failed:{intern.pk}:{move.pk}",
+        title=f"Intern {intern.name} {what}",
+        text=f"Intern {intern.name} {what}: {move.why or 'nothing more is known'}. Its owner or an "
+        f"admin can {again} it again.",
+        account_id=move.account_id,
+        workspace_id=intern.workspace_id,
+        data={"intern_id": str(intern.pk), "intern_name": intern.name, "status": move.to_status},
+        at=move.at,
     )

@@ -121,9 +121,9 @@ def change_budget(intern: Intern) -> None:
 def is_budget_spent(intern: Intern, *, now: datetime) -> bool:
     """Whether the intern's key has spent its limit."""
     key = intern.api_key
-    if key is None or key.limit_nano is None:
+    if key is None or key.enforced_limit_nano is None:
         return False
-    return read_usage(key=key, at=now).counted_nano(key) >= key.limit_nano
+    return read_usage(key=key, at=now).counted_nano(key) >= key.enforced_limit_nano
 
 
 def build_gateway_url() -> str:

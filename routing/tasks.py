@@ -15,6 +15,11 @@ from routing.metering import popularity
 from routing.retention.expiry import forget_expired
 from routing.retention.partitions import create_partitions
 from routing.statistics import endpoint_samples, probes
+from routing.watching import (
+    record_expiring_models,
+    record_provider_health,
+    record_unpriced_models,
+)
 
 
 # A database that falls silent must not keep the worker's slot.
@@ -48,6 +53,20 @@ def record_endpoint_history() -> int:
 def probe_providers() -> int:
     """Ask those providers that are due whether they answer."""
     return probes.probe_due(datetime.now(UTC))
+
+
+# What is left is seen the next time.
+@shared_task(soft_time_limit=30, time_limit=60)
+def watch_providers() -> int:
+    """Every 15 seconds, record which providers went down or came back."""
+    return record_provider_health(now=datetime.now(UTC))
+
+
+@shared_task(soft_time_limit=60, time_limit=90)
+def watch_models() -> int:
+    """Every minute, record which models end soon, and which have no price and were asked for."""
+    now = datetime.now(UTC)
+    return record_expiring_models(now=now) + record_unpriced_models(now=now)
 
 
 # What is left is rolled up the next time; an hour is a transaction of its own.

@@ -9,6 +9,7 @@ from accounts.admin import (
     directory,
     guardrail,
     key,
+    notification,
     user,
     workspace,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "directory",
     "guardrail",
     "key",
+    "notification",
     "user",
     "workspace",
 ]

@@ -20,7 +20,9 @@ from accounts.models import (
     SignInAttempts,
     SpendCounter,
 )
+from accounts.spending import UNREACHABLE_NANO
 from gateway.admin import ReadOnlyAdmin, usd_column
+from gateway.http.jsonio import format_usd
 
 
 class _BookAdmin(ReadOnlyAdmin):
@@ -69,7 +71,6 @@ class HoldAdmin(_BookAdmin):
 class SpendCounterAdmin(ReadOnlyAdmin):
     spent = usd_column("spent_nano", "spent")
     held = usd_column("held_nano", "held")
-    limit = usd_column("limit_nano", "limit")
     byok_spent = usd_column("byok_spent_nano", "BYOK spent")
     byok_held = usd_column("byok_held_nano", "BYOK held")
     list_display = ("scope", "of", "window", "window_start", "spent", "held", "limit")
@@ -77,6 +78,13 @@ class SpendCounterAdmin(ReadOnlyAdmin):
     ordering = ("-window_start", "-id")
     search_fields = ("scope_id__exact",)
     search_help_text = "Number of the key, id of the workspace in hex"
+
+    @admin.display(description="limit (USD)", ordering="limit_nano")
+    def limit(self, row: SpendCounter) -> str:
+        if row.limit_nano is None:
+            return str(self.get_empty_value_display())
+        return "warns only" if row.limit_nano == UNREACHABLE_NANO else format_usd(row.limit_nano)
+
     fields = (
         *("scope", "of", "window", "window_start", "spent", "held", "limit"),
         *("byok_spent", "byok_held", "counts_byok"),

@@ -18,7 +18,7 @@ from django.db.models import (
 )
 from django.http import HttpRequest
 
-from accounts.admin.fields import UsdField
+from accounts.admin.fields import EnforcementField, UsdField
 from accounts.models import SpendCounter, WorkspaceBudget
 from accounts.services.budgets import read_spending_of_many
 from accounts.services.records import operator_actor
@@ -96,7 +96,7 @@ class BudgetInline(_SpentColumn, ReadOnlyInline):
 
     model = WorkspaceBudget
     limit = usd_column("limit_nano", "limit")
-    fields = ("interval", "limit", "spent", "updated_at")
+    fields = ("interval", "limit", "enforcement", "spent", "updated_at")
     ordering = ("-limit_nano",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -107,6 +107,7 @@ class BudgetForm(Form):
     """A budget; it holds from the moment it is saved."""
 
     limit_usd = UsdField(min_value=0.000000001, label="Limit in USD")
+    enforcement = EnforcementField()
     include_byok_in_budgets = forms.BooleanField(
         required=False,
         help_text="Spending on credentials of the account's own counts, at list price: for all "
@@ -115,7 +116,7 @@ class BudgetForm(Form):
 
     class Meta:
         model = WorkspaceBudget
-        fields = ("workspace", "interval")
+        fields = ("workspace", "interval", "enforcement")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -146,7 +147,7 @@ class WorkspaceBudgetAdmin(_SpentColumn, PageAdmin):
 
     form = BudgetForm
     limit = usd_column("limit_nano", "limit")
-    list_display = ("workspace", "interval", "limit", "spent", "updated_at")
+    list_display = ("workspace", "interval", "limit", "enforcement", "spent", "updated_at")
     list_filter = ("interval",)
     search_fields = ("workspace__name", "workspace__slug", "workspace__account__name")
     ordering = ("workspace__account__name", "workspace__slug", "-limit_nano")
@@ -164,11 +165,12 @@ class WorkspaceBudgetAdmin(_SpentColumn, PageAdmin):
         return found
 
     def get_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
-        said = ("limit_usd", "include_byok_in_budgets")
+        said = ("limit_usd", "enforcement", "include_byok_in_budgets")
         if obj is None:
             return ("workspace", "interval", *said)
         if not self.has_change_permission(request, obj):
-            return ("workspace", "interval", "limit", "spent", "created_at", "updated_at")
+            shown = ("workspace", "interval", "limit", "enforcement")
+            return (*shown, "spent", "created_at", "updated_at")
         return ("workspace", "interval", *said, "spent", "created_at", "updated_at")
 
     def get_readonly_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
@@ -180,6 +182,7 @@ class WorkspaceBudgetAdmin(_SpentColumn, PageAdmin):
             reference=str(obj.workspace.pk),
             interval=obj.interval,
             limit_nano=form.cleaned_data["limit_usd"],
+            enforcement=form.cleaned_data["enforcement"],
             include_byok=form.cleaned_data["include_byok_in_budgets"],
             by=operator_actor(request.user),
         )

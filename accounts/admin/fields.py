@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 
+from accounts.models.budget import Enforcement
 from accounts.money import usd_to_nano
 from accounts.ports import higher_apps
 
@@ -27,6 +28,16 @@ class UsdField(forms.DecimalField):
     def clean(self, value: Any) -> Any:
         usd = super().clean(value)
         return None if usd is None else usd_to_nano(usd)
+
+
+class EnforcementField(forms.TypedChoiceField):
+    """What a limit does when it is spent; a form that does not say it refuses requests."""
+
+    def __init__(self, **options: Any) -> None:
+        choices = Enforcement.choices
+        super().__init__(
+            choices=choices, required=False, initial="block", empty_value="block", **options
+        )
 
 
 class WordsField(forms.CharField):

@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.fields import UsdField
+from accounts.admin.fields import EnforcementField, UsdField
 from accounts.admin.history import render_key_histories, render_usage
 from accounts.models import Account, ApiKey, Membership, SpendCounter, Workspace
 from accounts.models.key import ApiKeyQuerySet
@@ -29,12 +29,13 @@ class NewKeyForm(Form):
     """What a new key is made from. A key without a workspace manages."""
 
     limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
+    limit_enforcement = EnforcementField()
 
     class Meta:
         model = ApiKey
         fields = (
             *("account", "kind", "workspace", "creator", "name"),
-            *("limit_usd", "limit_reset", "expires_at"),
+            *("limit_usd", "limit_reset", "limit_enforcement", "expires_at"),
         )
         help_texts = {
             "workspace": "Inference keys only; empty for the account's default workspace.",
@@ -62,12 +63,13 @@ class KeyForm(Form):
     """What may change of a key; the limit applies to what is already counted."""
 
     limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
+    limit_enforcement = EnforcementField()
 
     class Meta:
         model = ApiKey
         fields = (
             *("name", "workspace", "creator"),
-            *("limit_usd", "limit_reset", "include_byok_in_limit", "disabled"),
+            *("limit_usd", "limit_reset", "limit_enforcement", "include_byok_in_limit", "disabled"),
         )
         help_texts = {
             "workspace": "A key that moves keeps its string, limit and spending.",
@@ -198,7 +200,7 @@ class ApiKeyAdmin(PageAdmin):
             return NewKeyForm.Meta.fields
         if self.has_change_permission(request, obj):
             return (*KeyForm.Meta.fields, *self._FIXED)
-        shown = ("name", "workspace", "creator", "limit", "limit_reset", "include_byok_in_limit")
+        shown = ("name", "workspace", "creator", "limit", "limit_reset", "limit_enforcement")
         return (*shown, *self._FIXED)
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
@@ -251,6 +253,7 @@ class ApiKeyAdmin(PageAdmin):
             creator=said["creator"],
             limit_nano=said["limit_usd"],
             limit_reset=said["limit_reset"],
+            limit_enforcement=said["limit_enforcement"],
             expires_at=said["expires_at"],
             by=operator_actor(request.user),
         )

@@ -8,6 +8,13 @@ from django.db.models import Q
 from accounts.models.account import Workspace
 
 
+class Enforcement(models.TextChoices):
+    """What a limit does when it is spent."""
+
+    BLOCK = "block", "Refuse requests"
+    WARN = "warn", "Only tell"
+
+
 class WorkspaceBudget(models.Model):
     """The most that all keys of a workspace together may spend in each interval (UTC).
 
@@ -28,6 +35,9 @@ class WorkspaceBudget(models.Model):
     )
     interval = models.CharField(max_length=8, choices=Interval.choices)
     limit_nano = models.BigIntegerField()
+    enforcement = models.CharField(
+        max_length=5, choices=Enforcement.choices, default="block", db_default="block"
+    )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -38,6 +48,10 @@ class WorkspaceBudget(models.Model):
             ),
             models.CheckConstraint(
                 name="accounts_workspacebudget_limit_positive", condition=Q(limit_nano__gt=0)
+            ),
+            models.CheckConstraint(
+                name="accounts_workspacebudget_enforcement_known",
+                condition=Q(enforcement__in=["block", "warn"]),
             ),
             models.CheckConstraint(
                 name="accounts_workspacebudget_interval_known",

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import OuterRef, Q, Subquery
 
 from accounts.models.account import Account, User, Workspace
+from accounts.models.budget import Enforcement
 from accounts.models.oauth import App
 
 
@@ -86,6 +87,12 @@ class ApiKey(models.Model):
         null=True,
         blank=True,
     )
+    limit_enforcement = models.CharField(
+        max_length=5,
+        choices=Enforcement.choices,
+        default="block",
+        db_default="block",
+    )
     include_byok_in_limit = models.BooleanField(default=False)
     # The intern whose own key it is. Interns are known further up, so it is a number here.
     intern_id = models.UUIDField(null=True, editable=False)
@@ -116,10 +123,19 @@ class ApiKey(models.Model):
                 name="accounts_apikey_limit_not_negative",
                 condition=Q(limit_nano__isnull=True) | Q(limit_nano__gte=0),
             ),
+            models.CheckConstraint(
+                name="accounts_apikey_limit_enforcement_known",
+                condition=Q(limit_enforcement__in=["block", "warn"]),
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.label})"
+
+    @property
+    def enforced_limit_nano(self) -> int | None:
+        """What requests are held to; None also where the limit only warns."""
+        return self.limit_nano if self.limit_enforcement == "block" else None
 
     @property
     def is_management(self) -> bool:

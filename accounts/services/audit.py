@@ -1,6 +1,7 @@
 """The audit: every total recomputed from entries and holds alone."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from accounts.windows import find_window_starts
 @dataclass(frozen=True, slots=True)
 class AuditReport:
     """`mismatches` are sentences, one per wrong total; `off_budgets` the accounts of those that are
-    a budget's."""
+    a budget's. `by_account` has the sentences that are of one account."""
 
     accounts: int
     mismatches: list[str]
@@ -34,6 +35,7 @@ class AuditReport:
     held_nano: int
     expired_holds: int
     off_budgets: frozenset[UUID] = frozenset()
+    by_account: Mapping[UUID, Sequence[str]] = field(default_factory=dict)
 
 
 def compare_books(*, now: datetime) -> AuditReport:
@@ -41,8 +43,10 @@ def compare_books(*, now: datetime) -> AuditReport:
     with transaction.atomic():
         _begin_snapshot()
         off = _check_budgets(now)
+        totals = _check_accounts()
         of_budgets = [sentence for sentences in off.values() for sentence in sentences]
-        mismatches = [*_check_accounts(), *_check_holds(), *_check_keys(), *of_budgets]
+        of_totals = [sentence for sentences in totals.values() for sentence in sentences]
+        mismatches = [*of_totals, *_check_holds(), *_check_keys(), *of_budgets]
         holds = Hold.objects.aggregate(n=Count("pk"), held=Sum("amount_nano"))
         return AuditReport(
             accounts=Account.objects.count(),
@@ -51,6 +55,10 @@ def compare_books(*, now: datetime) -> AuditReport:
             held_nano=holds["held"] or 0,
             expired_holds=Hold.objects.filter(lease_expires_at__lt=now).count(),
             off_budgets=frozenset(off),
+            by_account={
+                account: [*totals.get(account, ()), *off.get(account, ())]
+                for account in {*totals, *off}
+            },
         )
 
 
@@ -72,7 +80,8 @@ def _begin_snapshot() -> None:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
-def _check_accounts() -> list[str]:
+def _check_accounts() -> dict[UUID, list[str]]:
+    """What is wrong, by account."""
     sums = {
         row["account_id"]: (row["credits"] or 0, row["usage"] or 0)
         for row in LedgerEntry.objects.values("account_id").annotate(
@@ -81,7 +90,7 @@ def _check_accounts() -> list[str]:
         )
     }
     held = dict(Hold.objects.values_list("account_id").annotate(Sum("amount_nano")))
-    found = []
+    found: dict[UUID, list[str]] = {}
     for account in Account.objects.iterator():
         bought, used = sums.get(account.pk, (0, 0))
         for name, told, counted in (
@@ -90,7 +99,8 @@ def _check_accounts() -> list[str]:
             ("held", account.held_nano, held.get(account.pk, 0)),
         ):
             if told != counted:
-                found.append(f"account {account.pk}: {name} says {told}, entries say {counted}")
+                text = f"account {account.pk}: {name} says {told}, entries say {counted}"
+                found.setdefault(account.pk, []).append(text)
     return found
 
 

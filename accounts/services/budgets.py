@@ -212,6 +212,7 @@ class BudgetStanding(NamedTuple):
     counts_byok: bool
     guardrail_id: UUID | None = None
     budget_id: UUID | None = None
+    is_enforced: bool = True
 
     @property
     def left_nano(self) -> int:
@@ -250,6 +251,7 @@ def _build_standing(
         spent_nano,
         _find_reset(scope.window, at),
         scope.counts_byok,
+        is_enforced=scope.is_enforced,
         **whose,
     )
 
@@ -272,6 +274,7 @@ def _yield_key_limit(key: ApiKey, usage: KeyUsage, at: datetime) -> Iterator[Bud
             usage.counted_nano(key),
             _find_reset(window, at),
             key.include_byok_in_limit,
+            is_enforced=key.enforced_limit_nano is not None,
         )
 
 

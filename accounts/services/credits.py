@@ -8,9 +8,10 @@ beyond all that came in since; what running requests hold is about to be spent, 
 """
 
 import logging
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -236,6 +237,30 @@ def expire_old_credits(*, now: datetime, days: int) -> int:
         booked += sum(_expire_account(account_id, before) for account_id in accounts)
         last = accounts[-1]
     return booked
+
+
+class ExpiringCredit(NamedTuple):
+    """What would be left of an account's credits up to a moment, and the last of these that came
+    in: its entry and when."""
+
+    account_id: UUID
+    amount_nano: int
+    entry_id: int
+    came_at: datetime
+
+
+def find_expiring_credit(before: datetime) -> Iterator[ExpiringCredit]:
+    """What `expire_old_credits` would book if credits up to `before` were old, were it now."""
+    last = None
+    while accounts := _list_accounts_to_expire(before, last):
+        for account in Account.objects.filter(pk__in=accounts):
+            inflows = LedgerEntry.objects.filter(account=account, kind__in=_INFLOWS)
+            newest = inflows.filter(created_at__lte=before).order_by("-created_at").first()
+            young = inflows.filter(created_at__gt=before).aggregate(total=Sum("amount_nano"))
+            left_nano = account.balance_nano - account.held_nano - int(young["total"] or 0)
+            if newest is not None and left_nano > 0:
+                yield ExpiringCredit(account.pk, left_nano, newest.pk, newest.created_at)
+        last = accounts[-1]
 
 
 def _list_accounts_to_expire(before: datetime, after: UUID | None) -> list[UUID]:

@@ -73,7 +73,7 @@ def _update_counters(key: ApiKey, at: datetime) -> list[_CounterRow]:
         ' RETURNING "window", window_start, spent_nano, byok_spent_nano',
         [
             *(key.include_byok_in_limit, LIMITED_WINDOW[key.limit_reset]),
-            *(reader.uuid(key.account_id), key.limit_nano, str(key.pk), *starts),
+            *(reader.uuid(key.account_id), key.enforced_limit_nano, str(key.pk), *starts),
         ],
     )
     return [_CounterRow(row[0], str(row[1]), *row[2:]) for row in rows]

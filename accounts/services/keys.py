@@ -30,9 +30,10 @@ GRACE_S_MAX: Final = 604_800
 _FACTS: Final = (
     *("name", "hash", "label", "kind", "workspace_id", "creator_id", "external_user", "app_id"),
     "disabled",
-    *("limit_nano", "limit_reset", "include_byok_in_limit", "expires_at", "deleted_at"),
+    *("limit_nano", "limit_reset", "limit_enforcement", "include_byok_in_limit"),
+    *("expires_at", "deleted_at"),
 )
-_LIMITS: Final = {"limit_nano", "limit_reset", "include_byok_in_limit"}
+_LIMITS: Final = {"limit_nano", "limit_reset", "limit_enforcement", "include_byok_in_limit"}
 
 
 class NoSuchWorkspace(SchemaInvalid):
@@ -56,6 +57,7 @@ def create_key(
     creator: User | None = None,
     limit_nano: int | None = None,
     limit_reset: str | None = None,
+    limit_enforcement: str = "block",
     include_byok_in_limit: bool = False,
     expires_at: datetime | None = None,
     external_user: str | None = None,
@@ -76,6 +78,7 @@ def create_key(
             label=label_key(string, settings.API_KEY_PREFIX),
             limit_nano=limit_nano,
             limit_reset=limit_reset,
+            limit_enforcement=limit_enforcement,
             include_byok_in_limit=include_byok_in_limit,
             expires_at=expires_at,
             external_user=external_user,

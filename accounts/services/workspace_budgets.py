@@ -68,7 +68,7 @@ def find_budgets(account_id: UUID, reference: str) -> WorkspaceBudgets:
         .annotate(is_in_use=Exists(in_use))
         .values(
             *("pk", "account_id", "slug", "include_byok_in_budgets", "is_in_use"),
-            *(f"budgets__{name}" for name in ("id", "interval", "limit_nano")),
+            *(f"budgets__{name}" for name in ("id", "interval", "limit_nano", "enforcement")),
             *("budgets__created_at", "budgets__updated_at"),
         )
     )
@@ -98,6 +98,7 @@ def set_budget(
     interval: str,
     limit_nano: int,
     include_byok: bool | None,
+    enforcement: str = "block",
     by: Actor,
     at: datetime | None = None,
 ) -> tuple[WorkspaceBudgets, WorkspaceBudget]:
@@ -112,7 +113,7 @@ def set_budget(
         before = find_budgets(account_id, reference)
         workspace = before.workspace
         told = _read_facts(workspace, before.of(interval))
-        after = apply_limit(before, interval, limit_nano)
+        after = apply_limit(before, interval, limit_nano, enforcement)
         check_decreasing(after)
         row = after.of(interval)
         assert row is not None
@@ -127,10 +128,12 @@ def set_budget(
     return after, row
 
 
-def apply_limit(budgets: WorkspaceBudgets, interval: str, limit_nano: int) -> WorkspaceBudgets:
+def apply_limit(
+    budgets: WorkspaceBudgets, interval: str, limit_nano: int, enforcement: str = "block"
+) -> WorkspaceBudgets:
     """As they would be with this one set; nothing is saved."""
     row = budgets.of(interval) or WorkspaceBudget(workspace=budgets.workspace, interval=interval)
-    row.limit_nano = limit_nano
+    row.limit_nano, row.enforcement = limit_nano, enforcement
     others = [each for each in budgets.rows if each.interval != interval]
     return WorkspaceBudgets(budgets.workspace, _sort_budgets([*others, row]), budgets.is_in_use)
 
@@ -179,6 +182,7 @@ def _build_row(workspace: Workspace, said: Mapping[str, Any]) -> WorkspaceBudget
         workspace=workspace,
         interval=said["budgets__interval"],
         limit_nano=said["budgets__limit_nano"],
+        enforcement=said["budgets__enforcement"],
         created_at=said["budgets__created_at"],
         updated_at=said["budgets__updated_at"],
     )
@@ -199,7 +203,7 @@ def _set_limit(budgets: WorkspaceBudgets, interval: str, at: datetime, *, flips:
     workspace = budgets.workspace
     scopes = build_workspace_scopes(workspace, budgets.rows)
     scope = next(each for each in scopes if each.window == WINDOW_OF_WORD[interval])
-    limit_nano = None if budgets.is_in_use else scope.limit_nano
+    limit_nano = None if budgets.is_in_use else scope.counter_limit_nano
     _set_counter(workspace, scope, limit_nano, find_window_starts(at)[scope.window])
 
 
@@ -225,6 +229,7 @@ def _read_facts(workspace: Workspace, row: WorkspaceBudget | None) -> JsonObject
         "workspace_id": workspace.pk,
         "interval": row.interval if row else None,
         "limit_nano": row.limit_nano if row else None,
+        "enforcement": row.enforcement if row else None,
         "include_byok_in_budgets": workspace.include_byok_in_budgets,
     }
 

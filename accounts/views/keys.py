@@ -243,6 +243,7 @@ def _create_key(caller: Caller, body: NewKey) -> tuple[ApiKey, str]:
             creator=creator,
             limit_nano=None if body.limit is None else usd_to_nano(body.limit),
             limit_reset=body.limit_reset,
+            limit_enforcement=body.limit_enforcement,
             include_byok_in_limit=body.include_byok_in_limit,
             expires_at=body.expires_at,
             external_user=body.external.user if body.external else None,

@@ -78,7 +78,7 @@ class WorkspaceBudgetsViewSet(ManagedViewSet):
         "setWorkspaceBudget",
         "Set a budget of a workspace",
         "The budget, which holds at once, for what was spent already too. A budget met or exceeded "
-        "blocks with 403.",
+        "blocks with 403, unless it only warns.",
         _ONE,
         400,
         body=NewWorkspaceBudget,
@@ -87,16 +87,15 @@ class WorkspaceBudgetsViewSet(ManagedViewSet):
         caller = self.manager(request)
         word = read_interval(interval)
         body = managed_body(request)
-        limit_nano, include_byok = read_budget(body)
+        wanted = read_budget(body)
         budgets, row = run_queries(
             Lane.OPERATOR,
             lambda: workspace_budgets.set_budget(
                 account_id=caller.account_id,
                 reference=workspace,
                 interval=word,
-                limit_nano=limit_nano,
-                include_byok=include_byok,
                 by=key_actor(caller),
+                **wanted,
             ),
         )
         return json_response(_answer(budgets, serialize_budget(row)))

@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
+from accounts.events.outbox import record_event
 from interns.chat.errors import ChatError
 from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, Status
 from interns.runtime.driver import EndEvent, QuestionEvent
@@ -247,7 +248,27 @@ def pause(lease: RunLease, question: QuestionEvent, *, now: datetime, question_s
             asked_at=now,
             deadline_at=now + timedelta(seconds=question_s),
         )
+        _record_waiting(lease, question, now=now, question_s=question_s)
     return True
+
+
+def _record_waiting(
+    lease: RunLease, question: QuestionEvent, *, now: datetime, question_s: float
+) -> None:
+    """For whoever wants to hear of it, without the question, which is its caller's alone."""
+    intern = Intern.objects.select_related("workspace").get(pk=lease.intern_id)
+    until = f"{now + timedelta(seconds=question_s):%Y-%m-%d %H:%M} (UTC)"
+    record_event(
+        "intern.waiting",
+        key=f"intern.waiting:{lease.run_id}:{question.tool_call_id}",
+        title=f"Intern {intern.name} waits for an answer",
+        text=f"Intern {intern.name} asked a question ({question.kind}) in its chat and waits until "
+        f"{until}. Who chats with it can answer, or the turn is cancelled.",
+        account_id=intern.workspace.account_id,
+        workspace_id=intern.workspace_id,
+        data={"intern_id": str(intern.pk), "intern_name": intern.name, "kind": question.kind},
+        at=now,
+    )
 
 
 def renew(lease: RunLease, *, now: datetime, lease_s: float) -> bool:

@@ -28,6 +28,8 @@ from routing.ledger.session import LedgerSession
 Ids = tuple[int, ...]
 _KEY = SpendCounter.Scope.KEY.value
 _RESET_OF_WINDOW = {window: reset for reset, window in LIMITED_WINDOW.items()}
+# A key's limit as requests are held to it: one that only warns is none.
+ENFORCED_LIMIT = "CASE WHEN limit_enforcement = 'block' THEN limit_nano END"
 _KNOWN_MAX = 50_000
 _PLACE = '(scope = %s AND scope_id = %s AND "window" = %s AND window_start = %s)'
 
@@ -175,7 +177,7 @@ def _find_current(session: LedgerSession, payer: Payer) -> CounterSet | None:
             return None
     for each in payer.budgets:
         place = each.scope, each.scope_id, each.window
-        if current[place] != (each.limit_nano, each.counts_byok):
+        if current[place] != (each.counter_limit_nano, each.counts_byok):
             return None
     return _build_set(rows)
 
@@ -203,7 +205,8 @@ def _create_key_counters(session: LedgerSession, payer: Payer) -> None:
             'INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start,'
             " spent_nano, held_nano, limit_nano, counts_byok)"
             " SELECT %s, %s, %s, %s, 0, 0, CASE WHEN COALESCE(limit_reset, '') = %s"
-            " THEN limit_nano END, include_byok_in_limit FROM accounts_apikey WHERE id = %s"
+            " AND limit_enforcement = 'block' THEN limit_nano END, include_byok_in_limit"
+            " FROM accounts_apikey WHERE id = %s"
             " ON CONFLICT DO NOTHING",
             (
                 _KEY,
@@ -219,7 +222,8 @@ def _create_key_counters(session: LedgerSession, payer: Payer) -> None:
 def _set_key_limit(session: LedgerSession, payer: Payer) -> None:
     """Put the key's limit where it stands by now, and on no other window."""
     limit_nano, reset = session.execute(
-        "SELECT limit_nano, limit_reset FROM accounts_apikey WHERE id = %s", (payer.key_id,)
+        f"SELECT {ENFORCED_LIMIT}, limit_reset FROM accounts_apikey WHERE id = %s",  # noqa: S608 - A constant.
+        (payer.key_id,),
     ).fetchone()
     places = " OR ".join(['("window" = %s AND window_start = %s)'] * len(payer.windows))
     starts = [each for name, start in payer.windows for each in (name, _day(session, start))]
@@ -270,7 +274,7 @@ def _create_budget_counter(
             scope.window,
             _day(session, start),
             spent_nano,
-            scope.limit_nano,
+            scope.counter_limit_nano,
             byok_nano,
             scope.counts_byok,
             session.uuid(payer.account_id),

@@ -13,6 +13,7 @@ from typing import Any
 from accounts.spending import SpendScope
 from accounts.windows import LIMITED_WINDOW
 from routing.ledger.counters import (
+    ENFORCED_LIMIT,
     CounterCache,
     Ids,
     format_counter_ids,
@@ -267,7 +268,8 @@ def build_refusal(
         (session.uuid(payer.account_id),),
     ).fetchone()
     limit_nano, reset, counts_byok = session.execute(
-        "SELECT limit_nano, limit_reset, include_byok_in_limit FROM accounts_apikey WHERE id = %s",
+        f"SELECT {ENFORCED_LIMIT}, limit_reset, include_byok_in_limit FROM accounts_apikey"  # noqa: S608 - A constant.
+        " WHERE id = %s",
         (payer.key_id,),
     ).fetchone()
     window = LIMITED_WINDOW[reset]
@@ -286,6 +288,7 @@ def build_refusal(
                 session, scope, dict(payer.windows)[scope.window], amount_nano, byok_nano
             )
             for scope in payer.budgets
+            if scope.is_enforced
         ),
     )
 

@@ -114,7 +114,7 @@ class HoldRefusal:
 
     `key_left_nano` is None when the key has no limit; `key_asked_nano` is what counts against that
     limit, `asked_nano` where it is None. `byok_nano` was asked beside, of whoever counts it.
-    `budgets` are all that apply, in their order.
+    `budgets` are all that apply and are enforced, in their order.
     """
 
     asked_nano: int

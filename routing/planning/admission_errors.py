@@ -22,7 +22,7 @@ from routing.serving.admission.payment_errors import refuse_broke
 from routing.serving.admission.rate_limits import too_many, would_be_too_many
 from routing.serving.attempts.own_credentials import any_matches
 from routing.serving.request.context import RequestProgress
-from routing.serving.request.errors import ContextTooLong, GuardedOut, NoEndpoint
+from routing.serving.request.errors import UNPRICED, ContextTooLong, GuardedOut, NoEndpoint
 
 # What has failed where there was no endpoint that a filter could have taken out.
 MODELS_STEP: Final = "Resolve Models"
@@ -94,10 +94,11 @@ def no_endpoint_error(asked: ResolvedRequest, plan: Plan) -> GatewayError:
         return ContextTooLong()
     requested = list(policy.required_references)
     step, available = plan.failed_step or MODELS_STEP, list_providers(models, ask)
-    text = None
+    text = reason = None
     if not available and (names := list_unpriced(models, ask)):
         text = f"{names[0]} has no price yet: the gateway's operator can give it one"
-    return NoEndpoint(step, available=available, requested=requested, text=text)
+        reason = UNPRICED
+    return NoEndpoint(step, available=available, requested=requested, text=text, reason=reason)
 
 
 def no_model_error(

@@ -47,6 +47,7 @@ def test_a_budget_shows_every_field_wherever_it_is_asked_for(mine: Manager) -> N
         "id": str(uuid.UUID(shown["id"])),
         "workspace_id": str(default_workspace_id(mine.account.pk)),
         "limit_usd": 500.25,
+        "enforcement": "block",
         "reset_interval": "monthly",
         "created_at": shown["created_at"],
         "updated_at": shown["created_at"],

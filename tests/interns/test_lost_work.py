@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from accounts.models import Event
 from interns import leases
 from interns.jobs.prober import probe_all
 from interns.jobs.reaper import publish_waiting, reap
 from interns.leases import InternLease
 from interns.machine import STEPS, WAITING_TEXT, MoveRule
-from interns.models import Intern, InternTransition, LeaseKind
+from interns.models import Intern, InternTransition, LeaseKind, Status
 from interns.operations import release_intern
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out, queued
@@ -313,3 +314,17 @@ def test_a_long_failure_is_cut(farm: Farm) -> None:
     assert picked is not None
     leases.settle(picked[1], MoveRule.STEP_FAILED, "failed", by="worker", failure="x" * 2000)
     assert farm.row(made["id"]).last_failure_message == "x" * 1000
+
+
+def test_an_intern_that_fails_is_an_event_in_the_same_transaction(farm: Farm) -> None:
+    made, message = queued(farm)
+    picked = leases.pick_up(message, by="worker", now=datetime.now(UTC))
+    assert picked is not None
+    failed: Any = (MoveRule.STEP_FAILED, Status.FAILED)
+
+    leases.settle(picked[1], *failed, by="worker", failure="no disk")
+
+    event = Event.objects.get(kind="intern.failed")
+    assert event.data["intern_id"] == str(made["id"])
+    assert "no disk" in event.text
+    assert InternTransition.objects.filter(to_status="failed").count() == 1

@@ -13,6 +13,7 @@ from django.urls import reverse
 from accounts import models as of_accounts
 from accounts.models import Account, ApiKey, LedgerEntry, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.channels import create_channel, send_test_message
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
@@ -76,7 +77,18 @@ def _one(number: int) -> str:
     _catalogue(number)
     preset(workspace, user, f"preset-{number}")
     _intern_life(number, workspace, user, key)
+    _notifications(number, account)
     return string
+
+
+def _notifications(number: int, account: Account) -> None:
+    """A channel with a message on its way, and an alarm."""
+    url = "https://hooks.example/in"
+    made = create_channel(
+        account_id=account.pk, by=SYSTEM, name=f"channel {number}", type="webhook", url=url
+    )
+    send_test_message(made.row)
+    of_accounts.Alarm.objects.create(subject=f"test:{number}", changed_at=datetime.now(UTC))
 
 
 def _books(number: int, account: Account, workspace: Workspace, key: ApiKey) -> None:

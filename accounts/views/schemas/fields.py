@@ -74,6 +74,10 @@ UsdAmount = Annotated[
     Decimal,
     WithJsonSchema({"type": "number", "description": "USD, at most 9 decimal places."}),
 ]
+Enforcement = Literal["block", "warn"]
+ENFORCEMENT: Final = (
+    "`block` refuses requests that would exceed it; `warn` refuses none and only leads to events."
+)
 ResetInterval = Literal["daily", "weekly", "monthly"]
 # Strict models take ids as text as well.
 Id = Annotated[UUID, Field(strict=False)]

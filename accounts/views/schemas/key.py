@@ -18,7 +18,15 @@ from accounts.services.budgets import BudgetStanding, read_budget_standings
 from accounts.services.key_limits import KeyUsage
 from accounts.services.keys import GRACE_S_MAX
 from accounts.spending import WINDOW_WORDS
-from accounts.views.schemas.fields import Id, ResetInterval, Usd, UsdAmount, nano_or_none
+from accounts.views.schemas.fields import (
+    ENFORCEMENT,
+    Enforcement,
+    Id,
+    ResetInterval,
+    Usd,
+    UsdAmount,
+    nano_or_none,
+)
 from accounts.windows import LIMITED_WINDOW
 from gateway.http.jsonio import JsonObject, format_optional_time, usd
 from gateway.http.resources import ResourceObject
@@ -63,6 +71,7 @@ class _Settings(BaseModel):
     name: _Name
     limit: Usd | None = Field(None, description="USD; null for no limit.")
     limit_reset: ResetInterval | None = None
+    limit_enforcement: Enforcement = Field("block", description=ENFORCEMENT)
     include_byok_in_limit: bool = False
 
 
@@ -111,6 +120,7 @@ class _Spending(ResourceObject):
     limit: UsdAmount | None = Field(description="USD it may spend; null for no limit.")
     limit_remaining: UsdAmount | None = Field(description="USD left of the limit.")
     limit_reset: ResetInterval | None
+    limit_enforcement: Enforcement = Field(description=ENFORCEMENT)
     include_byok_in_limit: bool
     usage: UsdAmount
     usage_daily: UsdAmount
@@ -161,6 +171,7 @@ class CurrentKeyBudget(ResourceObject):
     limit_usd: UsdAmount
     spend_usd: UsdAmount
     remaining_usd: UsdAmount = Field(description="May be below zero.")
+    enforcement: Enforcement = Field(description=ENFORCEMENT)
     reset_interval: ResetInterval | None
     resets_at: datetime | None
     include_byok: bool
@@ -198,9 +209,11 @@ class CurrentKey(_Spending):
     workspace_id: UUID | None
     organization_id: UUID
     budgets: list[CurrentKeyBudget] = Field(
-        description="All that it is held to, in the order in which they refuse."
+        description="All that apply to it, in the order in which they refuse."
     )
-    effective_budget: CurrentKeyBudget | None = Field(description="The one with the least left.")
+    effective_budget: CurrentKeyBudget | None = Field(
+        description="The one with the least left of those that refuse."
+    )
     allowed_data_regions: list[Literal["global", "europe", "us"]] = Field(
         description="Hosts that take requests of this key."
     )
@@ -240,7 +253,8 @@ def load_current_key(caller: Caller, free: FreeRequests, at: datetime) -> JsonOb
     key = rows.get(pk=caller.key_id)
     budget_ids = {word: getattr(key, f"budget_{word}") for word in _INTERVALS}
     usage, standings = read_budget_standings(key, caller.budgets, budget_ids, at=at)
-    tightest = min(standings, key=lambda each: each.left_nano, default=None)
+    refusing = [each for each in standings if each.is_enforced]
+    tightest = min(refusing, key=lambda each: each.left_nano, default=None)
     return CurrentKey.from_row(
         key,
         **_spending(key, usage),
@@ -263,6 +277,7 @@ def _serialize_budget(standing: BudgetStanding) -> JsonObject:
         limit_usd=usd(standing.limit_nano),
         spend_usd=usd(standing.spent_nano),
         remaining_usd=usd(standing.left_nano),
+        enforcement="block" if standing.is_enforced else "warn",
         reset_interval=_RESET_OF_WINDOW[standing.window],
         resets_at=format_optional_time(standing.resets_at),
         include_byok=standing.counts_byok,

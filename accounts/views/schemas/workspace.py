@@ -16,7 +16,14 @@ from accounts.money import usd_to_nano
 from accounts.ports import higher_apps
 from accounts.services.workspace_budgets import INTERVALS
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
-from accounts.views.schemas.fields import PositiveUsd, ResetInterval, UserId, each_once
+from accounts.views.schemas.fields import (
+    ENFORCEMENT,
+    Enforcement,
+    PositiveUsd,
+    ResetInterval,
+    UserId,
+    each_once,
+)
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, usd
 from gateway.http.resources import ResourceObject
@@ -140,6 +147,7 @@ class NewWorkspaceBudget(ManagedBody):
     model_config = ConfigDict(title="WorkspaceBudgetWanted")
 
     limit_usd: PositiveUsd = Field(description=_LIMIT)
+    enforcement: Enforcement = Field("block", description=ENFORCEMENT)
     include_byok_in_budgets: bool | None = Field(
         None, description="For all budgets of the workspace; left out, it stays as it is."
     )
@@ -153,6 +161,7 @@ class WorkspaceBudgetObject(ResourceObject):
     id: UUID
     workspace_id: UUID
     limit_usd: PositiveUsd = Field(description=_LIMIT)
+    enforcement: Enforcement = Field(description=ENFORCEMENT)
     reset_interval: ResetInterval | None = Field(description="Null for the lifetime.")
     created_at: datetime
     updated_at: datetime
@@ -185,10 +194,14 @@ def _is_known(model: str) -> bool:
     return 0 < len(model) <= _MODEL_CHARS_MAX and higher_apps().is_known_model(model)
 
 
-def read_budget(body: Mapping[str, Any]) -> tuple[int, bool | None]:
-    """The limit in nano-USD, and whether BYOK counts (None: as before). Raises `SchemaInvalid`."""
+def read_budget(body: Mapping[str, Any]) -> JsonObject:
+    """What `set_budget` takes of a body. Raises `SchemaInvalid`."""
     budget = NewWorkspaceBudget.read(body)
-    return usd_to_nano(budget.limit_usd), budget.include_byok_in_budgets
+    return {
+        "limit_nano": usd_to_nano(budget.limit_usd),
+        "enforcement": budget.enforcement,
+        "include_byok": budget.include_byok_in_budgets,
+    }
 
 
 def read_interval(word: str) -> str:

@@ -38,12 +38,12 @@ def _refuse_broke(context: RequestContext, free: bool, own_credential: bool) -> 
             at=context.created_at,
         )
         for budget in context.payer.budgets:
-            if counted[budget] >= budget.limit_nano:
+            if budget.is_enforced and counted[budget] >= budget.limit_nano:
                 raise budget_exceeded(budget)
     key = ApiKey.objects.get(pk=context.payer.key_id)
-    if key.limit_nano is not None and not free:
+    if key.enforced_limit_nano is not None and not free:
         spent_nano = read_usage(key=key, at=context.created_at).counted_nano(key)
-        if spent_nano >= key.limit_nano:
+        if spent_nano >= key.enforced_limit_nano:
             raise key_limit_exhausted(context, key.limit_reset)
     if settings.BILLING_ENFORCED and not own_credential:
         account = Account.objects.get(pk=context.payer.account_id)

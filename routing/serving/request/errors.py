@@ -1,5 +1,7 @@
 """Errors that exist once routing has begun."""
 
+from typing import Final
+
 from django.conf import settings
 
 from gateway.http.errors import (
@@ -54,6 +56,10 @@ class ContextTooLong(InvalidRequest):
     message = "The prompt and the requested output do not fit into the context of any endpoint"
 
 
+# The reason on record of requests for models that nobody has given a price.
+UNPRICED: Final = "model_unpriced"
+
+
 class NoEndpoint(NotFound):
     """No endpoint is left for the request; `failed_routing_step` names the filter.
 
@@ -70,6 +76,7 @@ class NoEndpoint(NotFound):
         available: list[str],
         requested: list[str],
         text: str | None = None,
+        reason: str | None = None,
     ) -> None:
         metadata = {
             "available_providers": available,
@@ -77,7 +84,7 @@ class NoEndpoint(NotFound):
             "failed_routing_step": step,
         }
         text = text or f"No endpoint is left for this request ({step})"
-        super().__init__(text, metadata=metadata)
+        super().__init__(text, metadata=metadata, reason=reason)
 
 
 class GuardedOut(PermissionDenied):

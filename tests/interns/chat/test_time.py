@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from accounts.models import Event
 from gateway.http.jsonio import loads
 from interns.chat import runs
 from interns.chat.body import ChatPrompt, ChatReply
@@ -234,3 +235,13 @@ def test_the_same_question_twice_fails_the_turn(bench: Bench) -> None:
     chunks = told(bench.reply("allow_once", ASKED))
     assert chunks[-3]["error"]["metadata"]["reason"] == "turn_failed"
     assert bench.run.state == "cancelled"
+
+
+def test_a_question_is_an_event_without_its_words(bench: Bench) -> None:
+    told(bench.prompt(1.0, ASKED))
+
+    event = Event.objects.get(kind="intern.waiting")
+    intern = Intern.objects.get(pk=bench.intern_id)
+    assert (event.account_id, event.data["kind"]) == (intern.workspace.account_id, "permission")
+    assert intern.name in event.title
+    assert str(PERMISSION) not in f"{event.text} {event.data}"

@@ -1,0 +1,342 @@
+"""Events about money and keys that are states: a schedule looks at what is committed.
+
+The key of an event names a crossing, so that each is recorded once, whoever looks and how often.
+Nothing of this is on the way of a request.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import BigIntegerField, Case, ExpressionWrapper, F, Q, QuerySet, Value, When
+
+from accounts.events.kinds import EventKind
+from accounts.events.outbox import NewEvent, clear_alarm, raise_alarm, record_new_events
+from accounts.models import Account, Alarm, ApiKey, Guardrail, SpendCounter, User, WorkspaceBudget
+from accounts.money import format_dollars
+from accounts.services.audit import AuditReport
+from accounts.services.budgets import read_spending_of_many
+from accounts.services.credits import find_expiring_credit
+from accounts.services.key_limits import read_usages
+from accounts.spending import WINDOW_OF_WORD, WINDOW_WORDS, build_workspace_scopes, parse_holder
+from accounts.windows import LIMITED_WINDOW, find_window_end, find_window_starts
+from gateway.http.jsonio import JsonObject, format_usd
+
+LEVELS_PERCENT: Final = (50, 80, 100)
+# Each asks in one statement with a piece for each budget.
+_BUDGETS_AT_ONCE: Final = 100
+_ROWS_AT_ONCE: Final = 500
+_NANO: Final = 1_000_000_000
+_LOW_CREDIT: Final = "credit.low:"
+_MISMATCH: Final = "ledger.mismatch:"
+_TEXTS_MAX: Final = 20
+_T = TypeVar("_T")
+_ASK_OPERATOR: Final = "Whoever runs this gateway can add credits."
+
+
+class _SpentLimit(NamedTuple):
+    """A limit and what counts against it in its window. `subject` names whose it is in keys,
+    `whose` in words; `remedy` says who can raise it."""
+
+    kind: EventKind
+    subject: str
+    whose: str
+    what: str
+    window: str
+    start: date
+    limit_nano: int
+    spent_nano: int
+    remedy: str
+    account_id: UUID
+    workspace_id: UUID | None
+    is_enforced: bool
+    details: JsonObject
+
+
+def record_spending(*, now: datetime) -> int:
+    """Record which budgets and limits of keys crossed a level; how many events."""
+    limits = [*_list_workspace_budgets(now), *_list_guardrail_budgets(now), *_list_key_limits(now)]
+    events = [event for limit in limits for event in _build_crossings(limit)]
+    return _record(events, now)
+
+
+def record_low_credit(*, now: datetime) -> int:
+    """Record which accounts have less credit than `CREDIT_LOW_USD`; how many events. An account
+    that was told is told again only after it had more."""
+    threshold_nano = int(settings.CREDIT_LOW_USD * _NANO)
+    # Django takes a difference for a smaller integer, which every threshold is beyond.
+    balance = ExpressionWrapper(
+        F("total_credits_nano") - F("total_usage_nano"), output_field=BigIntegerField()
+    )
+    accounts = Account.objects.annotate(left_nano=balance)
+    raised = Alarm.objects.filter(subject__startswith=_LOW_CREDIT, is_raised=True)
+    ids = {UUID(alarm.subject.removeprefix(_LOW_CREDIT)) for alarm in raised}
+    for account in accounts.filter(pk__in=ids, left_nano__gte=threshold_nano):
+        clear_alarm(f"{_LOW_CREDIT}{account.pk}", at=now)
+    # Who never had credit has not run low of it.
+    low = accounts.filter(left_nano__lt=threshold_nano, total_credits_nano__gt=0)
+    told = 0
+    for account in low.exclude(pk__in=ids):
+        with transaction.atomic():
+            count = raise_alarm(f"{_LOW_CREDIT}{account.pk}", at=now)
+            if count is not None:
+                told += record_new_events([_build_low_credit(account, count)], at=now)
+    return told
+
+
+def record_expiries(*, now: datetime) -> int:
+    """Record which keys and credits end within `EXPIRY_NOTICE_DAYS`; how many events."""
+    until = now + timedelta(days=settings.EXPIRY_NOTICE_DAYS)
+    keys = ApiKey.objects.living().filter(expires_at__gt=now, expires_at__lte=until, disabled=False)
+    events = [_build_expiring_key(key) for key in keys]
+    if settings.CREDIT_EXPIRY_DAYS:
+        days = timedelta(days=settings.CREDIT_EXPIRY_DAYS)
+        for expiring in find_expiring_credit(until - days):
+            amount = format_dollars(expiring.amount_nano)
+            ends_at = expiring.came_at + days
+            text = (
+                f"{amount} of the account's credit expires on {ends_at:%Y-%m-%d} (UTC), unless it "
+                f"is used before. {_ASK_OPERATOR}"
+            )
+            events.append(
+                NewEvent(
+                    "credit.expiring",
+                    f"credit.expiring:{expiring.account_id}:{expiring.entry_id}",
+                    f"{amount} of credit expires on {ends_at:%Y-%m-%d}",
+                    text,
+                    expiring.account_id,
+                    data={
+                        "expiring_usd": format_usd(expiring.amount_nano),
+                        "expires_on": f"{ends_at:%Y-%m-%d}",
+                    },
+                )
+            )
+    return _record(events, now)
+
+
+def _record(events: Sequence[NewEvent], now: datetime) -> int:
+    return sum(record_new_events(part, at=now) for part in _split(events, _ROWS_AT_ONCE))
+
+
+def _split(values: Sequence[_T], size: int) -> Iterator[list[_T]]:
+    for begin in range(0, len(values), size):
+        yield list(values[begin : begin + size])
+
+
+# --- Budgets and limits of keys -------------------------------------------------------------------
+
+
+def _list_workspace_budgets(now: datetime) -> Iterator[_SpentLimit]:
+    rows = WorkspaceBudget.objects.filter(workspace__deleted_at__isnull=True)
+    starts = find_window_starts(now)
+    for part in _split(list(rows.select_related("workspace")), _BUDGETS_AT_ONCE):
+        asked = [
+            (row.workspace.account_id, build_workspace_scopes(row.workspace, [row])[0])
+            for row in part
+        ]
+        for row, spent_nano in zip(part, read_spending_of_many(asked, at=now), strict=True):
+            window = WINDOW_OF_WORD[row.interval]
+            path = f"PUT /api/v1/workspaces/{row.workspace_id}/budgets/{row.interval}"
+            yield _SpentLimit(
+                "budget.threshold",
+                f"workspace:{row.workspace_id}",
+                f'Workspace "{row.workspace.name}"',
+                "budget",
+                window,
+                starts[window],
+                row.limit_nano,
+                spent_nano,
+                _describe_remedy(path),
+                row.workspace.account_id,
+                row.workspace_id,
+                row.enforcement == "block",
+                {"scope": "workspace"},
+            )
+
+
+def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
+    counters = list(_select_half_spent(SpendCounter.Scope.GUARDRAIL, now))
+    ids = {UUID(counter.scope_id.partition(":")[0]) for counter in counters}
+    guardrails = Guardrail.objects.select_related("workspace").in_bulk(ids)
+    holders = [parse_holder(counter.scope_id) for counter in counters]
+    keys = ApiKey.objects.in_bulk([number for kind, number in holders if kind == "k"])
+    users = User.objects.in_bulk([number for kind, number in holders if kind == "u"])
+    for counter, (kind, number) in zip(counters, holders, strict=True):
+        guardrail = guardrails.get(UUID(counter.scope_id.partition(":")[0]))
+        holder = keys.get(number) if kind == "k" else users.get(number)
+        if guardrail is None or holder is None or counter.account_id is None:
+            continue
+        assert counter.limit_nano is not None
+        name = f'API key "{holder.name}"' if isinstance(holder, ApiKey) else holder.username
+        yield _SpentLimit(
+            "budget.threshold",
+            f"guardrail:{counter.scope_id}",
+            name,
+            f'budget of guardrail "{guardrail.name}"',
+            counter.window,
+            counter.window_start,
+            counter.limit_nano,
+            counter.counted_nano,
+            _describe_remedy(f"PATCH /api/v1/guardrails/{guardrail.pk}"),
+            counter.account_id,
+            guardrail.workspace_id,
+            True,
+            {"scope": "guardrail", "guardrail_id": str(guardrail.pk)},
+        )
+
+
+def _list_key_limits(now: datetime) -> Iterator[_SpentLimit]:
+    ids = [int(each.scope_id) for each in _select_half_spent(SpendCounter.Scope.KEY, now)]
+    # Their counters have no limit.
+    warning = ApiKey.objects.living().filter(limit_enforcement="warn", limit_nano__gt=0)
+    ids += warning.values_list("pk", flat=True)
+    starts = find_window_starts(now)
+    for part in _split(ids, _ROWS_AT_ONCE):
+        keys = list(ApiKey.objects.living().filter(pk__in=part, limit_nano__gt=0))
+        usages = read_usages(keys=keys, at=now)
+        for key in keys:
+            assert key.limit_nano is not None
+            window = LIMITED_WINDOW[key.limit_reset]
+            yield _SpentLimit(
+                "key.limit_threshold",
+                f"key:{key.pk}",
+                f'API key "{key.name}" ({key.label})',
+                "limit",
+                window,
+                starts[window],
+                key.limit_nano,
+                usages[key.pk].counted_nano(key),
+                _describe_remedy(f"PATCH /api/v1/keys/{key.hash}"),
+                key.account_id,
+                key.workspace_id,
+                key.enforced_limit_nano is not None,
+                {"key_name": key.name, "key_label": key.label},
+            )
+
+
+def _select_half_spent(scope: str, now: datetime) -> QuerySet[SpendCounter]:
+    """The limited counters of the windows of now of which half is spent, the lowest level."""
+    current = Q()
+    for window, start in find_window_starts(now).items():
+        current |= Q(window=window, window_start=start)
+    byok = Case(When(counts_byok=True, then=F("byok_spent_nano")), default=Value(0))
+    counted = SpendCounter.objects.annotate(so_far_nano=F("spent_nano") + byok)
+    # No product, which a large amount would make too large for the database.
+    return counted.filter(
+        current, scope=scope, limit_nano__gt=0, so_far_nano__gte=F("limit_nano") / 2
+    )
+
+
+def _build_crossings(spent: _SpentLimit) -> Iterator[NewEvent]:
+    limit, used = format_dollars(spent.limit_nano), format_dollars(spent.spent_nano)
+    word = WINDOW_WORDS[spent.window]  # type: ignore[index]  # Counters hold its keys.
+    end = find_window_end(spent.window, spent.start)
+    resets = "" if end is None else f" It begins anew on {end:%Y-%m-%d} (UTC)."
+    for level in LEVELS_PERCENT:
+        if spent.spent_nano * 100 < level * spent.limit_nano:
+            return
+        effect = _EFFECTS[spent.is_enforced] if level == LEVELS_PERCENT[-1] else ""
+        yield NewEvent(
+            spent.kind,
+            f"{spent.kind}:{spent.subject}:{spent.window}:{spent.start}:{level}:{spent.limit_nano}",
+            f"{spent.whose} has spent {level} % of its {word} {spent.what}",
+            f"{spent.whose} has spent {used} of its {word} {spent.what} of {limit}.{effect}{resets}"
+            f" {spent.remedy}",
+            spent.account_id,
+            spent.workspace_id,
+            {
+                **spent.details,
+                "level_percent": level,
+                "limit_usd": format_usd(spent.limit_nano),
+                "spent_usd": format_usd(spent.spent_nano),
+                "window": word,
+                "window_start": str(spent.start),
+                "enforcement": "block" if spent.is_enforced else "warn",
+            },
+        )
+
+
+_EFFECTS: Final = {
+    True: " Requests that cost something are refused from now on.",
+    False: " It only warns: requests go on.",
+}
+
+
+def _describe_remedy(path: str) -> str:
+    return f"A management key of the account can raise it with {path}."
+
+
+# --- Credit and keys ------------------------------------------------------------------------------
+
+
+def _build_low_credit(account: Account, count: int) -> NewEvent:
+    left, least = format_dollars(account.balance_nano), f"${settings.CREDIT_LOW_USD:,.2f}"
+    return NewEvent(
+        "credit.low",
+        f"{_LOW_CREDIT}{account.pk}:{count}",
+        f"Credit of account {account.name} is below {least}",
+        f"Account {account.name} has {left} of credit left. Without credit its requests are "
+        f"refused. {_ASK_OPERATOR}",
+        account.pk,
+        data={"balance_usd": format_usd(account.balance_nano)},
+    )
+
+
+def _build_expiring_key(key: ApiKey) -> NewEvent:
+    assert key.expires_at is not None
+    day = f"{key.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} (UTC)"
+    return NewEvent(
+        "key.expiring",
+        f"key.expiring:{key.pk}:{key.expires_at.isoformat()}",
+        f'API key "{key.name}" expires on {day}',
+        f'API key "{key.name}" ({key.label}) stops working on {day}. A management key of the '
+        "account can make another one with POST /api/v1/keys.",
+        key.account_id,
+        key.workspace_id,
+        {"key_name": key.name, "key_label": key.label, "expires_at": key.expires_at.isoformat()},
+    )
+
+
+# --- The audit ------------------------------------------------------------------------------------
+
+
+def record_mismatches(found: AuditReport, *, now: datetime) -> int:
+    """Record what an audit found wrong: for each account, and for the operator what is of none.
+    What was told is told again only after an audit found it right. Returns how many events."""
+    of_accounts = {text for texts in found.by_account.values() for text in texts}
+    rest = [text for text in found.mismatches if text not in of_accounts]
+    wrong: dict[str, tuple[UUID | None, Sequence[str]]] = {
+        f"{_MISMATCH}{account_id}": (account_id, texts)
+        for account_id, texts in found.by_account.items()
+    }
+    if rest:
+        wrong[f"{_MISMATCH}gateway"] = (None, rest)
+    raised = Alarm.objects.filter(subject__startswith=_MISMATCH, is_raised=True)
+    for alarm in raised.exclude(subject__in=wrong):
+        clear_alarm(alarm.subject, at=now)
+    told = 0
+    for subject, (account_id, texts) in wrong.items():
+        with transaction.atomic():
+            count = raise_alarm(subject, at=now)
+            if count is not None:
+                event = _build_mismatch(subject, count, account_id, texts)
+                told += record_new_events([event], at=now)
+    return told
+
+
+def _build_mismatch(
+    subject: str, count: int, account_id: UUID | None, texts: Sequence[str]
+) -> NewEvent:
+    return NewEvent(
+        "ledger.mismatch",
+        f"{subject}:{count}",
+        "The books disagree",
+        f"An audit found totals that the ledger's entries do not add up to (nano-USD): "
+        f"{'; '.join(texts[:_TEXTS_MAX])}. Whoever runs this gateway can look with "
+        "`manage.py audit_ledger`. Counters of budgets are put right at once.",
+        account_id,
+        data={"mismatches": list(texts[:_TEXTS_MAX]), "count": len(texts)},
+    )
