@@ -36,6 +36,7 @@ KINDS = {
     "vendors": "list",
     "model_patterns": "list",
     "regional_hosts": "pairs",
+    "header_pairs": "pairs",
     "plug_ins": "pairs",
     "tool_backends": "pairs",
     "base_url": "URL",

@@ -31,6 +31,7 @@ _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
 _MODEL_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:/*-]{0,199}")
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ORIGIN = re.compile(r"https?://[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ADDRESS = re.compile(r"[0-9a-f:.]{2,45}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()/-]*)?")
 _PLUG_IN = re.compile(r"[a-z][a-z0-9-]{0,63}")
@@ -54,7 +55,10 @@ _OWN_PREFIXES: Final = (
     *("ROUTER_", "INTERN_", "INTERNS_", "LEDGER_", "HOLD_", "CATALOGUE_POLL_"),
     *("GENERATION_", "USAGE_EXPORT_", "SANDBOX_", "API_KEY_CACHE_", "CREDITS_WEBHOOK_"),
     *("NOTIFICATION_", "EMAIL_", "CREDIT_LOW_"),
+    *("OTEL_EXPORTER_OTLP_", "OTEL_TRACES_SAMPLER", "OTEL_SERVICE_"),
 )
+# The gateway sends spans alone; what an environment says of metrics and logs is for others.
+_OF_ANOTHER_SIGNAL: Final = re.compile(r"OTEL_EXPORTER_OTLP_(METRICS|LOGS)_\w+")
 # Kubernetes sets these in every container, for each service beside it.
 _OF_A_SERVICE: Final = re.compile(
     r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)\w*)?)"
@@ -111,7 +115,8 @@ def refuse_unknown_names() -> None:
     would otherwise hold nobody."""
     known = {each.name for section in Section.every.values() for each in section.declarations}
     for name in sorted(os.environ.keys() - known):
-        if name.startswith(_OWN_PREFIXES) and not _OF_A_SERVICE.fullmatch(name):
+        is_others = _OF_A_SERVICE.fullmatch(name) or _OF_ANOTHER_SIGNAL.fullmatch(name)
+        if name.startswith(_OWN_PREFIXES) and not is_others:
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
             raise SettingError(name, f"there is no such setting; the nearest is {nearest[0]}")
 
@@ -251,6 +256,18 @@ def pairs(name: str, *, key: re.Pattern[str], values: Collection[str] = ()) -> d
         if values and right not in values:
             raise SettingError(name, f"expected one of {', '.join(values)}, got {right!r}")
         found[left.lower()] = right
+    return found
+
+
+def header_pairs(name: str) -> dict[str, str]:
+    """`name=value` pairs with commas between, values percent-encoded, names as they are written."""
+    found: dict[str, str] = {}
+    for word in words(name):
+        left, equals, right = (part.strip() for part in word.partition("="))
+        # A value may be a secret, so the error does not say it.
+        if not equals or not _HEADER_NAME.fullmatch(left):
+            raise SettingError(name, "expected name=value with commas between")
+        found[left] = unquote(right)
     return found
 
 

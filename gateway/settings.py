@@ -18,6 +18,7 @@ from gateway.environment.notifications import *
 from gateway.environment.object_store import build_s3_storage
 from gateway.environment.process import *
 from gateway.environment.tools import *
+from gateway.environment.traces import *
 from gateway.home import PROJECT, find_package
 from gateway.logs.setup import build_config
 

@@ -155,6 +155,12 @@ STARTS: list[tuple[dict[str, str], str]] = [
     # A misspelt limit would hold nobody.
     ({"ROUTER_KEY_RPMS": "60"}, "ROUTER_KEY_RPMS"),
     ({"INTERN_MEMORY": "1"}, "INTERN_MEMORY"),
+    ({"OTEL_EXPORTER_OTLP_ENDPIONT": "http://a:4318"}, "OTEL_EXPORTER_OTLP_ENDPIONT"),
+    ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL"),
+    ({"OTEL_EXPORTER_OTLP_HEADERS": "canary-key"}, "OTEL_EXPORTER_OTLP_HEADERS"),
+    ({"OTEL_TRACES_SAMPLER_ARG": "10"}, "OTEL_TRACES_SAMPLER_ARG"),
+    # Others on the same host send metrics and logs.
+    ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://a:4318", "OTEL_LOG_LEVEL": "info"}, ""),
     # Kubernetes tells each container of the services beside it.
     ({"ROUTER_SERVICE_HOST": "10.0.0.1", "ROUTER_PORT_80_TCP": "tcp://10.0.0.1:80"}, ""),
 ]
@@ -162,13 +168,14 @@ SCRIPT = """
 import importlib, json, os, sys
 import gateway.settings
 from gateway.env import SettingError
-from gateway.environment import tools
+from gateway.environment import tools, traces
 found, before = [], dict(os.environ)
 for given in json.load(sys.stdin):
     os.environ.clear()
     os.environ.update(before | given)
     try:
         importlib.reload(tools)
+        importlib.reload(traces)
         importlib.reload(gateway.settings)
         found.append("")
     except SettingError as error:

@@ -1,0 +1,56 @@
+"""The sender of this process. OpenTelemetry is loaded by the first who asks for it, and only where
+traces are on."""
+
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+
+if TYPE_CHECKING:
+    from gateway.tracing.sender import SpanSender
+
+_lock = threading.Lock()
+_sender: "SpanSender | None" = None
+_owner: int | None = None
+
+
+def get_sender() -> "SpanSender | None":
+    """That of this process, made where there is none yet; None where traces are off."""
+    global _sender, _owner
+    if not settings.OTEL_EXPORTER_OTLP_ENDPOINT:
+        return None
+    if _owner != os.getpid():
+        with _lock:
+            if _owner != os.getpid():
+                # A fork has the sender of its parent, but not its thread.
+                _sender, _owner = _build_sender(), os.getpid()
+    return _sender
+
+
+def stop_sender(within_s: float) -> None:
+    """Send what is queued, for at most that long."""
+    if _sender is not None and _owner == os.getpid():
+        _sender.stop(within_s)
+
+
+def _build_sender() -> "SpanSender":
+    from gateway.tracing.sender import build_sender
+
+    own = {
+        "service.name": settings.OTEL_SERVICE_NAME,
+        "service.version": settings.GATEWAY_VERSION,
+        "service.instance.id": f"{socket.gethostname()}-{os.getpid()}",
+        "telemetry.sdk.language": "python",
+        "telemetry.sdk.name": "opentelemetry",
+    }
+    return build_sender(
+        settings.OTEL_EXPORTER_OTLP_ENDPOINT,
+        headers=settings.OTEL_EXPORTER_OTLP_HEADERS,
+        timeout_s=settings.OTEL_EXPORTER_OTLP_TIMEOUT / 1000,
+        compression=settings.OTEL_EXPORTER_OTLP_COMPRESSION,
+        certificate=settings.OTEL_EXPORTER_OTLP_CERTIFICATE,
+        resource={**settings.OTEL_RESOURCE_ATTRIBUTES, **own},
+        version=settings.GATEWAY_VERSION,
+    )
