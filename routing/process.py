@@ -4,6 +4,7 @@ from django.conf import settings
 
 from gateway.limits.limits import rate_limiter
 from gateway.logs.stderr import write_lines
+from gateway.tracing.process import get_sender, stop_sender
 from routing.catalogue.snapshot import catalogue
 from routing.destinations.broadcaster import broadcaster
 from routing.history.content_writer import content_writer
@@ -11,6 +12,7 @@ from routing.ledger.writer import ledger
 from routing.reports.failed_requests import FailureWriter
 from routing.reports.publisher import publisher
 from routing.reports.request_lines import RequestLines, are_wanted, choose_form
+from routing.reports.spans import SpanWriter
 from routing.serving.settlement import booking
 from routing.statistics import observation, peer_sync
 from routing.tools.web.search import load_search_client
@@ -22,6 +24,7 @@ _CONTENTS_STOP_S = 0.3
 _KEY_USES_STOP_S = 0.2
 _REPORTS_STOP_S = 0.2
 _DESTINATIONS_STOP_S = 0.3
+_TRACES_STOP_S = 0.3
 
 
 def start() -> None:
@@ -36,6 +39,8 @@ def start() -> None:
         lines = RequestLines(choose_form(settings.LOG_FORMAT), write_lines)
         publisher.add_observer("log lines", lines.observe)
     publisher.add_observer("destinations", broadcaster.observe)
+    if (sender := get_sender()) is not None:
+        publisher.add_observer("traces", SpanWriter(sender.add).write)
     publisher.start()
     broadcaster.start()
     load_search_client()
@@ -46,6 +51,7 @@ def stop() -> None:
     ledger.stop(_LEDGER_STOP_S)
     publisher.stop(_REPORTS_STOP_S)
     broadcaster.stop(_DESTINATIONS_STOP_S)
+    stop_sender(_TRACES_STOP_S)
     content_writer.stop(_CONTENTS_STOP_S)
     booking.stop_key_uses(_KEY_USES_STOP_S)
     catalogue.stop_polling()

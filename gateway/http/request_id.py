@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
+from gateway.live_settings import settings
+from gateway.tracing.spans import build_trace_id, is_sampled
+
 HEADER: Final = "X-Request-Id"
 _SANE: Final = re.compile(r"[!-~]{1,128}")
 # https://www.w3.org/TR/trace-context/: version, trace, parent and flags; later versions may go on.
@@ -16,8 +19,8 @@ _TRACEPARENT: Final = re.compile(
 
 
 class TraceParent(NamedTuple):
-    """The caller's place in a distributed trace: its trace, the span that calls, and flags, in
-    hexadecimal."""
+    """A place in a distributed trace: the trace, the span that calls, and flags, in hexadecimal.
+    `span_id` is "" where the trace begins here."""
 
     trace_id: str
     span_id: str
@@ -25,7 +28,8 @@ class TraceParent(NamedTuple):
 
 
 class RequestIdentity(NamedTuple):
-    """`id` is the caller's own where that is sane; `trace` is None where the caller named none."""
+    """`id` is the caller's own where that is sane, and so is `trace`. Where the caller named no
+    trace, one begins here if traces are on; else it is None."""
 
     id: str
     trace: TraceParent | None = None
@@ -39,7 +43,7 @@ def begin_request(environ: Mapping[str, Any]) -> RequestIdentity:
     until its next request."""
     own_id: str = environ.get("HTTP_X_REQUEST_ID", "")
     request_id = own_id if _SANE.fullmatch(own_id) else build_request_id()
-    identity = RequestIdentity(request_id, _read_trace(environ))
+    identity = RequestIdentity(request_id, _read_trace(environ) or begin_trace())
     _current.set(identity)
     return identity
 
@@ -63,6 +67,14 @@ def get_request_id() -> str | None:
 def get_identity() -> RequestIdentity | None:
     """The identity of the request under way; None in a worker, a command or a thread."""
     return _current.get()
+
+
+def begin_trace() -> TraceParent | None:
+    """A new trace, whose flags say whether it is sampled; None where traces are off."""
+    if not settings.OTEL_EXPORTER_OTLP_ENDPOINT:
+        return None
+    trace_id = build_trace_id()
+    return TraceParent(trace_id, "", "01" if is_sampled(trace_id, settings.TRACES_SHARE) else "00")
 
 
 def _read_trace(environ: Mapping[str, Any]) -> TraceParent | None:

@@ -26,6 +26,7 @@ class ToolActivity:
 
     `item` are the own fields of its output item in responses, `block` and `block_type` its result
     in messages where that format has one. `status` is "in_progress", "completed" or "failed".
+    `started` and `ended` are monotonic seconds, None of a call that was not run.
     """
 
     call_id: str
@@ -39,6 +40,8 @@ class ToolActivity:
     block: Any = None
     # Its place among the reasoning details of a chat answer.
     index: int = 0
+    started: float | None = None
+    ended: float | None = None
 
 
 # A whole answer in the order in which it came: chat-shaped messages (with their `logprobs`), and

@@ -67,18 +67,20 @@ class _OneWaiterEvent:
 
 
 class Ticket:
-    """One order and its outcome. A ticket whose waiter gave up is `abandoned`."""
+    """One order and its outcome. A ticket whose waiter gave up is `abandoned`; `finished` is when
+    its outcome came, in monotonic seconds."""
 
-    __slots__ = ("abandoned", "done", "order", "outcome")
+    __slots__ = ("abandoned", "done", "finished", "order", "outcome")
 
     def __init__(self, order: Order) -> None:
         self.order = order
         self.done: Any = _OneWaiterEvent() if under_gevent() else threading.Event()
         self.outcome: Outcome | None = None
         self.abandoned = False
+        self.finished: float | None = None
 
     def finish(self, outcome: Outcome) -> None:
-        self.outcome = outcome
+        self.outcome, self.finished = outcome, time.monotonic()
         self.done.set()
 
 

@@ -12,7 +12,7 @@ from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
 from routing.reports.flood import gate
-from routing.reports.report import RequestReport, describe_error
+from routing.reports.report import NO_PHASES, Phases, RequestReport, describe_error
 from routing.serving.request.process import now
 
 _CREDENTIALS: Final = ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY")
@@ -29,6 +29,7 @@ def build_refusal_report(
     started: float,
     caller: Caller | None,
     body: JsonObject,
+    phases: Phases = NO_PHASES,
     write_plan: Callable[[], str] | None = None,
 ) -> RequestReport:
     """`body` is the request as far as it was read; `write_plan` gives the plan as JSON text. It is
@@ -48,6 +49,7 @@ def build_refusal_report(
         error=describe_error(error),
         address=address,
         key_prefix="" if caller else _read_key_prefix(request),
+        phases=phases,
         plan="" if is_counted or write_plan is None else write_plan(),
         is_counted=is_counted,
     )

@@ -9,8 +9,10 @@ from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
+from routing.formats.caller import ToolActivity
 from routing.history.content_draft import ContentDraft
-from routing.serving.request.context import Attempt
+from routing.ledger.tickets import Ticket
+from routing.serving.request.context import Attempt, RequestProgress
 
 
 class ErrorFacts(NamedTuple):
@@ -24,15 +26,38 @@ class ErrorFacts(NamedTuple):
     detail: JsonObject
 
 
+class Phases(NamedTuple):
+    """When a request came in, its planning began and ended, and its hold was asked for, in
+    monotonic seconds; None where that is not so."""
+
+    received: float | None = None
+    planning_began: float | None = None
+    planned: float | None = None
+    hold_asked: float | None = None
+
+
+NO_PHASES: Final = Phases()
+
+
+def read_phases(progress: RequestProgress) -> Phases:
+    return Phases(
+        progress.received,
+        progress.planning_began,
+        progress.context.started,
+        progress.hold_asked,
+    )
+
+
 class RequestReport(NamedTuple):
     """One request that was answered, failed or refused.
 
     `started` and `ended` are monotonic seconds. `caller` is None where nobody was authenticated;
     then `key_prefix` has the first characters of the credential, "" where there was none. `record`
-    holds the columns of the generation, None where no upstream was asked. `trace` is the object of
-    that name in the request. `plan` is that of a refused request as JSON text, in the form of
-    `routing.selection.trace`, "" where it had none. `is_counted` says that its source fails too
-    often for a record of each.
+    holds the columns of the generation, None where no upstream was asked, and `settlement` is its
+    place in the ledger's queue. `trace` is the object of that name in the request. `plan` is that
+    of a refused request as JSON text, in the form of `routing.selection.trace`, "" where it had
+    none. `is_counted` says that its source fails too often for a record of each. `tool_calls` are
+    those of server tools, `submodel_attempts` those at models that tools asked.
     """
 
     ended_at: datetime
@@ -54,6 +79,10 @@ class RequestReport(NamedTuple):
     key_prefix: str = ""
     plan: str = ""
     is_counted: bool = False
+    phases: Phases = NO_PHASES
+    settlement: Ticket | None = None
+    tool_calls: Sequence[ToolActivity] = ()
+    submodel_attempts: Sequence[Attempt] = ()
 
     @property
     def duration_ms(self) -> int:

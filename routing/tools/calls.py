@@ -75,9 +75,9 @@ class RunningCalls:
 class _Job:
     def __init__(self, call: ServerToolCall, context: ToolContext) -> None:
         self._result: Result | None = None
-        own_s = call.fitted.tool.time_s
+        own_s, self._started = call.fitted.tool.time_s, time.monotonic()
         limit_s = float(settings.ROUTER_TOOL_TIMEOUT) if own_s is None else own_s
-        self.until = min(time.monotonic() + limit_s, context.deadline)
+        self.until = min(self._started + limit_s, context.deadline)
         self._was_stopped = False
         self._task = None if call.refused else _start(partial(self._carry_out, call, context))
         if call.refused:
@@ -90,9 +90,8 @@ class _Job:
             if self._result is None and time.monotonic() >= self.until:
                 self.stop()
                 self.leave(time.monotonic() + _NOTICE_S)
-                self._result = self._result or failed_result(
-                    "The tool took too long and was stopped"
-                )
+                if self._result is None:
+                    self._end(failed_result("The tool took too long and was stopped"))
         return self._result is not None
 
     def leave(self, until: float) -> None:
@@ -117,7 +116,11 @@ class _Job:
     def _carry_out(self, call: ServerToolCall, context: ToolContext) -> None:
         result = _run_call(call, context)
         if self._result is None:
-            self._result = result
+            self._end(result)
+
+    def _end(self, result: Result) -> None:
+        result.started, result.ended = self._started, time.monotonic()
+        self._result = result
 
 
 class _Greenlet:

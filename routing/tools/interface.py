@@ -34,7 +34,8 @@ class Result:
     `images` (chat-shaped) are added to the answer. For the record: `web_searches` (priced by the
     endpoint that asked), `search_results`, `search_engine`, `fetches`. `cost_nano` is the tool's
     own fee in nano-USD, charged whatever becomes of the answer; the cost of models that the tool
-    asked is not in it. `calls` are calls of the caller's functions that the tool waits for.
+    asked is not in it. `calls` are calls of the caller's functions that the tool waits for. Who
+    runs the tool sets `started` and `ended`, in monotonic seconds.
     """
 
     text: str
@@ -50,6 +51,8 @@ class Result:
     cost_nano: Fraction = NO_COST
     failed: bool = False
     calls: list[JsonObject] = field(default_factory=list)
+    started: float | None = None
+    ended: float | None = None
 
 
 class ModelAnswer(NamedTuple):

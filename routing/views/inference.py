@@ -32,7 +32,7 @@ from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
 from routing.reports.publisher import publisher
 from routing.reports.refusals import build_refusal_report
-from routing.reports.report import RequestReport
+from routing.reports.report import NO_PHASES, RequestReport, read_phases
 from routing.serving.admission.rate_limits import has_limits
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.nonstreaming import serve_answer
@@ -90,10 +90,11 @@ class InferenceViewSet(LeanViewSet):
         """The answer to a body that was read; `generation_id` is one that was chosen before."""
         slot = slots.take()
         try:
-            self.body = body
+            self.body, planning_began = body, now()
             progress = self.progress = admit(
                 request, caller, body, format=self.caller_format, chosen_id=generation_id
             )
+            progress.received, progress.planning_began = self.started, planning_began
             try:
                 return self._answer(request, progress, slot)
             except GatewayError as error:
@@ -130,6 +131,7 @@ class InferenceViewSet(LeanViewSet):
             started=self.started,
             caller=self.caller,
             body=self.body,
+            phases=read_phases(self.progress) if self.progress else NO_PHASES,
             write_plan=partial(write_trace, self.progress) if self.progress else None,
         )
 

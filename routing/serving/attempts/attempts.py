@@ -295,6 +295,7 @@ class Attempts:
         root = self._progress.root
         if root.held_nano is None:
             progress = self._progress
+            progress.hold_asked = process.now()
             lease = timedelta(seconds=settings.HOLD_LEASE_SECONDS)
             order = HoldOrder(
                 generation_id=progress.context.generation_id,

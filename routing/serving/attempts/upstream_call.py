@@ -1,7 +1,6 @@
 """One attempt on the wire: the body for this endpoint with an effort that its model takes, the HTTP
 client, and the head of the answer."""
 
-import os
 from dataclasses import replace
 from typing import Final
 
@@ -9,6 +8,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
+from gateway.tracing.spans import build_span_id
 from routing.entities.efforts import Effort, EffortRules, effort_for_budget, fit_effort
 from routing.entities.end_users import hash_user
 from routing.entities.entries import EndpointEntry
@@ -137,7 +137,7 @@ def send(
             origin,
             method="POST",
             path=request.path,
-            headers=(*request.headers, *_build_identity_headers(progress, provider.kind)),
+            headers=(*request.headers, *_build_identity_headers(progress, attempt)),
             body=request.body,
             limits=process.limits_of(provider),
             deadline=deadline,
@@ -154,16 +154,17 @@ def send(
     return reply
 
 
-def _build_identity_headers(progress: RequestProgress, kind: str) -> list[tuple[str, str]]:
-    """What leads from the provider's logs to ours, and through us to the caller's trace."""
+def _build_identity_headers(progress: RequestProgress, attempt: Attempt) -> list[tuple[str, str]]:
+    """What leads from the provider's logs to ours, and from its spans to the attempt's."""
     identity, headers = progress.context.identity, []
     if identity is None:
         return []
-    if (name := get_wire(kind).request_id_header) is not None:
+    if (name := get_wire(attempt.endpoint.provider.kind).request_id_header) is not None:
         headers.append((name, identity.id))
     if (trace := identity.trace) is not None:
-        span_id = os.urandom(8).hex()
-        headers.append(("traceparent", f"00-{trace.trace_id}-{span_id}-{trace.flags}"))
+        # One that takes several requests is one span.
+        attempt.span_id = attempt.span_id or build_span_id()
+        headers.append(("traceparent", f"00-{trace.trace_id}-{attempt.span_id}-{trace.flags}"))
     return headers
 
 

@@ -72,6 +72,7 @@ class Attempt:
     `status` is the upstream's own status, 502 for connection errors and 524 for timeouts. `request`
     is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
     long a stream's caller kept it waiting; `priced` the usage that was priced last, and its price.
+    `span_id` is what the upstream was told to hang its spans on, where there is a trace.
     """
 
     endpoint: EndpointEntry
@@ -85,6 +86,7 @@ class Attempt:
     held_up_s: float = 0.0
     own: ByokEntry | None = None
     priced: tuple[Usage, Cost] | None = None
+    span_id: str | None = None
 
 
 class RequestContext(NamedTuple):
@@ -178,6 +180,11 @@ class RequestProgress:
     limits_taken: Taken | None = field(default=None, init=False)
     # The answer that came from the response cache.
     cached: Entry | None = field(default=None, init=False)
+    # When its caller's request came in, its planning began, and its hold was asked for, in
+    # monotonic seconds; None where that is not so.
+    received: float | None = field(default=None, init=False)
+    planning_began: float | None = field(default=None, init=False)
+    hold_asked: float | None = field(default=None, init=False)
     # What decisions ask of an endpoint, which is more than one query.
     demands_of: Callable[[EndpointEntry], Sequence[Demand]] | None = field(default=None, init=False)
     # What the record keeps of how questions were decided.

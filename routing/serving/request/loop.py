@@ -24,7 +24,7 @@ from routing.tools.interface import ModelAnswer, Result
 from routing.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from routing.serving.request.context import RequestProgress
+    from routing.serving.request.context import Attempt, RequestProgress
 
 AskModel = Callable[["RequestProgress", JsonObject], ModelAnswer]
 
@@ -57,6 +57,8 @@ class Loop:
         self.cut_unpaid = False
         # Answers a chat body for a tool of this loop's request.
         self.ask_model: AskModel | None = None
+        # At models that its tools asked, and theirs in turn.
+        self.submodel_attempts: list[Attempt] = []
         self.pieces: list[JsonObject | ToolActivity] = []
         self._citable: list[JsonObject] = []
         # How much was said before this turn, where an answer is one text.
@@ -191,6 +193,11 @@ class Loop:
         """Those of the turn that was taken last."""
         return self._activities
 
+    @property
+    def server_calls(self) -> list[ToolActivity]:
+        """Those of all turns."""
+        return [piece for piece in self.pieces if isinstance(piece, ToolActivity)]
+
     def add_results(self, results: Sequence[Result]) -> None:
         """Note what the calls came to, in their order."""
         answers = []
@@ -200,6 +207,7 @@ class Loop:
             else:
                 activity.status = "in_progress" if result.calls else "completed"
             activity.result, activity.item = result.text, result.item
+            activity.started, activity.ended = result.started, result.ended
             activity.block_type, activity.block = result.block_type, result.block
             if result.images:
                 self.pieces.append({"role": "assistant", "images": result.images})

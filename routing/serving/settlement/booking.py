@@ -102,7 +102,7 @@ def book(progress: RequestProgress, outcome: Outcome) -> Ticket | None:
     uses.note(progress.context.payer.key_id, order.settled_at)
     rate_limits.settle(progress, outcome.usage)
     if progress.parent is None:
-        publisher.publish(build_report(progress, outcome, order))
+        publisher.publish(build_report(progress, outcome, order, ticket))
     if progress.content is not None:
         queue_content(progress.content)
     return ticket

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from gateway.http.jsonio import JsonObject, dumps
 from routing.history.client_app import NO_APP, parse_app
 from routing.ledger.orders import SettleOrder
+from routing.ledger.tickets import Ticket
 from routing.metering.cost import PRICED_COUNTS, cache_saving_nano, web_search_nano
 from routing.reports.flood import gate
-from routing.reports.report import ErrorFacts, RequestReport
+from routing.reports.report import ErrorFacts, RequestReport, read_phases
 from routing.selection.model_references import ROUTERS
 from routing.selection.trace import TracedAttempt, build_trace
 from routing.serving.request.context import Attempt, RequestProgress
@@ -42,9 +43,11 @@ def settle_order(progress: RequestProgress, outcome: Outcome) -> SettleOrder:
     )
 
 
-def build_report(progress: RequestProgress, outcome: Outcome, order: SettleOrder) -> RequestReport:
+def build_report(
+    progress: RequestProgress, outcome: Outcome, order: SettleOrder, ticket: Ticket
+) -> RequestReport:
     """The report of a request that an upstream or the response cache answered, or failed."""
-    context, last = progress.context, progress.last_attempt
+    context, last, loop = progress.context, progress.last_attempt, progress.loop
     error = None
     if (error_type := outcome.error_type) is not None:
         failure = last.failure if last else None
@@ -65,6 +68,10 @@ def build_report(progress: RequestProgress, outcome: Outcome, order: SettleOrder
         attempts=progress.attempts,
         content=progress.content,
         trace=context.chat.trace,
+        phases=read_phases(progress),
+        settlement=ticket,
+        tool_calls=loop.server_calls if loop is not None else (),
+        submodel_attempts=loop.submodel_attempts if loop is not None else (),
         is_counted=error is not None and not gate.admits(str(context.caller.key_id)),
     )
 

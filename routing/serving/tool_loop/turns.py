@@ -10,7 +10,6 @@ from functools import partial
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import usd
 from routing.entities.exchange import Answer
-from routing.formats.caller import ToolActivity
 from routing.formats.chat.answer import clean_message, count_text_chars
 from routing.formats.chat.facts import utf8_bytes
 from routing.guarding.filters import filtered
@@ -59,7 +58,7 @@ def add_tool_stage(progress: RequestProgress) -> None:
     if loop is None or not loop.requested:
         return
     fees = loop.tally.fees
-    by_tool = Counter(piece.tool for piece in loop.pieces if isinstance(piece, ToolActivity))
+    by_tool = Counter(call.tool for call in loop.server_calls)
     progress.stages.append(
         {
             "type": "server_tools",
@@ -220,4 +219,5 @@ def _filter_result(progress: RequestProgress, result: Result) -> Result:
 def _build_withheld_result(result: Result) -> Result:
     told = failed_result(_WITHHELD)
     told.cost_nano, told.web_searches = result.cost_nano, result.web_searches
+    told.started, told.ended = result.started, result.ended
     return told

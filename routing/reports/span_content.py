@@ -1,0 +1,96 @@
+"""What was said, for the span of a request whose workspace logs content."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from gateway.http.jsonio import JsonObject, dumps
+from gateway.tracing.spans import Attribute
+from routing.history.content_draft import ContentDraft
+
+# Of prompt and answer each; collectors refuse batches of a few megabytes.
+CHARS_MAX: Final = 16_384
+
+
+def describe_content(content: ContentDraft) -> dict[str, Attribute | None]:
+    """`gen_ai.input.messages` and `gen_ai.output.messages` as JSON text, in the schema of the
+    conventions. What is too long is cut, which `gateway.content_truncated` says."""
+    budget = _Budget(CHARS_MAX)
+    prompt = [_convert_message(message, budget) for message in content.messages]
+    parts: list[JsonObject] = []
+    answer_budget = _Budget(CHARS_MAX)
+    if content.reasoning:
+        text = answer_budget.take("".join(content.reasoning))
+        parts.append({"type": "reasoning", "content": text})
+    if content.text:
+        parts.append({"type": "text", "content": answer_budget.take("".join(content.text))})
+    parts += _convert_calls(content.tool_calls, answer_budget)
+    is_cut = content.truncated or budget.is_spent or answer_budget.is_spent
+    return {
+        "gen_ai.input.messages": dumps([each for each in prompt if each["parts"]]).decode(),
+        "gen_ai.output.messages": dumps([{"role": "assistant", "parts": parts}]).decode()
+        if parts
+        else None,
+        "gateway.content_truncated": True if is_cut else None,
+    }
+
+
+class _Budget:
+    def __init__(self, chars: int) -> None:
+        self._left = chars
+        self.is_spent = False
+
+    def take(self, text: str) -> str:
+        taken = text[: self._left]
+        self.is_spent |= len(taken) < len(text)
+        self._left -= len(taken)
+        return taken
+
+
+def _convert_message(message: JsonObject, budget: _Budget) -> JsonObject:
+    parts: list[JsonObject] = []
+    if budget.is_spent:
+        return {"role": message.get("role"), "parts": parts}
+    content = message.get("content")
+    if message.get("role") == "tool":
+        text = budget.take(content if isinstance(content, str) else "")
+        parts.append(
+            {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": text}
+        )
+    elif isinstance(content, str):
+        parts.append({"type": "text", "content": budget.take(content)})
+    elif isinstance(content, list):
+        parts += _convert_parts(content, budget)
+    parts += _convert_calls(message.get("tool_calls"), budget)
+    return {"role": message.get("role"), "parts": parts}
+
+
+def _convert_parts(content: Iterable[Any], budget: _Budget) -> list[JsonObject]:
+    """Of media only the kind: a picture is no attribute."""
+    parts: list[JsonObject] = []
+    for part in content:
+        if not isinstance(part, dict) or budget.is_spent:
+            continue
+        text = part.get("text")
+        if isinstance(text, str):
+            parts.append({"type": "text", "content": budget.take(text)})
+        else:
+            parts.append({"type": str(part.get("type"))[:64]})
+    return parts
+
+
+def _convert_calls(calls: Any, budget: _Budget) -> list[JsonObject]:
+    parts: list[JsonObject] = []
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or budget.is_spent:
+            continue
+        arguments = function.get("arguments")
+        parts.append(
+            {
+                "type": "tool_call",
+                "id": call.get("id"),
+                "name": function.get("name"),
+                "arguments": budget.take(arguments if isinstance(arguments, str) else ""),
+            }
+        )
+    return parts
