@@ -1,6 +1,7 @@
 """The Celery application of worker and beat. A task message only says "look now"."""
 
 import os
+from typing import Any
 
 from celery import Celery, signals
 from kombu.transport import TRANSPORT_ALIASES, redis
@@ -46,3 +47,15 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 # Lines of workers and beat look like all others; `--loglevel` has no say.
 signals.setup_logging.connect(configure)
+_SPANS_STOP_S = 1.0
+
+
+def _send_last_spans(**_: Any) -> None:
+    from gateway.tracing.process import stop_sender
+
+    stop_sender(_SPANS_STOP_S)
+
+
+# Celery knows its receivers by weak references.
+signals.worker_process_shutdown.connect(_send_last_spans, weak=False)
+signals.worker_shutdown.connect(_send_last_spans, weak=False)

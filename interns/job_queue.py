@@ -15,6 +15,7 @@ from gateway.http.jsonio import JsonObject
 from interns.errors import UpstreamUnavailable
 from interns.leases import InternLease
 from interns.models import LeaseKind
+from interns.spans import trace_publishing
 
 log = logging.getLogger("gateway.interns")
 JOBS_QUEUE: Final = "interns"
@@ -30,7 +31,7 @@ _TASKS: Final = {
 class _Publishing(threading.Thread):
     """One publish on a connection of its own: one that is stuck harms nobody after it."""
 
-    def __init__(self, lease: InternLease) -> None:
+    def __init__(self, lease: InternLease, headers: dict[str, str]) -> None:
         super().__init__(daemon=True, name="publish")
         # Importing it names the settings for every process that this one starts, and takes a
         # command a good part of the time that a publish has.
@@ -38,6 +39,7 @@ class _Publishing(threading.Thread):
 
         self._app = app
         self._lease = lease
+        self._headers = headers
         self.error: Exception | None = None
 
     def run(self) -> None:
@@ -51,13 +53,23 @@ class _Publishing(threading.Thread):
         task, queue = _TASKS[LeaseKind(self._lease.kind)]
         with app.connection_for_write(transport_options=_build_timeouts()) as connection:
             app.send_task(
-                task, serialize_lease(self._lease), connection=connection, queue=queue, retry=False
+                task,
+                serialize_lease(self._lease),
+                connection=connection,
+                queue=queue,
+                retry=False,
+                headers=self._headers,
             )
 
 
 def publish_operation(lease: InternLease) -> None:
     """Tell the workers of an operation. Raises `UpstreamUnavailable` within a second."""
-    sending = _Publishing(lease)
+    with trace_publishing(lease) as headers:
+        _publish_within_bound(lease, headers)
+
+
+def _publish_within_bound(lease: InternLease, headers: dict[str, str]) -> None:
+    sending = _Publishing(lease, headers)
     sending.start()
     sending.join(settings.INTERN_PUBLISH_SECONDS)
     if sending.is_alive():

@@ -23,6 +23,7 @@ from interns.jobs import provision as provisioning
 from interns.jobs import suspend as suspending
 from interns.jobs.reconcile import reconcile
 from interns.runtime.driver import current_driver
+from interns.spans import trace_job
 
 log = logging.getLogger("gateway.interns")
 _PATIENCE_S = 60
@@ -36,22 +37,25 @@ def _name_worker() -> str:
 _SOFT_LIMIT_S = ceil(settings.INTERN_PROVISION_SECONDS) + 5
 
 
-@shared_task(soft_time_limit=_SOFT_LIMIT_S, time_limit=_SOFT_LIMIT_S + _PATIENCE_S)
-def provision(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
+@shared_task(bind=True, soft_time_limit=_SOFT_LIMIT_S, time_limit=_SOFT_LIMIT_S + _PATIENCE_S)
+def provision(task: Any, intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
     lease = parse_lease(intern_id, lease_id, operation_id, kind)
-    return provisioning.provision(lease, current_driver(), by=_name_worker())
+    with trace_job(lease, task.request.headers):
+        return provisioning.provision(lease, current_driver(), by=_name_worker())
 
 
-@shared_task
-def tear_down(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
+@shared_task(bind=True)
+def tear_down(task: Any, intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
     lease = parse_lease(intern_id, lease_id, operation_id, kind)
-    return teardown.tear_down(lease, current_driver(), by=_name_worker())
+    with trace_job(lease, task.request.headers):
+        return teardown.tear_down(lease, current_driver(), by=_name_worker())
 
 
-@shared_task
-def suspend(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
+@shared_task(bind=True)
+def suspend(task: Any, intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
     lease = parse_lease(intern_id, lease_id, operation_id, kind)
-    return suspending.suspend(lease, current_driver(), by=_name_worker())
+    with trace_job(lease, task.request.headers):
+        return suspending.suspend(lease, current_driver(), by=_name_worker())
 
 
 @shared_task

@@ -26,6 +26,10 @@ class TraceParent(NamedTuple):
     span_id: str
     flags: str
 
+    @property
+    def is_sampled(self) -> bool:
+        return bool(int(self.flags, 16) & 1)
+
 
 class RequestIdentity(NamedTuple):
     """`id` is the caller's own where that is sane, and so is `trace`. Where the caller named no
@@ -43,7 +47,9 @@ def begin_request(environ: Mapping[str, Any]) -> RequestIdentity:
     until its next request."""
     own_id: str = environ.get("HTTP_X_REQUEST_ID", "")
     request_id = own_id if _SANE.fullmatch(own_id) else build_request_id()
-    identity = RequestIdentity(request_id, _read_trace(environ) or begin_trace())
+    identity = RequestIdentity(
+        request_id, read_traceparent(environ.get("HTTP_TRACEPARENT")) or begin_trace()
+    )
     _current.set(identity)
     return identity
 
@@ -77,9 +83,8 @@ def begin_trace() -> TraceParent | None:
     return TraceParent(trace_id, "", "01" if is_sampled(trace_id, settings.TRACES_SHARE) else "00")
 
 
-def _read_trace(environ: Mapping[str, Any]) -> TraceParent | None:
+def read_traceparent(given: str | None) -> TraceParent | None:
     """What is malformed counts as absent, as the standard has it."""
-    given = environ.get("HTTP_TRACEPARENT")
     if given is None or (found := _TRACEPARENT.fullmatch(given)) is None:
         return None
     if given.startswith("00-") and len(given) != 55:

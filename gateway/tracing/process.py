@@ -30,9 +30,12 @@ def get_sender() -> "SpanSender | None":
 
 
 def stop_sender(within_s: float) -> None:
-    """Send what is queued, for at most that long."""
-    if _sender is not None and _owner == os.getpid():
-        _sender.stop(within_s)
+    """Send what is queued, for at most that long. Who asks later gets another sender."""
+    global _sender, _owner
+    sender, _sender = _sender, None
+    if sender is not None and _owner == os.getpid():
+        sender.stop(within_s)
+    _owner = None
 
 
 def _build_sender() -> "SpanSender":

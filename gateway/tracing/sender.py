@@ -20,8 +20,8 @@ from gateway.tracing.spans import Span
 log = logging.getLogger("gateway.traces")
 
 QUEUE_MAX: Final = 4_096
-# So many are encoded at once; it holds the event loop for less than 10 ms.
-BATCH_MAX: Final = 128
+# So many are encoded at once; it holds the event loop for less than 5 ms.
+BATCH_MAX: Final = 64
 SEND_EVERY_S: Final = 1.0
 # A collector that is gone for long is one line a minute.
 _LOG_EVERY_S: Final = 60.0
@@ -29,6 +29,7 @@ _KINDS: Final = {
     "internal": SpanKind.INTERNAL,
     "server": SpanKind.SERVER,
     "client": SpanKind.CLIENT,
+    "producer": SpanKind.PRODUCER,
     "consumer": SpanKind.CONSUMER,
 }
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 Attribute = str | bool | int | float | Sequence[str]
-SpanKind = Literal["internal", "server", "client", "consumer"]
+SpanKind = Literal["internal", "server", "client", "producer", "consumer"]
 NS_PER_S: Final = 1_000_000_000
 
 

@@ -4,6 +4,7 @@ What keeps the socket adds the intern's key to each call; the agent never has it
 """
 
 import json
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +23,17 @@ _FETCH_S = 40.0
 _UNUSED_KEY = "added-by-the-gateway's-socket"
 
 
-class WithoutDefaultModel(httpx2.AsyncHTTPTransport):
-    """Takes the model's name out of requests that leave the choice to the workspace."""
+# That of the turn under way.
+TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
+
+
+class GatewayTransport(httpx2.AsyncHTTPTransport):
+    """Takes the model's name out of requests that leave the choice to the workspace, and adds the
+    turn's trace."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if traceparent := TRACEPARENT.get():
+            request.headers["traceparent"] = traceparent
         body = json.loads(await request.aread() or b"null")
         if isinstance(body, dict) and body.get("model") == WORKSPACE_DEFAULT:
             del body["model"]
@@ -44,7 +52,7 @@ class WithoutDefaultModel(httpx2.AsyncHTTPTransport):
 def build_client(config: AgentConfig) -> httpx2.AsyncClient:
     """A client whose base is the gateway's API."""
     return httpx2.AsyncClient(
-        transport=WithoutDefaultModel(uds=config.gateway_socket),
+        transport=GatewayTransport(uds=config.gateway_socket),
         base_url=f"http://gateway{config.api_path}",
         timeout=httpx2.Timeout(MODEL_CALL_S, connect=CONNECT_S),
         trust_env=False,

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from interns.agent import events
 from interns.agent.config import AgentConfig
 from interns.agent.events import LAST, Event, JsonObject
-from interns.agent.gateway import GatewayClient
+from interns.agent.gateway import TRACEPARENT, GatewayClient
 from interns.agent.loop import PAYMENT_REQUIRED, AgentLoop, RunLeg, TurnFailed, serialize_usage
 from interns.agent.questions import (
     AnswerNotOffered,
@@ -46,13 +46,15 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RunPrompt:
-    """What begins a run. `question_s` is how long one of its questions waits."""
+    """What begins a run. `question_s` is how long one of its questions waits, `traceparent` what
+    its model calls say of their trace."""
 
     run_id: str
     session_id: str
     text: str
     manual: bool
     question_s: float
+    traceparent: str = ""
 
 
 @dataclass
@@ -191,6 +193,8 @@ class RunDesk:
     async def _carry_out(self, run: InternRun) -> None:
         always = run.session.always
         limits = self._config.limits
+        # The task is the leg's own, and so is its context.
+        TRACEPARENT.set(run.prompt.traceparent)
         workspace = AgentWorkspace(self._config.workspace, file_bytes=limits.file_bytes)
         disk = AgentDisk(self._config.home, limits.disk_bytes)
         hands = RunTools(self._config, workspace, disk, self._door, run.prompt.manual, always)

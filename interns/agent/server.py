@@ -31,6 +31,7 @@ class TurnBody(BaseModel):
     text: str = Field(min_length=1, max_length=32_000)
     approval_mode: str = Field(default="self-drive", pattern="^(self-drive|manual)$")
     question_s: float = Field(default=300.0, gt=0, le=86_400)
+    traceparent: str = Field(default="", max_length=256)
 
 
 class AnswerBody(BaseModel):
@@ -131,6 +132,7 @@ class AgentServer:
             text=body.text,
             manual=body.approval_mode == "manual",
             question_s=body.question_s,
+            traceparent=body.traceparent,
         )
         run = self._desk.begin(prompt)
         if run is None:

@@ -16,6 +16,7 @@ from gevent import GreenletExit
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.responses import log
 from gateway.outbound.exchange import AbortHandle
+from gateway.tracing.open_span import OpenSpan
 from interns.chat import runs
 from interns.chat.chunks import KEEP_ALIVE, ChunkWriter
 from interns.chat.clock import CLOCK, Clock
@@ -25,6 +26,7 @@ from interns.runtime.driver import (
     ChatRefused,
     Driver,
     EndEvent,
+    InternUsage,
     ModelNameEvent,
     QuestionEvent,
     RunEvent,
@@ -32,6 +34,7 @@ from interns.runtime.driver import (
     TextEvent,
 )
 from interns.runtime.questions import AskedQuestion
+from interns.spans import end_turn
 from routing.serving.request.client_watch import ClientWatch
 
 # How often a lease is renewed within its time.
@@ -75,8 +78,13 @@ class TurnStream:
         client: Any,
         limits: TurnLimits,
         clock: Clock = CLOCK,
+        span: OpenSpan | None = None,
     ) -> None:
         self._lease = lease
+        self._span = span
+        # How it ended, in a word, and what it used.
+        self._outcome = "completed"
+        self._usage: InternUsage | None = None
         self._start = start
         self._driver = driver
         self._limits = limits
@@ -133,7 +141,7 @@ class TurnStream:
             self._caller_gone = True
         except ChatError as error:
             if not begun:
-                self._settled = True
+                self._settled, self._outcome = True, str(error.reason)
                 raise
             yield from self._end_with(error)
         except GreenletExit:
@@ -220,7 +228,7 @@ class TurnStream:
         if self._caller_gone:
             raise _CallerGone
         yield self._chunks.write_question(AskedQuestion(question.tool_call_id, question.arguments))
-        self._settled = True
+        self._settled, self._outcome = True, "question"
 
     def _store_question(self, question: QuestionEvent) -> bool:
         try:
@@ -241,7 +249,7 @@ class TurnStream:
 
     def _end_with(self, error: ChatError, ended: EndEvent | None = None) -> Work:
         """The error's chunks. The intern is free again before its caller can know."""
-        usage = None if ended is None else ended.usage
+        usage, self._outcome = None if ended is None else ended.usage, str(error.reason)
         if ended is not None:
             self._finish(ended)
         else:
@@ -250,7 +258,7 @@ class TurnStream:
             yield self._chunks.write_error(error.body(), usage)
 
     def _finish(self, ended: EndEvent) -> None:
-        self._settled = True
+        self._settled, self._usage = True, ended.usage
         try:
             self._in_rows(lambda: runs.finish(self._lease, ended, now=self._clock.now()))
         except DATABASE_GONE as error:
@@ -305,12 +313,15 @@ class TurnStream:
             stream, self._stream = self._stream, None
             if stream is not None:
                 stream.close()
+            if self._span is not None:
+                end_turn(self._span, self._lease, self._outcome, self._usage)
+                self._span = None
 
     def _cancel(self, because: str) -> None:
         """The runtime first, so that the intern is free once its row says so."""
         if self._settled:
             return
-        self._settled = True
+        self._settled, self._outcome = True, because
         lease = self._lease
         wait_s = _STOPPING_WAIT_S if self._stopping else 2.0
         self._driver.cancel(lease.intern_id, lease.run_id, wait_s=wait_s)

@@ -11,6 +11,7 @@ from gateway.http.responses import log
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, Taken, build_refusal, rate_limiter
 from gateway.live_settings import settings
 from gateway.outbound.exchange import AbortHandle
+from gateway.tracing.open_span import OpenSpan
 from interns.chat import runs
 from interns.chat.body import ChatPrompt, ChatReply
 from interns.chat.clock import CLOCK, Clock
@@ -19,6 +20,7 @@ from interns.chat.runs import ExpiredRun, RunLease, StartedRun, SteeredRun
 from interns.chat.stream import TurnLimits, TurnStream
 from interns.runtime import driver as runtimes
 from interns.runtime.driver import ChatRefused, Driver, RunStream, TurnOrder
+from interns.spans import begin_span
 
 T = TypeVar("T")
 # A turn that ends while it is being steered is one whose session is free: then the text begins the
@@ -61,8 +63,9 @@ class TurnRequest:
             if isinstance(begun, StartedRun):
                 for run_id in begun.left_over:
                     self._driver.cancel(self.intern_id, run_id)
-                start = partial(self._start_turn, said, begun.lease)
-                return self._open_stream(begun.lease, start)
+                span = begin_span("invoke_agent", "server")
+                start = partial(self._start_turn, said, begun.lease, span)
+                return self._open_stream(begun.lease, start, span)
             _return_turn(taken)
             if self._steer(begun, said.text):
                 return begun
@@ -84,7 +87,7 @@ class TurnRequest:
             self._driver.cancel(self.intern_id, reopened.run_id)
             raise ChatError("interaction_not_pending")
         start = partial(self._send_answer, said, reopened)
-        return self._open_stream(reopened.lease, start)
+        return self._open_stream(reopened.lease, start, begin_span("invoke_agent", "server"))
 
     # --- Prompts --------------------------------------------------------------------------------
 
@@ -125,7 +128,12 @@ class TurnRequest:
         return True
 
     def _start_turn(
-        self, said: ChatPrompt, lease: RunLease, abort: AbortHandle, deadline: float
+        self,
+        said: ChatPrompt,
+        lease: RunLease,
+        span: OpenSpan | None,
+        abort: AbortHandle,
+        deadline: float,
     ) -> RunStream:
         turn = TurnOrder(
             session_id=lease.session_id,
@@ -134,6 +142,7 @@ class TurnRequest:
             approval_mode=said.approval_mode,
             question_s=settings.INTERN_QUESTION_SECONDS + _QUESTION_GRACE_S,
             retained_bytes=settings.INTERN_RETAINED_BYTES,
+            traceparent="" if span is None else span.traceparent,
         )
         try:
             return self._driver.turn(self.intern_id, turn, deadline=deadline, abort=abort)
@@ -165,7 +174,7 @@ class TurnRequest:
 
     # --- Both -----------------------------------------------------------------------------------
 
-    def _open_stream(self, lease: RunLease, start: Any) -> TurnStream:
+    def _open_stream(self, lease: RunLease, start: Any, span: OpenSpan | None) -> TurnStream:
         stream = TurnStream(
             lease,
             start,
@@ -173,6 +182,7 @@ class TurnRequest:
             client=self._client,
             limits=read_limits(),
             clock=self._clock,
+            span=span,
         )
         stream.open()
         return stream

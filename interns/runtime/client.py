@@ -86,6 +86,7 @@ class AgentClient(ABC):
             "approval_mode": turn.approval_mode,
             "question_s": turn.question_s,
             "retained_bytes": turn.retained_bytes,
+            "traceparent": turn.traceparent,
         }
         return self._stream(intern_id, "/turns", body, deadline=deadline, abort=abort)
 

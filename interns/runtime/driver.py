@@ -137,7 +137,8 @@ class RuntimeHealth:
 @dataclass(frozen=True, slots=True)
 class TurnOrder:
     """A prompt. `run_id` is the caller's name for the run that it begins. A question of it waits
-    for `question_s`; of what it says while nobody reads, `retained_bytes` are kept."""
+    for `question_s`; of what it says while nobody reads, `retained_bytes` are kept. The run's model
+    calls carry `traceparent`, "" where the turn has no trace."""
 
     session_id: str
     run_id: UUID
@@ -145,6 +146,7 @@ class TurnOrder:
     approval_mode: ApprovalMode = "self-drive"
     question_s: float = 300.0
     retained_bytes: int = 1_048_576
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ PIECE_BYTES = 65_536
 TIMEOUT_S = 620.0
 CONNECT_S = 5.0
 LINGER_S = 2.0
-_REQUEST_HEADERS = ("Content-Type", "Accept")
+_REQUEST_HEADERS = ("Content-Type", "Accept", "traceparent")
 _ANSWER_HEADERS = ("Content-Type", "Retry-After", "X-Generation-Id")
 
 

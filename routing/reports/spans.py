@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from gateway.eventloop import yield_control
 from gateway.http.request_id import TraceParent, begin_trace
 from gateway.tracing.spans import (
     NS_PER_S,
@@ -30,7 +31,7 @@ log = logging.getLogger("gateway.traces")
 _CANDIDATES_MAX: Final = 32
 _REMOVED_MAX: Final = 32
 _NANO_PER_USD: Final = 1_000_000_000
-_SAMPLED: Final = 1
+_YIELD_EVERY: Final = 8
 _PATHS: Final = {
     "chat": "/api/v1/chat/completions",
     "messages": "/api/v1/messages",
@@ -47,10 +48,15 @@ class SpanWriter:
         self._send = send
 
     def write(self, reports: Sequence[RequestReport]) -> None:
+        made = 0
         for report in reports:
             trace = report.identity.trace if report.identity is not None else begin_trace()
-            if trace is not None and int(trace.flags, 16) & _SAMPLED:
+            if trace is not None and trace.is_sampled:
                 self._send(list(_RequestSpans(report, trace).build()))
+                # So many spans hold the event loop for a millisecond or two.
+                made += 1
+                if not made % _YIELD_EVERY:
+                    yield_control()
 
 
 class _Period(NamedTuple):

@@ -32,11 +32,13 @@ _numbers = itertools.count(1)
 
 class Queue:
     """Messages that were published. `down` refuses them, `at_once` has them carried out while
-    their sender waits. `has_worker` is what is known of who reads it."""
+    their sender waits. `has_worker` is what is known of who reads it. `headers` are those of all
+    messages that ever were."""
 
     def __init__(self, publish: Callable[[InternLease], None]) -> None:
         self._publish = publish
         self.messages: deque[InternLease] = deque()
+        self.headers: list[dict[str, str]] = []
         self.down = False
         self.has_worker: bool | None = True
         self.at_once = False
@@ -45,6 +47,7 @@ class Queue:
         if self.down:
             raise ConnectionRefusedError("the queue is down")
         self.messages.append(publish._lease)
+        self.headers.append(publish._headers)
 
     def publish(self, lease: InternLease) -> None:
         self._publish(lease)

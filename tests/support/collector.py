@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.support.local_site import LocalSite, Running, SiteHandler
 
-KINDS = {1: "internal", 2: "server", 3: "client", 5: "consumer"}
+KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 PATIENCE_S = 15.0
 
 
@@ -57,6 +57,10 @@ class Collector(LocalSite):
             1,
         )
         return self.trace(server.trace_id, count=count)
+
+    def named(self, name: str, *, count: int) -> list[SeenSpan]:
+        """The spans of a name, likewise."""
+        return self._wait(lambda: [each for each in self.spans if each.name == name], count)
 
     def _wait(self, find: Callable[[], list[SeenSpan]], count: int) -> list[SeenSpan]:
         until = time.monotonic() + PATIENCE_S

@@ -11,7 +11,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from interns.agent.config import AgentConfig
 from interns.agent.events import Event
-from interns.agent.gateway import GatewayClient
+from interns.agent.gateway import TRACEPARENT, GatewayClient
 from interns.agent.loop import AgentLoop
 from interns.agent.runs import InternRun, RunDesk, RunPrompt, is_last
 from interns.agent.sessions import AgentSessions
@@ -50,6 +50,33 @@ def heard(messages: list[ModelMessage]) -> list[str]:
 
 async def echo(messages: list[ModelMessage], info: AgentInfo) -> Any:
     yield " and ".join(heard(messages))
+
+
+def test_what_an_agent_asks_of_models_carries_the_turn_s_trace(tmp_path: Path) -> None:
+    sent = []
+
+    async def look(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        sent.append(TRACEPARENT.get())
+        yield "Done."
+
+    async def talk() -> None:
+        desk = desk_of(tmp_path, FunctionModel(stream_function=look))
+        for name, traceparent in (("one", "00-a-b-01"), ("two", "")):
+            prompt = RunPrompt(
+                run_id=name,
+                session_id="s",
+                text="Hello",
+                manual=False,
+                question_s=1,
+                traceparent=traceparent,
+            )
+            run = desk.begin(prompt)
+            assert run is not None
+            await to_the_end(run)
+
+    asyncio.run(talk())
+
+    assert sent == ["00-a-b-01", ""]
 
 
 def test_a_run_that_is_cancelled_or_left_at_once_frees_the_desk(tmp_path: Path) -> None:
