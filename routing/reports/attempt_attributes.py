@@ -25,7 +25,7 @@ def describe_attempt(attempt: Attempt) -> dict[str, Attribute | None]:
         "error.type": attempt.failure.error_type if attempt.failure else None,
         "gateway.model": endpoint.model_id,
         "gateway.endpoint": endpoint.tag,
-        "gateway.own_credential": attempt.own is not None,
+        "gateway.own_credential": True if attempt.own is not None else None,
     }
     if attempt.priced is not None:
         usage, cost = attempt.priced
@@ -36,7 +36,7 @@ def describe_attempt(attempt: Attempt) -> dict[str, Attribute | None]:
             "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
             "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens or None,
             "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
-            "gateway.usage_estimated": usage.estimated,
+            "gateway.usage_estimated": usage.estimated or None,
             "gateway.cost_usd": cost.total_nano / _NANO_PER_USD,
         }
     return attributes

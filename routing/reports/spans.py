@@ -132,8 +132,7 @@ class _RequestSpans:
             "http.response.status_code": report.status,
             "gateway.request_id": report.identity.id if report.identity else None,
             "gateway.generation_id": report.generation_id,
-            "gateway.format": report.format,
-            "gateway.streamed": report.streamed,
+            "gateway.streamed": report.streamed or None,
             "gateway.workspace_id": str(caller.workspace_id) if caller else None,
             "gateway.key": caller.key_id if caller else None,
             "gen_ai.request.model": report.requested_model,
@@ -148,9 +147,7 @@ class _RequestSpans:
                 "gen_ai.usage.input_tokens": record["tokens_prompt"],
                 "gen_ai.usage.output_tokens": record["tokens_completion"],
                 "gen_ai.conversation.id": record["session_id"],
-                "gateway.provider": record["provider_name"],
-                "gateway.attempts": len(report.attempts),
-                "gateway.cancelled": record["cancelled"],
+                "gateway.cancelled": record["cancelled"] or None,
                 "gateway.charge_usd": record["charge_nano"] / _NANO_PER_USD,
                 "gateway.cost_usd": record["upstream_cost_nano"] / _NANO_PER_USD,
             }
@@ -206,10 +203,10 @@ class _RequestSpans:
         attributes: dict[str, Attribute | None] = {
             "gateway.plan.strategy": plan["strategy"],
             "gateway.plan.rule": plan["rule"],
-            "gateway.plan.models": plan["models"],
             "gateway.plan.candidates": candidates[:_CANDIDATES_MAX],
-            "gateway.plan.candidates_count": len(candidates),
-            "gateway.plan.removed_count": len(removed) + sum(plan.get("more", {}).values()),
+            # Where they are not all named.
+            "gateway.plan.candidates_count": _count_beyond(candidates, _CANDIDATES_MAX),
+            "gateway.plan.removed_count": _count_beyond(removed, _REMOVED_MAX),
             "gateway.plan.failed_step": plan.get("failed_step"),
         }
         events = [
@@ -244,12 +241,7 @@ class _RequestSpans:
         """One that is not in the books yet ends with now."""
         report, ticket = self._report, self._report.settlement
         assert ticket is not None
-        attributes: dict[str, Attribute | None] = {
-            "gateway.settled": ticket.outcome is True,
-            "gateway.charge_usd": report.record["charge_nano"] / _NANO_PER_USD
-            if report.record
-            else None,
-        }
+        attributes: dict[str, Attribute | None] = {"gateway.settled": ticket.outcome is True}
         ended = time.monotonic() if ticket.finished is None else ticket.finished
         failed = isinstance(ticket.outcome, Exception)
         period = _Period(report.ended, ended)
@@ -293,3 +285,7 @@ class _RequestSpans:
             attributes,
             failed=call.status == "failed",
         )
+
+
+def _count_beyond(named: Sequence[object], most: int) -> int | None:
+    return len(named) if len(named) > most else None
