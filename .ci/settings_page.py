@@ -30,6 +30,7 @@ KINDS = {
     "runtime": "word or import path",
     "words": "list",
     "networks": "list",
+    "address": "address and port",
     "host_name": "host name",
     "host_names": "list",
     "origins": "list",

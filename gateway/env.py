@@ -229,6 +229,19 @@ def vendors(name: str, default: str) -> tuple[str, ...]:
     return found
 
 
+def address(name: str, default: str) -> tuple[str, int] | None:
+    """An address to listen on, such as `127.0.0.1:9464` or `[::1]:0`; None where the variable is
+    set and empty."""
+    value = os.environ.get(name, default).strip()
+    if not value:
+        return None
+    host, _, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise SettingError(name, f"expected an address like 127.0.0.1:9464, got {value!r}")
+    return host, int(port)
+
+
 def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """A comma-separated list of addresses and networks, such as `127.0.0.1,10.0.0.0/8`."""
     try:

@@ -18,6 +18,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
 from gateway import settings
 from gateway.logs.setup import configure
+from gateway.metrics.files import sweep_dead_processes
 from gateway.server.worker import forget_worker, retire_workers
 
 if TYPE_CHECKING:
@@ -67,3 +68,4 @@ def on_reload(server: "Arbiter") -> None:
 def child_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
     """In the master, once a worker's process has ended."""
     forget_worker(server, worker)
+    sweep_dead_processes(at_once=True)

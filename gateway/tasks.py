@@ -12,6 +12,7 @@ from celery.signals import heartbeat_sent, worker_init, worker_ready
 
 from gateway.env import SUPERVISED
 from gateway.health import note_worker
+from gateway.metrics import tasks as _metrics  # noqa: F401 - Importing it listens to all tasks.
 
 _LOOK_S = 0.5
 # The signal that came with the supervisor's death has had its chance by then.

@@ -5,6 +5,7 @@ from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
 from gateway import health
+from gateway.metrics.listener import metrics
 from gateway.openapi.views import DocumentViewSet, docs
 
 admin.autodiscover()
@@ -17,6 +18,7 @@ handler500 = "gateway.http.handlers.handle_server_error"
 urlpatterns = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
+    path("metrics", metrics),
     path("api/", include("routing.urls")),
     path("api/", include("accounts.urls")),
     path("api/", include("interns.urls")),

@@ -9,6 +9,7 @@ from routing.catalogue.snapshot import catalogue
 from routing.destinations.broadcaster import broadcaster
 from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
+from routing.monitoring import process as monitoring
 from routing.reports.failed_requests import FailureWriter
 from routing.reports.publisher import publisher
 from routing.reports.request_lines import RequestLines, are_wanted, choose_form
@@ -34,13 +35,15 @@ def start() -> None:
     observation.start()
     peer_sync.start()
     booking.start_key_uses()
-    publisher.add_observer("failed requests", FailureWriter().write)
     if are_wanted():
         lines = RequestLines(choose_form(settings.LOG_FORMAT), write_lines)
         publisher.add_observer("log lines", lines.observe)
     publisher.add_observer("destinations", broadcaster.observe)
     if (sender := get_sender()) is not None:
         publisher.add_observer("traces", SpanWriter(sender.add).write)
+    failures = FailureWriter()
+    publisher.add_observer("failed requests", failures.write)
+    monitoring.start(failures)
     publisher.start()
     broadcaster.start()
     load_search_client()
@@ -52,6 +55,7 @@ def stop() -> None:
     publisher.stop(_REPORTS_STOP_S)
     broadcaster.stop(_DESTINATIONS_STOP_S)
     stop_sender(_TRACES_STOP_S)
+    monitoring.stop()
     content_writer.stop(_CONTENTS_STOP_S)
     booking.stop_key_uses(_KEY_USES_STOP_S)
     catalogue.stop_polling()

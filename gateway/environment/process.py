@@ -213,3 +213,17 @@ LOG_LEVEL = setting(
     env.log_level,
     "INFO",
 )
+
+METRICS_BIND = setting(
+    "METRICS_BIND",
+    "address on which one web process serves `/metrics`, to whoever can reach it; port 0 picks a "
+    "free one, empty turns that off. Where it is empty and there is no `METRICS_TOKEN`, nothing is "
+    "measured",
+    env.address,
+    "127.0.0.1:9464",
+)
+METRICS_TOKEN = setting(
+    "METRICS_TOKEN",
+    "bearer token with which web serves `/metrics` too; empty turns that off",
+    env.text,
+)

@@ -37,8 +37,21 @@ def facts(plan: Plan, demo: dict[str, Any], simulator_url: str) -> dict[str, Any
         "console_link": plan.root_url + demo["console_link"],
         "simulator_url": simulator_url or None,
         "broker_url": plan.environment().get("REDIS_URL") or None,
+        "metrics_url": _read_metrics_url(plan),
         "version": plan.version,
     }
+
+
+def metrics_url_file(plan: Plan) -> Path:
+    """Where the web process that serves metrics says so (`gateway.metrics.listener`)."""
+    return plan.run / "metrics" / "url"
+
+
+def _read_metrics_url(plan: Plan) -> str | None:
+    try:
+        return metrics_url_file(plan).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
 
 
 def ready_file(plan: Plan) -> Path:

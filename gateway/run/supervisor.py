@@ -59,7 +59,9 @@ class Supervisor:
     def run(self) -> int:
         """Until a stop signal or the parent's leaving: 0; a failure: 1; an odd setting: 2."""
         status = 0
-        ready.ready_file(self._plan).unlink(missing_ok=True)  # A killed run leaves its own.
+        # A killed run leaves its own.
+        ready.ready_file(self._plan).unlink(missing_ok=True)
+        ready.metrics_url_file(self._plan).unlink(missing_ok=True)
         adopt_orphans()
         with Signals() as signals:
             try:

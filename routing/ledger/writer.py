@@ -48,6 +48,8 @@ BATCH_MAX = 200
 # would only burn CPU.
 _RETRY_S = 0.2
 HOLD_WAIT_S = 1.7
+# More than a writer makes in the second between two looks.
+_COMMITS_MAX = 2_000
 
 
 class LedgerWriter:
@@ -73,6 +75,13 @@ class LedgerWriter:
         self._committing = False
         self._stopping = self._given_up = False
         self._was_alone = True
+        # The size of each batch that was committed and the seconds it took, until metrics take it.
+        self.commits: deque[tuple[int, float]] = deque(maxlen=_COMMITS_MAX)
+
+    @property
+    def queue_depth(self) -> int:
+        """Orders that wait, those put aside included."""
+        return len(self._queue) + len(self._singles) + len(self._backlog.tickets)
 
     # --- For requests ---------------------------------------------------------------------------
 
@@ -220,6 +229,7 @@ class LedgerWriter:
         """Carry a batch to its end: committed, refused by name, or put aside for later."""
         while batch:
             self._batch = batch
+            begun = time.monotonic()
             try:
                 outcomes = run_native(Lane.LEDGER, partial(self._transaction, batch))
             except ERRORS as error:
@@ -228,6 +238,7 @@ class LedgerWriter:
                 self._salvage(batch)
                 raise
             else:
+                self.commits.append((len(batch), time.monotonic() - begun))
                 if self._backlog:
                     self._backlog.hurry()
                 for ticket, outcome in zip(batch, outcomes, strict=True):

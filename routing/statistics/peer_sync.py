@@ -73,6 +73,11 @@ class PeerSync:
         self._store_ms = 0
         self._long_at = float("-inf")
         self._logged = False
+        self._synced_at: float | None = None
+
+    def age_s(self) -> float | None:
+        """Seconds since everything of the others was read; None before the first time."""
+        return None if self._synced_at is None else self._clock() - self._synced_at
 
     def sync(self) -> bool:
         """Publish and receive once; whether the store answered."""
@@ -150,6 +155,7 @@ class PeerSync:
                 return False
             self._apply_read(read)
             if len(read.entries) < PAGE_ENTRIES:
+                self._synced_at = self._clock()
                 return True
             entries = []
 

@@ -79,6 +79,7 @@ class Run:
         if logs is None:
             home.mkdir(parents=True, exist_ok=True)
             needed = {"GATEWAY_HOME": str(home), "PORT": "0", "PYTHON": sys.executable}
+            needed["METRICS_BIND"] = "127.0.0.1:0"
             env = clean_environment() | needed | dict(env)
         self._out = (logs or home) / "stdout.log"
         self._err = (logs or home) / "stderr.log"

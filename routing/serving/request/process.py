@@ -99,12 +99,15 @@ class Slot:
         self._kept = False
 
     def keep(self) -> None:
-        self._kept = True
+        if self._slots is not None and not self._kept:
+            self._kept = True
+            self._slots.streams += 1
 
     def release(self) -> None:
         slots, self._slots = self._slots, None
         if slots is not None:
             slots.taken -= 1
+            slots.streams -= self._kept
 
     def release_unless_kept(self) -> None:
         if not self._kept:
@@ -112,10 +115,11 @@ class Slot:
 
 
 class Slots:
-    """Greenlets share these without a lock: nothing switches between test and count."""
+    """Greenlets share these without a lock: nothing switches between test and count. `streams` of
+    those `taken` are kept by answers that are streamed."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.taken = self.streams = 0
 
     def take(self) -> Slot:
         """A free place. Raises `Unavailable` (503, Retry-After) when there is none."""

@@ -66,6 +66,7 @@ def test_lost_secrets_are_replaced_and_the_rest_is_optional(start_run: StartRun)
     assert "gsk-made-up" not in run.stderr
     ready = requests.get(f"{found['root_url']}/readyz", timeout=5)
     assert (ready.status_code, ready.json()["checks"]["hints"]["ok"]) == (200, False)
+    assert "gateway_web_processes 1.0" in requests.get(found["metrics_url"], timeout=5).text
     # GNU make ends by the signal it got, once everything under it has ended well.
     assert run.stop(signal.SIGINT) in {0, -signal.SIGINT}
     assert not run.ready_file.exists()

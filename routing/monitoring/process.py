@@ -1,0 +1,197 @@
+"""What a web process has under way, written down once a second for whoever scrapes; and its start
+and stop."""
+
+import logging
+import platform
+from collections import Counter as Tally
+from collections.abc import Callable, Collection
+from typing import Final
+
+from django.conf import settings
+
+from gateway.http.errors import Unavailable
+from gateway.http.large import memory
+from gateway.metrics.families import Counter, Gauge, Histogram
+from gateway.metrics.files import is_enabled, sweep_dead_processes
+from gateway.metrics.label_values import LabelValues
+from gateway.metrics.listener import listener
+from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import Snapshot
+from routing.ledger.writer import ledger
+from routing.monitoring.requests import RequestMetrics
+from routing.reports.failed_requests import FailureWriter
+from routing.reports.publisher import publisher
+from routing.serving.request import process
+from routing.statistics.peer_sync import peer_sync
+from routing.statistics.periodic import PeriodicWork
+
+log = logging.getLogger("gateway.metrics")
+EVERY_S: Final = 1.0
+
+IN_PROGRESS: Final = Gauge("gateway_requests_in_progress", "Requests that have a slot now.")
+STREAMS: Final = Gauge("gateway_streams_in_progress", "Streamed answers under way.")
+SLOTS: Final = Gauge(
+    "gateway_request_slots", "Requests that may be in progress, over all web processes."
+)
+BODY_MEMORY: Final = Gauge(
+    "gateway_body_memory_bytes", "What large bodies of requests in progress take."
+)
+BODY_MEMORY_MAX: Final = Gauge(
+    "gateway_body_memory_limit_bytes", "What they may take, over all web processes."
+)
+LEDGER_QUEUE: Final = Gauge(
+    "gateway_ledger_queue_depth", "Holds and charges that wait for the ledger writers."
+)
+LEDGER_BATCH: Final = Histogram(
+    "gateway_ledger_batch_size",
+    "Orders that one commit of a ledger writer carried.",
+    buckets=(1, 2, 5, 10, 20, 50, 100, 200),
+)
+LEDGER_COMMIT: Final = Histogram(
+    "gateway_ledger_commit_seconds",
+    "Time that a ledger writer took for one batch, commit included.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
+)
+STATISTICS_AGE: Final = Gauge(
+    "gateway_statistics_age_seconds",
+    "Age of what the slowest web process knows of the others; not there without Redis.",
+    mode="livemax",
+)
+ENDPOINTS: Final = Gauge(
+    "gateway_endpoints", "Endpoints in the catalogue.", "provider", mode="livemax"
+)
+UNHEALTHY: Final = Gauge(
+    "gateway_endpoints_unhealthy",
+    "Endpoints that are tried last, by state: `unstable` after an outage, `parked` after a 429, "
+    "`half_open` where the next request tries again, `failing` where most tries fail.",
+    *("provider", "state"),
+    mode="livemax",
+)
+CATALOGUE_VERSION: Final = Gauge(
+    "gateway_catalogue_version", "Newest catalogue that a web process serves.", mode="livemax"
+)
+CATALOGUE_VERSION_MIN: Final = Gauge(
+    "gateway_catalogue_version_min", "Oldest catalogue that one serves.", mode="livemin"
+)
+BUILD: Final = Gauge(
+    "gateway_build_info",
+    "1, with the versions of the gateway and of Python.",
+    *("version", "python"),
+    mode="livemax",
+)
+WEB_PROCESSES: Final = Gauge("gateway_web_processes", "Web processes that live.")
+REPORTS_DROPPED: Final = Counter(
+    "gateway_reports_dropped_total",
+    "Reports of ended requests that metrics, logs and records never saw, because too many queued.",
+)
+FAILURES_LOST: Final = Counter(
+    "gateway_failed_requests_lost_total",
+    "Failed requests that are not on record, because the database was gone for too long.",
+)
+_STATES: Final = ("unstable", "parked", "half_open", "failing")
+
+_providers = LabelValues("provider")
+
+
+class ProcessMetrics:
+    """Writes down what this process has under way. `failures` is its writer of failed requests."""
+
+    def __init__(self, failures: FailureWriter) -> None:
+        self._failures = failures
+        self._dropped = self._lost = 0
+        self._unhealthy: set[tuple[str, str]] = set()
+
+    def write(self) -> None:
+        WEB_PROCESSES.set(1)
+        BUILD.set(1, settings.GATEWAY_VERSION, platform.python_version())
+        IN_PROGRESS.set(process.slots.taken)
+        STREAMS.set(process.slots.streams)
+        SLOTS.set(settings.ROUTER_MAX_CONCURRENCY)
+        BODY_MEMORY.set(memory.taken_bytes)
+        BODY_MEMORY_MAX.set(settings.ROUTER_BODY_MEMORY_BYTES)
+        self._write_ledger()
+        self._write_losses()
+        if (age_s := peer_sync().age_s()) is not None:
+            STATISTICS_AGE.set(age_s)
+        if (snapshot := _find_snapshot()) is not None:
+            self._write_catalogue(snapshot)
+
+    def _write_ledger(self) -> None:
+        LEDGER_QUEUE.set(ledger.queue_depth)
+        while ledger.commits:
+            size, seconds = ledger.commits.popleft()
+            LEDGER_BATCH.observe(size)
+            LEDGER_COMMIT.observe(seconds)
+
+    def _write_losses(self) -> None:
+        dropped, lost = publisher.dropped, self._failures.lost
+        REPORTS_DROPPED.add(dropped - self._dropped)
+        FAILURES_LOST.add(lost - self._lost)
+        self._dropped, self._lost = dropped, lost
+
+    def _write_catalogue(self, snapshot: Snapshot) -> None:
+        CATALOGUE_VERSION.set(snapshot.version)
+        CATALOGUE_VERSION_MIN.set(snapshot.version)
+        providers = snapshot.derive(_list_providers)
+        for provider, count in Tally(providers.values()).items():
+            ENDPOINTS.set(count, provider)
+        health = process.health().snapshot(process.now())
+        tally = Tally(
+            (providers[key], state)
+            for state in _STATES
+            for key in getattr(health, state)
+            if key in providers
+        )
+        # Those that are well again become 0.
+        for place in self._unhealthy | tally.keys():
+            UNHEALTHY.set(tally[place], *place)
+        self._unhealthy |= tally.keys()
+
+
+def _list_providers(snapshot: Snapshot) -> dict[int, str]:
+    """The provider of each endpoint, as in labels."""
+    return {
+        endpoint.pk: _providers.limit(endpoint.provider.name)
+        for model in snapshot.models.values()
+        for endpoint in model.endpoints
+    }
+
+
+def _find_snapshot() -> Snapshot | None:
+    try:
+        return catalogue.current()
+    except Unavailable:
+        return None
+
+
+def _list_models() -> Collection[str]:
+    snapshot = _find_snapshot()
+    return () if snapshot is None else snapshot.models
+
+
+_stops: Final[list[Callable[[], None]]] = []
+
+
+def start(failures: FailureWriter) -> None:
+    """Measure from now on and let metrics be scraped, where anybody can; call after a fork."""
+    if not is_enabled():
+        return
+    sweep_dead_processes(at_once=True)
+    measures = ProcessMetrics(failures)
+    publisher.add_observer("metrics", RequestMetrics(_list_models).observe)
+    writing = PeriodicWork("metrics", measures.write, every_s=EVERY_S, log=log)
+    writing.start()
+    listener.start()
+
+    def end() -> None:
+        listener.stop()
+        writing.stop(within_s=0.1)
+        measures.write()
+
+    _stops.append(end)
+
+
+def stop() -> None:
+    """Write down the last numbers; what reads the files removes them."""
+    while _stops:
+        _stops.pop()()

@@ -1,0 +1,125 @@
+"""What several processes count, and what is left of it when they are gone."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.manage import PROJECT
+
+_COUNT = """
+import sys, time
+from gateway.metrics.families import Counter, Gauge, Histogram
+counter = Counter("proof_total", "Counted.", "what")
+live = Gauge("proof_live", "Lives.")
+last = Gauge("proof_last", "Newest.", mode="mostrecent")
+times = Histogram("proof_seconds", "Times.", buckets=(1.0, 2.0))
+for number in range(3000):
+    counter.add(2, f"kind {number % 1000}")
+live.set(1)
+last.set(float(sys.argv[1]))
+times.observe(1.5)
+print("counted", flush=True)
+sys.stdin.readline()
+"""
+_SCRAPE = """
+import sys
+from gateway.metrics.scrape import renderer
+text, kind = renderer.render(sys.argv[1])
+print(kind)
+print(text.decode())
+"""
+
+
+class Home:
+    """A home in which processes count."""
+
+    def __init__(self, folder: Path) -> None:
+        self._env = {**os.environ, "GATEWAY_HOME": str(folder), "DATABASE_URL": "", "REDIS_URL": ""}
+        self._env["DJANGO_SETTINGS_MODULE"] = "gateway.settings"
+        self.files = folder / "run" / "metrics"
+
+    def count(self, last: int) -> subprocess.Popen[str]:
+        """A process that has counted and lives on."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", _COUNT, str(last)],
+            cwd=PROJECT,
+            env=self._env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "counted\n"
+        return process
+
+    def scrape(self, accept: str = "") -> tuple[str, str]:
+        told = subprocess.run(
+            [sys.executable, "-c", _SCRAPE, accept],
+            cwd=PROJECT,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        kind, _, text = told.partition("\n")
+        return kind, text
+
+    def read(self) -> dict[str, float]:
+        """Sums over labels, by the name of the sample."""
+        sums: dict[str, float] = {}
+        for family in text_string_to_metric_families(self.scrape()[1]):
+            for sample in family.samples:
+                name = sample.name + sample.labels.get("le", "")
+                sums[name] = sums.get(name, 0) + sample.value
+        return sums
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_totals_outlive_their_processes_and_what_lives_does_not(home: Home) -> None:
+    first, second = home.count(1), home.count(2)
+    whole = home.read()
+    assert (whole["proof_total"], whole["proof_live"], whole["proof_last"]) == (12_000, 2, 2)
+    assert (whole["proof_seconds_count"], whole["proof_seconds_bucket1.0"]) == (2, 0)
+
+    end(second)
+    assert home.read() == {**whole, "proof_live": 1}
+    end(first)
+    last = home.read()
+
+    del whole["proof_live"]
+    assert last == whole
+    assert {path.name for path in home.files.glob("*.db")} == {
+        *("counter_dead.db", "histogram_dead.db", "gauge_mostrecent_dead.db")
+    }
+
+
+def test_both_formats_are_spoken(home: Home) -> None:
+    end(home.count(1))
+
+    kind, text = home.scrape("application/openmetrics-text; version=1.0.0")
+    plain_kind, plain = home.scrape("text/plain")
+
+    assert kind.startswith("application/openmetrics-text; version=1.0.0")
+    assert text.strip().endswith("# EOF")
+    assert plain_kind.startswith("text/plain; version=")
+    assert "# EOF" not in plain
+
+
+def test_a_half_written_file_of_a_killed_process_stops_nobody(home: Home) -> None:
+    end(home.count(1))
+    (home.files / "counter_1-1.db").write_bytes(b"\xff\x00\x00\x00\x00\x00\x00\x00rubbish")
+
+    assert home.read()["proof_total"] == 6_000
