@@ -7,8 +7,10 @@ from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest
 
 from accounts.caller import Caller, read_caller
+from accounts.key_uses import uses
 from accounts.keystring import hash_key, is_well_formed
 from accounts.rates import count_management_request, guard_lookup
+from accounts.scopes import check_address, check_scope
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import (
     DatabaseGone,
@@ -38,7 +40,8 @@ def authenticate(request: HttpRequest) -> Caller:
     """Whoever holds the key in the request.
 
     Raises `MissingCredential` or `Unauthenticated` (401), `RateLimited` (429, too many wrong ones
-    from there), `PermissionDenied` (403, the creator left), `DatabaseGone` (503, the database does
+    from there), `PermissionDenied` (403, the creator left, or the key is
+    for other addresses), `DatabaseGone` (503, the database does
     not answer: never a 401 for a good key).
     """
     return _find_caller(request, _parse_bearer(request.META.get("HTTP_AUTHORIZATION", "")))
@@ -47,6 +50,8 @@ def authenticate(request: HttpRequest) -> Caller:
 def authenticate_counted(request: HttpRequest) -> Caller:
     """Any key, for what counts as managing. Raises `RateLimited` as well."""
     caller = authenticate(request)
+    if caller.management:
+        _open_to_manager(caller, request)
     count_management_request(caller, request)
     return caller
 
@@ -78,8 +83,15 @@ def authenticate_management(request: HttpRequest) -> Caller:
     caller = authenticate(request)
     if not caller.management:
         raise PermissionDenied("Only management keys can perform this operation")
+    _open_to_manager(caller, request)
     count_management_request(caller, request)
     return caller
+
+
+def _open_to_manager(caller: Caller, request: HttpRequest) -> None:
+    """Note the use of a management key. Raises `ScopeMissing`."""
+    check_scope(caller, request)
+    uses.note(caller.key_id, datetime.now(UTC))
 
 
 def reload_caller(caller: Caller) -> Caller:
@@ -120,6 +132,13 @@ def _read_api_key(request: HttpRequest) -> str:
 
 
 def _find_caller(request: HttpRequest, key: str) -> Caller:
+    caller = _find_by_string(request, key)
+    if caller.allowed_networks is not None:
+        check_address(caller.allowed_networks, request)
+    return caller
+
+
+def _find_by_string(request: HttpRequest, key: str) -> Caller:
     key_hash = hash_key(key) if is_well_formed(key, settings.API_KEY_PREFIX) else None
     if not settings.RATE_FAILED_CREDENTIALS:
         return _look_up(key_hash)

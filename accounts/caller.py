@@ -4,6 +4,7 @@ the account brought credentials of its own)."""
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_network
 from typing import Any, Literal, NamedTuple
 
 from django.db.models import Exists, OuterRef
@@ -29,6 +30,7 @@ from accounts.models import (
 from accounts.spending import SpendScope, build_workspace_scopes
 from accounts.windows import find_limited_window
 from gateway.database.compiled_queries import CompiledQuery
+from gateway.http.address import Network
 from gateway.http.jsonio import JsonObject
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
@@ -92,6 +94,10 @@ class Caller:
     vault_writes_enabled: bool = True
     # GET /models lists what the key may use, and nothing else.
     filters_catalogue: bool = False
+    # What a management key may do; None is everything.
+    scopes: frozenset[str] | None = None
+    # Where the key may be used from; None is anywhere.
+    allowed_networks: tuple[Network, ...] | None = None
 
     def is_usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
@@ -131,6 +137,10 @@ def read_caller(key_hash: str) -> Caller | None:
         intern_writes_enabled=key.account.intern_writes_enabled,
         vault_writes_enabled=key.account.vault_writes_enabled,
         filters_catalogue=key.account.is_filtered_model_catalog_enabled,
+        scopes=None if key.scopes is None else frozenset(key.scopes),
+        allowed_networks=None
+        if key.allowed_ips is None
+        else tuple(ip_network(each) for each in key.allowed_ips),
         # Read with the key, so before the budgets: what changes in between shows.
         limits_version=key.account.limits_version,
         limited=find_limited_window(key),

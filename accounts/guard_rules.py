@@ -45,7 +45,8 @@ class FilterEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GuardrailEntry:
-    """One guardrail as it applies to a key. `id` is None for the account's own policy.
+    """One guardrail as it applies to a key. `id` is None for the account's own policy, and for the
+    key's own list of models.
 
     None allows everything. `zdr` are the model groups held to zero data retention, `forbidden_uses`
     words of `USES`. Models are canonical slugs.
@@ -260,9 +261,12 @@ def _yield_applied(key: Any, rows: Iterable[Any]) -> Iterator[AppliedGuardrail]:
 
 
 def build_entries(key: Any, governing: Iterable[AppliedGuardrail]) -> tuple[GuardrailEntry, ...]:
-    """What governs a key, its account's policy first."""
+    """What governs a key, its account's policy first, its own list of models last."""
     account = build_account_entry(key.account)
     rows = [build_entry(each.guardrail, each.scope) for each in governing]
+    if key.allowed_models:
+        models = _read_allowed(key.allowed_models)
+        rows.append(GuardrailEntry(scope="key", allowed_models=models))
     return tuple(rows) if account is None else (account, *rows)
 
 

@@ -12,10 +12,17 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.fields import EnforcementField, UsdField
+from accounts.admin.fields import (
+    EnforcementField,
+    UsdField,
+    WordsField,
+    build_checkboxes,
+    resolve_models,
+)
 from accounts.admin.history import render_key_histories, render_usage
 from accounts.models import Account, ApiKey, Membership, SpendCounter, Workspace
 from accounts.models.key import ApiKeyQuerySet
+from accounts.scopes import SCOPES, clean_networks
 from accounts.services.key_limits import read_usage
 from accounts.services.keys import change_key, create_key, delete_keys, set_disabled
 from accounts.services.records import operator_actor
@@ -25,7 +32,39 @@ from gateway.http.jsonio import format_usd
 _LIMIT_HELP = "Empty for no limit; 0 blocks every paid call."
 
 
-class NewKeyForm(Form):
+class _BoundsForm(Form):
+    """What a key may do, and from where."""
+
+    scopes = forms.MultipleChoiceField(
+        choices=[(word, word) for word in SCOPES],
+        widget=build_checkboxes(),
+        required=False,
+        help_text="Management keys only; none for everything.",
+    )
+    allowed_models = WordsField(
+        required=False, help_text="Inference keys only: model ids; empty for all models."
+    )
+    allowed_ips = WordsField(
+        label="Allowed addresses",
+        required=False,
+        help_text="Addresses and networks, such as 192.0.2.0/24; empty for all.",
+    )
+
+    def clean_scopes(self) -> list[str] | None:
+        return self.cleaned_data["scopes"] or None
+
+    def clean_allowed_models(self) -> list[str] | None:
+        return resolve_models(self.cleaned_data["allowed_models"])
+
+    def clean_allowed_ips(self) -> list[str] | None:
+        texts = self.cleaned_data["allowed_ips"]
+        try:
+            return clean_networks(texts) if texts else None
+        except ValueError:
+            raise forms.ValidationError("One of these is no address or network.") from None
+
+
+class NewKeyForm(_BoundsForm):
     """What a new key is made from. A key without a workspace manages."""
 
     limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
@@ -36,6 +75,7 @@ class NewKeyForm(Form):
         fields = (
             *("account", "kind", "workspace", "creator", "name"),
             *("limit_usd", "limit_reset", "limit_enforcement", "expires_at"),
+            *("scopes", "allowed_models", "allowed_ips"),
         )
         help_texts = {
             "workspace": "Inference keys only; empty for the account's default workspace.",
@@ -59,7 +99,7 @@ class NewKeyForm(Form):
         return said
 
 
-class KeyForm(Form):
+class KeyForm(_BoundsForm):
     """What may change of a key; the limit applies to what is already counted."""
 
     limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
@@ -70,6 +110,7 @@ class KeyForm(Form):
         fields = (
             *("name", "workspace", "creator"),
             *("limit_usd", "limit_reset", "limit_enforcement", "include_byok_in_limit", "disabled"),
+            *("scopes", "allowed_models", "allowed_ips"),
         )
         help_texts = {
             "workspace": "A key that moves keeps its string, limit and spending.",
@@ -110,9 +151,13 @@ def _to_column(name: str, value: Any) -> tuple[str, Any]:
 def _check_owner(form: Form, account: Account, kind: str | None) -> None:
     """Workspace and creator must be the account's own, and a management key has no workspace."""
     workspace, creator = (form.cleaned_data.get(name) for name in ("workspace", "creator"))
+    if kind != ApiKey.Kind.MANAGEMENT and form.cleaned_data.get("scopes"):
+        form.add_error("scopes", "Scopes are for management keys.")
     if kind == ApiKey.Kind.MANAGEMENT:
         if workspace is not None:
             form.add_error("workspace", "A management key has no workspace.")
+        if form.cleaned_data.get("allowed_models"):
+            form.add_error("allowed_models", "A management key sends no requests to models.")
     elif workspace is None:
         form.add_error("workspace", "An inference key needs a workspace.")
     elif workspace.account_id != account.pk:
@@ -200,7 +245,10 @@ class ApiKeyAdmin(PageAdmin):
             return NewKeyForm.Meta.fields
         if self.has_change_permission(request, obj):
             return (*KeyForm.Meta.fields, *self._FIXED)
-        shown = ("name", "workspace", "creator", "limit", "limit_reset", "limit_enforcement")
+        shown = (
+            *("name", "workspace", "creator", "limit", "limit_reset", "limit_enforcement"),
+            *("include_byok_in_limit", "scopes", "allowed_models", "allowed_ips"),
+        )
         return (*shown, *self._FIXED)
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
@@ -255,6 +303,9 @@ class ApiKeyAdmin(PageAdmin):
             limit_reset=said["limit_reset"],
             limit_enforcement=said["limit_enforcement"],
             expires_at=said["expires_at"],
+            scopes=said["scopes"],
+            allowed_models=said["allowed_models"],
+            allowed_ips=said["allowed_ips"],
             by=operator_actor(request.user),
         )
         obj.pk = key.pk

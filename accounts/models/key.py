@@ -102,6 +102,12 @@ class ApiKey(models.Model):
     )
     # The end user that it was made for, in the account's own words.
     external_user = models.CharField(max_length=256, null=True, blank=True, editable=False)
+    # Words of `accounts.scopes.SCOPES` for management keys; null for everything.
+    scopes = models.JSONField(null=True, blank=True, default=None)
+    # Canonical slugs that an inference key may ask for; null for all.
+    allowed_models = models.JSONField(null=True, blank=True, default=None)
+    # Networks that it may be used from, such as `192.0.2.0/24`; null for all.
+    allowed_ips = models.JSONField(null=True, blank=True, default=None)
     expires_at = models.DateTimeField(null=True, blank=True)
     # When the last call made with it was booked, written a few seconds later.
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -118,6 +124,10 @@ class ApiKey(models.Model):
                 name="accounts_apikey_workspace_fits_kind",
                 condition=Q(kind="inference", workspace__isnull=False)
                 | Q(kind="management", workspace__isnull=True),
+            ),
+            models.CheckConstraint(
+                name="accounts_apikey_scopes_are_of_management_keys",
+                condition=Q(kind="management") | Q(scopes__isnull=True),
             ),
             models.CheckConstraint(
                 name="accounts_apikey_limit_not_negative",

@@ -4,7 +4,7 @@ Those that change take a queryset narrowed to the keys meant, and lock them and 
 before they look, as the ledger writer does. `at` is the moment of the change, now unless said.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -29,7 +29,7 @@ from gateway.http.validation import Issue
 GRACE_S_MAX: Final = 604_800
 _FACTS: Final = (
     *("name", "hash", "label", "kind", "workspace_id", "creator_id", "external_user", "app_id"),
-    "disabled",
+    *("disabled", "scopes", "allowed_models", "allowed_ips"),
     *("limit_nano", "limit_reset", "limit_enforcement", "include_byok_in_limit"),
     *("expires_at", "deleted_at"),
 )
@@ -62,6 +62,9 @@ def create_key(
     expires_at: datetime | None = None,
     external_user: str | None = None,
     app: App | None = None,
+    scopes: Sequence[str] | None = None,
+    allowed_models: Sequence[str] | None = None,
+    allowed_ips: Sequence[str] | None = None,
     by: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key and its string, which is shown this once. Without a workspace it manages."""
@@ -83,6 +86,9 @@ def create_key(
             expires_at=expires_at,
             external_user=external_user,
             app=app,
+            scopes=scopes,
+            allowed_models=allowed_models,
+            allowed_ips=allowed_ips,
         )
         _record(key, by, "created", None, key.created_at)
         whose = f"in workspace {workspace.name}" if workspace else "to manage the account"

@@ -37,6 +37,7 @@ from accounts.views.schemas.key import (
     NewKey,
     load_current_key,
     read_key_changes,
+    resolve_models,
     serialize_key,
 )
 from gateway.database.db import Lane, run_queries
@@ -129,7 +130,8 @@ class KeysViewSet(ManagedViewSet):
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         body = NewKey.read(managed_body(request))
-        key, string = _run_query(lambda: _create_key(caller, body))
+        models = resolve_models(body.allowed_models)
+        key, string = _run_query(lambda: _create_key(caller, body, models))
         # Nothing was spent with it yet.
         answer = {"data": serialize_key(key, build_zero_usage(key.created_at)), "key": string}
         return json_response(answer, status=201)
@@ -232,7 +234,7 @@ def _rotate(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> JsonObject:
     return {"data": _with_usage(key), "key": string}
 
 
-def _create_key(caller: Caller, body: NewKey) -> tuple[ApiKey, str]:
+def _create_key(caller: Caller, body: NewKey, models: list[str] | None) -> tuple[ApiKey, str]:
     """The key and its string. Raises `SchemaInvalid` for a workspace or creator of others."""
     with transaction.atomic():
         workspace, creator = _load_references(caller, body)
@@ -247,6 +249,8 @@ def _create_key(caller: Caller, body: NewKey) -> tuple[ApiKey, str]:
             include_byok_in_limit=body.include_byok_in_limit,
             expires_at=body.expires_at,
             external_user=body.external.user if body.external else None,
+            allowed_models=models,
+            allowed_ips=body.allowed_ips,
             by=key_actor(caller),
         )
 

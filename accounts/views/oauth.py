@@ -203,7 +203,8 @@ def _check_may_delegate(caller: Caller) -> None:
     if caller.management:
         return
     has_guardrail = any(each.scope == "key" for each in caller.guardrails)
-    if caller.limited or caller.expires_at or has_guardrail or caller.intern_id:
+    is_bound = bool(caller.limited or caller.expires_at or caller.allowed_networks)
+    if is_bound or has_guardrail or caller.intern_id:
         raise CannotDelegate
 
 

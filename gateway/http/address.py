@@ -18,18 +18,27 @@ MAIN_REGION: Final = "global"
 
 
 def find_client(request: HttpRequest) -> str:
-    """The address that failures are counted for: an IPv4 address or an IPv6 network.
+    """The address that failures are counted for: an IPv4 address or an IPv6 network."""
+    return _name_client(find_address(request))
+
+
+def find_address(request: HttpRequest) -> Address | None:
+    """Where the request comes from, None where nobody says.
 
     Behind `TRUSTED_PROXIES` it is the last address in `X-Forwarded-For` that is none of theirs.
     """
     peer, forwarded = request.META.get("REMOTE_ADDR", ""), ""
     if settings.TRUSTED_PROXIES:
         forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "")
-    return resolve_client(peer, forwarded, settings.TRUSTED_PROXIES)
+    return _resolve_address(peer, forwarded, settings.TRUSTED_PROXIES)
 
 
 def resolve_client(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
     """The client of a connection from `peer` that was told `forwarded`."""
+    return _name_client(_resolve_address(peer, forwarded, proxies))
+
+
+def _resolve_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> Address | None:
     client = _parse_address(peer)
     for hop in reversed(forwarded.split(",")):
         # What stands before the first stranger is that stranger's word.
@@ -39,6 +48,10 @@ def resolve_client(peer: str, forwarded: str, proxies: Sequence[Network]) -> str
         if before is None:
             break
         client = before
+    return client
+
+
+def _name_client(client: Address | None) -> str:
     if client is None:
         return "unknown"
     if isinstance(client, IPv4Address):

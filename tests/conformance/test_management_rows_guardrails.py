@@ -226,3 +226,17 @@ def test_a_filtered_catalogue_lists_what_a_key_may_use(desk: Desk) -> None:
 
     assert {each.partition(":")[0] for each in listed()} == {desk.model}
     assert listed("") == everything
+
+
+def test_a_keys_own_models_refuse_all_others(desk: Desk) -> None:
+    path = f"/keys/{desk.account.api_key_hash}"
+    data = told(desk.manage("PATCH", path, {"allowed_models": ["acme/solo"]}), 200)["data"]
+    assert len(data["allowed_models"]) == 1
+
+    error_of(desk.post(), 403)
+    assert desk.ok(model="acme/solo")["choices"]
+    wrong = desk.manage("PATCH", path, {"allowed_models": ["acme/solo", "nope/none"]})
+    issues = error_of(wrong, 400)["metadata"]["issues"]
+    assert [issue["path"] for issue in issues] == ["allowed_models.1"]
+    told(desk.manage("PATCH", path, {"allowed_models": None}), 200)
+    assert desk.ok()["choices"]

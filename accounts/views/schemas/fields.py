@@ -1,6 +1,7 @@
 """Kinds of fields that several resources have."""
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
@@ -9,6 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from accounts.money import usd_to_nano
+from accounts.ports import higher_apps
+from gateway.http.validation import Issue, shorten
 
 
 def _number(value: Any) -> Any:
@@ -50,6 +53,17 @@ def _check_hash(text: str) -> str:
             {"pattern": _HASH_PATTERN},
         )
     return text
+
+
+def find_models(field: str, names: Sequence[str]) -> tuple[list[str], list[Issue]]:
+    """The canonical slugs of the models named in a field, each once; what is wrong with others."""
+    known = higher_apps().find_model_slugs(names)
+    issues = [
+        Issue(f"{field}.{index}", f"{shorten(name)} is not a valid model ID")
+        for index, name in enumerate(names)
+        if name not in known
+    ]
+    return list(dict.fromkeys(known.get(name, name) for name in names)), issues
 
 
 # What `nano_of` refuses beyond.

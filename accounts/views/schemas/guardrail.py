@@ -19,13 +19,14 @@ from accounts.views.schemas.fields import (
     ResetInterval,
     UserId,
     each_once,
+    find_models,
     nano_or_none,
 )
 from gateway.eventloop import run_in_thread
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, usd
 from gateway.http.resources import ResourceObject
-from gateway.http.validation import Issue, shorten
+from gateway.http.validation import Issue
 
 # What a redaction leaves in the text; callers read it as the built-in's label.
 BUILTIN_LABELS: Final = {
@@ -313,13 +314,8 @@ def _canonical_lists(fields: JsonObject) -> dict[str, list[str]]:
     issues: list[Issue] = []
     for field in _MODEL_LISTS:
         if names := fields.get(field):
-            known = higher_apps().find_model_slugs(names)
-            issues += [
-                Issue(f"{field}.{index}", f"{shorten(name)} is not a valid model ID")
-                for index, name in enumerate(names)
-                if name not in known
-            ]
-            lists[field] = [known.get(name, name) for name in names]
+            lists[field], wrong = find_models(field, names)
+            issues += wrong
     for field in _PROVIDER_LISTS:
         if names := fields.get(field):
             slugs = higher_apps().find_provider_slugs(names)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Subquery
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from accounts.caller import Caller
@@ -14,6 +14,7 @@ from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.models import ApiKey, LedgerEntry, WorkspaceBudget
 from accounts.rates import FreeRequests
 from accounts.regions import list_allowed_regions
+from accounts.scopes import NETWORKS_MAX, Scope, clean_networks
 from accounts.services.budgets import BudgetStanding, read_budget_standings
 from accounts.services.key_limits import KeyUsage
 from accounts.services.keys import GRACE_S_MAX
@@ -25,9 +26,12 @@ from accounts.views.schemas.fields import (
     ResetInterval,
     Usd,
     UsdAmount,
+    each_once,
+    find_models,
     nano_or_none,
 )
 from accounts.windows import LIMITED_WINDOW
+from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_optional_time, usd
 from gateway.http.resources import ResourceObject
 
@@ -62,6 +66,24 @@ def _refuse_string(value: Any) -> None:
         )
 
 
+def _clean_networks(texts: list[str] | None) -> list[str] | None:
+    try:
+        return None if texts is None else clean_networks(texts)
+    except ValueError:
+        raise PydanticCustomError(
+            "network", "Invalid input: expected addresses and networks such as 192.0.2.0/24"
+        ) from None
+
+
+_Models = Annotated[
+    Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1)]
+    | None,
+    AfterValidator(each_once),
+]
+_Networks = Annotated[
+    Annotated[list[str], Field(min_length=1, max_length=NETWORKS_MAX)] | None,
+    AfterValidator(_clean_networks),
+]
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 Moment = Annotated[datetime, BeforeValidator(_future_moment)]
 _Label = Annotated[str, Field(description="The key, masked.")]
@@ -73,6 +95,12 @@ class _Settings(BaseModel):
     limit_reset: ResetInterval | None = None
     limit_enforcement: Enforcement = Field("block", description=ENFORCEMENT)
     include_byok_in_limit: bool = False
+    allowed_models: _Models = Field(
+        None, description="Known models that it may ask for, kept as canonical slugs; null for all."
+    )
+    allowed_ips: _Networks = Field(
+        None, description="Addresses and networks that it may be used from; null for all."
+    )
 
 
 class ExternalUser(ManagedBody):
@@ -152,6 +180,8 @@ class KeyObject(_Spending, _Named):
         description="When its last call was booked; known some seconds later."
     )
     external_user: str | None = Field(description="`external.user` of its making.")
+    allowed_models: list[str] | None
+    allowed_ips: list[str] | None
     app_id: int | None = Field(description="The app that it was made for by OAuth.")
     creator_user_id: str | None
     workspace_id: UUID | None
@@ -218,6 +248,11 @@ class CurrentKey(_Spending):
         description="Hosts that take requests of this key."
     )
     free_model_daily_requests: FreeModelRequests
+    allowed_models: list[str] | None
+    allowed_ips: list[str] | None
+    scopes: list[Scope] | None = Field(
+        description="What a management key may do; null for everything."
+    )
 
 
 def read_key_changes(body: Mapping[str, Any]) -> JsonObject:
@@ -225,7 +260,19 @@ def read_key_changes(body: Mapping[str, Any]) -> JsonObject:
     changes = KeyChanges.read_changes(body)
     if "limit" in changes:
         changes["limit_nano"] = nano_or_none(changes.pop("limit"))
+    if changes.get("allowed_models"):
+        changes["allowed_models"] = resolve_models(changes["allowed_models"])
     return changes
+
+
+def resolve_models(names: list[str] | None) -> list[str] | None:
+    """Canonical slugs of a key's models. Raises `SchemaInvalid` for an unknown one."""
+    if not names:
+        return None
+    models, issues = find_models("allowed_models", names)
+    if issues:
+        raise SchemaInvalid(issues)
+    return models
 
 
 def serialize_key(key: ApiKey, usage: KeyUsage) -> JsonObject:

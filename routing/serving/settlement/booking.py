@@ -1,18 +1,14 @@
 """Settlement: telling the ledger, once, how a request ended."""
 
-import logging
 import threading
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from functools import partial
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, TypeVar
 
-from django.db import DatabaseError, InterfaceError
 from gevent import GreenletExit
 
-from accounts.services.keys import record_uses
-from gateway.database.db import Lane, run_queries
+from accounts.key_uses import log as _uses_log
+from accounts.key_uses import uses
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.live_settings import settings
@@ -35,7 +31,6 @@ from routing.serving.request.outcome import (
 from routing.serving.settlement.records import build_report, settle_order
 from routing.statistics.periodic import PeriodicWork
 
-_uses_log = logging.getLogger("routing.key_uses")
 WRITE_S: Final = 5.0
 
 T = TypeVar("T")
@@ -43,36 +38,6 @@ T = TypeVar("T")
 
 # --- When keys were used --------------------------------------------------------------------------
 
-
-class KeyUses:
-    """When each key was last used, noted in memory and written every few seconds, so that no
-    request pays for a write. `record` writes uses by the numbers of their keys, and returns the
-    keys that it is done with."""
-
-    def __init__(self, record: Callable[[Mapping[int, datetime]], set[int]]) -> None:
-        self._record = record
-        self._noted: dict[int, datetime] = {}
-
-    def note(self, key_id: int, at: datetime) -> None:
-        self._noted[key_id] = at
-
-    def write(self) -> None:
-        """Write what was noted. What could not be written is noted still."""
-        noted = dict(self._noted)
-        if not noted:
-            return
-        try:
-            written = run_queries(Lane.OPERATOR, partial(self._record, noted))
-        except (DatabaseError, InterfaceError) as error:
-            _uses_log.warning("When keys were used is written later: %s", error)
-            return
-        for key_id in written:
-            # A key that was used meanwhile has a newer note.
-            if self._noted.get(key_id) == noted[key_id]:
-                del self._noted[key_id]
-
-
-uses: Final = KeyUses(record_uses)
 _writing: Final = PeriodicWork("key uses", uses.write, every_s=WRITE_S, log=_uses_log)
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
+from accounts.key_uses import KeyUses
 from gateway.http.errors import RateLimited, Unavailable
 from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, RateLimiter, Taken
 from gateway.shared_cache import SharedCache
@@ -25,7 +26,6 @@ from routing.serving.admission import rate_limits
 from routing.serving.attempts import attempts
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
-from routing.serving.settlement.booking import KeyUses
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
 
