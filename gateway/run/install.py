@@ -15,6 +15,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 VENV = PROJECT / ".venv"
 OLDEST = (3, 11)
 _LINES_PER_REPORT = 15
+_BAR_CHARS = 30
 
 
 def say(message: str) -> None:
@@ -31,6 +32,20 @@ def is_installed(stamp: Path, wanted: str) -> bool:
     return (VENV / "bin" / "python").exists() and stamp.exists() and stamp.read_text() == wanted
 
 
+def draw_bar(done: int, total: int) -> None:
+    """A bar on the terminal's current line, over the last one."""
+    filled = _BAR_CHARS * done // total
+    bar = "#" * filled + "." * (_BAR_CHARS - filled)
+    sys.stderr.write(f"\r  [{bar}] {done} of {total}")
+    sys.stderr.flush()
+
+
+def report_count(done: int, total: int) -> None:
+    """A line now and then, where nobody looks on."""
+    if done % _LINES_PER_REPORT == 0:
+        say(f"  {done} of {total}")
+
+
 def run_pip(lock: Path) -> int:
     """Install, telling how far it is; pip's own words only when it fails."""
     total = len(re.findall(r"^[A-Za-z0-9]", lock.read_text(), re.MULTILINE))
@@ -43,16 +58,19 @@ def run_pip(lock: Path) -> int:
     )
     assert pip.stdout
     output, seen = [], 0
+    is_terminal = sys.stderr.isatty()
+    report, break_line = (draw_bar, "\n") if is_terminal else (report_count, "")
     for line in pip.stdout:
         output.append(line)
         if line.startswith(("Collecting ", "Requirement already satisfied: ")):
             seen += 1
-            if seen % _LINES_PER_REPORT == 0:
-                say(f"  {seen} of {total}")
+            report(min(seen, total), total)
         elif line.startswith("Installing collected packages"):
-            say("  unpacking")
+            # Fewer are collected than the lock names: some are for other platforms.
+            report(total, total)
+            say(f"{break_line}  unpacking")
     if pip.wait():
-        say("".join(output[-15:]).rstrip())
+        say(break_line + "".join(output[-15:]).rstrip())
     return pip.returncode
 
 

@@ -1,5 +1,6 @@
 """What one `make run` is going to run, and the refusals that come before anything is started."""
 
+import errno
 import fcntl
 import importlib.util
 import os
@@ -11,6 +12,7 @@ from typing import IO
 
 from gateway.env import SettingError
 from gateway.home import private_folder
+from gateway.run.port_owner import describe_owner
 
 # sockaddr_un has room for 108 bytes on Linux and 104 on macOS.
 SOCKET_PATH_MAX = 100
@@ -139,7 +141,10 @@ def listen(host: str, port: int, *, name: str = "PORT") -> socket.socket:
         listener.listen(2048)
     except OSError as error:
         listener.close()
-        raise CannotStart(f"{name}: cannot listen on {host}:{port}: {error.strerror}") from error
+        owner = describe_owner(port) if error.errno == errno.EADDRINUSE else ""
+        by = f" by {owner}" if owner else ""
+        problem = f"{name}: cannot listen on {host}:{port}: {error.strerror}{by}"
+        raise CannotStart(problem) from error
     return listener
 
 
