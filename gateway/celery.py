@@ -7,7 +7,7 @@ from celery import Celery, signals
 from kombu.transport import TRANSPORT_ALIASES, redis
 
 from gateway.home import home, private_folder
-from gateway.logs.setup import configure
+from gateway.logs import worker_lines
 
 
 class Channel(redis.Channel):
@@ -45,8 +45,7 @@ TRANSPORT_ALIASES.update(redis=_TRANSPORT, rediss=_TRANSPORT)
 app = Celery("gateway")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-# Lines of workers and beat look like all others; `--loglevel` has no say.
-signals.setup_logging.connect(configure)
+worker_lines.connect(app)
 _SPANS_STOP_S = 1.0
 
 

@@ -10,6 +10,7 @@ from gateway.server import locks
 # Nor may Django be there yet.
 locks.make_native()
 
+import logging
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -50,9 +51,22 @@ logger_class = "gateway.server.logger.Logger"
 loglevel = settings.LOG_LEVEL
 
 
+log = logging.getLogger("gateway.web")
+
+
+def when_ready(server: "Arbiter") -> None:
+    """The master listens and is about to fork."""
+    log.info("Web %s started, %d workers", settings.GATEWAY_VERSION, settings.WEB_CONCURRENCY)
+
+
+def on_exit(server: "Arbiter") -> None:
+    log.info("Web stopped")
+
+
 def post_worker_init(worker: "GatewayWorker") -> None:
     """The application is loaded and forked: begin what runs beside requests."""
     import_module("routing.process").start()
+    log.info("Web worker %d serves", worker.pid)
 
 
 def worker_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
@@ -62,10 +76,12 @@ def worker_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
 
 def on_reload(server: "Arbiter") -> None:
     """SIGHUP: new workers take over while the old ones finish."""
+    log.info("Reload: %d web workers are replaced", len(server.WORKERS))
     retire_workers(server)
 
 
 def child_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
-    """In the master, once a worker's process has ended."""
+    """In the master, once a worker's process has ended. gunicorn says so itself where it failed."""
+    log.info("Web worker %d ended", worker.pid)
     forget_worker(server, worker)
     sweep_dead_processes(at_once=True)

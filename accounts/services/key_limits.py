@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from accounts.models import ApiKey, SpendCounter
 from accounts.services.past_spending import build_django_reader
-from accounts.services.spend_scopes import outdate_limits
+from accounts.services.spend_scopes import log_limits_change, outdate_limits
 from accounts.windows import LIMITED_WINDOW, find_window_starts
 
 # Requests count in the windows they began in, and one that began yesterday may still be raised.
@@ -42,6 +42,8 @@ def set_counter_limits(*, key: ApiKey, at: datetime, moved: bool) -> KeyUsage:
     rows = _update_counters(key, at)
     if moved and rows:
         outdate_limits(key.account_id)
+    else:
+        log_limits_change(key.account_id)
     starts = find_window_starts(at)
     now = [row for row in rows if str(starts[row.window]) == row.start]
     nothing = dict.fromkeys(starts, 0)

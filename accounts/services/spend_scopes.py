@@ -4,7 +4,9 @@ Whoever changes a limit calls `outdate_limits` first: from the commit on, no hol
 older limits. It locks the account's row, so what is read after it stays true until then.
 """
 
+import logging
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import cast
 from uuid import UUID
 
@@ -13,6 +15,8 @@ from django.db.models import F, Q
 
 from accounts.models import Account, SpendCounter
 from accounts.spending import ScopeKind, SpendScope, WindowName, format_guardrail_scope_id
+
+log = logging.getLogger("accounts.limits")
 
 
 def end_budgets(account_id: UUID, scopes: Collection[SpendScope]) -> None:
@@ -52,6 +56,14 @@ def outdate_limits(account_id: UUID) -> None:
     """
     assert transaction.get_connection().in_atomic_block, "limits change with what they are of"
     Account.objects.filter(pk=account_id).update(limits_version=F("limits_version") + 1)
+    log_limits_change(account_id)
+
+
+def log_limits_change(account_id: UUID) -> None:
+    """Log it once the change is committed."""
+    fields = {"account_id": str(account_id)}
+    message = "Limits of account %s changed"
+    transaction.on_commit(partial(log.info, message, account_id, extra=fields))
 
 
 def end_guardrail_budget(guardrail_id: UUID) -> None:

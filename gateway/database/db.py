@@ -18,6 +18,7 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from gevent import Timeout, monkey
 
 from gateway.live_settings import settings
+from gateway.outages import database
 
 T = TypeVar("T")
 # The database is gone, frozen, full or read-only. Its other errors are bugs of ours.
@@ -98,11 +99,14 @@ def run_queries(lane: Lane, work: Callable[[], T]) -> T:
         # A connection that was in use when the time ran out is closed once it is given back.
         with Timeout(settings.DATABASE_TIMEOUT + _BEYOND_S[lane]) as limit:
             try:
-                return work()
+                result = work()
             except Timeout as passed:
                 if passed is not limit:
                     raise
                 raise OperationalError("The database did not answer in time") from None
+        if database.is_gone:
+            database.recover()
+        return result
     finally:
         if not connection.in_atomic_block:
             connection.close()

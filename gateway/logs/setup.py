@@ -5,26 +5,26 @@ import logging.config
 from typing import Any, Final
 
 from gateway.http.request_id import get_request_id
+from gateway.outages import note_error
 
 # They tell of each message; what they have to say at INFO helps who looks for a fault in them.
 _LIBRARIES: Final = ("amqp", "asyncio", "celery", "kombu", "gunicorn", "multiprocessing")
-# Django's own line for each refused page would double ours.
-_QUIET: Final = ("django.request", "django.security")
+# Django's own line for each refused page would double ours, and a pool's for each connection of a
+# database that is gone the one of that. Python's warnings are for who writes code.
+_QUIET: Final = ("django.request", "django.security", "psycopg.pool", "py.warnings")
+_TEXT: Final = "{asctime} {levelname} {name}: {message}{in_request}"
 _JSON_FIELDS: Final = "{levelname}{name}{process}{message}"
 
 
-def build_config(*, format: str, level: str) -> dict[str, Any]:
-    """The value of Django's `LOGGING`. `format` is `text` or `json`."""
+def build_config(*, format: str, level: str, text: str = _TEXT) -> dict[str, Any]:
+    """The value of Django's `LOGGING`. `format` is `text` or `json`; `text` how the first looks."""
     libraries = "INFO" if level == "DEBUG" else max(level, "WARNING", key=_read_level)
     quiet = max(level, "ERROR", key=_read_level)
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {
-            "text": {
-                "format": "{asctime} {levelname} {name}: {message}{in_request}",
-                "style": "{",
-            },
+            "text": {"format": text, "style": "{"},
             "json": {
                 "()": "pythonjsonlogger.orjson.OrjsonFormatter",
                 "fmt": _JSON_FIELDS,
@@ -34,12 +34,15 @@ def build_config(*, format: str, level: str) -> dict[str, Any]:
                 "timestamp": "time",
             },
         },
-        "filters": {"request": {"()": "gateway.logs.setup.RequestFilter"}},
+        "filters": {
+            "outages": {"()": "gateway.logs.setup.OutageFilter"},
+            "request": {"()": "gateway.logs.setup.RequestFilter"},
+        },
         "handlers": {
             "stderr": {
                 "class": "logging.StreamHandler",
                 "formatter": format,
-                "filters": ["request"],
+                "filters": ["outages", "request"],
             }
         },
         "root": {"handlers": ["stderr"], "level": level},
@@ -50,12 +53,26 @@ def build_config(*, format: str, level: str) -> dict[str, Any]:
     }
 
 
-def configure(**given: Any) -> None:
-    """Log as the settings say, in a process that does not set Django up. What a Celery signal says
-    is ignored: its options would make other lines."""
+def configure() -> None:
+    """Log as the settings say, in a process that does not set Django up."""
     from gateway import settings
 
     logging.config.dictConfig(settings.LOGGING)
+
+
+class OutageFilter(logging.Filter):
+    """Leaves out what only says that a store is gone: that is told once, by `gateway.outages`."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = _find_error(record)
+        return error is None or not note_error(error, logger=record.name)
+
+
+def _find_error(record: logging.LogRecord) -> BaseException | None:
+    if record.exc_info and record.exc_info[1]:
+        return record.exc_info[1]
+    given = record.args if isinstance(record.args, tuple) else ()
+    return next((each for each in given if isinstance(each, BaseException)), None)
 
 
 class RequestFilter(logging.Filter):

@@ -1,11 +1,13 @@
 """`python -m gateway.run`, which is what `make run` becomes."""
 
 import argparse
+import logging.config
 import sys
 
+from gateway.logs.setup import build_config
 from gateway.run.plan import ODD_SETTING, CannotStart, check_settings, listen, make_plan, take_home
 from gateway.run.signals import Parent
-from gateway.run.supervisor import Supervisor, say
+from gateway.run.supervisor import Supervisor
 
 
 def main() -> int:
@@ -20,8 +22,10 @@ def main() -> int:
         home_lock = take_home(settings.GATEWAY_HOME)
         listener = listen(settings.HOST, settings.PORT)
     except CannotStart as refusal:
-        say(str(refusal))
+        sys.stderr.write(f"gateway: {refusal}\n")
         return ODD_SETTING
+    config = {"format": settings.LOG_FORMAT, "level": settings.LOG_LEVEL}
+    logging.config.dictConfig(build_config(**config, text="gateway: {message}"))
     with home_lock, listener:
         return Supervisor(make_plan(listener.getsockname()[1]), listener, parent).run()
 

@@ -1,5 +1,6 @@
 """Starts the processes of a run, keeps them alive and takes them down together."""
 
+import logging
 import shutil
 import signal
 import socket
@@ -16,6 +17,8 @@ from gateway.run.plan import ODD_SETTING, Plan
 from gateway.run.processes import Preparation, Simulated
 from gateway.run.signals import Parent, Signals
 from gateway.sandbox import host_users
+
+log = logging.getLogger("gateway.run")
 
 TICK_S = 0.5
 STARTING_TICK_S = 0.05
@@ -59,6 +62,7 @@ class Supervisor:
     def run(self) -> int:
         """Until a stop signal or the parent's leaving: 0; a failure: 1; an odd setting: 2."""
         status = 0
+        log.info("starting version %s in %s", self._plan.version, self._plan.home)
         # A killed run leaves its own.
         ready.ready_file(self._plan).unlink(missing_ok=True)
         ready.metrics_url_file(self._plan).unlink(missing_ok=True)
@@ -72,9 +76,11 @@ class Supervisor:
             except RunFailed as failure:
                 status = failure.status
                 if str(failure):
-                    say(str(failure))
+                    log.error(str(failure))
             finally:
+                log.info("stopping")
                 self._stop(signals)
+        log.info("stopped")
         return status
 
     def _start(self, children: Sequence[Child]) -> None:
@@ -100,7 +106,7 @@ class Supervisor:
             elif (status := errand.death()) is not None:
                 self._errands.pop(0)
                 if status:
-                    say(f"{errand.name} failed ({_describe_exit(status)})")
+                    log.warning("%s failed (%s)", errand.name, _describe_exit(status))
 
     def _follow_preparation(self) -> None:
         preparation = self._preparation
@@ -114,7 +120,7 @@ class Supervisor:
         elif preparation.status is not None:
             raise RunFailed(f"preparing the stores failed ({_describe_exit(preparation.status)})")
         elif preparation.waiting_for and self._web not in self._started:
-            say(f"waiting for the database: {preparation.waiting_for}")
+            log.warning("waiting for the database: %s", preparation.waiting_for)
             self._start([self._web])
 
     def _restart_dead_children(self) -> None:
@@ -127,7 +133,8 @@ class Supervisor:
                 if delay_s is None:
                     times = f"{DEATHS_MAX} times within a minute"
                     raise RunFailed(f"{child.name} died {times}; giving up")
-                say(f"{child.name} died ({_describe_exit(status)}); restarting in {delay_s:g} s")
+                how = _describe_exit(status)
+                log.warning("%s died (%s); restarting in %g s", child.name, how, delay_s)
                 child.restart_at = now + delay_s
             elif child.restart_at is not None and child.restart_at <= now:
                 child.start()
@@ -138,9 +145,10 @@ class Supervisor:
         self._is_ready = True
         facts = ready.facts(self._plan, demo, self._simulated.url)
         ready.announce(self._plan, facts)
+        log.info("ready at %s", self._plan.root_url)
         show(ready.banner(facts))
         if host_users.is_root():
-            say(_describe_root_rights())
+            log.info(_describe_root_rights())
         names = self._preparation.providers
         self._errands = [processes.add_provider(self._plan, name) for name in names]
 
@@ -199,13 +207,6 @@ def _describe_root_rights() -> str:
         "running as root; shells, interns and file readers run as users without rights,"
         f" {users[0]} to {users[-1]} (SANDBOX_UIDS)"
     )
-
-
-def say(message: str) -> None:
-    """One line of news on stderr. Whoever read it may be gone; the work goes on all the same."""
-    with suppress(OSError):
-        sys.stderr.write(f"gateway: {message}\n")
-        sys.stderr.flush()
 
 
 def show(text: str) -> None:

@@ -116,6 +116,9 @@ class Catalogue:
 
     def _serve(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+        if self._thread is not None:
+            fields = {"version": snapshot.version, "endpoints": snapshot.endpoint_count}
+            log.info("Catalogue version %(version)d, %(endpoints)d endpoints", fields, extra=fields)
         for problem in snapshot.problems:
             log.error("catalogue %s: %s", snapshot.version, problem)
 

@@ -1,8 +1,11 @@
 """What a running gateway logs: each request, each failed provider, each change."""
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import GatewayWith
+from tests.faults.raw_desk import worker_pids
 from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
 
@@ -39,14 +43,14 @@ def read_lines(server: GatewayServer) -> list[dict[str, Any]]:
     return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
 
 
-def find_line(server: GatewayServer, **fields: Any) -> dict[str, Any]:
+def find_line(server: GatewayServer, within_s: float = 10, **fields: Any) -> dict[str, Any]:
     """The one line with these fields, once it is there."""
 
     def find() -> list[dict[str, Any]]:
         whole = read_lines(server) if server.log().endswith("\n") else []
         return [line for line in whole if fields.items() <= line.items()]
 
-    server.wait_until(lambda: bool(find()))
+    server.wait_until(lambda: bool(find()), within_s=within_s)
     (line,) = find()
     return line
 
@@ -117,6 +121,30 @@ def test_a_refusal_is_a_line_with_its_reason(desk: Desk) -> None:
     line = find_line(desk.server, logger="routing.requests", request_id="refused-2")
     assert (line["status"], line["reason"]) == (401, "invalid_key")
     assert (line["key"], line["account_id"]) == ("sk-rt-v1-012...", None)
+
+
+def test_births_and_changes_are_lines(desk: Desk, tmp_path: Path) -> None:
+    """A limit, a catalogue, and workers that a reload replaces."""
+    server, account = desk.server, desk.account
+    (former,) = worker_pids(server)
+    limited = desk.manage("PATCH", f"/keys/{account.api_key_hash}", {"limit": 3})
+    assert limited.status_code == 200
+    find_line(server, logger="accounts.limits", account_id=account.account_id)
+
+    file = tmp_path / "more.yaml"
+    more = bench.model("logged/more", bench.endpoint("third"))
+    file.write_text(bench.as_yaml(bench.personas(desk.upstream), [more]), encoding="utf-8")
+    version = server.manage("load_catalogue", str(file), "--wait")["version"]
+    line = find_line(server, logger="routing.catalogue", process=former, version=version)
+    assert (line["level"], line["endpoints"]) == ("INFO", 3)
+
+    os.kill(server.pid, signal.SIGHUP)
+    find_line(server, logger="gateway.web", message="Reload: 1 web workers are replaced")
+    # It waits for its callers, who may keep connections open.
+    ended = f"Web worker {former} ended"
+    find_line(server, logger="gateway.web", message=ended, within_s=90)
+    (new,) = worker_pids(server)
+    find_line(server, logger="gateway.web", process=new, message=f"Web worker {new} serves")
 
 
 def test_at_warning_no_request_has_a_line(gateway_with: GatewayWith) -> None:

@@ -1,0 +1,139 @@
+"""A store that is gone is one log line of each process when it goes and one when it returns."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from tests.faults.faulty_postgres import FaultyPostgres
+from tests.support.bed import Bed
+from tests.support.running import SUPERVISOR, Run
+from tests.support.valkey import ValkeyServer
+
+pytestmark = pytest.mark.thorough
+# Two of beat's ticks, several reconnections of each worker, and a good many polls.
+GONE_S = 12.0
+STORES = ("gateway.stores", "gateway.hints")
+Line = dict[str, Any]
+
+
+class Watch:
+    """The lines of a run from here on."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._begin = len(run.stderr)
+
+    def read(self) -> list[Line]:
+        return [json.loads(line) for line in self._run.stderr[self._begin :].splitlines()]
+
+    def count(self, text: str, *, logger: str = "gateway.stores") -> Counter[int]:
+        """Lines with this text, by process."""
+        found = (line for line in self.read() if line["logger"] == logger)
+        return Counter(line["process"] for line in found if text in line["message"])
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyPostgres]:
+    folder = tmp_path_factory.mktemp("pg")
+    folder.chmod(0o755)
+    cluster = FaultyPostgres(folder / "cluster", tcp=True)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    server = ValkeyServer(tmp_path_factory.mktemp("valkey"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def run(
+    tmp_path_factory: pytest.TempPathFactory,
+    stores: Bed,
+    postgres: FaultyPostgres,
+    valkey: ValkeyServer,
+) -> Iterator[Run]:
+    env = {
+        "DATABASE_URL": postgres.fill("outages", stores),
+        "REDIS_URL": valkey.url,
+        "LOG_FORMAT": "json",
+        "HOLD_SWEEP_SECONDS": "2",
+        "INTERN_REAPER_SECONDS": "2",
+    }
+    running = Run(tmp_path_factory.mktemp("home"), env, command=SUPERVISOR)
+    running.ready()
+    yield running
+    running.clean_up()
+
+
+def test_workers_and_beat_say_once_that_the_queue_is_gone_and_once_that_it_is_back(
+    run: Run, valkey: ValkeyServer
+) -> None:
+    masters = {run.children(part)[0] for part in ("worker@", "interns@", "intern-control@", "beat")}
+    web = run.children("gunicorn")[-1]
+    watch = Watch(run)
+
+    valkey.stop()
+    time.sleep(GONE_S)
+    valkey.start()
+
+    run.until(
+        lambda: watch.count("queue answers again").keys() >= masters, "their return", within_s=60
+    )
+    gone, back = watch.count("queue does not"), watch.count("queue answers")
+    assert gone == back
+    assert set(gone.values()) == {1}, watch.read()
+    # A web process has a line of its own, which a busy machine may bring again: it was slow.
+    run.until(
+        lambda: web in watch.count("answers again", logger="gateway.hints"), "the web process's"
+    )
+    assert find_others(watch) == []
+
+
+def test_web_and_workers_say_once_that_the_database_is_gone_and_once_that_it_is_back(
+    run: Run, postgres: FaultyPostgres
+) -> None:
+    facts = run.ready()
+    web = run.children("gunicorn")[-1]
+    watch = Watch(run)
+
+    postgres.crash()
+    until = time.monotonic() + GONE_S
+    while time.monotonic() < until:
+        assert chat(facts) == 503
+        assert requests.get(f"{facts['root_url']}/readyz", timeout=5).status_code == 503
+    postgres.revive()
+
+    run.until(lambda: chat(facts) == 200, "service", within_s=60)
+    run.until(lambda: web in watch.count("database answers"), "the web process's line", within_s=60)
+    run.until(
+        lambda: watch.count("database answers") == watch.count("database does not"),
+        "every process's return",
+        within_s=60,
+    )
+    gone = watch.count("database does not")
+    assert len(gone) > 1, "a worker has met it too"
+    assert set(gone.values()) == {1}, watch.read()
+    assert find_others(watch) == []
+
+
+def chat(facts: Line) -> int:
+    body = {"model": "simulated/small", "messages": [{"role": "user", "content": "Hello"}]}
+    key = {"Authorization": f"Bearer {facts['api_key']}"}
+    url = f"{facts['base_url']}/chat/completions"
+    return requests.post(url, json=body, headers=key, timeout=10).status_code
+
+
+def find_others(watch: Watch) -> list[Line]:
+    """What was worth a warning beside the stores."""
+    lines = (line for line in watch.read() if line["logger"] not in STORES)
+    return [line for line in lines if line["level"] not in ("DEBUG", "INFO")]
