@@ -110,8 +110,15 @@ def _worker(plan: Plan, name: str, queue: str, *slots: str) -> Child:
     place = ["--hostname", f"{name}@%h", "--queues", queue, *slots]
     command = [_BIN / "celery", "--quiet", "-A", "gateway", *options.split(), *place]
     marks = {"PYTHONWARNINGS": _HUSH, SUPERVISED: "1", SUPERVISOR_PID: str(os.getpid())}
-    # SIGQUIT is Celery's cold shutdown: with the supervisor gone there is no time to finish tasks.
-    return Child(name, lambda: command, plan.environment() | marks, death_signal=signal.SIGQUIT)
+    return Child(
+        name,
+        lambda: command,
+        plan.environment() | marks,
+        # Celery's cold shutdown: with the supervisor gone there is no time to finish tasks.
+        death_signal=signal.SIGQUIT,
+        # Celery says there that it stops, which is a log line of its own here.
+        quiet=True,
+    )
 
 
 def suspend_interns(plan: Plan) -> Child:
