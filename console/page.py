@@ -65,8 +65,10 @@ SECTIONS: Final = (
         (
             NavItem("Home", "console:home", "home"),
             NavItem("Requests", "console:requests", "list"),
+            NavItem("Models", "console:models", "cube"),
         ),
     ),
+    NavSection("Manage", (NavItem("Keys", "console:keys", "key"),)),
 )
 _RANKS: Final = {role: rank for rank, role in enumerate(Role)}
 

@@ -12,29 +12,24 @@ from django.utils.safestring import SafeString
 from console.page import keep_query
 from console.words import (
     NOTHING,
+    Badge,
     format_count,
     format_money,
     format_ms,
+    format_percent,
+    format_price,
     plain_value,
     time_element,
 )
+from gateway.http.jsonio import format_usd
 
-Kind = Literal["text", "code", "usd", "count", "ms", "time", "badge"]
-_NUMBERS: Final = frozenset({"usd", "count", "ms"})
-
-
-class Badge(NamedTuple):
-    """A word with a colour: `good`, `bad`, `warn` or `plain`."""
-
-    tone: str
-    word: str
-
-    def __str__(self) -> str:
-        return self.word
+Kind = Literal["text", "code", "usd", "price", "percent", "count", "ms", "time", "badge"]
+_NUMBERS: Final = frozenset({"usd", "price", "percent", "count", "ms"})
 
 
 class Column(NamedTuple):
-    """`value` is what a row has, in nano-USD, milliseconds or as a moment where the kind says so.
+    """`value` is what a row has: nano-USD, USD of a token, milliseconds, percent or a moment where
+    the kind says so.
     `order` is its name in the URL where the list can be sorted by it. On narrow screens a `minor`
     column is left out."""
 
@@ -99,14 +94,17 @@ def csv_response(name: str, columns: Sequence[Column], rows: Iterable[Any]) -> H
 
 
 def _csv_label(column: Column) -> str:
-    unit = {"usd": " (USD)", "ms": " (ms)", "time": " (UTC)"}.get(column.kind, "")
+    units = {"usd": " (USD)", "price": " (USD)", "ms": " (ms)", "time": " (UTC)", "percent": " (%)"}
+    unit = units.get(column.kind, "")
     return column.label + unit
 
 
 def _csv_value(column: Column, row: Any) -> str:
     value = column.value(row)
     if column.kind == "usd" and value is not None:
-        return format_money(value).replace("$", "")
+        return format_usd(value)
+    if column.kind == "price" and value is not None:
+        return f"{value * 1_000_000:f}"
     return plain_value(value)
 
 
@@ -156,6 +154,8 @@ _WRITERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
     "text": lambda value: value or NOTHING,
     "code": _write_code,
     "usd": format_money,
+    "price": format_price,
+    "percent": format_percent,
     "count": format_count,
     "ms": format_ms,
     "time": time_element,

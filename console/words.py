@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -11,6 +11,16 @@ from accounts.money import format_dollars
 
 NOTHING: Final = "\N{EN DASH}"
 _S_IN_MS: Final = 1000
+
+
+class Badge(NamedTuple):
+    """A word with a colour: `good`, `bad`, `warn` or `plain`."""
+
+    tone: str
+    word: str
+
+    def __str__(self) -> str:
+        return self.word
 
 
 def format_money(amount_nano: int | None) -> str:
@@ -70,15 +80,13 @@ def format_ms(ms: float | None) -> str:
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def format_share(share: float | None) -> str:
-    """`0.4 %`, of a share from 0 to 1."""
-    return NOTHING if share is None else f"{share * 100:.3g} %"
+def format_percent(percent: float | None) -> str:
+    """`99.4 %`."""
+    return NOTHING if percent is None else f"{percent:.4g} %"
 
 
 def format_change(now: float, before: float) -> str:
-    """`+12 %` against the period before; nothing to compare with is said as such."""
-    if not before:
-        return "nothing before" if not now else "new"
+    """`+12 %` against the period before, in which there was something."""
     change = (now - before) / before * 100
     return f"{change:+.0f} %" if abs(change) < 1000 else f"{now / before:,.0f} times"
 

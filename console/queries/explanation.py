@@ -171,14 +171,18 @@ class Candidate(NamedTuple):
 def list_candidates(explanation: Explanation) -> list[Candidate]:
     """Every endpoint that was considered, in the order of the plan, then the removed ones."""
     chosen = next((row for row in explanation.rows if row.verdict == CHOSEN), None)
-    return [_describe(row, chosen, explanation.rule) for row in explanation.rows]
+    return [_describe(row, explanation.rows, chosen, explanation.rule) for row in explanation.rows]
 
 
-def _describe(row: TraceRow, chosen: TraceRow | None, rule: str) -> Candidate:
+def _describe(
+    row: TraceRow, rows: Sequence[TraceRow], chosen: TraceRow | None, rule: str
+) -> Candidate:
     health = join_words([_HEALTH.get(word, word.replace("_", " ")) for word in row.health])
     if row.verdict == CHOSEN:
-        share = f"drawn with a chance of {row.weight:.0%}" if row.weight else "first that answered"
-        return Candidate(row, "answered", "good", health or share, "")
+        why = f"drawn with a chance of {row.weight:.0%}" if row.weight else "first in the order"
+        if any(each.verdict == FAILED for each in rows):
+            why = "took over"
+        return Candidate(row, "answered", "good", health or why, "")
     if row.verdict == FAILED:
         why = (row.why or "failed").replace("_", " ")
         return Candidate(row, "failed", "bad", why, "")

@@ -17,7 +17,8 @@ _SUMS: Final = {
     name: METRICS[name]
     for name in ("credits_usage", "request_count", "tokens_prompt", "tokens_completion")
 }
-_TIMES: Final = {
+_QUALITY: Final = {
+    "error_rate": METRICS["error_rate"],
     "p50": METRICS["p50_latency"],
     "p95": METRICS["p50_latency"]._replace(label="Latency p95", percent=95),
 }
@@ -52,9 +53,11 @@ class TopRow(NamedTuple):
     used: UsageSum
 
 
-class FirstTokenTimes(NamedTuple):
-    """Milliseconds to the first token; None where nothing was answered."""
+class Quality(NamedTuple):
+    """The share of requests that failed or were refused, and milliseconds to the first token; None
+    where nothing was asked or answered."""
 
+    error_rate: float | None
     p50_ms: float | None
     p95_ms: float | None
 
@@ -77,9 +80,9 @@ def add_up(points: Sequence[UsagePoint]) -> UsageSum:
     return UsageSum(*(sum(column) for column in columns)) if points else UsageSum()
 
 
-def read_first_token_times(scope: Scope, start: datetime, now: datetime) -> FirstTokenTimes:
-    (row,) = fetch_rows(_build_query(scope, start, now, _TIMES), now)
-    return FirstTokenTimes(*(None if row[n] is None else float(row[n]) for n in ("p50", "p95")))
+def read_quality(scope: Scope, start: datetime, now: datetime) -> Quality:
+    (row,) = fetch_rows(_build_query(scope, start, now, _QUALITY), now)
+    return Quality(*(None if row[name] is None else float(row[name]) for name in _QUALITY))
 
 
 def list_top_models(scope: Scope, start: datetime, now: datetime) -> list[TopRow]:

@@ -16,6 +16,7 @@ register.filter("money", words.format_money)
 register.filter("money_short", words.format_money_short)
 register.filter("count", words.format_count)
 register.filter("ms", words.format_ms)
+register.filter("percent", words.format_percent)
 register.filter("moment", words.time_element)
 
 
@@ -37,7 +38,7 @@ def icon(name: str) -> SafeString:
 
 @register.simple_tag
 def badge(tone: str, word: Any) -> SafeString:
-    return table.badge(table.Badge(tone, str(word)))
+    return table.badge(words.Badge(tone, str(word)))
 
 
 @register.simple_tag(takes_context=True)

@@ -13,11 +13,17 @@ from console.queries import usage
 from console.queries.attention import list_budgets, list_notices
 from console.queries.first_request import FirstRequest, build_first_request
 from console.queries.requests import has_requests
-from console.words import format_change, format_count_short, format_money_short, format_ms
+from console.words import (
+    format_change,
+    format_count_short,
+    format_money_short,
+    format_ms,
+    format_percent,
+)
 from routing.history.spans import DAY
 
 _DAYS = 60
-_DAY_LENGTHS = {"Today (UTC)": 1, "Last 7 days": 7, "Last 30 days": 30}
+_DAY_LENGTHS = {"Spent today (UTC)": 1, "Spent in 7 days": 7, "Spent in 30 days": 30}
 
 
 class Tile(NamedTuple):
@@ -43,7 +49,7 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
         return render_page(request, page, "console/first_request.html", waiting)
     days = usage.sum_by_day(scope, now, days=_DAYS)
     start = page.period.start(now)
-    times = usage.read_first_token_times(scope, start, now)
+    quality = usage.read_quality(scope, start, now)
     points = days[-page.period.length.days :]
     if page.period.length <= DAY:
         points = usage.sum_by_hour(scope, now, hours=24)
@@ -51,7 +57,7 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     context: dict[str, Any] = {
         "title": "Home",
         "spend_tiles": _list_spend_tiles(days),
-        "tiles": _list_use_tiles(points, times),
+        "tiles": _list_use_tiles(points, quality),
         "spend_chart": _build_spend_chart(points),
         "request_chart": _build_request_chart(points),
         "tops": _list_tops(page, start),
@@ -72,22 +78,25 @@ def _list_spend_tiles(days: list[usage.UsagePoint]) -> list[Tile]:
     tiles = []
     for label, length in _DAY_LENGTHS.items():
         now, before = usage.add_up(days[-length:]), usage.add_up(days[-2 * length : -length])
-        change = format_change(now.spend_nano, before.spend_nano)
-        note = f"{change}, {format_money_short(before.spend_nano)} before"
+        note = "nothing in the time before"
+        if before.spend_nano:
+            change = format_change(now.spend_nano, before.spend_nano)
+            note = f"{change}, {format_money_short(before.spend_nano)} before"
         tiles.append(Tile(label, format_money_short(now.spend_nano), note))
     return tiles
 
 
-def _list_use_tiles(points: list[usage.UsagePoint], times: usage.FirstTokenTimes) -> list[Tile]:
+def _list_use_tiles(points: list[usage.UsagePoint], quality: usage.Quality) -> list[Tile]:
     used = usage.add_up(points)
     tokens = f"{format_count_short(used.tokens_prompt)} in, "
     tokens += f"{format_count_short(used.tokens_completion)} out"
+    failed = None if quality.error_rate is None else quality.error_rate * 100
+    slowest = f"95 % within {format_ms(quality.p95_ms)}"
     return [
         Tile("Requests", format_count_short(used.requests)),
+        Tile("Failed or refused", format_percent(failed), "of all requests"),
         Tile("Tokens", format_count_short(used.tokens), tokens),
-        Tile(
-            "First token, median", format_ms(times.p50_ms), f"95 % within {format_ms(times.p95_ms)}"
-        ),
+        Tile("First token, median", format_ms(quality.p50_ms), slowest),
     ]
 
 

@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from console.page import PageContext, keep_query, page, render_page
 from console.queries.explanation import shorten_provider
+from console.queries.outage import find_simulated
 from console.queries.request_detail import find_refused, find_request
 from console.queries.requests import (
     NEWEST_FIRST,
@@ -16,7 +17,8 @@ from console.queries.requests import (
     list_keys,
     list_requests,
 )
-from console.table import Badge, Column, Table, csv_response, render_table
+from console.table import Column, Table, csv_response, render_table
+from console.words import Badge
 
 CSV_ROWS_MAX: Final = 5_000
 _CSV_PAGE: Final = 250
@@ -49,9 +51,9 @@ COLUMNS: Final = (
     Column("Key", lambda row: row.key_name),
     Column("Person", lambda row: row.person, minor=True),
     Column("Workspace", lambda row: row.workspace, minor=True),
-    Column("Tokens in", lambda row: row.tokens_prompt, "count", minor=True),
-    Column("Tokens out", lambda row: row.tokens_completion, "count", minor=True),
-    Column("First token", lambda row: row.latency_ms, "ms", minor=True),
+    Column("Tokens in", lambda row: row.tokens_prompt, "count"),
+    Column("Out", lambda row: row.tokens_completion, "count"),
+    Column("First token", lambda row: row.latency_ms, "ms"),
     Column("Duration", lambda row: row.duration_ms, "ms", order="duration"),
     Column("Cost", lambda row: row.charge_nano, "usd", order="cost"),
 )
@@ -83,6 +85,7 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         "outcomes": OUTCOMES.items(),
         "keys": list_keys(page.scope),
         "is_live": is_live,
+        "failing": find_simulated() if page.scope.is_operator else None,
         "live_url": keep_query(request, part="rows"),
     }
     is_part = request.GET.get("part") == "rows"

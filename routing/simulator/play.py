@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from random import Random
+from time import monotonic
 
 from routing.simulator.encoding import JsonObject, dumps, encode_text
 from routing.simulator.exchange import JSON, SSE, Headers, SimulatedCall, write_error
@@ -52,6 +53,7 @@ class Personas:
         self._seed = seed
         self._tempers = dict(BUILT_IN)
         self._dice: dict[str, Random] = {}
+        self._outages: dict[str, float] = {}
 
     def temper(self, name: str) -> PersonaSettings:
         return self._tempers.get(name, INSTANT)
@@ -59,8 +61,15 @@ class Personas:
     def describe(self, name: str, temper: PersonaSettings) -> None:
         self._tempers[name] = temper
 
+    def begin_outage(self, name: str, seconds: float) -> None:
+        """Have it fail every call until then."""
+        self._outages[name] = monotonic() + seconds
+
     def fails_now(self, name: str) -> bool:
-        """Whether this call is one of the share that fails: the same calls under the same seed."""
+        """Whether this call is one of the share that fails: the same calls under the same seed. In
+        an outage each is."""
+        if self._outages and self._outages.get(name, 0.0) > monotonic():
+            return True
         rate = self.temper(name).error_rate
         if not rate:
             return False

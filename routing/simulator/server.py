@@ -106,6 +106,13 @@ async def put_persona(simulator: "Simulator", name: str, _query: Query, body: An
     return {"persona": name, **body}
 
 
+async def begin_outage(simulator: "Simulator", name: str, _query: Query, body: Any) -> Any:
+    """Have a persona refuse every call for so many seconds."""
+    seconds = float(body["seconds"])
+    simulator.personas.begin_outage(name, seconds)
+    return {"persona": name, "seconds": seconds}
+
+
 async def read_health(_simulator: "Simulator", _name: str, _query: Query, _body: Any) -> Any:
     return {"status": "ok"}
 
@@ -123,6 +130,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     ("POST", "_gate"): open_gate,
     ("GET", "_gate"): read_gate,
     ("PUT", "_persona"): put_persona,
+    ("PUT", "_outage"): begin_outage,
     ("GET", "_health"): read_health,
     ("GET", "_faults"): list_faults,
 }

@@ -1,0 +1,127 @@
+"""Keys of a view with what they spent, and where somebody may make one."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from django.db.models import F, Q, QuerySet
+from django.db.models.expressions import OrderBy
+
+from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from accounts.services.key_limits import KeyUsage, read_usages
+from console.scope import Role, Scope, find_scope_of_account
+from console.words import Badge
+
+PAGE_ROWS: Final = 50
+ORDERS: Final[Mapping[str, tuple[str | OrderBy, ...]]] = {
+    "name": ("name", "pk"),
+    "-name": ("-name", "-pk"),
+    "created": ("created_at", "pk"),
+    "-created": ("-created_at", "-pk"),
+    "used": (F("last_used_at").asc(nulls_first=True), "pk"),
+    "-used": (F("last_used_at").desc(nulls_last=True), "-pk"),
+}
+NEWEST_FIRST: Final = "-created"
+
+
+class KeyRow(NamedTuple):
+    """A key with what it spent; its workspace and creator are loaded."""
+
+    key: ApiKey
+    usage: KeyUsage
+    now: datetime
+
+    @property
+    def counted_nano(self) -> int:
+        """What counts against its limit, in the limit's window."""
+        return self.usage.counted_nano(self.key)
+
+    @property
+    def percent(self) -> int | None:
+        """How much of the limit is spent; None without one."""
+        limit_nano = self.key.limit_nano
+        if limit_nano is None:
+            return None
+        return min(100, round(100 * self.counted_nano / limit_nano)) if limit_nano else 100
+
+    @property
+    def status(self) -> Badge:
+        key = self.key
+        if key.expires_at is not None and key.expires_at <= self.now:
+            return Badge("plain", "expired")
+        if key.disabled:
+            return Badge("plain", "disabled")
+        if self.percent is not None and self.percent >= 100:
+            return Badge("bad", "limit reached")
+        return Badge("good", "active")
+
+    @property
+    def reset_word(self) -> str:
+        """`a day`, `a week`, `a month`, or nothing for all time."""
+        words = {"daily": "a day", "weekly": "a week", "monthly": "a month"}
+        return words.get(self.key.limit_reset or "", "in all")
+
+
+class KeyPage(NamedTuple):
+    """Rows in order, and where the next page begins (empty: nowhere)."""
+
+    rows: list[KeyRow]
+    next_cursor: str
+
+
+def list_keys(
+    scope: Scope, text: str, now: datetime, *, order: str = NEWEST_FIRST, cursor: str = ""
+) -> KeyPage:
+    """Living inference keys whose name, label or creator contains the text."""
+    rows = _select(scope.filter_keys(ApiKey.objects.living()))
+    if text:
+        named = Q(name__icontains=text) | Q(creator__username__icontains=text)
+        rows = rows.filter(named | Q(label__icontains=text))
+    start = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
+    found = list(
+        rows.order_by(*ORDERS.get(order, ORDERS[NEWEST_FIRST]))[start : start + PAGE_ROWS + 1]
+    )
+    usages = read_usages(keys=found, at=now)
+    more = str(start + PAGE_ROWS) if len(found) > PAGE_ROWS else ""
+    return KeyPage([KeyRow(key, usages[key.pk], now) for key in found[:PAGE_ROWS]], more)
+
+
+def find_key(user: Any, number: int, now: datetime) -> tuple[KeyRow, Scope] | None:
+    """The key of that number with the person's widest scope, if they may see it."""
+    key = _select(ApiKey.objects.living()).filter(pk=number).first()
+    if key is None:
+        return None
+    scope = find_scope_of_account(user, key.account_id)
+    covers = scope.covers(
+        account_id=key.account_id, workspace_id=key.workspace_id, creator_id=key.creator_id
+    )
+    return (KeyRow(key, read_usages(keys=[key], at=now)[key.pk], now), scope) if covers else None
+
+
+def may_change_limits(scope: Scope, key: ApiKey) -> bool:
+    """A limit on a key is set by somebody else than who spends: the workspace's lead, an admin."""
+    if scope.role in (Role.ADMIN, Role.OPERATOR):
+        return True
+    return any(
+        view.workspace_ids is not None and key.workspace_id in view.workspace_ids
+        for view in scope.views
+    )
+
+
+def list_workspaces_for_keys(scope: Scope) -> list[Workspace]:
+    """Those in which the person may make a key, the default one first."""
+    rows = Workspace.objects.filter(account=scope.account)
+    if scope.role not in (Role.ADMIN, Role.OPERATOR):
+        own = WorkspaceMembership.objects.filter(membership__user=scope.user)
+        rows = rows.filter(Q(is_default=True) | Q(pk__in=own.values("workspace")))
+    return list(rows.order_by("-is_default", "name"))
+
+
+def is_member(scope: Scope) -> bool:
+    """Whether keys can be the person's own: an operator need not belong to the account."""
+    return Membership.objects.filter(account=scope.account, user=scope.user).exists()
+
+
+def _select(rows: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
+    rows = rows.filter(kind=ApiKey.Kind.INFERENCE)
+    return rows.select_related("account", "workspace", "creator")

@@ -1,0 +1,224 @@
+"""Models that the account may call, with prices, and how their endpoints do."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from accounts.models import Account
+from console.queries.catalogue import LearnedStats, read_learned
+from console.words import format_count, format_price
+from routing.admin.charts import Stretch, load_stretches
+from routing.catalogue.listing import (
+    ListingRules,
+    latency_s,
+    list_permitted,
+    list_published,
+    throughput_tps,
+    top_endpoint,
+)
+from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.entities.prices import Prices
+from routing.statistics.models import EndpointSample
+
+PAGE_ROWS: Final = 50
+
+
+class ModelRow(NamedTuple):
+    """A model with the figures of the endpoint that stands for it, as far as they are known."""
+
+    model: ModelEntry
+    prices: Prices | None
+    latency_ms: float | None
+    throughput_tps: float | None
+    uptime: float | None
+    providers: int
+    retains_nothing: bool
+
+    @property
+    def price_in(self) -> Decimal | None:
+        return self.prices.prompt if self.prices else None
+
+    @property
+    def price_out(self) -> Decimal | None:
+        return self.prices.completion if self.prices else None
+
+    @property
+    def modalities(self) -> str:
+        inputs, outputs = self.model.input_modalities, self.model.output_modalities
+        return f"{', '.join(inputs)} to {', '.join(outputs)}"
+
+
+class ModelPage(NamedTuple):
+    """Rows in order, how many fit the search in all, and where the next page begins."""
+
+    rows: list[ModelRow]
+    models: int
+    next_cursor: str
+
+
+class EndpointRow(NamedTuple):
+    """An endpoint of a model. Figures are of this process: half an hour, uptime of a day."""
+
+    endpoint: EndpointEntry
+    status: str
+    tone: str
+    latency_ms: float | None
+    throughput_tps: float | None
+    uptime: float | None
+
+    @property
+    def price_in(self) -> str:
+        return format_price(self.endpoint.prices.prompt if self.endpoint.prices else None)
+
+    @property
+    def price_out(self) -> str:
+        return format_price(self.endpoint.prices.completion if self.endpoint.prices else None)
+
+    @property
+    def output_max(self) -> str:
+        return format_count(self.endpoint.max_completion_tokens)
+
+    @property
+    def data_policy(self) -> str:
+        if self.endpoint.zdr:
+            return "retains nothing"
+        return "may train on it" if self.endpoint.collects_data else "may keep it for a while"
+
+
+_Figure = Callable[[ModelRow], Any]
+_FIGURES: Final[Mapping[str, _Figure]] = {
+    "name": lambda row: row.model.name.casefold(),
+    "in": lambda row: row.price_in,
+    "out": lambda row: row.price_out,
+    "context": lambda row: row.model.context_length,
+    "latency": lambda row: row.latency_ms,
+    "speed": lambda row: row.throughput_tps,
+    "uptime": lambda row: row.uptime,
+    "newest": lambda row: row.model.created,
+}
+NEWEST_FIRST: Final = "-newest"
+
+
+def list_models(account: Account, text: str, *, order: str, cursor: str = "") -> ModelPage:
+    """Models whose name or id contains every word; those without the figure come last."""
+    learned = read_learned()
+    words = text.casefold().split()
+    models = [
+        model
+        for model in list_permitted(catalogue.current(), _build_rules(account))
+        if all(word in f"{model.id} {model.name}".casefold() for word in words)
+    ]
+    rows = sort_rows([_build_row(model, learned) for model in models], order)
+    start = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
+    end = start + PAGE_ROWS
+    return ModelPage(rows[start:end], len(rows), str(end) if len(rows) > end else "")
+
+
+def sort_rows(rows: Sequence[ModelRow], order: str) -> list[ModelRow]:
+    """In this order, else the newest first."""
+    name, descends = order.lstrip("-"), order.startswith("-")
+    if name not in _FIGURES:
+        name, descends = "newest", True
+    figure = _FIGURES[name]
+    have = [row for row in rows if figure(row) is not None]
+    lack = [row for row in rows if figure(row) is None]
+    return [*sorted(have, key=figure, reverse=descends), *lack]
+
+
+def find_model(account: Account, model_id: str) -> ModelEntry | None:
+    """The model of that id, with the endpoints that the account may use."""
+    models = list_permitted(catalogue.current(), _build_rules(account))
+    return next((model for model in models if model.id == model_id), None)
+
+
+def list_endpoints(model: ModelEntry) -> list[EndpointRow]:
+    """Its endpoints, the cheapest first."""
+    learned = read_learned()
+    endpoints = sorted(list_published(model), key=lambda each: (each.token_usd, each.tag))
+    return [_build_endpoint_row(each, learned) for each in endpoints]
+
+
+def load_history(model: ModelEntry, now: datetime, length: timedelta) -> list[Stretch]:
+    """Five minutes each of all its endpoints together; hours from two days on."""
+    samples = EndpointSample.objects.filter(
+        endpoint__in=[each.pk for each in model.endpoints], started_at__gte=now - length
+    )
+    stretches = load_stretches(samples)
+    if length <= timedelta(days=1):
+        return _merge(stretches, lambda at: at.replace(minute=at.minute // 30 * 30))
+    return _merge(stretches, lambda at: at.replace(hour=at.hour // 6 * 6, minute=0))
+
+
+def _merge(stretches: Sequence[Stretch], floor: Callable[[datetime], datetime]) -> list[Stretch]:
+    """Stretches of the same longer period as one."""
+    merged: dict[datetime, list[Stretch]] = {}
+    for each in stretches:
+        merged.setdefault(floor(each.started_at), []).append(each)
+    return [_add_up(start, parts) for start, parts in merged.items()]
+
+
+def _add_up(start: datetime, parts: Sequence[Stretch]) -> Stretch:
+    return Stretch(
+        start,
+        sum(each.calls for each in parts),
+        sum(each.errors for each in parts),
+        sum(each.rate_limited for each in parts),
+        _average([(each.p50_ms, each.calls) for each in parts]),
+        _average([(each.p90_ms, each.calls) for each in parts]),
+    )
+
+
+def _average(values: Sequence[tuple[float | None, int]]) -> float | None:
+    timed = [(value, calls) for value, calls in values if value is not None]
+    calls = sum(each for _, each in timed)
+    return sum(value * each for value, each in timed) / calls if calls else None
+
+
+def _build_rules(account: Account) -> ListingRules:
+    """What the account allows itself. Guardrails narrow single keys further."""
+    return ListingRules(
+        allowed_providers=tuple(account.allowed_providers or ()) or None,
+        ignored_providers=tuple(account.ignored_providers or ()),
+        zdr=account.zdr,
+        denies_collection=account.data_collection == Account.DataCollection.DENY,
+    )
+
+
+def _build_row(model: ModelEntry, learned: LearnedStats) -> ModelRow:
+    best = top_endpoint(model)
+    published = list_published(model)
+    latency = latency_s(model, learned)
+    known = [learned.of(each).uptime_1d for each in published]
+    uptimes = [each for each in known if each is not None]
+    return ModelRow(
+        model,
+        best.prices if best else None,
+        None if latency is None else latency * 1000,
+        throughput_tps(model, learned),
+        max(uptimes, default=None),
+        len({each.provider.slug for each in published}),
+        any(each.zdr for each in published),
+    )
+
+
+def _build_endpoint_row(endpoint: EndpointEntry, learned: LearnedStats) -> EndpointRow:
+    stats = learned.of(endpoint)
+    status, tone = "works", "good"
+    if not endpoint.routable:
+        status, tone = "switched off", "plain"
+    elif endpoint.pk in learned.standing.parked:
+        status, tone = "parked", "warn"
+    elif endpoint.pk in learned.standing.unstable:
+        status, tone = "fails", "bad"
+    latency, speed = stats.latency_30m_s or stats.latency_s, stats.throughput_30m_tps
+    speed = speed or stats.throughput_tps
+    return EndpointRow(
+        endpoint,
+        status,
+        tone,
+        None if latency is None else latency.p50 * 1000,
+        None if speed is None else speed.p50,
+        stats.uptime_1d,
+    )

@@ -1,0 +1,53 @@
+"""The simulated providers of a demo, and an outage of one on request."""
+
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import requests
+
+from gateway.http.errors import Conflict
+from routing.catalogue.snapshot import catalogue
+
+OUTAGE_S: Final = 60
+_SIMULATED: Final = "simulated-"
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_LIMIT_S: Final = 3.0
+
+
+class SimulatedProvider(NamedTuple):
+    """A provider of the demo catalogue, and where its simulator listens."""
+
+    slug: str
+    name: str
+    control_url: str
+
+
+class SimulatorGone(Conflict):
+    message = "The simulated provider does not answer. It runs as long as `make run` does."
+
+
+def find_simulated(slug: str = "simulated-thrifty") -> SimulatedProvider | None:
+    """The simulated provider of that slug, if the catalogue has one on this machine."""
+    provider = catalogue.current().providers.get(slug)
+    if provider is None or not slug.startswith(_SIMULATED):
+        return None
+    parts = urlsplit(provider.base_url)
+    persona, _, rest = parts.path.lstrip("/").partition("/")
+    if parts.hostname not in _LOOPBACK or rest != "v1":
+        return None
+    name = provider.name.removeprefix("Simulated ")
+    return SimulatedProvider(slug, name, f"{parts.scheme}://{parts.netloc}/_outage/{persona}")
+
+
+def begin_outage(provider: SimulatedProvider) -> None:
+    """Have it refuse every call for a minute. Raises `SimulatorGone`."""
+    try:
+        answer = requests.put(
+            provider.control_url,
+            json={"seconds": OUTAGE_S},
+            timeout=_LIMIT_S,
+            allow_redirects=False,
+        )
+        answer.raise_for_status()
+    except requests.RequestException:
+        raise SimulatorGone from None

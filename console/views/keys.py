@@ -1,0 +1,230 @@
+"""Keys: the list, one of them, making, changing, rotating and disabling them."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from accounts.admin.fields import UsdField
+from accounts.models import ApiKey
+from accounts.services.keys import change_key, create_key, rotate_key, set_disabled
+from accounts.services.records import operator_actor
+from console.page import PageContext, page, render_page
+from console.queries.keys import (
+    NEWEST_FIRST,
+    KeyRow,
+    find_key,
+    is_member,
+    list_keys,
+    list_workspaces_for_keys,
+    may_change_limits,
+)
+from console.queries.snippets import list_snippets
+from console.scope import Scope
+from console.table import Column, Table, csv_response, render_table
+from gateway.http.jsonio import format_usd
+
+_LIFETIMES: Final = {"": None, "1": 1, "7": 7, "30": 30, "90": 90, "365": 365}
+_LIFETIME_CHOICES: Final = [
+    ("", "Never"),
+    ("1", "In a day"),
+    ("7", "In a week"),
+    ("30", "In 30 days"),
+    ("90", "In 90 days"),
+    ("365", "In a year"),
+]
+_GRACE_CHOICES: Final = [
+    ("0", "at once"),
+    ("3600", "in an hour"),
+    ("86400", "in a day"),
+    ("604800", "in a week"),
+]
+_RESETS: Final = [("", "Never: it is for all time"), *ApiKey.Reset.choices]
+COLUMNS: Final = (
+    Column("Name", lambda row: row.key.name, link=lambda row: _link(row.key), order="name"),
+    Column("Key", lambda row: row.key.label, "code"),
+    Column("Status", lambda row: row.status, "badge"),
+    Column("Workspace", lambda row: row.key.workspace.name),
+    Column("Person", lambda row: row.key.creator.username if row.key.creator else None, minor=True),
+    Column("Spent today", lambda row: row.usage.spent["day"], "usd"),
+    Column("This month", lambda row: row.usage.spent["month"], "usd"),
+    Column("Limit", lambda row: row.key.limit_nano, "usd"),
+    Column("Of the limit", lambda row: row.percent, "percent"),
+    Column("Last used", lambda row: row.key.last_used_at, "time", order="used"),
+    Column("Made", lambda row: row.key.created_at, "time", order="created", minor=True),
+)
+
+
+class LimitForm(forms.Form):
+    """A name, and how much a key may spend."""
+
+    name = forms.CharField(max_length=100, label="Name")
+    limit_usd = UsdField(
+        label="Limit in USD", required=False, min_value=0, help_text="Empty for no limit."
+    )
+    limit_reset = forms.ChoiceField(
+        label="The limit begins anew", required=False, choices=_RESETS, help_text="Days are UTC."
+    )
+
+    def read_reset(self) -> str | None:
+        return self.cleaned_data["limit_reset"] or None
+
+
+class NewKeyForm(LimitForm):
+    """What a new key is made of."""
+
+    workspace = forms.ChoiceField(label="Workspace")
+    lifetime = forms.ChoiceField(
+        label="It stops working", required=False, choices=_LIFETIME_CHOICES
+    )
+
+    field_order = ("name", "workspace", "limit_usd", "limit_reset", "lifetime")
+
+    def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.workspaces = {str(each.pk): each for each in list_workspaces_for_keys(scope)}
+        choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
+        self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
+
+    def read_expiry(self, now: datetime) -> datetime | None:
+        days = _LIFETIMES[self.cleaned_data["lifetime"]]
+        return None if days is None else now + timedelta(days=days)
+
+
+class RotationForm(forms.Form):
+    """For how long the old string works on."""
+
+    grace_s = forms.ChoiceField(choices=_GRACE_CHOICES)
+
+
+@page
+def show_keys(request: HttpRequest, page: PageContext) -> HttpResponse:
+    text = request.GET.get("text", "").replace("\x00", "")
+    order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
+    found = list_keys(page.scope, text, page.now, order=order, cursor=cursor)
+    if request.GET.get("csv"):
+        return csv_response("keys", COLUMNS, found.rows)
+    table = Table(COLUMNS, found.rows, "Keys", order, found.next_cursor)
+    context = {
+        "title": "Keys",
+        "text": text,
+        "is_empty": not found.rows,
+        "table": render_table(request, table),
+    }
+    return render_page(request, page, "console/keys.html", context)
+
+
+@page
+def make_key(request: HttpRequest, page: PageContext) -> HttpResponse:
+    form = NewKeyForm(page.scope, request.POST if request.method == "POST" else None)
+    if request.method != "POST" or not form.is_valid():
+        context = {"title": "New key", "nav": "Keys", "form": form}
+        status = 400 if form.is_bound else 200
+        return render_page(request, page, "console/new_key.html", context, status=status)
+    workspace = form.workspaces[form.cleaned_data["workspace"]]
+    key, string = create_key(
+        account=page.scope.account,
+        name=form.cleaned_data["name"],
+        workspace=workspace,
+        creator=page.scope.user if is_member(page.scope) else None,
+        limit_nano=form.cleaned_data["limit_usd"],
+        limit_reset=form.read_reset(),
+        expires_at=form.read_expiry(page.now),
+        by=operator_actor(request.user),
+    )
+    return _show_string(request, page, key, string, "Your new key")
+
+
+@page
+def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
+    row, scope = _find(request, page, number)
+    may_change = may_change_limits(scope, row.key)
+    form = LimitForm(
+        request.POST if request.method == "POST" else None,
+        initial={
+            "name": row.key.name,
+            "limit_usd": "" if row.key.limit_nano is None else format_usd(row.key.limit_nano),
+            "limit_reset": row.key.limit_reset or "",
+        },
+    )
+    if request.method == "POST":
+        if not may_change:
+            raise Http404
+        if form.is_valid():
+            changes = {
+                "name": form.cleaned_data["name"],
+                "limit_nano": form.cleaned_data["limit_usd"],
+                "limit_reset": form.read_reset(),
+            }
+            by = operator_actor(request.user)
+            change_key(keys=ApiKey.objects.filter(pk=row.key.pk), changes=changes, by=by)
+            messages.success(request, "Saved. The limit holds from now on.")
+            return HttpResponseRedirect(_link(row.key))
+    context = {
+        "title": row.key.name,
+        "nav": "Keys",
+        "row": row,
+        "form": form,
+        "may_change": may_change,
+        "graces": _GRACE_CHOICES,
+    }
+    status = 400 if form.is_bound else 200
+    return render_page(request, page, "console/key.html", context, status=status)
+
+
+@require_POST
+@page
+def switch_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
+    """Disable a key, or enable it again, which takes more: somebody may have had a reason."""
+    row, scope = _find(request, page, number)
+    disabled = request.POST.get("to") == "disabled"
+    if not disabled and not may_change_limits(scope, row.key):
+        raise Http404
+    keys = ApiKey.objects.filter(pk=row.key.pk)
+    set_disabled(keys=keys, disabled=disabled, by=operator_actor(request.user))
+    done = "Disabled. It stops working within a second." if disabled else "It works again."
+    messages.success(request, done)
+    return HttpResponseRedirect(_link(row.key))
+
+
+@require_POST
+@page
+def renew_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
+    """Give a key a new string."""
+    row, _ = _find(request, page, number)
+    form = RotationForm(request.POST)
+    if not form.is_valid():
+        raise Http404
+    keys = ApiKey.objects.filter(pk=row.key.pk)
+    grace_s = int(form.cleaned_data["grace_s"])
+    key, string = rotate_key(keys=keys, grace_s=grace_s, by=operator_actor(request.user))
+    return _show_string(request, page, key, string, f"The new string of {key.name}")
+
+
+def _show_string(
+    request: HttpRequest, page: PageContext, key: ApiKey, string: str, title: str
+) -> HttpResponse:
+    """The one page that has a key's string. It is kept nowhere."""
+    context = {
+        "title": title,
+        "nav": "Keys",
+        "key": key,
+        "string": string,
+        "snippets": list_snippets(request.build_absolute_uri("/"), string),
+    }
+    return render_page(request, page, "console/key_string.html", context)
+
+
+def _find(request: HttpRequest, page: PageContext, number: int) -> tuple[KeyRow, Scope]:
+    found = find_key(request.user, number, page.now)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _link(key: ApiKey) -> str:
+    return reverse("console:key", args=[key.pk])

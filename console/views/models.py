@@ -1,0 +1,92 @@
+"""The catalogue of models, and the page of one: endpoints, charts, snippets."""
+
+from typing import Final
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+
+from console.charts import ChartData, Series, bar_chart, line_chart
+from console.page import PageContext, page, render_page
+from console.queries.models import (
+    NEWEST_FIRST,
+    find_model,
+    list_endpoints,
+    list_models,
+    load_history,
+)
+from console.queries.snippets import list_snippets
+from console.table import Column, Table, csv_response, render_table
+from routing.admin.charts import Stretch
+
+COLUMNS: Final = (
+    Column("Model", lambda row: row.model.name, link=lambda row: _link(row.model.id), order="name"),
+    Column("Id", lambda row: row.model.id, "code"),
+    Column("In, per million", lambda row: row.price_in, "price", order="in"),
+    Column("Out, per million", lambda row: row.price_out, "price", order="out"),
+    Column("Context", lambda row: row.model.context_length, "count", order="context"),
+    Column("First token", lambda row: row.latency_ms, "ms", order="latency"),
+    Column("Tokens/s", lambda row: row.throughput_tps, "count", order="speed"),
+    Column("Uptime, a day", lambda row: row.uptime, "percent", order="uptime"),
+    Column("Providers", lambda row: row.providers, "count"),
+    Column("Modalities", lambda row: row.modalities, minor=True),
+    Column("Retains nothing", lambda row: "possible" if row.retains_nothing else None, minor=True),
+)
+
+
+@page
+def show_models(request: HttpRequest, page: PageContext) -> HttpResponse:
+    text = request.GET.get("text", "")
+    order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
+    found = list_models(page.scope.account, text, order=order, cursor=cursor)
+    if request.GET.get("csv"):
+        return csv_response("models", COLUMNS, found.rows)
+    table = Table(COLUMNS, found.rows, "Models", order, found.next_cursor)
+    context = {
+        "title": "Models",
+        "text": text,
+        "count": found.models,
+        "table": render_table(request, table),
+    }
+    return render_page(request, page, "console/models.html", context)
+
+
+@page
+def show_model(request: HttpRequest, page: PageContext, model_id: str) -> HttpResponse:
+    model = find_model(page.scope.account, model_id)
+    if model is None:
+        raise Http404
+    history = load_history(model, page.now, page.period.length)
+    context = {
+        "title": model.name,
+        "nav": "Models",
+        "model": model,
+        "endpoints": list_endpoints(model),
+        "snippets": list_snippets(request.build_absolute_uri("/"), model=model.id),
+        "charts": _list_charts(history),
+    }
+    return render_page(request, page, "console/model.html", context)
+
+
+def _list_charts(history: list[Stretch]) -> list[tuple[str, str, ChartData]]:
+    """Id, title and data of each; none where nobody asked the model."""
+    if not history:
+        return []
+    moments = [each.started_at for each in history]
+    times = [
+        Series("Median", [each.p50_ms for each in history]),
+        Series("90 % within", [each.p90_ms for each in history]),
+    ]
+    calls = [
+        Series("Answered", [each.calls - each.errors for each in history]),
+        Series("Failed", [each.errors for each in history]),
+    ]
+    uptime = [Series("Uptime", [each.uptime for each in history])]
+    return [
+        ("times", "Time to first token", line_chart(moments, times, unit="ms")),
+        ("calls", "Attempts", bar_chart(moments, calls, unit="count")),
+        ("uptime", "Uptime", line_chart(moments, uptime, unit="percent")),
+    ]
+
+
+def _link(model_id: str) -> str:
+    return reverse("console:model", args=[model_id])

@@ -1,0 +1,125 @@
+"""Keys: who may make, limit, rotate and disable which; what is shown once."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.urls import reverse
+
+from accounts.keystring import hash_key
+from accounts.models import ApiKey, AuditRecord
+from tests.console.people import ROLES, Team, make_team
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+KEY = re.compile(r"sk-rt-v1-[0-9a-f]{64}")
+MAY_SEE = {"member": {"own"}, "lead": {"own", "led"}, "admin": {"own", "led", "far"}}
+MAY_SEE["operator"] = MAY_SEE["admin"]
+
+
+@pytest.fixture
+def team() -> Team:
+    return make_team("acme")
+
+
+def make(client: Client, team: Team, **fields: str) -> Any:
+    led = team.account.workspaces.get(slug="led")
+    usual = {"name": "new", "workspace": str(led.pk), "limit_usd": "", "limit_reset": ""}
+    return client.post(reverse("console:new_key"), usual | {"lifetime": ""} | fields)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_new_key_is_shown_once_and_is_the_person_s_own(team: Team, role: str) -> None:
+    client = team.client(role)
+    answer = make(client, team, limit_usd="1.25", limit_reset="daily", lifetime="30")
+
+    (string,) = set(KEY.findall(answer.text))
+    key = ApiKey.objects.get(name="new")
+    assert key.hash == hash_key(string)
+    assert (key.limit_nano, key.limit_reset) == (1_250_000_000, "daily")
+    assert key.expires_at is not None
+    # An operator who belongs to no account owns no keys.
+    assert key.creator == (None if role == "operator" else team.people[role])
+    assert answer["Cache-Control"] == "no-store"
+    for path in (reverse("console:keys"), reverse("console:key", args=[key.pk])):
+        assert string not in client.get(path).text
+    assert not any(string in str(row.get_decoded()) for row in Session.objects.all())
+    record = AuditRecord.objects.get(object_type="key", object_id=str(key.pk))
+    assert (record.action, record.operator_id) == ("created", team.people[role].pk)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_key_is_there_for_who_may_see_it_alone(team: Team, role: str) -> None:
+    client, strangers = team.client(role), make_team("theirs")
+    for name, key in team.keys.items():
+        expected = 200 if name in MAY_SEE[role] else 404
+        assert client.get(reverse("console:key", args=[key.pk])).status_code == expected
+    for action in ("switch_key", "renew_key"):
+        for name, key in {**team.keys, **strangers.keys}.items():
+            theirs = key.account_id != team.account.pk
+            hidden = role != "operator" if theirs else name not in MAY_SEE[role]
+            if hidden:
+                path = reverse(f"console:{action}", args=[key.pk])
+                assert client.post(path, {"to": "disabled", "grace_s": "0"}).status_code == 404
+    hashes = {key.pk: key.hash for key in strangers.keys.values()}
+    if role != "operator":
+        assert dict(ApiKey.objects.filter(pk__in=hashes).values_list("pk", "hash")) == hashes
+
+
+def test_a_key_is_made_only_where_the_person_belongs(team: Team) -> None:
+    far, strangers = team.account.workspaces.create(name="Far", slug="far"), make_team("theirs")
+    elsewhere = strangers.account.workspaces.first()
+    assert elsewhere is not None
+    for role, workspace in (("member", far), ("lead", far), ("admin", elsewhere)):
+        answer = make(team.client(role), team, workspace=str(workspace.pk))
+        assert (role, answer.status_code) == (role, 400)
+    assert not ApiKey.objects.filter(name="new").exists()
+
+
+def test_only_who_leads_changes_a_limit_or_enables(team: Team) -> None:
+    key, fields = team.keys["own"], {"name": "own", "limit_usd": "2", "limit_reset": ""}
+    path = reverse("console:key", args=[key.pk])
+    switch = reverse("console:switch_key", args=[key.pk])
+
+    assert team.client("member").post(path, fields).status_code == 404
+    assert team.client("member").post(switch, {"to": "disabled"}).status_code == 302
+    assert team.client("member").post(switch, {"to": "enabled"}).status_code == 404
+    key.refresh_from_db()
+    assert (key.disabled, key.limit_nano) == (True, None)
+
+    assert team.client("lead").post(path, fields).status_code == 302
+    assert team.client("lead").post(switch, {"to": "enabled"}).status_code == 302
+    key.refresh_from_db()
+    assert (key.disabled, key.limit_nano) == (False, 2_000_000_000)
+
+
+def test_a_rotated_key_shows_its_new_string_once(team: Team) -> None:
+    key, client = team.keys["own"], team.client("member")
+    answer = client.post(reverse("console:renew_key", args=[key.pk]), {"grace_s": "3600"})
+
+    (string,) = set(KEY.findall(answer.text))
+    assert ApiKey.objects.get(pk=key.pk).hash == hash_key(string)
+    assert ApiKey.objects.of_string(key.hash).get() == key
+    odd = client.post(reverse("console:renew_key", args=[key.pk]), {"grace_s": "1"})
+    assert odd.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "fields", [{"name": ""}, {"limit_usd": "-1"}, {"limit_usd": "x"}, {"lifetime": "3"}]
+)
+def test_what_is_wrong_is_said_at_its_field(team: Team, fields: dict[str, str]) -> None:
+    answer = make(team.client("admin"), team, **fields)
+
+    assert (answer.status_code, answer.text.count('class="error" role="alert"')) == (400, 1)
+    assert not ApiKey.objects.filter(name="new").exists()
+
+
+def test_the_list_finds_keys_by_name_and_as_csv(team: Team) -> None:
+    client, path = team.client("admin"), reverse("console:keys")
+
+    assert "acme led" in client.get(path).text
+    found = client.get(path, {"text": "far"}).text
+    assert ("acme far" in found, "acme led" in found) == (True, False)
+    assert client.get(path, {"csv": "1"}).text.startswith("Name,Key,Status")
+    assert "No key fits this search" in client.get(path, {"text": "nothing"}).text

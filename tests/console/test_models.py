@@ -1,0 +1,86 @@
+"""The catalogue of models for people."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.urls import reverse
+
+from accounts.models import Account
+from routing.catalogue.models import Model, Provider
+from routing.catalogue.snapshot import catalogue
+from routing.statistics.models import EndpointSample
+from tests.console.people import Team, make_team
+from tests.support.operations import endpoint
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+@pytest.fixture
+def team() -> Team:
+    return make_team("acme")
+
+
+@pytest.fixture(autouse=True)
+def models() -> list[Model]:
+    """`acme/a` and `acme/b`, the second at half the price and of a provider of its own."""
+    made = []
+    for name, price in (("a", "0.000002"), ("b", "0.000001")):
+        provider = Provider.objects.create(slug=f"from-{name}", name=name, base_url="http://x/v1")
+        model = Model.objects.create(
+            slug=f"acme/{name}",
+            canonical_slug=f"acme/{name}",
+            name=f"Model {name}",
+            created=1_767_225_600,
+            input_modalities=["text"],
+            output_modalities=["text"],
+        )
+        endpoint(model, provider, pricing={"prompt": price, "completion": "0.00000125"})
+        made.append(model)
+    catalogue.forget()
+    return made
+
+
+def list_ids(text: str) -> list[str]:
+    return re.findall(r'href="/console/models/([^"]+)"', text)
+
+
+def test_models_are_listed_with_prices_per_million(team: Team) -> None:
+    client, path = team.client("member"), reverse("console:models")
+
+    page = client.get(path, {"order": "in"}).text
+    assert list_ids(page) == ["acme/b", "acme/a"]
+    assert ("$2.00" in page, "$1.25" in page) == (True, True)
+    assert list_ids(client.get(path, {"order": "-in"}).text) == ["acme/a", "acme/b"]
+    assert list_ids(client.get(path, {"text": "MODEL /A"}).text) == ["acme/a"]
+    assert "No model fits this search" in client.get(path, {"text": "none"}).text
+
+
+def test_models_that_the_account_may_not_call_are_not_there(team: Team) -> None:
+    Account.objects.filter(pk=team.account.pk).update(ignored_providers=["from-a"])
+    client = team.client("admin")
+
+    assert list_ids(client.get(reverse("console:models")).text) == ["acme/b"]
+    assert client.get(reverse("console:model", args=["acme/a"])).status_code == 404
+
+
+def test_a_model_has_endpoints_charts_and_lines_to_paste(team: Team, models: list[Model]) -> None:
+    path = reverse("console:model", args=["acme/a"])
+    assert "No charts yet" in team.client("member").get(path).text
+    started = datetime.now(UTC) - timedelta(minutes=10)
+    EndpointSample.objects.create(
+        endpoint=models[0].endpoints.get(),
+        started_at=started,
+        calls=4,
+        errors=1,
+        first_token_p50_ms=80,
+        first_token_p90_ms=120,
+    )
+
+    page = team.client("member").get(path, {"period": "24h"}).text
+
+    assert '"values": [80.0]' in page
+    assert '"values": [75.0]' in page
+    assert "http://testserver/api/v1/chat/completions" in page
+    assert "ANTHROPIC_BASE_URL=&quot;http://testserver/api&quot;" in page
+    assert "wire_api = &quot;responses&quot;" in page
