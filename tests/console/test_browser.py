@@ -1,7 +1,6 @@
 """What a person sees in the first minutes, in a real browser against everything that `make run`
 starts."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +25,11 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 ARRIVES_MS = 10_000
+# Every page; a new one joins them.
+PAGES = (
+    *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
+    *("/console/keys", "/console/keys/new", "/console/keys/1"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +95,8 @@ def test_the_first_minutes(facts: dict[str, Any], browser: Browser) -> None:
 
     tab.get_by_role("link", name="Requests", exact=True).click()
     expect(tab.locator("tbody tr")).to_have_count(1)
-    fails = json.dumps({"error_rate": 1.0})
-    control = f"{facts['simulator_url']}/_persona/thrifty"
-    requests.put(control, data=fails, timeout=5).raise_for_status()
+    tab.get_by_role("button", name="Make Thrifty fail for a minute").click()
+    expect(tab.get_by_text("Thrifty fails every request for a minute")).to_be_visible()
     for _ in range(20):
         ask(facts)
     told = tab.get_by_text("answered, attempt 2").first
@@ -103,6 +106,25 @@ def test_the_first_minutes(facts: dict[str, Any], browser: Browser) -> None:
     expect(tab.locator(".lead")).to_contain_text("you paid $0.0000")
 
 
+def test_a_key_is_made_and_used(facts: dict[str, Any], browser: Browser) -> None:
+    tab = sign_in(browser, facts)
+    tab.get_by_role("link", name="Keys", exact=True).click()
+    tab.get_by_role("link", name="New key").click()
+    tab.get_by_label("Name").fill("from the console")
+    tab.get_by_label("Limit in USD").fill("0.5")
+    tab.get_by_role("button", name="Make the key").click()
+    string = tab.locator("#key-string").inner_text()
+    tab.get_by_role("tab", name="Claude Code").click()
+    expect(tab.locator("#text-claude")).to_contain_text(string)
+    assert find_barriers(tab) == []
+
+    generation = ask(facts, string)
+
+    tab.get_by_role("link", name="Watch its requests").click()
+    tab.get_by_role("row", name="from the console").get_by_role("link").click()
+    expect(tab.get_by_text(generation)).to_be_visible()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, NARROW])
 def test_pages_have_no_barriers_and_fit(
@@ -110,7 +132,7 @@ def test_pages_have_no_barriers_and_fit(
 ) -> None:
     generation = ask(facts)
     tab = sign_in(browser, facts, width=width, theme=theme)
-    for path in ("/", "/console/requests", f"/console/requests/{generation}"):
+    for path in (*PAGES, f"/console/requests/{generation}"):
         answer = tab.goto(path)
         assert answer is not None
         tab.wait_for_load_state("networkidle")
