@@ -73,7 +73,7 @@ def sign_in(browser: Browser, facts: dict[str, Any], **options: Any) -> Page:
     tab.get_by_label("User name").fill(facts["admin_user"])
     tab.get_by_label("Password").fill(facts["admin_password"])
     tab.get_by_role("button", name="Sign in").click()
-    expect(tab.get_by_role("navigation", name="Pages")).to_be_attached()
+    expect(tab.get_by_role("button", name="Light or dark")).to_be_visible()
     return tab
 
 
