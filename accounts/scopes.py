@@ -25,7 +25,7 @@ _READ_PATHS: Final = frozenset({"/api/v1/analytics/query"})
 _OWN_KEY: Final = "/api/v1/key"
 _AREAS: Final = {
     "keys": "keys auth",
-    "workspaces": "workspaces organization scim presets",
+    "workspaces": "workspaces organization scim presets observability notifications",
     "guardrails": "guardrails",
     "billing": "credits",
     "catalogue": "byok",
