@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from typing import Any
@@ -29,9 +30,10 @@ logging.getLogger("celery.worker").info("unseen")
 def write_trial(format: str, level: str = "INFO") -> str:
     """What a process says on stderr that logs three lines."""
     config = json.dumps(build_config(format=format, level=level))
-    ran = subprocess.run(
-        [sys.executable, "-c", _WRITE, config], capture_output=True, text=True, check=True
-    )
+    # What begins a request asks the settings whether it is traced.
+    env = os.environ | {"DJANGO_SETTINGS_MODULE": "gateway.settings"}
+    command = [sys.executable, "-c", _WRITE, config]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
     return ran.stderr
 
 
