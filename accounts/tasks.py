@@ -8,6 +8,7 @@ from celery import shared_task
 from django.conf import settings
 
 from accounts.events import delivery
+from accounts.metrics import record_audit
 from accounts.services import repeatable, scim_jobs, watching, workspaces
 from accounts.services.audit import compare_books, recount_budgets
 from accounts.services.credits import expire_old_credits
@@ -23,6 +24,7 @@ def audit_books() -> int:
     """
     now = datetime.now(UTC)
     found = compare_books(now=now)
+    record_audit(len(found.mismatches))
     for mismatch in found.mismatches:
         log.error("The books disagree: %s", mismatch)
     watching.record_mismatches(found, now=now)

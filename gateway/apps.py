@@ -8,3 +8,6 @@ class GatewayConfig(AppConfig):
 
     def ready(self) -> None:
         from gateway import checks  # noqa: F401 - Importing registers the system checks.
+        from gateway.metrics import host
+
+        host.register()

@@ -18,6 +18,7 @@ class InternsConfig(AppConfig):
             register_belongings,
             register_hindrance,
         )
+        from gateway.metrics.scrape import register_source
         from gateway.server.front import answer_hosts_by
 
         secrets = WorkspaceBelongings(_list_secrets, _delete_secrets, at_once=True)
@@ -25,6 +26,7 @@ class InternsConfig(AppConfig):
         register_belongings("vaults", WorkspaceBelongings(_list_vaults, _delete_vaults))
         register_hindrance("interns", _list_interns)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
+        register_source("interns", _read_interns)
 
 
 def _list_interns() -> Any:
@@ -59,3 +61,9 @@ def _answer_host(request: Any) -> Any:
     from interns.views.hosts import host_view
 
     return host_view(request)
+
+
+def _read_interns() -> Any:
+    from interns.metrics import read_interns
+
+    return read_interns()

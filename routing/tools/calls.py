@@ -14,6 +14,7 @@ from gevent import GreenletExit
 
 from gateway.database.db import under_gevent
 from gateway.live_settings import settings
+from gateway.metrics.families import Counter
 from routing.tools.interface import Result, ToolContext, ToolFailed
 from routing.tools.texts import cut_text, failure_text, json_text, parse_arguments
 from routing.tools.toolbox import RequestTool
@@ -23,6 +24,13 @@ log = logging.getLogger("gateway.tools")
 _SHOWN_BYTES_MAX: Final = 4 * 1_048_576
 # Time for a stopped call to clean up.
 _NOTICE_S: Final = 0.2
+
+
+TOOL_CALLS: Final = Counter(
+    "gateway_tool_calls_total",
+    "Calls of server tools that ended, by outcome: `ok` or `failed`.",
+    *("tool", "outcome"),
+)
 
 
 class ServerToolCall(NamedTuple):
@@ -79,6 +87,7 @@ class _Job:
         limit_s = float(settings.ROUTER_TOOL_TIMEOUT) if own_s is None else own_s
         self.until = min(self._started + limit_s, context.deadline)
         self._was_stopped = False
+        self._tool = call.fitted.type
         self._task = None if call.refused else _start(partial(self._carry_out, call, context))
         if call.refused:
             self._result = failed_result(call.refused)
@@ -121,6 +130,7 @@ class _Job:
     def _end(self, result: Result) -> None:
         result.started, result.ended = self._started, time.monotonic()
         self._result = result
+        TOOL_CALLS.add(1, self._tool, "failed" if result.failed else "ok")
 
 
 class _Greenlet:

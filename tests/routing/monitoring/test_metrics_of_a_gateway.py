@@ -108,6 +108,7 @@ def test_answer_failover_refusal_and_stream_are_counted(
     ended = f"gateway_requests_total{{{stream}{workspace}}}"
     found = wait_for(server, lambda found: found.get(ended) == 3)
 
+    version = server.get("/readyz").json()["checks"]["catalogue"]["version"]
     expected = {
         "gateway_requests_total{error_type=invalid_request,format=chat,model=other,provider=,"
         f"status=400,workspace={workspace}}}": 1,
@@ -129,6 +130,18 @@ def test_answer_failover_refusal_and_stream_are_counted(
         "gateway_ledger_queue_depth{}": 0,
         "gateway_reports_dropped_total{}": 0,
         "gateway_failed_requests_lost_total{}": 0,
+        "gateway_holds_open{}": 0,
+        "gateway_held_usd{}": 0,
+        "gateway_holds_expired{}": 0,
+        "gateway_interns{status=running}": 0,
+        "gateway_intern_jobs_waiting{}": 0,
+        "gateway_intern_jobs_oldest_seconds{}": 0,
+        "gateway_catalogue_version{}": version,
+        "gateway_catalogue_version_min{}": version,
+        **{
+            f"gateway_metrics_source_up{{source={source}}}": 1
+            for source in ("books", "disk", "interns", "queue")
+        },
     }
     assert {name: found.get(name) for name in expected} == expected
     assert found[f"gateway_charge_usd_total{{{whose}}}"] == pytest.approx(3 * sum(cost) / 2)
@@ -136,6 +149,10 @@ def test_answer_failover_refusal_and_stream_are_counted(
     for kind in ("input", "output"):
         tokens = f"gateway_tokens_total{{model=acme/small,provider=Up,type={kind},"
         assert found[f"{tokens}workspace={workspace}}}"] > 0
+    for name in ("disk_free_bytes", "disk_size_bytes", "body_memory_limit_bytes"):
+        assert found[f"gateway_{name}{{}}"] > 0
+    assert any(name.startswith("gateway_build_info{") for name in found)
+    assert any(name.startswith("gateway_queue_depth{") for name in found)
     for name in ("ledger_batch_size", "ledger_commit_seconds"):
         assert found[f"gateway_{name}_count{{}}"] > 0
     assert not any("a-secret-name" in name or key in name for name in found)

@@ -1,0 +1,55 @@
+"""Metrics of the queue and of the disk, read when somebody scrapes."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from django.conf import settings
+
+from gateway.eventloop import run_in_thread
+from gateway.health import QUEUES, worked_queues
+from gateway.metrics.families import ScrapedGauge
+from gateway.metrics.scrape import Reading, register_source
+from gateway.shared_cache import shared_cache
+
+QUEUE: Final = ScrapedGauge(
+    "gateway_queue_depth", "Messages that wait for Celery's workers.", "queue"
+)
+WORKED: Final = ScrapedGauge(
+    "gateway_queue_worked",
+    "1 where a living worker reads the queue; not there without Redis.",
+    "queue",
+)
+DISK_FREE: Final = ScrapedGauge(
+    "gateway_disk_free_bytes", "Room on the disk of `GATEWAY_HOME`, where interns' files are."
+)
+DISK_SIZE: Final = ScrapedGauge("gateway_disk_size_bytes", "Size of that disk.")
+
+
+def register() -> None:
+    register_source("queue", read_queue)
+    register_source("disk", read_disk)
+
+
+def read_queue() -> Iterator[Reading]:
+    """How much waits, by queue: lists in Redis, or files where that is the broker."""
+    if shared_cache().configured:
+        depths = shared_cache().run(lambda store: [store.llen(queue) for queue in QUEUES], None)
+        if depths is None:
+            raise OSError("the queue does not answer")
+    else:
+        folder: Path = settings.GATEWAY_HOME / "queue"
+        depths = [sum(1 for _ in folder.glob(f"*.{queue}.msg")) for queue in QUEUES]
+    for queue, depth in zip(QUEUES, depths, strict=True):
+        yield Reading(QUEUE, depth, (queue,))
+    for queue, is_worked in worked_queues().items():
+        if is_worked is not None:
+            yield Reading(WORKED, float(is_worked), (queue,))
+
+
+def read_disk() -> Iterator[Reading]:
+    # A disk that hangs must not hold the event loop.
+    usage = run_in_thread(lambda: shutil.disk_usage(settings.GATEWAY_HOME))
+    yield Reading(DISK_FREE, usage.free)
+    yield Reading(DISK_SIZE, usage.total)

@@ -1,0 +1,47 @@
+"""What the books show to whoever scrapes."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from accounts.metrics import HELD, HOLDS, HOLDS_EXPIRED, LOW_CREDIT, read_books
+from accounts.models import Account, ApiKey, Hold, Workspace
+
+USD = 10**9
+
+
+def make_account(name: str, *, bought: int, used: int) -> Account:
+    return Account.objects.create(
+        name=name, total_credits_nano=bought * USD, total_usage_nano=used * USD
+    )
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+def test_holds_and_accounts_with_little_left_are_shown() -> None:
+    account = make_account("low", bought=100, used=95)
+    make_account("well", bought=100, used=10)
+    make_account("empty", bought=100, used=100)
+    make_account("new", bought=0, used=0)
+    workspace = Workspace.objects.create(account=account, name="main", slug="main")
+    key = ApiKey.objects.create(account=account, workspace=workspace, name="key", hash="hash")
+    now = datetime.now(UTC)
+    for number, lease in enumerate((timedelta(minutes=5), timedelta(minutes=-5))):
+        Hold.objects.create(
+            generation_id=f"gen-{number}",
+            account=account,
+            api_key=key,
+            workspace=workspace,
+            amount_nano=USD // 2,
+            created_at=now,
+            lease_expires_at=now + lease,
+        )
+
+    found = {(each.family, each.values): each.value for each in read_books()}
+
+    assert found == {
+        (HOLDS, ()): 2,
+        (HELD, ()): 1.0,
+        (HOLDS_EXPIRED, ()): 1,
+        (LOW_CREDIT, (str(account.pk),)): 5.0,
+    }
