@@ -54,7 +54,6 @@ def stop() -> None:
     ledger.stop(_LEDGER_STOP_S)
     publisher.stop(_REPORTS_STOP_S)
     broadcaster.stop(_DESTINATIONS_STOP_S)
-    stop_sender(_TRACES_STOP_S)
     monitoring.stop()
     content_writer.stop(_CONTENTS_STOP_S)
     booking.stop_key_uses(_KEY_USES_STOP_S)
@@ -62,3 +61,5 @@ def stop() -> None:
     observation.stop()
     rate_limiter().close()
     peer_sync.stop()
+    # Last, because spans may be lost.
+    stop_sender(_TRACES_STOP_S)
