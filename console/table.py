@@ -30,8 +30,8 @@ _NUMBERS: Final = frozenset({"usd", "price", "percent", "count", "ms"})
 class Column(NamedTuple):
     """`value` is what a row has: nano-USD, USD of a token, milliseconds, percent or a moment where
     the kind says so.
-    `order` is its name in the URL where the list can be sorted by it. On narrow screens a `minor`
-    column is left out."""
+    `order` is its name in the URL where the list can be sorted by it. A `minor` column is there on
+    very wide screens only, a `detail` not on phones."""
 
     label: str
     value: Callable[[Any], Any]
@@ -39,6 +39,7 @@ class Column(NamedTuple):
     link: Callable[[Any], str] | None = None
     order: str = ""
     minor: bool = False
+    detail: bool = False
 
 
 class Table(NamedTuple):
@@ -126,7 +127,8 @@ def _head(request: HttpRequest, table: Table, column: Column) -> SafeString:
 
 def _class_names(column: Column) -> str:
     names = ["num"] if column.kind in _NUMBERS else []
-    return " ".join([*names, *(["minor"] if column.minor else [])])
+    names += [name for name in ("minor", "detail") if getattr(column, name)]
+    return " ".join(names)
 
 
 def _cell_writer(column: Column) -> Callable[[Any], SafeString]:

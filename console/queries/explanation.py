@@ -189,7 +189,9 @@ def _describe(
     if row.place is None:
         step = row.why or ""
         return Candidate(row, "ruled out", "plain", _STEPS.get(step, step), "")
-    why = health or "an earlier one answered"
+    if health:
+        return Candidate(row, "not needed", "plain", health, "if it worked" if row.health else "")
+    why = "an earlier one answered"
     return Candidate(row, "not needed", "plain", why, _tell_what_wins(row, chosen, rule))
 
 

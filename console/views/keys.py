@@ -48,13 +48,13 @@ COLUMNS: Final = (
     Column("Name", lambda row: row.key.name, link=lambda row: _link(row.key), order="name"),
     Column("Key", lambda row: row.key.label, "code"),
     Column("Status", lambda row: row.status, "badge"),
-    Column("Workspace", lambda row: row.key.workspace.name),
+    Column("Workspace", lambda row: row.key.workspace.name, detail=True),
     Column("Person", lambda row: row.key.creator.username if row.key.creator else None, minor=True),
     Column("Spent today", lambda row: row.usage.spent["day"], "usd"),
     Column("This month", lambda row: row.usage.spent["month"], "usd"),
     Column("Limit", lambda row: row.key.limit_nano, "usd"),
     Column("Of the limit", lambda row: row.percent, "percent"),
-    Column("Last used", lambda row: row.key.last_used_at, "time", order="used"),
+    Column("Last used", lambda row: row.key.last_used_at, "time", order="used", detail=True),
     Column("Made", lambda row: row.key.created_at, "time", order="created", minor=True),
 )
 

@@ -51,9 +51,9 @@ COLUMNS: Final = (
     Column("Key", lambda row: row.key_name),
     Column("Person", lambda row: row.person, minor=True),
     Column("Workspace", lambda row: row.workspace, minor=True),
-    Column("Tokens in", lambda row: row.tokens_prompt, "count"),
-    Column("Out", lambda row: row.tokens_completion, "count"),
-    Column("First token", lambda row: row.latency_ms, "ms"),
+    Column("Tokens in", lambda row: row.tokens_prompt, "count", detail=True),
+    Column("Out", lambda row: row.tokens_completion, "count", detail=True),
+    Column("First token", lambda row: row.latency_ms, "ms", detail=True),
     Column("Duration", lambda row: row.duration_ms, "ms", order="duration"),
     Column("Cost", lambda row: row.charge_nano, "usd", order="cost"),
 )
