@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, cast
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from gevent import Timeout, monkey
 
+from gateway.eventloop import yield_control
 from gateway.live_settings import settings
 from gateway.outages import database
 
@@ -73,6 +74,12 @@ def _is_in_lane() -> bool:
     """Whether this is a lane's own thread, which has no loop to hold up and would wait for itself
     if it queued up again."""
     return getattr(_inside, "lane", False)
+
+
+def let_others_run() -> None:
+    """For pages, between two pieces of long computing: on PostgreSQL they share the event loop."""
+    if under_gevent() and not _is_in_lane():
+        yield_control()
 
 
 def _capture(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
