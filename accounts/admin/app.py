@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from accounts.models import App
+from accounts.models import App, AuthorizationCode
 from accounts.services.oauth import revoke_app
 from accounts.services.records import operator_actor
 from gateway.admin import ReadOnlyAdmin
@@ -50,3 +50,17 @@ class AppAdmin(ReadOnlyAdmin):
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         """Django asks for it by the action's word. Nothing else of an app can be changed."""
         return request.user.has_perm("accounts.change_app")
+
+
+@admin.register(AuthorizationCode)
+class AuthorizationCodeAdmin(ReadOnlyAdmin):
+    """Codes of the last day, by the key that they are for. Their strings are kept nowhere."""
+
+    list_display = ("created_at", "key_name", "app", "workspace", "failures", "used_at")
+    fields = (
+        *("created_at", "key_name", "app", "workspace", "creator", "limit_nano", "limit_reset"),
+        *("expires_at", "failures", "used_at"),
+    )
+    list_select_related = ("app", "workspace__account")
+    search_fields = ("key_name", "app__name", "workspace__account__name")
+    ordering = ("-created_at",)

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
-from accounts.models import ScimGroup, ScimGroupMapping, ScimUser
+from accounts.models import ScimGroup, ScimGroupMapping, ScimSyncJob, ScimUser
 from gateway.admin import ReadOnlyAdmin
 
 
@@ -49,3 +49,14 @@ class ScimGroupMappingAdmin(ReadOnlyAdmin):
     list_select_related = ("group", "workspace__account")
     search_fields = ("group__display_name", "workspace__slug", "workspace__account__name")
     ordering = ("workspace__account__name", "group__display_name")
+
+
+@admin.register(ScimSyncJob)
+class ScimSyncJobAdmin(ReadOnlyAdmin):
+    """Runs over an account's groups, newest first."""
+
+    list_display = ("created_at", "account", "status", "synced_groups", "deleted_groups")
+    list_filter = ("status",)
+    list_select_related = ("account",)
+    search_fields = ("account__name",)
+    ordering = ("-created_at",)

@@ -16,7 +16,8 @@ from routing.destinations.services import change_destination, delete_destination
 
 _SETTINGS = (
     *("name", "enabled", "privacy_mode", "sampling_rate", "filter_rules"),
-    *("broadcast_generation_cost", "broadcast_identity", "broadcast_request_context"),
+    *("regions", "broadcast_generation_cost", "broadcast_generation_cost_allocation"),
+    *("broadcast_generation_identity", "broadcast_generation_request_context"),
 )
 _FIXED = (
     *("id", "account", "workspace", "type", "masked_config", "api_key_ids"),

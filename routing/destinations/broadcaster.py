@@ -36,6 +36,7 @@ EVERY_S: Final = 0.5
 REPORTS_MAX: Final = 2_000
 _AT_ONCE: Final = 100
 _LOG_EVERY_S: Final = 10.0
+_NANO: Final = 1_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -132,9 +133,11 @@ def _pack(
 
 
 def is_wanted(destination: DestinationSummary, report: RequestReport) -> bool:
-    """Whether the generation's key is one of the destination's, and it is in its sample."""
+    """Whether the generation's region and key are the destination's, and it is in its sample."""
     assert report.caller is not None
     assert report.record is not None
+    if report.region not in destination.regions:
+        return False
     if destination.keys is not None and report.caller.key_id not in destination.keys:
         return False
     identity = report.record["session_id"] or report.generation_id
@@ -178,6 +181,7 @@ def build_facts(report: RequestReport) -> TraceFacts:
             "user_id": caller.creator_id,
         },
         context=_read_context(report, record),
+        allocation=_read_allocation(report, record),
         input=prompt,
         output=answer,
     )
@@ -196,6 +200,20 @@ def _read_content(draft: ContentDraft | None) -> tuple[Any, Any]:
     used = min(chars_max, sum(map(len, [*draft.text, *draft.reasoning])))
     prompt = trim_value(strip_media(draft.messages), chars_max - used)[0]
     return prompt, trim_value(answer, chars_max)[0]
+
+
+def _read_allocation(report: RequestReport, record: JsonObject) -> JsonObject:
+    """USD of prompt and answer; empty where they are not all that the answer cost."""
+    priced = report.attempts[-1].priced if report.attempts else None
+    cost = priced[1] if priced else None
+    if cost is None or cost.total_nano != record["upstream_cost_nano"]:
+        return {}
+    if cost.prompt_nano + cost.completion_nano != cost.total_nano:
+        return {}
+    return {
+        "prompt_usd": cost.prompt_nano / _NANO,
+        "completion_usd": cost.completion_nano / _NANO,
+    }
 
 
 def _read_context(report: RequestReport, record: JsonObject) -> JsonObject:

@@ -84,7 +84,10 @@ def select_traces(row: Destination, traces: Sequence[TraceFacts]) -> list[TraceF
 def send_traces(row: Destination, traces: Sequence[TraceFacts]) -> None:
     """Send them to the destination as it is configured now. Raises `DeliveryFailed`."""
     groups = MetadataGroups(
-        row.broadcast_generation_cost, row.broadcast_identity, row.broadcast_request_context
+        row.broadcast_generation_cost,
+        row.broadcast_generation_cost_allocation,
+        row.broadcast_generation_identity,
+        row.broadcast_generation_request_context,
     )
     sender = find_sender(row.type)
     for request in sender.build(_read_config(row), traces, groups):

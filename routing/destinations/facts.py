@@ -24,8 +24,8 @@ class TraceFacts(NamedTuple):
     """One generation. Times are nanoseconds since 1970, durations milliseconds, money nano-USD.
 
     `model` served, `requested_model` was asked for. `trace` is the caller's object of that name.
-    `identity` and `context` are what `broadcast_…` fields of a destination add. `input` are chat
-    messages and `output` an assistant's message, both None without content.
+    `identity`, `context` and `allocation` are what `broadcast_…` fields of a destination add.
+    `input` are chat messages and `output` an assistant's message, both None without content.
     """
 
     generation_id: str
@@ -52,6 +52,7 @@ class TraceFacts(NamedTuple):
     api_key_name: str
     identity: JsonObject
     context: JsonObject
+    allocation: JsonObject
     input: list[JsonObject] | None = None
     output: JsonObject | None = None
 

@@ -1,11 +1,19 @@
 """The rows of destinations."""
 
 import uuid
+from typing import Final
 
 from django.db import models
 from django.db.models import Q
 
 from accounts.models import Account, Workspace
+
+# Data regions whose requests a destination may get.
+REGIONS: Final = ("global", "europe", "us")
+
+
+def list_regions() -> list[str]:
+    return list(REGIONS)
 
 
 class Destination(models.Model):
@@ -33,8 +41,10 @@ class Destination(models.Model):
     api_key_ids = models.JSONField(null=True, blank=True, default=None)
     filter_rules = models.JSONField(null=True, blank=True, default=None)
     broadcast_generation_cost = models.BooleanField(default=False)
-    broadcast_identity = models.BooleanField(default=False)
-    broadcast_request_context = models.BooleanField(default=False)
+    broadcast_generation_cost_allocation = models.BooleanField(default=False)
+    broadcast_generation_identity = models.BooleanField(default=False)
+    broadcast_generation_request_context = models.BooleanField(default=False)
+    regions = models.JSONField(default=list_regions)
     version = models.PositiveIntegerField(default=0, editable=False)
     delivered = models.BigIntegerField(default=0, editable=False)
     dropped = models.BigIntegerField(default=0, editable=False)

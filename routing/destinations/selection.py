@@ -21,6 +21,7 @@ class DestinationSummary(NamedTuple):
     id: str
     sampling_rate: float
     keys: frozenset[int] | None
+    regions: frozenset[str]
     wants_content: bool
 
 
@@ -66,6 +67,7 @@ def _summarize(row: Destination) -> DestinationSummary:
         id=str(row.pk),
         sampling_rate=row.sampling_rate,
         keys=None if row.api_key_ids is None else frozenset(row.api_key_ids),
+        regions=frozenset(row.regions),
         # Rules may look at what privacy mode does not send.
         wants_content=not row.privacy_mode or reads_content(row.filter_rules),
     )

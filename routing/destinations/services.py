@@ -33,8 +33,9 @@ PER_TYPE_MAX: Final = 5
 # What a record tells. `version` is among them because a config changes without being told.
 FACTS: Final = (
     *("type", "name", "workspace_id", "enabled", "privacy_mode", "sampling_rate", "api_key_ids"),
-    *("filter_rules", "broadcast_generation_cost", "broadcast_identity"),
-    *("broadcast_request_context", "version"),
+    *("filter_rules", "regions", "broadcast_generation_cost"),
+    *("broadcast_generation_cost_allocation", "broadcast_generation_identity"),
+    *("broadcast_generation_request_context", "version"),
 )
 _HASHES: Final = "api_key_hashes"
 

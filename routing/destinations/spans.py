@@ -74,6 +74,8 @@ def build_metadata(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
             "cost.upstream_usd": facts.upstream_cost_nano / _NANO,
             "cost.is_byok": facts.is_byok,
         }
+    if groups.cost_allocation:
+        metadata |= {f"cost.{name}": value for name, value in facts.allocation.items()}
     if groups.identity:
         metadata |= {f"identity.{name}": value for name, value in facts.identity.items()}
     if groups.request_context:

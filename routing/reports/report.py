@@ -75,6 +75,7 @@ class RequestReport(NamedTuple):
     attempts: Sequence[Attempt] = ()
     content: ContentDraft | None = None
     trace: JsonObject | None = None
+    region: str = "global"
     address: str = ""
     key_prefix: str = ""
     plan: str = ""

@@ -130,7 +130,7 @@ def wait_for_spans(desk: Desk, receiver: Receiver, count: int) -> list[Any]:
 def test_a_request_reaches_the_destination_with_what_its_trace_says(
     sending: Desk, receiver: Receiver
 ) -> None:
-    add(sending, receiver, broadcast_request_context=True)
+    add(sending, receiver, broadcast_generation_request_context=True)
     generation = ask(
         sending,
         user="user-9",

@@ -244,10 +244,22 @@ def call_organization(of: Clients, folder: Path) -> None:
     assert scim.get_sync_job(id=job.id).data.id == job.id
 
 
+def call_destinations(of: Clients) -> None:
+    destinations = of.manager.observability
+    config = {"publicKey": "pk-lf-1", "secretKey": "sk-lf-secret"}
+    made = destinations.create(config=config, name="Langfuse", type_="langfuse").data
+    assert destinations.get(id=made.id).data == made
+    assert destinations.update(id=made.id, enabled=False).data.enabled is False
+    listed = destinations.list()
+    assert listed is not None
+    assert [each.id for each in listed.result.data] == [made.id]
+    assert destinations.delete(id=made.id)
+
+
 # History first: a workspace's wish to keep contents reaches keys in use a moment later.
 AREAS: Final = (
     *(call_history, call_catalogue, call_keys, call_byok, call_workspaces),
-    *(call_guardrails, call_presets, call_vault, call_oauth),
+    *(call_guardrails, call_presets, call_vault, call_oauth, call_destinations),
 )
 
 

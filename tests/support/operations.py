@@ -26,6 +26,7 @@ from routing.history.columns import FIGURES, SUMS
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
+from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.statistics.models import EndpointSample, ProviderProbe
 
 CREDENTIAL = "canary-of-a-provider-credential"
@@ -78,7 +79,48 @@ def _one(number: int) -> str:
     preset(workspace, user, f"preset-{number}")
     _intern_life(number, workspace, user, key)
     _notifications(number, account)
+    _directory(number, workspace, user, key)
+    _failures(number, workspace, key)
     return string
+
+
+def _directory(number: int, workspace: Workspace, user: User, key: ApiKey) -> None:
+    now = datetime.now(UTC)
+    account, whose = workspace.account, {"created_at": now, "updated_at": now}
+    app = of_accounts.App.objects.create(account=account, name="App", authorized_at=now)
+    of_accounts.AuthorizationCode.objects.create(
+        code_hash=f"{number:064x}",
+        app=app,
+        workspace=workspace,
+        operator=user,
+        key_name="App",
+        created_at=now,
+    )
+    of_accounts.ScimUser.objects.create(
+        account=account, user=user, user_name=f"person-{number}", **whose
+    )
+    group = of_accounts.ScimGroup.objects.create(account=account, display_name="Group", **whose)
+    of_accounts.ScimGroupMapping.objects.create(
+        group=group, workspace=workspace, role="member", **whose
+    )
+    of_accounts.ScimSyncJob.objects.create(account=account, management_key=key, created_at=now)
+
+
+def _failures(number: int, workspace: Workspace, key: ApiKey) -> None:
+    failure: dict[str, Any] = {
+        "account_id": workspace.account_id,
+        "workspace_id": workspace.pk,
+        "api_key_id": key.pk,
+        "status": 402,
+        "error_type": "payment_required",
+        "reason": "credits",
+    }
+    FailedRequest.objects.create(
+        at=datetime.now(UTC), request_id=f"req-{number}", streamed=False, duration_ms=1, **failure
+    )
+    FailedRequestCount.objects.create(
+        key=f"{number:032x}", minute=datetime.now(UTC), is_refused=True, requests=2, **failure
+    )
 
 
 def _notifications(number: int, account: Account) -> None:

@@ -49,8 +49,6 @@ from tests.support.operations import generation, preset
 # What stands for an object in a row.
 NAMES = re.compile(r"\{([a-z_]+)\}")
 _numbers = itertools.count(1)
-# Of one type a workspace may not have many.
-_types = itertools.cycle(("otel-collector", "posthog", "webhook"))
 
 
 @dataclass(frozen=True)
@@ -211,8 +209,9 @@ def _destination(tenant: Tenant) -> Made:
     url = "https://site.invalid/in"
     made = create_destination(
         account_id=tenant.account.pk,
-        workspace_id=None,
-        type=next(_types),
+        # A workspace has five of a type at most.
+        workspace_id=open_workspace(account=tenant.account, slug=f"w-{secrets.token_hex(4)}").pk,
+        type="webhook",
         name="w",
         config={"url": url, "endpoint": url, "apiKey": "k"},
         by=SYSTEM,

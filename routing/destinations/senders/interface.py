@@ -24,6 +24,7 @@ class MetadataGroups(NamedTuple):
     """Which groups of metadata a destination gets beside the model, tokens and total cost."""
 
     cost: bool = False
+    cost_allocation: bool = False
     identity: bool = False
     request_context: bool = False
 

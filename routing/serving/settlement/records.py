@@ -68,6 +68,7 @@ def build_report(
         attempts=progress.attempts,
         content=progress.content,
         trace=context.chat.trace,
+        region=context.region,
         phases=read_phases(progress),
         settlement=ticket,
         tool_calls=loop.server_calls if loop is not None else (),

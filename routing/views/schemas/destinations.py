@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -12,6 +12,7 @@ from accounts.views.schemas.fields import Id, KeyHash, each_once
 from gateway.http.jsonio import JsonObject
 from gateway.http.resources import OpenObject, ResourceObject, enum
 from routing.destinations.filters import FilterRules
+from routing.destinations.models import REGIONS
 from routing.destinations.senders.registry import SENDERS
 from routing.destinations.services import DestinationDetails, find_sender
 
@@ -32,6 +33,11 @@ _Hashes = Annotated[
 ]
 
 
+_Regions = Annotated[
+    list[Literal["global", "europe", "us"]], Field(min_length=1), AfterValidator(each_once)
+]
+
+
 class _Settings(BaseModel):
     """What may be set and changed, in the order in which it is refused."""
 
@@ -44,13 +50,19 @@ class _Settings(BaseModel):
     filter_rules: FilterRules | None = Field(
         None, description="What is sent; null for everything. All groups have to hold."
     )
+    regions: _Regions = Field(
+        [*REGIONS], description="Data regions by whose hosts a request may have come."
+    )
     broadcast_generation_cost: bool = Field(
         False, description="Adds the charge, the provider's cost, and whether a key was brought."
     )
-    broadcast_identity: bool = Field(
+    broadcast_generation_cost_allocation: bool = Field(
+        False, description="Adds what prompt and answer cost, where that adds up to the cost."
+    )
+    broadcast_generation_identity: bool = Field(
         False, description="Adds workspace, key (number and name) and the user who made the key."
     )
-    broadcast_request_context: bool = Field(
+    broadcast_generation_request_context: bool = Field(
         False, description="Adds request id, format, application, user agent and streaming."
     )
 
@@ -91,9 +103,11 @@ class DestinationObject(ResourceObject):
     sampling_rate: float = Field(description=_SAMPLING)
     api_key_hashes: list[KeyHash] | None = Field(description=_KEYS)
     filter_rules: OpenObject | None = Field(description="As they were given, with `enabled`.")
+    regions: list[Literal["global", "europe", "us"]]
     broadcast_generation_cost: bool
-    broadcast_identity: bool
-    broadcast_request_context: bool
+    broadcast_generation_cost_allocation: bool
+    broadcast_generation_identity: bool
+    broadcast_generation_request_context: bool
     created_at: datetime
     updated_at: datetime
 

@@ -60,6 +60,7 @@ PLAIN = TraceFacts(
     context={"request_id": "req-1", "user_agent": None},
     input=[{"role": "user", "content": "What is up?"}],
     output={"role": "assistant", "content": "The sky."},
+    allocation={},
 )
 
 

@@ -47,9 +47,11 @@ def test_a_new_destination_shows_every_field_with_its_secrets_masked(mine: Manag
         "sampling_rate": 1.0,
         "api_key_hashes": None,
         "filter_rules": None,
+        "regions": ["global", "europe", "us"],
         "broadcast_generation_cost": False,
-        "broadcast_identity": False,
-        "broadcast_request_context": False,
+        "broadcast_generation_cost_allocation": False,
+        "broadcast_generation_identity": False,
+        "broadcast_generation_request_context": False,
         "created_at": data["created_at"],
         "updated_at": data["updated_at"],
     }

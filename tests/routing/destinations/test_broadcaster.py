@@ -12,6 +12,7 @@ from accounts.models import Workspace
 from accounts.services.records import SYSTEM
 from routing.destinations.broadcaster import Broadcaster, build_facts, is_wanted
 from routing.destinations.facts import unpack_batch
+from routing.destinations.models import REGIONS
 from routing.destinations.queueing import CHARS_MAX, TRACES_MAX, Message, split_traces
 from routing.destinations.selection import DestinationSummary, WorkspaceDestinations
 from routing.destinations.services import create_destination
@@ -53,7 +54,7 @@ PLAIN = RequestReport(
     generation_id="gen-1",
     record=RECORD,
 )
-EVERYTHING = DestinationSummary("d", 1, None, wants_content=True)
+EVERYTHING = DestinationSummary("d", 1, None, frozenset(REGIONS), wants_content=True)
 
 
 class Sent:
