@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 from console.words import format_money, format_ms, join_words
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
-from routing.selection.replay import CHOSEN, FAILED, UNREADABLE, TraceRow, read_rows
+from routing.selection.explain import RouteVerdict, WinningChange, explain_route
+from routing.selection.replay import CHOSEN, FAILED, UNREADABLE, TraceRow
 from routing.selection.trace import VERSION
 
 # How the next endpoint was found, by the rule of the trace.
@@ -38,11 +39,11 @@ _ERRORS: Final = {
 
 
 class Explanation(NamedTuple):
-    """`sentence` tells the whole in one; `rows` are the endpoints of the trace, `rule` the order's
-    name, and `facts` the trace itself. All are empty where no trace can be read."""
+    """`sentence` tells the whole in one; `verdicts` are the endpoints of the trace, `rule` the
+    order's name, and `facts` the trace itself. All are empty where no trace can be read."""
 
     sentence: str
-    rows: Sequence[TraceRow] = ()
+    verdicts: Sequence[RouteVerdict] = ()
     rule: str = ""
     facts: Mapping[str, Any] = {}
 
@@ -66,10 +67,10 @@ def read_explanation(sentence: str, trace_text: str) -> Explanation:
     """What a stored trace has to say."""
     trace = read_trace(trace_text)
     try:
-        rows = list(read_rows(trace)) if trace else []
+        verdicts = explain_route(trace) if trace else []
     except UNREADABLE:
-        rows, trace = [], {}
-    return Explanation(sentence, rows, trace.get("rule", ""), trace)
+        verdicts, trace = [], {}
+    return Explanation(sentence, verdicts, trace.get("rule", ""), trace)
 
 
 def tell_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
@@ -170,38 +171,33 @@ class Candidate(NamedTuple):
 
 def list_candidates(explanation: Explanation) -> list[Candidate]:
     """Every endpoint that was considered, in the order of the plan, then the removed ones."""
-    chosen = next((row for row in explanation.rows if row.verdict == CHOSEN), None)
-    return [_describe(row, explanation.rows, chosen, explanation.rule) for row in explanation.rows]
+    some_failed = any(row.verdict == FAILED for row, _ in explanation.verdicts)
+    return [_describe(*verdict, took_over=some_failed) for verdict in explanation.verdicts]
 
 
-def _describe(
-    row: TraceRow, rows: Sequence[TraceRow], chosen: TraceRow | None, rule: str
-) -> Candidate:
+def _describe(row: TraceRow, change: WinningChange | None, *, took_over: bool) -> Candidate:
     health = join_words([_HEALTH.get(word, word.replace("_", " ")) for word in row.health])
     if row.verdict == CHOSEN:
         why = f"drawn with a chance of {row.weight:.0%}" if row.weight else "first in the order"
-        if any(each.verdict == FAILED for each in rows):
-            why = "took over"
-        return Candidate(row, "answered", "good", health or why, "")
+        return Candidate(row, "answered", "good", health or ("took over" if took_over else why), "")
     if row.verdict == FAILED:
         why = (row.why or "failed").replace("_", " ")
         return Candidate(row, "failed", "bad", why, "")
+    wins = _word_change(change) if change else ""
     if row.place is None:
         step = row.why or ""
-        return Candidate(row, "ruled out", "plain", _STEPS.get(step, step), "")
-    if health:
-        return Candidate(row, "not needed", "plain", health, "if it worked" if row.health else "")
-    why = "an earlier one answered"
-    return Candidate(row, "not needed", "plain", why, _tell_what_wins(row, chosen, rule))
+        return Candidate(row, "ruled out", "plain", _STEPS.get(step, step), wins)
+    return Candidate(row, "not needed", "plain", health or "an earlier one answered", wins)
 
 
-def _tell_what_wins(row: TraceRow, chosen: TraceRow | None, rule: str) -> str:
-    if chosen is None or not row.usd or not chosen.usd:
-        return ""
-    if rule in ("price", "balanced") and sum(row.usd) > sum(chosen.usd):
-        return "below " + " / ".join(f"${usd:.10g}" for usd in chosen.usd)
-    figure, unit = {"latency": ("ttft", "s"), "throughput": ("tps", "tokens/s")}.get(rule, ("", ""))
-    if figure and (values := chosen.figures.get(figure)) and values[0] is not None:
-        word = "below" if figure == "ttft" else "above"
-        return f"{word} {values[0]:.3g} {unit}"
-    return ""
+def _word_change(change: WinningChange) -> str:
+    """`below $1.2 in and out`, `without provider.ignore`; "" where no change is known."""
+    if change.cause == "setting":
+        return f"without {change.setting}"
+    if change.cause == "price" and change.below is not None:
+        return f"below ${change.below:.10g} in and out together"
+    if change.below is not None:
+        return f"below {change.below:.3g} {change.unit}"
+    if change.above is not None:
+        return f"above {change.above:.3g} {change.unit}"
+    return "named first in provider.order" if change.setting == "provider.order" else ""
