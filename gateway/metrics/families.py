@@ -1,6 +1,9 @@
 """What is measured. Each family is declared once, with its meaning and labels, and becomes one of
 the library's at its first number; the numbers of one set of labels are kept at hand."""
 
+from bisect import bisect_left
+from collections import Counter as Counted
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import prometheus_client
@@ -91,6 +94,17 @@ class Histogram(_Written):
     def observe(self, value: float, *values: str) -> None:
         if is_enabled():
             self._get_child(values).observe(value)
+
+    def observe_all(self, measured: Sequence[float], *values: str) -> None:
+        """Observe several at once. Each number of the library lies in a file that processes share
+        and costs 2 us to write; so each bucket is written once, however many fell into it."""
+        if not is_enabled():
+            return
+        child = self._get_child(values)
+        bounds = child._upper_bounds
+        for bucket, count in Counted(bisect_left(bounds, value) for value in measured).items():
+            child._buckets[bucket].inc(count)
+        child._sum.inc(sum(measured))
 
     def _build(self) -> Any:
         return prometheus_client.Histogram(

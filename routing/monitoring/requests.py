@@ -106,13 +106,20 @@ class _Batch:
 
     def __init__(self) -> None:
         self.sums: defaultdict[tuple[Counter, tuple[str, ...]], float] = defaultdict(float)
+        self.measured: defaultdict[tuple[Histogram, tuple[str, ...]], list[float]]
+        self.measured = defaultdict(list)
 
     def add(self, family: Counter, amount: float, *values: str) -> None:
         self.sums[family, values] += amount
 
+    def observe(self, family: Histogram, value: float, *values: str) -> None:
+        self.measured[family, values].append(value)
+
     def write(self) -> None:
         for (family, values), amount in self.sums.items():
             family.add(amount, *values)
+        for (histogram, values), measured in self.measured.items():
+            histogram.observe_all(measured, *values)
 
 
 class RequestMetrics:
@@ -145,7 +152,8 @@ def _count_request(report: RequestReport, batch: _Batch, models: Collection[str]
         model = _models.limit(asked) if asked in models else OTHER
     status, error_type = str(report.status), error.error_type if error else ""
     batch.add(REQUESTS, 1, report.format, model, provider, workspace, status, error_type)
-    DURATION.observe(max(0.0, report.ended - report.started), report.format, model, provider)
+    took_s = max(0.0, report.ended - report.started)
+    batch.observe(DURATION, took_s, report.format, model, provider)
     if record is None:
         if error is not None:
             batch.add(REFUSALS, 1, _reasons.limit(error.reason), workspace)
@@ -156,7 +164,7 @@ def _count_request(report: RequestReport, batch: _Batch, models: Collection[str]
     elif error is None:
         batch.add(CACHE_HITS, 1, model)
     if report.streamed and error is None and not record["cancelled"]:
-        _observe_stream(report, record, model, provider)
+        _observe_stream(report, record, batch, model, provider)
     if report.format == "decisions":
         methods = (loads(record["detail"]).get("decisions") or {}).get("methods", {})
         for path, count in methods.items():
@@ -190,12 +198,14 @@ def _count_attempts(attempts: Sequence[Attempt], batch: _Batch) -> None:
             batch.add(RETRIES if is_same else FALLBACKS, 1, provider)
 
 
-def _observe_stream(report: RequestReport, record: JsonObject, model: str, provider: str) -> None:
+def _observe_stream(
+    report: RequestReport, record: JsonObject, batch: _Batch, model: str, provider: str
+) -> None:
     first = next((each.first_token for each in report.attempts if each.failure is None), None)
     if first is not None:
-        FIRST_TOKEN.observe(max(0.0, first - report.started), model, provider)
+        batch.observe(FIRST_TOKEN, max(0.0, first - report.started), model, provider)
     first_ms, whole_ms = record["latency_ms"], record["generation_time_ms"]
     later_tokens = record["tokens_completion"] - 1
     if first_ms is not None and whole_ms is not None and later_tokens > 0:
         each_s = max(0, whole_ms - first_ms) / 1000 / later_tokens
-        OUTPUT_TOKEN.observe(each_s, model, provider)
+        batch.observe(OUTPUT_TOKEN, each_s, model, provider)
