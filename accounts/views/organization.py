@@ -240,6 +240,7 @@ class SyncJobsViewSet(ManagedViewSet):
         "A job that lets memberships follow the groups once more and removes deleted groups. It "
         "begins within seconds.",
         answer_of(SyncJobObject),
+        400,
         success=202,
         parameters=[],
     )

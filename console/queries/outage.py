@@ -3,8 +3,6 @@
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-import requests
-
 from gateway.http.errors import Conflict
 from routing.catalogue.snapshot import catalogue
 
@@ -41,6 +39,9 @@ def find_simulated(slug: str = "simulated-thrifty") -> SimulatedProvider | None:
 
 def begin_outage(provider: SimulatedProvider) -> None:
     """Have it refuse every call for a minute. Raises `SimulatorGone`."""
+    # Web processes hold what serves requests; this serves one button of the demo.
+    import requests
+
     try:
         answer = requests.put(
             provider.control_url,

@@ -62,7 +62,6 @@ class Supervisor:
     def run(self) -> int:
         """Until a stop signal or the parent's leaving: 0; a failure: 1; an odd setting: 2."""
         status = 0
-        log.info("starting version %s in %s", self._plan.version, self._plan.home)
         # A killed run leaves its own.
         ready.ready_file(self._plan).unlink(missing_ok=True)
         ready.metrics_url_file(self._plan).unlink(missing_ok=True)
@@ -78,9 +77,13 @@ class Supervisor:
                 if str(failure):
                     log.error(str(failure))
             finally:
-                log.info("stopping")
+                # An odd setting is one line, and nothing has been started.
+                has_started = status != ODD_SETTING
+                if has_started:
+                    log.info("stopping")
                 self._stop(signals)
-        log.info("stopped")
+        if has_started:
+            log.info("stopped")
         return status
 
     def _start(self, children: Sequence[Child]) -> None:
@@ -114,6 +117,8 @@ class Supervisor:
         if self._simulated.url or not self._plan.simulator:
             preparation.send_simulator_url(self._simulated.url)
         if preparation.demo is not None:
+            if self._web not in self._started:
+                log.info("starting version %s in %s", self._plan.version, self._plan.home)
             self._start(self._serving)
         elif preparation.status == ODD_SETTING:
             raise RunFailed(status=ODD_SETTING)

@@ -66,9 +66,10 @@ class InferenceViewSet(LeanViewSet):
     body: JsonObject
     caller: Caller | None = None
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def __init__(self, **options: Any) -> None:
+        # A viewset serves one request, and begins with it.
+        super().__init__(**options)
         self.started, self.body = now(), {}
-        return super().dispatch(request, *args, **kwargs)
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.authenticate_caller(request)

@@ -120,6 +120,7 @@ def test_it_costs_two_queries(mine: Manager, path: str, body: dict[str, str]) ->
     usual = mine.queries
 
     send(mine, path, body)
-    assert mine.queries == usual + 2
+    # A deed within a transaction marks where its event begins.
+    assert mine.queries == usual + 2 + (path == "/keys")
     send(mine, path, body)
     assert mine.queries == 3

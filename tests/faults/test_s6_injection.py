@@ -86,7 +86,8 @@ class Asked:
         self.status: int = answer.status_code
         where = f"{method} {path} {body[:200]} {said}: {self.status}"
         assert self.status < 500, where
-        assert answer["Content-Type"] == "application/json", where
+        kinds = ("application/json", "text/csv; charset=utf-8")
+        assert answer["Content-Type"] in kinds, where
         assert not any(MARK in statement for statement in self.statements), where
 
     def _note(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:

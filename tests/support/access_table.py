@@ -68,6 +68,7 @@ _add("POST", "/api/v1/systemone", SPENDERS, SHORT)
 # --- History
 _SAID = '{"generation_id": "{generation}", "category": "other"}'
 _add("GET", "/api/v1/generation?id={generation}", ANY_KEY)
+_add("GET", "/api/v1/generation/{generation}/route", ANY_KEY)
 # Nothing is kept of it, and only admins' keys are told so.
 _add("GET", "/api/v1/generation/content?id={generation}", (401, 403, 404), admin=404)
 _add("POST", "/api/v1/generation/feedback", MANAGERS, _SAID)

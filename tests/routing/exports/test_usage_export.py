@@ -191,9 +191,9 @@ def test_an_operator_downloads_every_account(mine: Office, admin_client: Client)
     page = "/admin/routing/generation/export/"
     assert "All accounts" in admin_client.get(page).text
     query: dict[str, Any] = {"first_day": FIRST_DAY, "last_day": LAST_DAY, "per": "day"}
-    assert "999" in admin_client.get(page, query).getvalue().decode()
+    assert ",999," in admin_client.get(page, query).getvalue().decode()
     query["account"] = mine.account.pk
-    assert "999" not in admin_client.get(page, query).getvalue().decode()
+    assert ",999," not in admin_client.get(page, query).getvalue().decode()
     query["last_day"] = FIRST_DAY - timedelta(days=1)
     assert "before the first day" in admin_client.get(page, query).text
 
