@@ -50,7 +50,15 @@ _MORE[("POST", "api/v1/privacy/erasures")] = 7
 # Its claim before, and what was answered behind.
 ONCE = 2
 # What begins and ends transactions asks nothing, nor does the event that a deed records.
-_MARKS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK", 'INSERT INTO "accounts_event"')
+_MARKS = (
+    "BEGIN",
+    "COMMIT",
+    "SAVEPOINT",
+    "RELEASE",
+    "ROLLBACK",
+    'INSERT INTO "accounts_event"',
+    'INSERT OR IGNORE INTO "accounts_event"',
+)
 # Enough to tell a query for each from one for all.
 OBJECTS = 8
 USD = 1_000_000_000
