@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import UUIDField
 
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
@@ -129,6 +129,9 @@ class FailureWriter:
     def _keep(
         self, rows: list[FailedRequest], counts: Counter[CountedFailure], error: Exception
     ) -> None:
+        for row in rows:
+            # Given before the write was undone; somebody else's by now, on SQLite.
+            row.pk = None
         room = max(0, _PENDING_MAX - len(self._rows))
         self._rows = rows[:room] + self._rows
         if len(counts) <= _PENDING_MAX:
@@ -139,10 +142,12 @@ class FailureWriter:
 
 
 def store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure]) -> None:
-    """Write rows, and add counts to what is counted of them already."""
+    """Write rows, and add counts to what is counted of them already: all or nothing, because what
+    failed is written again."""
     run_queries(Lane.OPERATOR, lambda: _store_failures(rows, counts))
 
 
+@transaction.atomic
 def _store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure]) -> None:
     FailedRequest.objects.bulk_create(rows, batch_size=200)
     if not counts:
