@@ -151,7 +151,8 @@ class _RequestSpans:
                 "gateway.charge_usd": record["charge_nano"] / _NANO_PER_USD,
                 "gateway.cost_usd": record["upstream_cost_nano"] / _NANO_PER_USD,
             }
-        if report.content is not None:
+        # What is collected for a destination alone is not for the operator's collector.
+        if report.content is not None and report.content.is_logged:
             attributes |= describe_content(report.content)
         return Span(
             f"POST {path}",
