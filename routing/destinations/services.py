@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 
+from accounts.events.outbox import record_event
 from accounts.models import ApiKey, Workspace
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import Actor, read_fields, record_change
@@ -178,12 +179,36 @@ def delete_destinations_of(workspace_id: UUID) -> int:
 
 def switch_off(row: Destination, *, drops_max: int, by: Actor) -> bool:
     """Switch it off where so many traces in a row were dropped; whether that was done."""
+    now = datetime.now(UTC)
     with transaction.atomic():
         at_end = Destination.objects.filter(pk=row.pk, enabled=True, drops_in_row__gte=drops_max)
-        if not at_end.update(enabled=False, updated_at=datetime.now(UTC)):
+        if not at_end.update(enabled=False, updated_at=now):
             return False
         _record(by, "updated", row, {"enabled": True}, {"enabled": False})
+        _record_switched_off(Destination.objects.get(pk=row.pk), now)
     return True
+
+
+def _record_switched_off(row: Destination, now: datetime) -> None:
+    """For whoever wants to hear of it. `last_error` tells neither config nor content."""
+    record_event(
+        "destination.disabled",
+        key=f"destination.disabled:{row.pk}:{now.isoformat()}",
+        title=f'Destination "{row.name}" was switched off',
+        text=f'Destination "{row.name}" ({row.type}) took none of the last {row.drops_in_row} '
+        f"traces and was switched off: {row.last_error}. A management key of the account can "
+        f"switch it on with PATCH /api/v1/observability/destinations/{row.pk}.",
+        account_id=row.account_id,
+        workspace_id=row.workspace_id,
+        data={
+            "destination_id": str(row.pk),
+            "destination_name": row.name,
+            "type": row.type,
+            "drops_in_row": row.drops_in_row,
+            "last_error": row.last_error,
+        },
+        at=now,
+    )
 
 
 # --- What is the account's own --------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accounts.models import AuditRecord, Workspace
+from accounts.models import AuditRecord, Event, Workspace
 from accounts.services.records import SYSTEM
 from gateway.outbound.doors import door_for
 from routing.destinations.delivery import deliver, try_connection
@@ -99,6 +99,25 @@ def test_a_hundred_drops_in_a_row_switch_it_off(
     asked = len(receiver.received)
     assert sent(row) is None
     assert len(receiver.received) == asked
+
+
+def test_each_time_that_it_is_switched_off_is_an_event_of_its_workspace(
+    mine: Manager, receiver: Receiver
+) -> None:
+    row, receiver.status = hook(mine, receiver.url), 500
+    for _ in range(2):
+        Destination.objects.update(drops_in_row=99, enabled=True)
+        sent(row, attempt=3)
+        sent(row, attempt=3)
+
+    events = Event.objects.filter(kind="destination.disabled")
+    assert len(events) == 2
+    event = events[0]
+    assert (event.account_id, event.workspace_id) == (row.account_id, row.workspace_id)
+    assert event.title == 'Destination "Hook" was switched off'
+    assert event.data["last_error"] == "the receiver answered 500"
+    assert event.data["drops_in_row"] == 100
+    assert TOKEN not in f"{event.text} {event.data}"
 
 
 def test_what_nobody_wants_any_more_is_not_sent(mine: Manager, receiver: Receiver) -> None:
