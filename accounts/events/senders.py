@@ -106,13 +106,15 @@ def _send_email(channel: Channel, event: Event) -> None:
     if not has_mail_server():
         raise SendFailed("This gateway has no mail server (EMAIL_URL)")
     message = EmailMessage(
-        subject=f"[Routing Gateway] {event.title}",
+        # Names in it may have line breaks, which no header may.
+        subject=f"[Routing Gateway] {' '.join(event.title.split())}",
         body=f"{event.text}\n\n{format_time(event.at)} {event.kind} {event.pk}\n",
         to=channel.recipients,
     )
     try:
         message.send()
-    except (SMTPException, OSError) as error:
+    except (SMTPException, OSError, ValueError) as error:
+        # A `ValueError` is a message that cannot be written, for one because of a recipient.
         raise SendFailed(f"The mail server: {type(error).__name__}") from error
 
 

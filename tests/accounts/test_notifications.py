@@ -122,6 +122,17 @@ def test_an_email_has_the_events_words(mine: Manager) -> None:
     assert message.subject == '[Routing Gateway] API key "ci" was created'
 
 
+def test_a_line_break_in_a_name_keeps_no_email_back(mine: Manager) -> None:
+    make_channel(mine, type="email", recipients=["lead@example.com"], kinds=["key.created"])
+    mine.ok("POST", "/keys", {"name": "a\nBcc: b"}, status=201)
+
+    send_due(datetime.now(UTC))
+
+    (message,) = mail.outbox
+    assert message.subject == '[Routing Gateway] API key "a Bcc: b" was created'
+    assert Delivery.objects.get().state == "delivered"
+
+
 def test_a_worker_killed_between_event_and_message_loses_nothing(
     mine: Manager, receiver: Receiver
 ) -> None:
