@@ -76,6 +76,11 @@ def deliver(delivery_id: UUID, *, now: datetime) -> bool:
     if delivery.channel.disabled or delivery.channel.deleted_at:
         mine.update(state="failed", lease_until=None, error="The channel was switched off")
         return False
+    if delivery.attempts > 1 and now > delivery.retry_until:
+        # Its tries end without a word, as where a worker dies of it: nothing else moves it on.
+        error = delivery.error or "No try came to an end within a day"
+        mine.update(state="failed", lease_until=None, error=error)
+        return False
     try:
         status = send(delivery, now=now)
     except SendFailed as failure:

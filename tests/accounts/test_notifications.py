@@ -151,6 +151,23 @@ def test_a_worker_killed_between_event_and_message_loses_nothing(
     assert len(receiver.posts) == 1
 
 
+def test_a_delivery_that_kills_its_workers_ends_as_failed(
+    mine: Manager, receiver: Receiver
+) -> None:
+    make_channel(mine, type="webhook", url=receiver.url)
+    rotate(mine)
+    begun = datetime.now(UTC)
+    make_deliveries(now=begun)
+    # Taken again and again, and never brought to an end.
+    Delivery.objects.update(attempts=1_440, lease_until=begun + timedelta(days=1))
+
+    send_due(begun + timedelta(days=1, seconds=1))
+
+    (told,) = mine.ok("GET", f"{DELIVERIES}?state=failed")["data"]
+    assert told["error"] == "No try came to an end within a day"
+    assert receiver.posts == []
+
+
 def test_a_receiver_that_fails_is_tried_for_a_day_and_then_by_hand(
     mine: Manager, receiver: Receiver
 ) -> None:
