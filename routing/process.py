@@ -1,7 +1,11 @@
 """What a web process starts once it has been forked, and ends before it goes."""
 
+from typing import Final
+
 from django.conf import settings
 
+from accounts.key_uses import log as uses_log
+from accounts.key_uses import uses
 from gateway.limits.limits import rate_limiter
 from gateway.logs.stderr import write_lines
 from gateway.tracing.process import get_sender, stop_sender
@@ -14,8 +18,8 @@ from routing.reports.failed_requests import FailureWriter
 from routing.reports.publisher import publisher
 from routing.reports.request_lines import RequestLines, are_wanted, choose_form
 from routing.reports.spans import SpanWriter
-from routing.serving.settlement import booking
 from routing.statistics import observation, peer_sync
+from routing.statistics.periodic import PeriodicWork
 from routing.tools.web.search import load_search_client
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What
@@ -26,6 +30,12 @@ _KEY_USES_STOP_S = 0.2
 _REPORTS_STOP_S = 0.2
 _DESTINATIONS_STOP_S = 0.3
 _TRACES_STOP_S = 0.3
+_FAILURES_STOP_S = 0.2
+
+_KEY_USES_EVERY_S = 5.0
+
+failures: Final = FailureWriter()
+key_uses: Final = PeriodicWork("key uses", uses.write, every_s=_KEY_USES_EVERY_S, log=uses_log)
 
 
 def start() -> None:
@@ -34,15 +44,15 @@ def start() -> None:
     ledger.start()
     observation.start()
     peer_sync.start()
-    booking.start_key_uses()
+    key_uses.start()
     if are_wanted():
         lines = RequestLines(choose_form(settings.LOG_FORMAT), write_lines)
         publisher.add_observer("log lines", lines.observe)
     publisher.add_observer("destinations", broadcaster.observe)
     if (sender := get_sender()) is not None:
         publisher.add_observer("traces", SpanWriter(sender.add).write)
-    failures = FailureWriter()
-    publisher.add_observer("failed requests", failures.write)
+    publisher.add_observer("failed requests", failures.observe)
+    failures.start()
     monitoring.start(failures)
     publisher.start()
     broadcaster.start()
@@ -53,10 +63,11 @@ def stop() -> None:
     """Commit what is queued and take back this process's reports."""
     ledger.stop(_LEDGER_STOP_S)
     publisher.stop(_REPORTS_STOP_S)
+    failures.stop(_FAILURES_STOP_S)
     broadcaster.stop(_DESTINATIONS_STOP_S)
     monitoring.stop()
     content_writer.stop(_CONTENTS_STOP_S)
-    booking.stop_key_uses(_KEY_USES_STOP_S)
+    key_uses.finish(within_s=_KEY_USES_STOP_S)
     catalogue.stop_polling()
     observation.stop()
     rate_limiter().close()

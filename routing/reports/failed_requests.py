@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -15,11 +16,15 @@ from django.db.models import UUIDField
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.reports.report import RequestReport
+from routing.statistics.periodic import PeriodicWork
 
 log = logging.getLogger("routing.reports")
 
+# A caller finds his failed request at most a second later; reports come every half.
+EVERY_S: Final = 0.25
 # Rows that wait for a database that is gone; what comes then is only counted in the log.
 _PENDING_MAX: Final = 5_000
+_LOG_EVERY_S: Final = 60.0
 # Sources counted by themselves within a minute; further ones are counted as "other".
 _SOURCES_MAX: Final = 1_000
 _COLUMNS: Final = (
@@ -52,35 +57,52 @@ Store = Callable[[Sequence[FailedRequest], Counter[CountedFailure]], None]
 
 
 class FailureWriter:
-    """`write` what a batch of reports has of failures. What finds no database is kept for the next
-    batch, up to a bound."""
+    """Collects what batches of reports have of failures, and writes it in a greenlet of its own, so
+    that a database that says nothing delays no other observer. What finds none is kept for the next
+    round, up to a bound."""
 
     def __init__(self, store: Store | None = None) -> None:
         self._store = store or store_failures
+        self._work = PeriodicWork("failed requests", self.write, every_s=EVERY_S, log=log)
+        self._logged_at = float("-inf")
         self._rows: list[FailedRequest] = []
         self._counts: Counter[CountedFailure] = Counter()
         self._minute: datetime | None = None
         self._sources: set[tuple[str, str]] = set()
         self.lost = 0
 
-    def write(self, reports: Sequence[RequestReport]) -> None:
+    def observe(self, reports: Sequence[RequestReport]) -> None:
         for report in reports:
             if report.error is not None:
                 self._add(report)
+
+    def start(self) -> None:
+        """Write from now on; call after a fork."""
+        self._work.start()
+
+    def stop(self, within_s: float) -> None:
+        """Write what is left, if the database takes it in time."""
+        self._work.finish(within_s=within_s)
+
+    def write(self) -> None:
+        """Write what was collected."""
         if not self._rows and not self._counts:
             return
         rows, counts = self._rows, self._counts
         self._rows, self._counts = [], Counter()
         try:
             self._store(rows, counts)
-        except DATABASE_GONE as error:
-            self._keep(rows, counts, error)
+        except DATABASE_GONE:
+            self._keep(rows, counts)
 
     def _add(self, report: RequestReport) -> None:
         error, caller = report.error, report.caller
         assert error is not None
         if caller is None or report.is_counted:
             self._counts[self._describe_count(report)] += 1
+            return
+        if len(self._rows) >= _PENDING_MAX:
+            self._lose(1)
             return
         self._rows.append(
             FailedRequest(
@@ -126,9 +148,7 @@ class FailureWriter:
             report.generation_id is None,
         )
 
-    def _keep(
-        self, rows: list[FailedRequest], counts: Counter[CountedFailure], error: Exception
-    ) -> None:
+    def _keep(self, rows: list[FailedRequest], counts: Counter[CountedFailure]) -> None:
         for row in rows:
             # Given before the write was undone; somebody else's by now, on SQLite.
             row.pk = None
@@ -136,9 +156,17 @@ class FailureWriter:
         self._rows = rows[:room] + self._rows
         if len(counts) <= _PENDING_MAX:
             self._counts.update(counts)
+        else:
+            self._lose(counts.total())
         if len(rows) > room:
-            self.lost += len(rows) - room
-            log.warning("%d failed requests are not on record: %s", self.lost, error)
+            self._lose(len(rows) - room)
+
+    def _lose(self, count: int) -> None:
+        self.lost += count
+        now = time.monotonic()
+        if now - self._logged_at >= _LOG_EVERY_S:
+            self._logged_at = now
+            log.warning("%d failed requests are not on record so far: too many waited", self.lost)
 
 
 def store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure]) -> None:

@@ -50,9 +50,8 @@ class Publisher:
         self._work.start()
 
     def stop(self, within_s: float) -> None:
-        """Deliver what is queued, once."""
-        self._work.stop(within_s=within_s)
-        self.deliver()
+        """Deliver what is queued, if observers take it in time."""
+        self._work.finish(within_s=within_s)
 
     def deliver(self) -> None:
         """Give every observer what is queued."""

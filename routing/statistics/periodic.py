@@ -42,6 +42,13 @@ class PeriodicWork:
         self._thread.join(within_s)
         self._thread = None
 
+    def finish(self, *, within_s: float) -> None:
+        """Stop, and do the work once more; what takes longer goes on without being waited for."""
+        self.stop(within_s=within_s / 2)
+        last = threading.Thread(target=self._work, name=self._name, daemon=True)
+        last.start()
+        last.join(within_s / 2)
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:

@@ -1,13 +1,11 @@
 """Settlement: telling the ledger, once, how a request ended."""
 
-import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from gevent import GreenletExit
 
-from accounts.key_uses import log as _uses_log
 from accounts.key_uses import uses
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
@@ -29,32 +27,8 @@ from routing.serving.request.outcome import (
     price,
 )
 from routing.serving.settlement.records import build_report, settle_order
-from routing.statistics.periodic import PeriodicWork
-
-WRITE_S: Final = 5.0
 
 T = TypeVar("T")
-
-
-# --- When keys were used --------------------------------------------------------------------------
-
-_writing: Final = PeriodicWork("key uses", uses.write, every_s=WRITE_S, log=_uses_log)
-
-
-def start_key_uses() -> None:
-    """Write what is noted from now on; call after a fork."""
-    _writing.start()
-
-
-def stop_key_uses(within_s: float) -> None:
-    """Write what is left, if the database takes it in time."""
-    _writing.stop(within_s=within_s / 2)
-    last = threading.Thread(target=uses.write, name="key uses", daemon=True)
-    last.start()
-    last.join(within_s / 2)
-
-
-# --- How a request ended --------------------------------------------------------------------------
 
 
 def book(progress: RequestProgress, outcome: Outcome) -> Ticket | None:

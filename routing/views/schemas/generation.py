@@ -11,8 +11,8 @@ from gateway.http.resources import ABSENT, Query, ResourceObject
 from routing.entities.end_users import hash_user
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
-from routing.selection.explain import Cause, explain_route
-from routing.selection.replay import REMOVED, UNREADABLE, read_rows
+from routing.selection.explain import Cause, RouteVerdict, explain_route
+from routing.selection.replay import REMOVED, UNREADABLE
 from routing.selection.trace import VERSION
 
 _Milliseconds = Annotated[int | None, Field(description="Milliseconds.")]
@@ -231,7 +231,7 @@ def serialize_refusal(row: FailedRequest) -> JsonObject:
         },
         removed_endpoints=[
             {"model": each.model, "endpoint_id": each.tag, "removed_by": each.why}
-            for each in (read_rows(loads(row.plan.encode())) if row.plan else ())
+            for each, _ in _read_verdicts(_read_trace(row.plan))
             if each.verdict == REMOVED
         ],
     )
@@ -240,11 +240,7 @@ def serialize_refusal(row: FailedRequest) -> JsonObject:
 def serialize_route(given_id: str, trace_text: str) -> JsonObject:
     """The JSON of a `RouteObject`; without endpoints where nothing was planned, or where the trace
     is of another version."""
-    trace = loads(trace_text.encode()) if trace_text else {}
-    try:
-        verdicts = explain_route(trace) if trace.get("v") == VERSION else []
-    except UNREADABLE:
-        verdicts = []
+    trace = _read_trace(trace_text)
     return RouteObject.from_row(
         None,
         id=given_id,
@@ -262,6 +258,20 @@ def serialize_route(given_id: str, trace_text: str) -> JsonObject:
                 health=list(row.health),
                 would_have_won=None if change is None else change._asdict(),
             )
-            for row, change in verdicts
+            for row, change in _read_verdicts(trace)
         ],
     )
+
+
+def _read_trace(text: str) -> JsonObject:
+    """A stored trace; empty where there is none."""
+    trace: JsonObject = loads(text.encode()) if text else {}
+    return trace
+
+
+def _read_verdicts(trace: JsonObject) -> list[RouteVerdict]:
+    """Its endpoints; none where it is of another version."""
+    try:
+        return explain_route(trace) if trace.get("v") == VERSION else []
+    except UNREADABLE:
+        return []

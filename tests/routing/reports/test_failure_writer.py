@@ -1,5 +1,6 @@
 """Which failures get a row of their own, and which are counted."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -45,6 +46,11 @@ def report(**changes: Any) -> RequestReport:
     return plain._replace(**changes)
 
 
+def write(writer: FailureWriter, reports: Sequence[RequestReport]) -> None:
+    writer.observe(reports)
+    writer.write()
+
+
 def test_a_source_has_so_many_records_in_each_second() -> None:
     clock = [10.0]
     gate = FloodGate(lambda: clock[0], most=2)
@@ -60,10 +66,10 @@ def test_a_source_has_so_many_records_in_each_second() -> None:
 def test_failures_get_rows_and_a_flood_of_them_counts_per_minute() -> None:
     writer = FailureWriter()
 
-    writer.write([report(), report(error=None, status=200), report(is_counted=True)])
+    write(writer, [report(), report(error=None, status=200), report(is_counted=True)])
     later = AT + timedelta(seconds=30)
-    writer.write([report(is_counted=True, ended_at=later), report(is_counted=True, status=402)])
-    writer.write([report(is_counted=True, ended_at=AT + timedelta(minutes=1))])
+    write(writer, [report(is_counted=True, ended_at=later), report(is_counted=True, status=402)])
+    write(writer, [report(is_counted=True, ended_at=AT + timedelta(minutes=1))])
 
     row = FailedRequest.objects.get()
     assert (row.at, row.status, row.reason, row.duration_ms) == (AT, 429, "key_requests", 250)
@@ -81,7 +87,7 @@ def test_a_crowd_of_addresses_without_a_key_is_counted_together() -> None:
     writer = FailureWriter()
     nobody = [report(caller=None, address=f"10.0.{n // 256}.{n % 256}") for n in range(1_010)]
 
-    writer.write(nobody)
+    write(writer, nobody)
 
     assert FailedRequest.objects.count() == 0
     assert FailedRequestCount.objects.count() == 1_001
@@ -98,10 +104,10 @@ def test_what_finds_no_database_is_written_with_the_next_batch() -> None:
         store_failures(*batch)
 
     writer = FailureWriter(store)
-    writer.write([report(), report(is_counted=True)])
+    write(writer, [report(), report(is_counted=True)])
     assert FailedRequest.objects.count() == 0
 
-    writer.write([report()])
+    write(writer, [report()])
 
     assert FailedRequest.objects.count() == 2
     assert FailedRequestCount.objects.get().requests == 1
