@@ -19,6 +19,7 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.gateway.metrics.test_metrics_page import import_families
 from tests.support import processes
 from tests.support.bed import Bed
+from tests.support.catalogue import FAILOVER
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.manage import PROJECT
 from tests.support.server import GatewayServer
@@ -29,21 +30,6 @@ DASHBOARD = DEPLOY / "grafana" / "dashboard.json"
 needs_prometheus = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="the Debian package prometheus is not installed"
 )
-CATALOGUE = """
-providers:
-  - {{slug: down, name: Down, base_url: {url}/down/v1, credential: none}}
-  - {{slug: up, name: Up, base_url: {url}/up/v1, credential: none}}
-models:
-  - id: acme/small
-    name: Small
-    created: 1767225600
-    context_length: 128000
-    endpoints:
-      - provider: down
-        upstream_model: sim/500
-        pricing: &usd {{prompt: "0.000001", completion: "0.000002"}}
-      - {{provider: up, upstream_model: small-up, pricing: *usd}}
-"""
 _VARIABLES = {"$__rate_interval": "30s", "$workspace": ".*", "$model": ".*"}
 # What a plain gateway has nothing of: all is well with it, or nobody used it.
 _QUIET = re.compile(
@@ -158,7 +144,7 @@ def list_empty_queries(prometheus: Prometheus) -> list[str]:
 @pytest.fixture
 def server(tmp_path: Path, stores: Bed, simulator: SimulatedUpstream) -> Iterator[GatewayServer]:
     with StartGateway(stores, tmp_path) as start:
-        yield start.with_catalogue(CATALOGUE.format(url=simulator.url), worker=True)
+        yield start.with_catalogue(FAILOVER.format(url=simulator.url), worker=True)
 
 
 @needs_prometheus

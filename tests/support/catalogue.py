@@ -1,6 +1,7 @@
 """The conformance catalogue, with every provider played by the simulated upstream."""
 
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import yaml
@@ -20,3 +21,21 @@ def rewritten(simulator_url: str, *, source: Path = CONFORMANCE) -> str:
         provider["base_url"] = simulator_url + urlsplit(provider["base_url"]).path
     text: str = yaml.safe_dump(catalogue, sort_keys=False)
     return text
+
+
+# The cheaper of two providers fails each request; `url` is the simulated upstream's.
+FAILOVER: Final = """
+providers:
+  - {{slug: down, name: Down, base_url: {url}/down/v1, credential: none}}
+  - {{slug: up, name: Up, base_url: {url}/up/v1, credential: none}}
+models:
+  - id: acme/small
+    name: Small
+    created: 1767225600
+    context_length: 128000
+    endpoints:
+      - provider: down
+        upstream_model: sim/500
+        pricing: &usd {{prompt: "0.000001", completion: "0"}}
+      - {{provider: up, upstream_model: small-up, pricing: *usd}}
+"""

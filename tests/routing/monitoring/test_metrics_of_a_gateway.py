@@ -11,25 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.support.bed import Bed
+from tests.support.catalogue import FAILOVER
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.processes import children
 from tests.support.server import GatewayServer
 
-CATALOGUE = """
-providers:
-  - {{slug: down, name: Down, base_url: {url}/down/v1, credential: none}}
-  - {{slug: up, name: Up, base_url: {url}/up/v1, credential: none}}
-models:
-  - id: acme/small
-    name: Small
-    created: 1767225600
-    context_length: 128000
-    endpoints:
-      - provider: down
-        upstream_model: sim/500
-        pricing: &usd {{prompt: "0.000001", completion: "0"}}
-      - {{provider: up, upstream_model: small-up, pricing: *usd}}
-"""
 TOKEN = "token-of-the-metrics"
 ASKED = {"model": "acme/small", "messages": [{"role": "user", "content": "Hello"}]}
 Samples = dict[str, float]
@@ -41,7 +27,7 @@ def server(
 ) -> Iterator[GatewayServer]:
     with StartGateway(stores, tmp_path_factory.mktemp("metrics")) as start:
         yield start.with_catalogue(
-            CATALOGUE.format(url=simulator.url),
+            FAILOVER.format(url=simulator.url),
             worker=True,
             WEB_CONCURRENCY="2",
             METRICS_TOKEN=TOKEN,
