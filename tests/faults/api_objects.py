@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -13,6 +14,11 @@ from tests.support.server import GatewayServer
 MODEL = "acme/solo"
 PROVIDER = "alpha"
 _numbers = itertools.count(1)
+_WEBHOOK_CHANNEL = {
+    "name": "Receiver",
+    "type": "webhook",
+    "url": "https://receiver.example/events",
+}
 _FILTER = {"slug": "email", "action": "flag"}
 
 
@@ -28,6 +34,10 @@ class Objects:
         if path in _PATHS:
             return _PATHS[path](self)
         return {name: _NAMED[name](self) for name in names if name in _NAMED} or None
+
+    def good_body(self, label: str) -> dict[str, Any] | None:
+        """A body for operations whose fields depend on each other: few made-up ones fit."""
+        return _BODIES[label](self) if label in _BODIES else None
 
     def query(self, path: str) -> dict[str, str] | None:
         return _QUERIES[path](self) if path in _QUERIES else None
@@ -68,7 +78,9 @@ class Objects:
         body = {"callback_url": f"https://app-{next(_numbers)}.example/back"}
         return str(self._made("/api/v1/auth/keys/code", body)["app_id"])
 
+    @cached_property
     def group(self) -> str:
+        """One for all, because only a command makes any."""
         with NamedTemporaryFile("w", suffix=".json") as file:
             file.write(json.dumps({"everybody": [self.account.user_id]}))
             file.flush()
@@ -79,11 +91,42 @@ class Objects:
         return str(groups[0]["id"])
 
     def mapping(self) -> str:
-        body = {"scim_group_id": self.group(), "workspace_id": self.workspace(), "role": "member"}
-        return str(self._made("/api/v1/scim/group-mappings", body)["id"])
+        return str(self._made("/api/v1/scim/group-mappings", self.new_mapping())["id"])
 
     def job(self) -> str:
         return str(self._made("/api/v1/scim/sync-jobs", {})["id"])
+
+    def new_mapping(self) -> dict[str, Any]:
+        return {
+            "scim_group_id": self.group,
+            "workspace_id": self.workspace(),
+            "role": "member",
+        }
+
+    def channel(self) -> str:
+        return str(self._made("/api/v1/notifications/channels", _WEBHOOK_CHANNEL)["id"])
+
+    def delivery(self) -> str:
+        path = f"/api/v1/notifications/channels/{self.channel()}/test"
+        return str(self._made(path, {})["id"])
+
+    def new_destination(self) -> dict[str, Any]:
+        """In a workspace of its own, because a workspace has few of a type."""
+        config = {"url": "https://receiver.example/traces"}
+        return {
+            "name": "Receiver",
+            "type": "webhook",
+            "config": config,
+            "workspace_id": self.workspace(),
+        }
+
+    def destination(self) -> str:
+        path = "/api/v1/observability/destinations"
+        return str(self._made(path, self.new_destination())["id"])
+
+    def authorization_code(self) -> dict[str, Any]:
+        body = {"callback_url": f"https://app-{next(_numbers)}.example/back"}
+        return {"code": self._made("/api/v1/auth/keys/code", body)["id"]}
 
     def credential(self) -> str:
         body = {"provider": PROVIDER, "key": "k-of-our-own"}
@@ -145,6 +188,10 @@ _NAMED: Mapping[str, Callable[[Objects], str]] = {
     "app": Objects.app,
     "mapping": Objects.mapping,
     "job": Objects.job,
+    "channel": Objects.channel,
+    "delivery": Objects.delivery,
+    "destination": Objects.destination,
+    "generation_id": Objects.generation,
 }
 _PRESET = "/api/v1/presets/{slug}"
 _PATHS: Mapping[str, Callable[[Objects], dict[str, str]]] = {
@@ -157,6 +204,14 @@ _PATHS: Mapping[str, Callable[[Objects], dict[str, str]]] = {
 _QUERIES: Mapping[str, Callable[[Objects], dict[str, str]]] = {
     "/api/v1/generation": lambda objects: {"id": objects.generation()},
     "/api/v1/generation/content": lambda objects: {"id": objects.kept_generation()},
+}
+_BODIES: Mapping[str, Callable[[Objects], dict[str, Any]]] = {
+    "POST /api/v1/auth/keys": Objects.authorization_code,
+    "POST /api/v1/notifications/channels": lambda objects: dict(_WEBHOOK_CHANNEL),
+    "PATCH /api/v1/notifications/channels/{channel}": lambda objects: {"name": "Renamed"},
+    "POST /api/v1/observability/destinations": Objects.new_destination,
+    "PATCH /api/v1/observability/destinations/{destination}": lambda objects: {"name": "Renamed"},
+    "POST /api/v1/scim/group-mappings": Objects.new_mapping,
 }
 _IN_BODIES: Mapping[str, Callable[[Objects], Any]] = {
     "model": lambda objects: MODEL,
