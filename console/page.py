@@ -65,6 +65,7 @@ SECTIONS: Final = (
         (
             NavItem("Home", "console:home", "home"),
             NavItem("Requests", "console:requests", "list"),
+            NavItem("Playground", "console:playground", "play"),
             NavItem("Models", "console:models", "cube"),
         ),
     ),

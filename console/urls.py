@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from console.views import home, keys, models, outage, requests, sign_in
+from console.views import home, keys, models, outage, playground, requests, sign_in
 
 app_name = "console"
 urlpatterns = [
@@ -14,6 +14,8 @@ urlpatterns = [
     path("console/requests", requests.show_requests, name="requests"),
     path("console/requests/refused/<int:number>", requests.show_refused, name="refused"),
     path("console/requests/<str:generation_id>", requests.show_request, name="request"),
+    path("console/playground", playground.show_playground, name="playground"),
+    path("console/playground/key", playground.give_key, name="playground_key"),
     path("console/models", models.show_models, name="models"),
     path("console/models/<path:model_id>", models.show_model, name="model"),
     path("console/keys", keys.show_keys, name="keys"),

@@ -100,6 +100,15 @@ class ApiKey(models.Model):
     app = models.ForeignKey(
         App, on_delete=models.PROTECT, related_name="keys", null=True, editable=False
     )
+    # The person whose playground in the console makes its requests with it.
+    playground_user = models.ForeignKey(
+        User,
+        on_delete=models.PROTECT,
+        related_name="+",
+        null=True,
+        db_index=False,
+        editable=False,
+    )
     # The end user that it was made for, in the account's own words.
     external_user = models.CharField(max_length=256, null=True, blank=True, editable=False)
     # Words of `accounts.scopes.SCOPES` for management keys; null for everything.
@@ -136,6 +145,11 @@ class ApiKey(models.Model):
             models.CheckConstraint(
                 name="accounts_apikey_limit_enforcement_known",
                 condition=Q(limit_enforcement__in=["block", "warn"]),
+            ),
+            models.UniqueConstraint(
+                name="accounts_apikey_one_playground_per_person_and_workspace",
+                fields=["playground_user", "workspace"],
+                condition=Q(playground_user__isnull=False, deleted_at__isnull=True),
             ),
         ]
 

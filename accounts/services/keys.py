@@ -62,6 +62,7 @@ def create_key(
     expires_at: datetime | None = None,
     external_user: str | None = None,
     app: App | None = None,
+    playground_user: User | None = None,
     scopes: Sequence[str] | None = None,
     allowed_models: Sequence[str] | None = None,
     allowed_ips: Sequence[str] | None = None,
@@ -86,6 +87,7 @@ def create_key(
             expires_at=expires_at,
             external_user=external_user,
             app=app,
+            playground_user=playground_user,
             scopes=scopes,
             allowed_models=allowed_models,
             allowed_ips=allowed_ips,
@@ -122,12 +124,17 @@ def change_key_with_usage(
 
 
 def rotate_key(
-    *, keys: ApiKeyQuerySet, grace_s: int = 0, by: Actor = SYSTEM, at: datetime | None = None
+    *,
+    keys: ApiKeyQuerySet,
+    grace_s: int = 0,
+    expires_at: datetime | None = None,
+    by: Actor = SYSTEM,
+    at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
     """The one key of `keys` with a new string, shown this once. Usage and limits stay.
 
     Its string of now works on for `grace_s` seconds, and no earlier one works any longer than it.
-    Raises `ApiKey.DoesNotExist`.
+    With `expires_at` the key ends then. Raises `ApiKey.DoesNotExist`.
     """
     assert 0 <= grace_s <= GRACE_S_MAX
     at = at or datetime.now(UTC)
@@ -135,7 +142,12 @@ def rotate_key(
     with transaction.atomic():
         key = keys.living().locked().get()
         FormerHash.objects.create(hash=key.hash, api_key=key, valid_until=until)
-        fresh = {"hash": hash_key(string), "label": label_key(string, settings.API_KEY_PREFIX)}
+        fresh: dict[str, Any] = {
+            "hash": hash_key(string),
+            "label": label_key(string, settings.API_KEY_PREFIX),
+        }
+        if expires_at is not None:
+            fresh["expires_at"] = expires_at
         _change_one(key, fresh, by, at, action="rotated")
         grace = f"works until {format_time(until)}" if grace_s else "works no longer"
         _record_key_event(key, "rotated", at, f"It has a new string; the former one {grace}.")
@@ -247,7 +259,10 @@ def _record(key: ApiKey, by: Actor, action: str, before: JsonObject | None, at: 
 def _record_key_event(
     key: ApiKey, what: Literal["created", "rotated"], at: datetime, text: str
 ) -> None:
-    """For whoever wants to hear of keys, in the transaction of the deed."""
+    """For whoever wants to hear of keys, in the transaction of the deed. Those of playgrounds get a
+    new string every hour and never leave the console."""
+    if key.playground_user_id is not None:
+        return
     kind: EventKind = "key.created" if what == "created" else "key.rotated"
     record_event(
         kind,

@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import OrderBy
+from django.http import Http404
 
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
 from accounts.services.key_limits import KeyUsage, read_usages
 from console.scope import Role, Scope, find_scope_of_account
 from console.words import Badge
+from gateway.http.errors import NotFound
 
 PAGE_ROWS: Final = 50
 ORDERS: Final[Mapping[str, tuple[str | OrderBy, ...]]] = {
@@ -22,6 +25,10 @@ ORDERS: Final[Mapping[str, tuple[str | OrderBy, ...]]] = {
     "-used": (F("last_used_at").desc(nulls_last=True), "-pk"),
 }
 NEWEST_FIRST: Final = "-created"
+
+
+class NoSuchWorkspace(NotFound):
+    message = "There is no such workspace of yours."
 
 
 class KeyRow(NamedTuple):
@@ -115,6 +122,21 @@ def list_workspaces_for_keys(scope: Scope) -> list[Workspace]:
         own = WorkspaceMembership.objects.filter(membership__user=scope.user)
         rows = rows.filter(Q(is_default=True) | Q(pk__in=own.values("workspace")))
     return list(rows.order_by("-is_default", "name"))
+
+
+def find_own_workspace(user: Any, workspace_id: str) -> tuple[Scope, Workspace]:
+    """That workspace and the person's widest scope of its account, whichever account the pages
+    show. Raises `NoSuchWorkspace` where they cannot make a key."""
+    try:
+        row = Workspace.objects.filter(pk=UUID(workspace_id)).first()
+        scope = find_scope_of_account(user, row.account_id) if row else None
+    except (ValueError, Http404):
+        scope = None
+    own = list_workspaces_for_keys(scope) if scope else []
+    workspace = next((each for each in own if str(each.pk) == workspace_id), None)
+    if scope is None or workspace is None:
+        raise NoSuchWorkspace
+    return scope, workspace
 
 
 def is_member(scope: Scope) -> bool:

@@ -107,7 +107,7 @@ def list_models(account: Account, text: str, *, order: str, cursor: str = "") ->
     words = text.casefold().split()
     models = [
         model
-        for model in list_permitted(catalogue.current(), _build_rules(account))
+        for model in list_permitted_models(account)
         if all(word in f"{model.id} {model.name}".casefold() for word in words)
     ]
     rows = sort_rows([_build_row(model, learned) for model in models], order)
@@ -127,9 +127,14 @@ def sort_rows(rows: Sequence[ModelRow], order: str) -> list[ModelRow]:
     return [*sorted(have, key=figure, reverse=descends), *lack]
 
 
+def list_permitted_models(account: Account) -> tuple[ModelEntry, ...]:
+    """The models that the account may call, with the endpoints that it may use."""
+    return list_permitted(catalogue.current(), _build_rules(account))
+
+
 def find_model(account: Account, model_id: str) -> ModelEntry | None:
     """The model of that id, with the endpoints that the account may use."""
-    models = list_permitted(catalogue.current(), _build_rules(account))
+    models = list_permitted_models(account)
     return next((model for model in models if model.id == model_id), None)
 
 

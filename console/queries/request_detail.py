@@ -226,13 +226,20 @@ def _read_prices(pricing: Any, record: Generation) -> Prices | None:
         return None
 
 
-def read_messages(record: Generation) -> list[Message]:
-    """Prompt and answer where they were logged; long texts are cut."""
+def read_content(record: Generation) -> Any:
+    """What was logged, as `/generation/content` gives it; None where nothing was."""
     row = GenerationContent.objects.filter(pk=record.pk, account_id=record.account_id).first()
     if row is None:
-        return []
+        return None
     packed = unseal_bytes(bytes(row.sealed), purpose=PURPOSE, row=row.pk)
-    content = loads(zlib.decompress(packed))
+    return loads(zlib.decompress(packed))
+
+
+def read_messages(record: Generation) -> list[Message]:
+    """Prompt and answer where they were logged; long texts are cut."""
+    content = read_content(record)
+    if content is None:
+        return []
     messages = [
         Message(str(each.get("role", "")), _read_text(each.get("content")))
         for each in content["input"]["messages"]

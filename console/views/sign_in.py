@@ -1,5 +1,6 @@
 """The front page for those who are not signed in, signing in by password or by link, and out."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth import login, logout
@@ -10,6 +11,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.page import PageContext, page, render_open_page
+from console.playground_keys import end_playground_keys
 from console.sign_in_links import find_linked_user, sign_in_by_link
 from console.views.home import show_home
 from gateway.http.errors import MethodNotAllowed, UnknownPath
@@ -53,6 +55,8 @@ def link(request: HttpRequest, public_id: str, token: str) -> HttpResponseBase:
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
+    if request.user.is_authenticated:
+        end_playground_keys(request, datetime.now(UTC))
     logout(request)
     return HttpResponseRedirect(reverse("console:home"))
 

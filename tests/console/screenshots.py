@@ -21,6 +21,7 @@ _START_S = 120
 PAGES = {
     "home": "/",
     "requests": "/console/requests",
+    "playground": "/console/playground",
     "models": "/console/models",
     "model": "/console/models/simulated/small",
     "keys": "/console/keys",

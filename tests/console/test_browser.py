@@ -1,23 +1,19 @@
 """What a person sees in the first minutes, in a real browser against everything that `make run`
 starts."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import requests
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.support.bed import Bed
+from tests.console.browsing import ask, sign_in
 from tests.support.browser import (
     CHROMIUM,
     NARROW,
     Browser,
     find_barriers,
     is_scrolled_sideways,
-    open_browser,
 )
-from tests.support.running import SUPERVISOR, Run, put_database
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -28,53 +24,9 @@ ARRIVES_MS = 10_000
 # Every page; a new one joins them.
 PAGES = (
     *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
+    "/console/playground",
     *("/console/keys", "/console/keys/new", "/console/keys/1"),
 )
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> Iterator[Run]:
-    home = tmp_path_factory.mktemp("console") / "home"
-    put_database(home, stores.migrated_file())
-    run = Run(home, {}, command=SUPERVISOR)
-    yield run
-    run.clean_up()
-
-
-@pytest.fixture(scope="module")
-def facts(run: Run) -> dict[str, Any]:
-    # A busy machine takes its time to start everything.
-    run.until(run.ready_file.exists, "readiness", within_s=120)
-    return run.ready()
-
-
-@pytest.fixture
-def browser(facts: dict[str, Any]) -> Iterator[Browser]:
-    with open_browser(facts["root_url"]) as browser:
-        yield browser
-        assert browser.complaints == []
-
-
-def ask(facts: dict[str, Any], key: str | None = None) -> str:
-    """One chat request; the id of its generation."""
-    answer = requests.post(
-        f"{facts['base_url']}/chat/completions",
-        headers={"Authorization": f"Bearer {key or facts['api_key']}"},
-        json={"model": "simulated/small", "messages": [{"role": "user", "content": "Hello"}]},
-        timeout=30,
-    )
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["id"])
-
-
-def sign_in(browser: Browser, facts: dict[str, Any], **options: Any) -> Page:
-    tab = browser.open(**options)
-    tab.goto("/")
-    tab.get_by_label("User name").fill(facts["admin_user"])
-    tab.get_by_label("Password").fill(facts["admin_password"])
-    tab.get_by_role("button", name="Sign in").click()
-    expect(tab.get_by_role("button", name="Light or dark")).to_be_visible()
-    return tab
 
 
 def test_the_first_minutes(facts: dict[str, Any], browser: Browser) -> None:

@@ -1,0 +1,30 @@
+"""What tests in a browser do again and again."""
+
+from typing import Any
+
+import requests
+from playwright.sync_api import Page, expect
+
+from tests.support.browser import Browser
+
+
+def ask(facts: dict[str, Any], key: str | None = None) -> str:
+    """One chat request; the id of its generation."""
+    answer = requests.post(
+        f"{facts['base_url']}/chat/completions",
+        headers={"Authorization": f"Bearer {key or facts['api_key']}"},
+        json={"model": "simulated/small", "messages": [{"role": "user", "content": "Hello"}]},
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["id"])
+
+
+def sign_in(browser: Browser, facts: dict[str, Any], **options: Any) -> Page:
+    tab = browser.open(**options)
+    tab.goto("/")
+    tab.get_by_label("User name").fill(facts["admin_user"])
+    tab.get_by_label("Password").fill(facts["admin_password"])
+    tab.get_by_role("button", name="Sign in").click()
+    expect(tab.get_by_role("button", name="Light or dark")).to_be_visible()
+    return tab

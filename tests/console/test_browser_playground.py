@@ -1,0 +1,123 @@
+"""The playground in a real browser: it calls the API as programs do, and shows what came of it."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.browsing import sign_in
+from tests.support.browser import CHROMIUM, NARROW, Browser, find_barriers, is_scrolled_sideways
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.thorough,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+FORMATS = ("chat", "messages", "responses")
+ARRIVES_MS = 20_000
+
+
+def open_columns(tab: Page, number: int) -> None:
+    tab.goto("/console/playground")
+    for _ in range(number - 1):
+        tab.get_by_role("button", name="Add a model").click()
+
+
+def send(tab: Page, text: str) -> None:
+    tab.get_by_label("Message", exact=True).fill(text)
+    tab.get_by_role("button", name="Send").click()
+
+
+def forget_refusals(browser: Browser) -> None:
+    """The browser complains of every answer above 399."""
+    browser.complaints[:] = [each for each in browser.complaints if "status of 4" not in each]
+
+
+def test_three_formats_answer_side_by_side(facts: dict[str, Any], browser: Browser) -> None:
+    tab = sign_in(browser, facts)
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    open_columns(tab, 3)
+    for at, format_name in enumerate(FORMATS):
+        tab.locator(".play-format").nth(at).select_option(format_name)
+
+    send(tab, "Tell me about harbours.")
+
+    expect(tab.locator(".play-facts a")).to_have_count(3, timeout=ARRIVES_MS)
+    for at in range(3):
+        column = tab.locator(".play-column").nth(at)
+        expect(column).to_contain_text("Simulated answer to: Tell me about harbours.")
+        for word in ("Cost $0.0000", "Tokens ", "First token ", "Provider Simulated"):
+            expect(column.locator(".play-facts")).to_contain_text(word)
+    paths = {url.partition("/api/v1/")[2] for url in asked if "/api/v1/" in url}
+    assert {"chat/completions", "messages", "responses"} <= paths
+    assert find_barriers(tab) == []
+
+    # A second turn has the first with it, and leads to why it went there.
+    send(tab, "And lighthouses?")
+    expect(tab.locator(".play-facts a")).to_have_count(6, timeout=ARRIVES_MS)
+    tab.locator(".play-facts a").last.click()
+    expect(tab.get_by_role("heading", name="Who was considered")).to_be_visible()
+    expect(tab.get_by_text("key Playground of admin")).to_be_visible()
+
+
+def test_a_stream_is_stopped(facts: dict[str, Any], browser: Browser) -> None:
+    tab = sign_in(browser, facts)
+    open_columns(tab, 1)
+    tab.locator(".play-model").fill("simulated/large")
+
+    send(tab, "Go on and on. " * 400)
+
+    expect(tab.locator(".assistant .play-text")).to_contain_text("Simulated", timeout=ARRIVES_MS)
+    tab.get_by_role("button", name="Stop").click()
+    expect(tab.get_by_text("Stopped.")).to_be_visible()
+    expect(tab.locator(".play-facts")).to_contain_text("Cost $", timeout=ARRIVES_MS)
+    # Its record is asked for before it stands, if it is not quick.
+    forget_refusals(browser)
+
+
+def test_what_is_wrong_is_said_in_the_column(facts: dict[str, Any], browser: Browser) -> None:
+    tab = sign_in(browser, facts)
+    open_columns(tab, 2)
+    tab.locator(".play-model").nth(1).fill("nobody/none")
+
+    send(tab, "Hello")
+
+    expect(tab.locator(".play-column").nth(1).locator(".notice.bad")).to_contain_text("nobody/none")
+    expect(tab.locator(".play-column").nth(0)).to_contain_text("Cost $", timeout=ARRIVES_MS)
+    forget_refusals(browser)
+
+
+def test_a_decision_is_shown_as_bars(facts: dict[str, Any], browser: Browser) -> None:
+    tab = sign_in(browser, facts, width=NARROW)
+    open_columns(tab, 2)
+    tab.get_by_role("tab", name="Decisions").click()
+
+    tab.get_by_role("button", name="Decide").click()
+
+    expect(tab.locator(".play-turn progress")).to_have_count(6, timeout=ARRIVES_MS)
+    expect(tab.locator(".play-column").first).to_contain_text("confidence")
+    assert (find_barriers(tab), is_scrolled_sideways(tab)) == ([], False)
+
+
+def test_a_request_becomes_code_and_a_preset(facts: dict[str, Any], browser: Browser) -> None:
+    tab = sign_in(browser, facts)
+    open_columns(tab, 1)
+    tab.get_by_label("Instructions").fill("Answer in one word.")
+    tab.get_by_label("Temperature").fill("0.5")
+
+    tab.get_by_role("button", name="Show as code").click()
+
+    expect(tab.locator("#text-curl")).to_contain_text('"temperature": 0.5')
+    tab.get_by_role("tab", name="Python").click()
+    expect(tab.locator("#text-python")).to_contain_text("from openai import OpenAI")
+    tab.get_by_role("tab", name="Preset").click()
+    tab.get_by_label("Name").fill("one-word")
+    tab.get_by_role("button", name="Save as a preset").click()
+    expect(tab.get_by_text("Saved as version 1 of @preset/one-word.")).to_be_visible()
+    assert find_barriers(tab) == []
+    tab.get_by_role("button", name="Close").click()
+
+    tab.locator(".play-model").fill("@preset/one-word")
+    send(tab, "Which colour has the sea?")
+    expect(tab.locator(".play-facts")).to_contain_text("Cost $", timeout=ARRIVES_MS)

@@ -1,0 +1,151 @@
+"""The playground's key, and requests that are asked again there."""
+
+import re
+import zlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.urls import reverse
+
+from accounts.keystring import hash_key
+from accounts.models import ApiKey, Workspace
+from accounts.models.event import Event
+from gateway.http.jsonio import dumps
+from gateway.sealing import seal_bytes
+from routing.history.contents import PURPOSE
+from routing.history.models import GenerationContent
+from routing.metering.models import Generation
+from tests.console.people import BACKEND, ROLES, Team, make_team
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+PROMPT = "What is behind the moon?"
+
+
+@pytest.fixture
+def team() -> Team:
+    return make_team("acme")
+
+
+@pytest.fixture
+def led(team: Team) -> Workspace:
+    return team.account.workspaces.get(slug="led")
+
+
+def ask_for_key(client: Client, workspace: Workspace) -> Any:
+    return client.post(reverse("console:playground_key"), {"workspace": str(workspace.pk)})
+
+
+def log_content(record: Generation, messages: list[Any]) -> None:
+    content = {"input": {"messages": messages}, "output": {"completion": "Nothing."}}
+    packed = zlib.compress(dumps(content))
+    GenerationContent.objects.create(
+        generation_id=record.pk,
+        account_id=record.account_id,
+        created_at=record.created_at,
+        sealed=seal_bytes(packed, purpose=PURPOSE, row=record.pk),
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_person_has_a_key_of_their_own_for_an_hour(
+    team: Team, led: Workspace, role: str
+) -> None:
+    client = team.client(role)
+    answer = ask_for_key(client, led)
+
+    string = answer.json()["key"]
+    key = ApiKey.objects.get(hash=hash_key(string))
+    assert (key.name, key.workspace_id) == (f"Playground of acme-{role}", led.pk)
+    assert key.creator == (None if role == "operator" else team.people[role])
+    assert key.expires_at is not None
+    assert timedelta(0) < key.expires_at - datetime.now(UTC) <= timedelta(hours=1)
+    assert answer["Cache-Control"] == "no-store"
+    for name in ("playground", "keys"):
+        assert string not in client.get(reverse(f"console:{name}")).text
+    assert key.name in client.get(reverse("console:keys")).text
+    assert not any(string in str(row.get_decoded()) for row in Session.objects.all())
+
+
+def test_all_tabs_have_the_same_string_until_it_is_nearly_over(team: Team, led: Workspace) -> None:
+    client = team.client("member")
+    first, again = (ask_for_key(client, led).json()["key"] for _ in range(2))
+    assert first == again
+
+    soon = datetime.now(UTC) + timedelta(minutes=4)
+    ApiKey.objects.filter(hash=hash_key(first)).update(expires_at=soon)
+    renewed = ask_for_key(client, led).json()["key"]
+
+    assert renewed != first
+    (key,) = ApiKey.objects.filter(playground_user=team.people["member"])
+    assert key.hash == hash_key(renewed)
+    # What is under way with the former string goes on, and nobody gets a message every hour.
+    assert ApiKey.objects.of_string(hash_key(first)).get() == key
+    assert not Event.objects.filter(data__key_id=key.pk).exists()
+
+
+def test_another_session_gets_another_string_of_the_same_key(team: Team, led: Workspace) -> None:
+    strings = {ask_for_key(team.client("member"), led).json()["key"] for _ in range(2)}
+
+    assert len(strings) == 2
+    assert ApiKey.objects.filter(playground_user=team.people["member"]).count() == 1
+
+
+def test_signing_out_ends_the_string(team: Team, led: Workspace) -> None:
+    client = team.client("member")
+    string = ask_for_key(client, led).json()["key"]
+
+    client.post(reverse("console:sign_out"))
+
+    key = ApiKey.objects.get(hash=hash_key(string))
+    assert key.expires_at is not None
+    assert key.expires_at <= datetime.now(UTC)
+
+
+def test_a_disabled_key_stays_disabled(team: Team, led: Workspace) -> None:
+    client = team.client("member")
+    ask_for_key(client, led)
+    ApiKey.objects.filter(playground_user=team.people["member"]).update(disabled=True)
+
+    answer = ask_for_key(client, led)
+
+    assert (answer.status_code, "is disabled" in answer.json()["error"]) == (409, True)
+
+
+@pytest.mark.parametrize("role", ["member", "lead", "admin"])
+def test_nobody_gets_a_key_where_they_do_not_belong(team: Team, role: str) -> None:
+    strange = make_team("theirs").account.workspaces.first()
+    far = team.account.workspaces.create(name="Far", slug="far")
+    assert strange is not None
+    for workspace in (strange, *([far] if role != "admin" else [])):
+        assert ask_for_key(team.client(role), workspace).status_code == 404
+    odd = team.client(role).post(reverse("console:playground_key"), {"workspace": "x"})
+    assert odd.status_code == 404
+    assert not ApiKey.objects.filter(playground_user__isnull=False).exists()
+
+
+def test_other_sites_get_no_key(team: Team, led: Workspace) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(team.people["admin"], backend=BACKEND)
+
+    assert ask_for_key(client, led).status_code == 403
+    assert client.get(reverse("console:playground_key")).status_code == 405
+    assert not ApiKey.objects.filter(playground_user__isnull=False).exists()
+
+
+def test_a_logged_request_can_be_asked_again_by_who_may_read_it(team: Team) -> None:
+    record = team.generations["own"]
+    image = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    messages = [{"role": "system", "content": "Be short."}, {"role": "user", "content": PROMPT}]
+    log_content(record, [*messages, {"role": "user", "content": image}])
+    path = f"{reverse('console:playground')}?replay={record.pk}"
+
+    page = team.client("admin").get(path).text
+    assert (PROMPT in page, "Be short." in page, "images of that request" in page) == (True,) * 3
+    detail = team.client("admin").get(reverse("console:request", args=[record.pk])).text
+    assert re.search(rf'href="[^"]*replay={record.pk}', detail)
+    for role, people in (("member", team), ("lead", team), ("admin", make_team("theirs"))):
+        text = people.client(role).get(path).text
+        assert (PROMPT in text, "cannot be asked again" in text) == (False, True)
