@@ -68,13 +68,10 @@ def authenticate_inference(request: HttpRequest, *, by_api_key_header: bool = Fa
 
     With `by_api_key_header` a key in `x-api-key` is as good, where there is no Authorization.
     """
-    caller = (
-        _find_caller(request, _read_api_key(request))
-        if by_api_key_header
-        else authenticate(request)
-    )
+    caller = _find_caller(request, _read_key(request, by_api_key_header=by_api_key_header))
     if caller.management:
-        raise Unauthenticated("Management keys cannot be used for inference")
+        text = "Management keys cannot be used for inference"
+        raise Unauthenticated(text, reason="management_key")
     return caller
 
 
@@ -102,6 +99,16 @@ def reload_caller(caller: Caller) -> Caller:
     return _admit(lambda: _keys.find_newer(caller.key_hash, caller))
 
 
+def recall_caller(request: HttpRequest, *, by_api_key_header: bool = False) -> Caller | None:
+    """The key in the request as this process last read it, whatever it may do; None where nobody
+    has read such a key. It asks no database."""
+    try:
+        key = _read_key(request, by_api_key_header=by_api_key_header)
+    except MissingCredential:
+        return None
+    return _keys.recall(hash_key(key)) if is_well_formed(key, settings.API_KEY_PREFIX) else None
+
+
 def read_key_string(request: HttpRequest) -> str | None:
     """The key's string in the Authorization header, where it could be one of ours."""
     try:
@@ -124,10 +131,11 @@ def _parse_bearer(header: str) -> str:
     return key
 
 
-def _read_api_key(request: HttpRequest) -> str:
-    key = str(request.META.get("HTTP_X_API_KEY", "")).strip()
-    if key and "HTTP_AUTHORIZATION" not in request.META:
-        return key
+def _read_key(request: HttpRequest, *, by_api_key_header: bool) -> str:
+    if by_api_key_header and "HTTP_AUTHORIZATION" not in request.META:
+        key = str(request.META.get("HTTP_X_API_KEY", "")).strip()
+        if key:
+            return key
     return _parse_bearer(request.META.get("HTTP_AUTHORIZATION", ""))
 
 
@@ -157,8 +165,11 @@ def _admit(find: Callable[[], Caller | None]) -> Caller:
         caller = find()
     except (DatabaseError, InterfaceError, TimeoutError) as error:
         raise DatabaseGone from error
-    if caller is None or not caller.is_usable(datetime.now(UTC)):
+    if caller is None:
         raise Unauthenticated
+    if not caller.is_usable(datetime.now(UTC)):
+        # For its holder's records; whoever calls reads the same of every wrong key.
+        raise Unauthenticated(reason="key_disabled" if caller.disabled else "key_expired")
     if caller.creator_left:
-        raise PermissionDenied(_CREATOR_LEFT)
+        raise PermissionDenied(_CREATOR_LEFT, reason="creator_left")
     return caller

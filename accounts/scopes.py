@@ -46,6 +46,7 @@ class ScopeMissing(PermissionDenied):
 
 
 class AddressRefused(PermissionDenied):
+    default_reason = "key_address"
     message = "This key cannot be used from this address"
 
 

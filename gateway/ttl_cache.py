@@ -19,11 +19,11 @@ Found = TypeVar("Found")
 
 @dataclass(slots=True)
 class _Read(Generic[Found]):
-    """One look-up: under way until `done`, then an answer or an error. `was_found` is whether the
-    one before it found something."""
+    """One look-up: under way until `done`, then an answer or an error. Until there is an answer,
+    `former` is what the one before it found."""
 
     started_at: float
-    was_found: bool = False
+    former: Found | None = None
     done: threading.Event = field(default_factory=threading.Event)
     found: Found | None = None
     error: BaseException | None = None
@@ -32,8 +32,8 @@ class _Read(Generic[Found]):
     good_until: float = float("-inf")
 
     @property
-    def is_found(self) -> bool:
-        return self.found is not None if self.done.is_set() else self.was_found
+    def last_found(self) -> Found | None:
+        return self.found if self.done.is_set() and self.error is None else self.former
 
 
 class TtlCache(Generic[Name, Found]):
@@ -87,8 +87,12 @@ class TtlCache(Generic[Name, Found]):
 
     def knows(self, name: Name) -> bool:
         """Whether there was something the last time somebody looked, however long ago."""
+        return self.recall(name) is not None
+
+    def recall(self, name: Name) -> Found | None:
+        """What was found the last time that a look-up was answered, however long ago."""
         read = self._reads.get(name)
-        return read is not None and read.is_found
+        return None if read is None else read.last_found
 
     def forget(self) -> None:
         with self._lock:
@@ -100,9 +104,9 @@ class TtlCache(Generic[Name, Found]):
             read = self._reads.get(name)
             if read is not None and self._clock() - read.started_at < self._age_max_s:
                 return read, False
-            was_found = read is not None and read.is_found
+            former = None if read is None else read.last_found
             self._drop(name)
-            read = self._reads[name] = _Read(self._clock(), was_found)
+            read = self._reads[name] = _Read(self._clock(), former, weight=self._weight_of(former))
             self._weight += read.weight
             self._make_room()
             return read, True
@@ -125,12 +129,15 @@ class TtlCache(Generic[Name, Found]):
                     self._weight += weight - read.weight
                     read.weight = weight
                     self._make_room()
-            read.good_until = read.started_at + self._age_max_s
+            read.former, read.good_until = None, read.started_at + self._age_max_s
         except BaseException as error:
             read.error = error
             with self._lock:
                 if self._reads.get(name) is read:
-                    self._drop(name)
+                    # The next one looks again.
+                    read.started_at = float("-inf")
+                    if read.former is None:
+                        self._drop(name)
             raise
         finally:
             read.done.set()

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from django.db.models import UUIDField
 
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
+from routing.reports.flood import SourceSecond, admit_records
 from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.reports.report import RequestReport
 from routing.statistics.periodic import PeriodicWork
@@ -54,6 +55,7 @@ class CountedFailure(NamedTuple):
 
 
 Store = Callable[[Sequence[FailedRequest], Counter[CountedFailure]], None]
+Admit = Callable[[Mapping[SourceSecond, int]], Mapping[SourceSecond, int]]
 
 
 class FailureWriter:
@@ -61,10 +63,14 @@ class FailureWriter:
     that a database that says nothing delays no other observer. What finds none is kept for the next
     round, up to a bound."""
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: Store | None = None, admit: Admit = admit_records) -> None:
         self._store = store or store_failures
+        self._admit = admit
         self._work = PeriodicWork("failed requests", self.write, every_s=EVERY_S, log=log)
         self._logged_at = float("-inf")
+        # What came since the last round: a row, and what it counts as where there are too many.
+        self._new: list[tuple[FailedRequest, CountedFailure]] = []
+        # What a round could not write.
         self._rows: list[FailedRequest] = []
         self._counts: Counter[CountedFailure] = Counter()
         self._minute: datetime | None = None
@@ -86,6 +92,7 @@ class FailureWriter:
 
     def write(self) -> None:
         """Write what was collected."""
+        self._sort_new()
         if not self._rows and not self._counts:
             return
         rows, counts = self._rows, self._counts
@@ -95,35 +102,48 @@ class FailureWriter:
         except DATABASE_GONE:
             self._keep(rows, counts)
 
+    def _sort_new(self) -> None:
+        """Make rows of as many as their keys may have in a second, counts of the others."""
+        if not self._new:
+            return
+        new, self._new = self._new, []
+        admitted = dict(self._admit(Counter(_find_second(row) for row, _ in new)))
+        for row, counted in new:
+            second = _find_second(row)
+            if admitted[second]:
+                admitted[second] -= 1
+                self._rows.append(row)
+            else:
+                self._counts[counted] += 1
+
     def _add(self, report: RequestReport) -> None:
         error, caller = report.error, report.caller
         assert error is not None
         if caller is None or report.is_counted:
             self._counts[self._describe_count(report)] += 1
             return
-        if len(self._rows) >= _PENDING_MAX:
+        if len(self._new) + len(self._rows) >= _PENDING_MAX:
             self._lose(1)
             return
-        self._rows.append(
-            FailedRequest(
-                at=report.ended_at,
-                request_id=report.identity.id if report.identity else "",
-                generation_id=report.generation_id,
-                account_id=caller.account_id,
-                workspace_id=caller.workspace_id,
-                api_key_id=caller.key_id,
-                format=report.format,
-                requested_model=report.requested_model,
-                streamed=report.streamed,
-                status=report.status,
-                error_type=error.error_type[:40],
-                reason=error.reason[:64],
-                text=error.text.replace("\x00", "")[:500],
-                duration_ms=report.duration_ms,
-                detail=error.detail,
-                plan=report.plan,
-            )
+        row = FailedRequest(
+            at=report.ended_at,
+            request_id=report.identity.id if report.identity else "",
+            generation_id=report.generation_id,
+            account_id=caller.account_id,
+            workspace_id=caller.workspace_id,
+            api_key_id=caller.key_id,
+            format=report.format,
+            requested_model=report.requested_model,
+            streamed=report.streamed,
+            status=report.status,
+            error_type=error.error_type[:40],
+            reason=error.reason[:64],
+            text=error.text.replace("\x00", "")[:500],
+            duration_ms=report.duration_ms,
+            detail=error.detail,
+            plan=report.plan,
         )
+        self._new.append((row, self._describe_count(report)))
 
     def _describe_count(self, report: RequestReport) -> CountedFailure:
         error, caller = report.error, report.caller
@@ -167,6 +187,10 @@ class FailureWriter:
         if now - self._logged_at >= _LOG_EVERY_S:
             self._logged_at = now
             log.warning("%d failed requests are not on record so far: too many waited", self.lost)
+
+
+def _find_second(row: FailedRequest) -> SourceSecond:
+    return str(row.api_key_id), int(row.at.timestamp())
 
 
 def store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure]) -> None:

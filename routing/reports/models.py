@@ -39,10 +39,10 @@ class FailedRequest(models.Model):
 
 class FailedRequestCount(models.Model):
     """So many failed requests within a minute that no row of their own was written for: those
-    beyond what a key or address has on record each second, and all without a valid credential.
+    beyond what a key or address has on record each second, and all of keys that nobody knows.
 
     `key` is the MD5 of what they have in common, by which the row is found. `account_id` and
-    `api_key_id` are null where nobody was authenticated; then `address` and `key_prefix` say from
+    `api_key_id` are null where nobody knows the key; then `address` and `key_prefix` say from
     where and with which beginning of a credential.
     """
 

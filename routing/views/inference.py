@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import authenticate_inference
+from accounts.authentication import authenticate_inference, recall_caller
 from accounts.caller import Caller
 from accounts.regions import check_region
 from accounts.views.once import HEADER
@@ -124,13 +124,16 @@ class InferenceViewSet(LeanViewSet):
     def _report_refusal(
         self, request: HttpRequest, error: GatewayError, status: int
     ) -> RequestReport:
+        # A key that may not come in is known all the same, and its holder finds the refusal.
+        by_header = self.takes_api_key_header
+        caller = self.caller or recall_caller(request, by_api_key_header=by_header)
         return build_refusal_report(
             request,
             error,
             format=self.caller_format.name,
             status=status,
             started=self.started,
-            caller=self.caller,
+            caller=caller,
             body=self.body,
             phases=read_phases(self.progress) if self.progress else NO_PHASES,
             write_plan=partial(write_trace, self.progress) if self.progress else None,

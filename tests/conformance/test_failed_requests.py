@@ -105,3 +105,25 @@ def test_wrong_keys_are_counted_by_address_and_first_characters(
 
     assert (row.address, row.reason, row.account_id) == ("127.0.0.1", "invalid_key", None)
     assert total == 3
+
+
+def test_a_known_key_that_may_not_come_in_is_on_record_for_its_team(own_wide_desk: Desk) -> None:
+    desk, asked = own_wide_desk, {"model": "acme/small", "messages": HELLO}
+    manager = desk.server.post(CHAT, key=desk.account.management_key, json=asked)
+    made = as_json(desk.manage("POST", "/keys", {"name": "elsewhere"}))
+    change = {"allowed_ips": ["203.0.113.9"]}
+    desk.manage("PATCH", f"/keys/{made['data']['hash']}", change)
+    elsewhere = desk.server.post(CHAT, key=made["key"], json=asked)
+    desk.manage("PATCH", f"/keys/{made['data']['hash']}", {"disabled": True})
+    disabled = desk.server.post(CHAT, key=made["key"], json=asked)
+    its_workspace = made["data"]["workspace_id"]
+
+    for refused, status, reason, workspace in (
+        (manager, 401, "management_key", None),
+        (elsewhere, 403, "key_address", its_workspace),
+        (disabled, 401, "key_disabled", its_workspace),
+    ):
+        assert refused.status_code == status, refused.text
+        record = find_record(desk, refused.headers["X-Request-Id"])
+        assert (record["error"]["code"], record["error"]["reason"]) == (status, reason)
+        assert record["workspace_id"] == workspace

@@ -9,10 +9,12 @@ import pytest
 from django.db import OperationalError
 
 from accounts.caller import Caller
+from gateway.shared_cache import SharedCache
 from routing.reports.failed_requests import FailureWriter, store_failures
-from routing.reports.flood import FloodGate
+from routing.reports.flood import FloodGate, admit_records
 from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.reports.report import ErrorFacts, RequestReport
+from tests.support.valkey import ValkeyServer
 
 AT = datetime(2026, 5, 4, 10, 42, 7, tzinfo=UTC)
 CALLER = Caller(
@@ -53,7 +55,7 @@ def write(writer: FailureWriter, reports: Sequence[RequestReport]) -> None:
 
 def test_a_source_has_so_many_records_in_each_second() -> None:
     clock = [10.0]
-    gate = FloodGate(lambda: clock[0], most=2)
+    gate = FloodGate(lambda: clock[0], lambda: 2)
 
     assert [gate.admits("a") for _ in range(3)] == [True, True, False]
     assert gate.admits("b")
@@ -108,6 +110,29 @@ def test_what_finds_no_database_is_written_with_the_next_batch() -> None:
     assert FailedRequest.objects.count() == 0
 
     write(writer, [report()])
+
+    assert FailedRequest.objects.count() == 2
+    assert FailedRequestCount.objects.get().requests == 1
+
+
+def test_all_processes_together_have_as_many_records_as_one(valkey: ValkeyServer) -> None:
+    mine, theirs = (SharedCache(valkey.url, timeout_s=1) for _ in range(2))
+
+    assert admit_records({("7", 100): 30, ("8", 100): 5}, mine) == {("7", 100): 30, ("8", 100): 5}
+    assert admit_records({("7", 100): 45, ("7", 101): 60}, theirs) == {
+        ("7", 100): 20,
+        ("7", 101): 50,
+    }
+    assert admit_records({("7", 100): 1}, mine) == {("7", 100): 0}
+    valkey.stop()
+    assert admit_records({("7", 100): 1}, mine) == {("7", 100): 1}
+
+
+@pytest.mark.django_db
+def test_what_is_beyond_the_records_of_all_processes_is_counted() -> None:
+    writer = FailureWriter(admit=lambda wanted: dict.fromkeys(wanted, 1))
+
+    write(writer, [report(), report(), report(ended_at=AT + timedelta(seconds=1))])
 
     assert FailedRequest.objects.count() == 2
     assert FailedRequestCount.objects.get().requests == 1
