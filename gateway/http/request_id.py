@@ -3,14 +3,17 @@ so that each of them leads to the others."""
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from gateway.live_settings import settings
 from gateway.tracing.spans import build_trace_id, is_sampled
 
 HEADER: Final = "X-Request-Id"
+_OWN: Final = re.compile(r"req-([0-9a-f]{8})[0-9a-f]{16}")
 _SANE: Final = re.compile(r"[!-~]{1,128}")
 # https://www.w3.org/TR/trace-context/: version, trace, parent and flags; later versions may go on.
 _TRACEPARENT: Final = re.compile(
@@ -60,8 +63,15 @@ def end_request() -> None:
 
 
 def build_request_id() -> str:
-    """`req-<24 hexadecimal digits>`."""
-    return f"req-{os.urandom(12).hex()}"
+    """`req-<24 hexadecimal digits>`, of which eight say when in seconds since 1970: what an id
+    stands for is found by its time."""
+    return f"req-{int(time.time()):08x}{os.urandom(8).hex()}"
+
+
+def read_request_time(request_id: str) -> datetime | None:
+    """When an id of the gateway's own was made; None for others."""
+    found = _OWN.fullmatch(request_id)
+    return None if found is None else datetime.fromtimestamp(int(found[1], 16), UTC)
 
 
 def get_request_id() -> str | None:

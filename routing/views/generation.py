@@ -17,6 +17,7 @@ from gateway.http.viewset import LeanViewSet
 from gateway.openapi.components import FLAG, Component, answer_of, component, obj
 from routing.history.contents import GenerationContentObject, read_content
 from routing.history.feedback import Feedback, store_feedback
+from routing.history.request_ids import find_generation_id
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from routing.views.openapi.operation import describe_operation
@@ -58,8 +59,10 @@ class GenerationViewSet(_ByGeneration):
         "getGeneration",
         "Get the record of a generation",
         "Tokens, cost and every attempt, by the id of the answer (`X-Generation-Id`). The record "
-        "is there once the answer has ended. A failed or refused request is found by its request "
-        "id (`X-Request-Id`) too, at most a second later. Another account's id is not found.",
+        "is there once the answer has ended. A request is found by its request id "
+        "(`X-Request-Id`) too; one that failed or was refused at most a second later, one that was "
+        "answered under an id of the caller's own among the account's last 1,000 generations. "
+        "Another account's id is not found.",
         _RECORD,
         *(400, 404, 429, 503),
     )
@@ -72,19 +75,28 @@ class GenerationViewSet(_ByGeneration):
 
 
 def _read_record(caller: Caller, given_id: str) -> JsonObject:
-    """The generation of that id; else the failed request of that request id."""
+    """The generation of that id; else the request of that request id."""
     generations = Generation.objects.filter(account_id=caller.account_id, lost=False)
     generations = generations.defer("trace")
     row = generations.filter(pk=given_id).first()
     if row is None:
-        failures = FailedRequest.objects.filter(account_id=caller.account_id)
-        failure = failures.filter(request_id=given_id).order_by("-pk").first()
-        if failure is None:
-            raise NotFound("Generation not found")
-        row = generations.filter(pk=failure.generation_id).first()
-        if row is None:
+        failure, generation_id = _find_request(caller, given_id)
+        row = generations.filter(pk=generation_id).first()
+        if row is None and failure is not None:
             return serialize_refusal(failure)
+    if row is None:
+        raise NotFound("Generation not found")
     return serialize_generation(row)
+
+
+def _find_request(caller: Caller, request_id: str) -> tuple[FailedRequest | None, str | None]:
+    """A failed request of that request id, and the id of its generation; else that of one that was
+    answered."""
+    failures = FailedRequest.objects.filter(account_id=caller.account_id, request_id=request_id)
+    failure = failures.order_by("-pk").first()
+    if failure is not None:
+        return failure, failure.generation_id
+    return None, find_generation_id(caller.account_id, request_id)
 
 
 class RouteViewSet(LeanViewSet):
@@ -95,7 +107,7 @@ class RouteViewSet(LeanViewSet):
         "Get the route of a generation",
         "Every endpoint that was considered, in the order it was tried, and for each that did not "
         "answer the change by which it would have: a price, a latency, a setting. It takes the id "
-        "of a generation, or the request id of a failed or refused request.",
+        "of a generation or of a request, as `GET /generation` does.",
         answer_of(RouteObject),
         *(400, 404, 429, 503),
     )
@@ -111,10 +123,11 @@ class RouteViewSet(LeanViewSet):
 def _read_trace(caller: Caller, given_id: str) -> str:
     """The trace of a generation, or the plan of a refused request, as JSON text."""
     generations = Generation.objects.filter(account_id=caller.account_id, lost=False)
-    failures = FailedRequest.objects.filter(account_id=caller.account_id, request_id=given_id)
-    failure = failures.order_by("-pk").first()
-    wanted = given_id if failure is None else failure.generation_id
-    text = generations.filter(pk=wanted).values_list("trace", flat=True).first()
+    text = generations.filter(pk=given_id).values_list("trace", flat=True).first()
+    if text is not None:
+        return text
+    failure, generation_id = _find_request(caller, given_id)
+    text = generations.filter(pk=generation_id).values_list("trace", flat=True).first()
     if text is None and failure is None:
         raise NotFound("Generation not found")
     return text or (failure.plan if failure is not None else "")

@@ -127,3 +127,17 @@ def test_a_known_key_that_may_not_come_in_is_on_record_for_its_team(own_wide_des
         record = find_record(desk, refused.headers["X-Request-Id"])
         assert (record["error"]["code"], record["error"]["reason"]) == (status, reason)
         assert record["workspace_id"] == workspace
+
+
+@pytest.mark.parametrize("own_id", [None, "of-my-own"])
+def test_an_answered_request_is_found_by_its_request_id(
+    own_wide_desk: Desk, own_id: str | None
+) -> None:
+    headers = {} if own_id is None else {"X-Request-Id": own_id}
+    response = own_wide_desk.post(headers=headers, model="acme/small")
+    assert response.status_code == 200
+
+    record = find_record(own_wide_desk, response.headers["X-Request-Id"])
+
+    assert record["id"] == response.headers["X-Generation-Id"]
+    assert record["request_id"] == response.headers["X-Request-Id"]

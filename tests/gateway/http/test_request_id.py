@@ -10,7 +10,13 @@ from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.request_id import TraceParent, begin_request, end_request, get_request_id
+from gateway.http.request_id import (
+    TraceParent,
+    begin_request,
+    end_request,
+    get_request_id,
+    read_request_time,
+)
 from gateway.server.front import FrontDoor
 
 VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=128)
@@ -29,6 +35,8 @@ def test_another_is_replaced_by_one_of_our_own(odd: str) -> None:
     ids = {begin_request({"HTTP_X_REQUEST_ID": odd}).id, begin_request({}).id}
     assert len(ids) == 2
     assert all(each.startswith("req-") and len(each) == 28 for each in ids)
+    assert len({read_request_time(each) for each in ids} - {None}) in (1, 2)
+    assert read_request_time("req-1") is None
     end_request()
 
 
