@@ -8,6 +8,7 @@ class GatewayConfig(AppConfig):
 
     def ready(self) -> None:
         from gateway import checks  # noqa: F401 - Importing registers the system checks.
-        from gateway.metrics import host
+        from gateway.metrics import host, losses
 
         host.register()
+        losses.register()

@@ -19,7 +19,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
 from gateway import settings
 from gateway.logs.setup import configure
-from gateway.metrics.files import sweep_dead_processes
+from gateway.metrics.files import begin_anew, sweep_dead_processes
 from gateway.server.worker import forget_worker, retire_workers
 
 if TYPE_CHECKING:
@@ -52,6 +52,11 @@ loglevel = settings.LOG_LEVEL
 
 
 log = logging.getLogger("gateway.web")
+
+
+def on_starting(server: "Arbiter") -> None:
+    """Before the master listens."""
+    begin_anew()
 
 
 def when_ready(server: "Arbiter") -> None:

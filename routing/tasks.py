@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from celery import shared_task
+from kombu.exceptions import OperationalError
 
-from routing.destinations.delivery import deliver
+from routing.destinations.delivery import deliver, note_loss
 from routing.destinations.queueing import QUEUE as DESTINATIONS_QUEUE
 from routing.exports.store import export_finished_days
 from routing.history import contents, rollup
@@ -101,10 +102,14 @@ def forget_expired_records() -> int:
 
 # Delivered twice, its spans have the same ids. Its own deadline ends it: threads have no other.
 @shared_task(acks_late=True, reject_on_worker_lost=True)
-def deliver_traces(destination_id: str, batch: str, attempt: int = 1) -> None:
-    """Send a sealed batch to a destination, and once more later where that failed."""
-    delay_s = deliver(UUID(destination_id), batch, attempt)
-    if delay_s is not None:
-        deliver_traces.apply_async(
-            (destination_id, batch, attempt + 1), countdown=delay_s, queue=DESTINATIONS_QUEUE
-        )
+def deliver_traces(destination_id: str, batch: str, attempt: int = 1, size: int = 1) -> None:
+    """Send a sealed batch of `size` traces to a destination, and once more later where that
+    failed."""
+    delay_s = deliver(UUID(destination_id), batch, attempt, size)
+    if delay_s is None:
+        return
+    again = (destination_id, batch, attempt + 1, size)
+    try:
+        deliver_traces.apply_async(again, countdown=delay_s, queue=DESTINATIONS_QUEUE)
+    except OperationalError:
+        note_loss(UUID(destination_id), size, "broker", "the queue cannot be reached")

@@ -109,6 +109,12 @@ def lock_folder(*, shared: bool = False, wait: bool = True) -> Iterator[bool]:
             yield True
 
 
+def _is_alive(path: Path) -> bool:
+    """Whether the process lives whose file that is; the dead's is nobody's."""
+    pid, _, start = path.stem.rpartition("_")[2].partition("-")
+    return pid != _DEAD and _read_start(int(pid)) == start
+
+
 _looked_at = 0.0
 
 
@@ -128,9 +134,20 @@ def sweep_dead_processes(*, at_once: bool = False) -> None:
         if is_ours:
             for path in sorted(folder().glob("*.db")):
                 kind, _, process = path.stem.rpartition("_")
-                pid, _, start = process.partition("-")
-                if process != _DEAD and _read_start(int(pid)) != start:
+                if process != _DEAD and not _is_alive(path):
                     _bury(path, kind)
+
+
+def begin_anew() -> None:
+    """Remove what former runs counted and the values of labels that they met, which would take the
+    place of today's. Does nothing while a process lives that counts; call before the first does."""
+    if not is_enabled():
+        return
+    with lock_folder() as _:
+        numbers = list(folder().glob("*.db"))
+        if not any(_is_alive(path) for path in numbers):
+            for path in (*numbers, *folder().glob("*.values")):
+                path.unlink(missing_ok=True)
 
 
 def leave() -> None:

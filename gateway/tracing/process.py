@@ -4,6 +4,7 @@ traces are on."""
 import os
 import socket
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from gateway.tracing.sender import SpanSender
 
 _lock = threading.Lock()
+_on_loss: list[Callable[[int], None]] = []
 _sender: "SpanSender | None" = None
 _owner: int | None = None
 
@@ -27,6 +29,11 @@ def get_sender() -> "SpanSender | None":
                 # A fork has the sender of its parent, but not its thread.
                 _sender, _owner = _build_sender(), os.getpid()
     return _sender
+
+
+def call_on_loss(note: Callable[[int], None]) -> None:
+    """Have `note` called with how many spans are lost each time that some are."""
+    _on_loss[:] = [note]
 
 
 def stop_sender(within_s: float) -> None:
@@ -56,4 +63,5 @@ def _build_sender() -> "SpanSender":
         certificate=settings.OTEL_EXPORTER_OTLP_CERTIFICATE,
         resource={**settings.OTEL_RESOURCE_ATTRIBUTES, **own},
         version=settings.GATEWAY_VERSION,
+        on_loss=_on_loss,
     )

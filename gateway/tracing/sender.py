@@ -4,7 +4,7 @@ than late."""
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -38,7 +38,8 @@ _UNSET: Final = Status(StatusCode.UNSET)
 
 
 class SpanSender:
-    """`add` spans from any greenlet or thread; nothing waits. `sent` and `lost` count them.
+    """`add` spans from any greenlet or thread; nothing waits. `sent` and `lost` count them, and
+    each of `on_loss` is called with how many are lost.
 
     Its thread, a greenlet in web processes, sends them: make one after a fork.
     """
@@ -51,11 +52,13 @@ class SpanSender:
         version: str,
         queue_max: int = QUEUE_MAX,
         every_s: float = SEND_EVERY_S,
+        on_loss: Sequence[Callable[[int], None]] = (),
     ) -> None:
         self._resource = resource
         self._scope = InstrumentationScope("routing-gateway", version)
         self._queue_max = queue_max
         self._waiting = 0
+        self._on_loss = on_loss
         self._logged_at: float | None = None
         self._lock = threading.Lock()
         self.sent = self.lost = 0
@@ -99,6 +102,8 @@ class SpanSender:
     def _note_loss(self, count: int, why: str) -> None:
         with self._lock:
             self.lost += count
+        for note in self._on_loss:
+            note(count)
         now = time.monotonic()
         if self._logged_at is None or now - self._logged_at >= _LOG_EVERY_S:
             self._logged_at = now
@@ -162,6 +167,7 @@ def build_sender(
     resource: Mapping[str, str],
     version: str,
     queue_max: int = QUEUE_MAX,
+    on_loss: Sequence[Callable[[int], None]] = (),
 ) -> SpanSender:
     """A sender to the collector at `endpoint`, a URL without the path of traces."""
     # It says of each try and each batch what the sender's line says once.
@@ -174,5 +180,9 @@ def build_sender(
         certificate_file=certificate or None,
     )
     return SpanSender(
-        exporter, resource=Resource(dict(resource)), version=version, queue_max=queue_max
+        exporter,
+        resource=Resource(dict(resource)),
+        version=version,
+        queue_max=queue_max,
+        on_loss=on_loss,
     )

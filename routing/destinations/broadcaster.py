@@ -19,6 +19,7 @@ from gateway.database.db import DATABASE_GONE
 from gateway.eventloop import run_in_thread
 from gateway.http.jsonio import JsonObject, loads
 from routing.destinations.facts import TraceFacts, strip_media, trim_trace
+from routing.destinations.losses import LOST_TRACES, Reason
 from routing.destinations.queueing import Message, Publish, build_messages, publish_messages
 from routing.destinations.selection import (
     DestinationSummary,
@@ -36,6 +37,7 @@ EVERY_S: Final = 0.5
 REPORTS_MAX: Final = 2_000
 _AT_ONCE: Final = 100
 _LOG_EVERY_S: Final = 10.0
+_REASONS: Final[tuple[Reason, ...]] = ("crowd", "database", "broker", "queue_full")
 _NANO: Final = 1_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -61,19 +63,20 @@ class Broadcaster:
             if report.record is None or report.caller is None or not report.caller.broadcasts:
                 continue
             if len(self._queue) >= REPORTS_MAX:
-                self._drop(1, "too many at once")
+                self._drop(1, "crowd", "too many at once")
                 continue
             self._queue.append(report)
 
     def start(self) -> None:
         """Send from now on; call after a fork."""
+        for reason in _REASONS:
+            # There before the first is lost, which would be no increase.
+            LOST_TRACES.add(0, reason)
         self._work.start()
 
     def stop(self, within_s: float) -> None:
         """Send what is there, if that can be done in time."""
-        self._work.stop(within_s=within_s)
-        if self._queue:
-            self.send()
+        self._work.finish(within_s=within_s)
 
     def send(self) -> None:
         """Put all that waits into the workers' queue."""
@@ -84,13 +87,14 @@ class Broadcaster:
                 messages = self._build_messages(reports)
                 sent = self._publish(messages) if messages else 0
             except DATABASE_GONE as error:
-                self._drop(size, f"the database is gone: {type(error).__name__}")
+                self._drop(size, "database", f"the database is gone: {type(error).__name__}")
                 continue
             except Exception as error:  # noqa: BLE001 - Whatever the broker's client raises, nobody was told.
-                self._drop(size, f"the queue cannot be reached: {type(error).__name__}")
+                self._drop(size, "broker", f"the queue cannot be reached: {type(error).__name__}")
                 continue
             if left := messages[sent:]:
-                self._drop(sum(each.traces for each in left), "the queue is full")
+                count = sum(each.traces for each in left)
+                self._drop(count, "queue_full", "the queue is full")
 
     def _build_messages(self, reports: Sequence[RequestReport]) -> list[Message]:
         by_workspace: dict[UUID, list[RequestReport]] = {}
@@ -103,8 +107,9 @@ class Broadcaster:
                 messages += run_in_thread(partial(_pack, own, found))
         return messages
 
-    def _drop(self, count: int, why: str) -> None:
+    def _drop(self, count: int, reason: Reason, why: str) -> None:
         self.dropped += count
+        LOST_TRACES.add(count, reason)
         now = time.monotonic()
         if now - self._logged_at >= _LOG_EVERY_S:
             self._logged_at = now

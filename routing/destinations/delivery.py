@@ -19,6 +19,7 @@ from gateway.sealing import UnsealError
 from routing.destinations.config import check_config
 from routing.destinations.facts import TraceFacts, unpack_batch
 from routing.destinations.filters import passes_filter
+from routing.destinations.losses import LOST_TRACES, Reason
 from routing.destinations.models import Destination
 from routing.destinations.senders.interface import MetadataGroups, OutgoingRequest
 from routing.destinations.services import find_sender, load_config, switch_off
@@ -46,9 +47,9 @@ class ConnectionTest(NamedTuple):
     message: str
 
 
-def deliver(destination_id: UUID, batch: str, attempt: int) -> int | None:
-    """Send a batch for the first, second or third time. Returns the seconds after which it is to be
-    sent again, None where it arrived, was dropped or nobody wants it any more."""
+def deliver(destination_id: UUID, batch: str, attempt: int, size: int = 1) -> int | None:
+    """Send a batch of `size` traces for the first, second or third time. Returns the seconds after
+    which it is to be sent again, None where it arrived, was dropped or nobody wants it any more."""
     row = Destination.objects.filter(
         pk=destination_id, enabled=True, workspace__is_observability_broadcast_enabled=True
     ).first()
@@ -58,7 +59,7 @@ def deliver(destination_id: UUID, batch: str, attempt: int) -> int | None:
         traces = select_traces(row, unpack_batch(batch, str(destination_id)))
     except UnsealError:
         # It was sealed under a master key that is gone.
-        log.warning("Destination %s: a batch does not open any more", row.pk)
+        note_loss(row.pk, size, "sealed", "a batch does not open any more")
         return None
     if not traces:
         return None
@@ -73,6 +74,15 @@ def deliver(destination_id: UUID, batch: str, attempt: int) -> int | None:
         delivered=F("delivered") + len(traces), drops_in_row=0, last_error=""
     )
     return None
+
+
+def note_loss(destination_id: UUID, count: int, reason: Reason, text: str) -> None:
+    """Count traces that are lost through no fault of the receiver's: nothing is switched off."""
+    LOST_TRACES.add(count, reason)
+    Destination.objects.filter(pk=destination_id).update(
+        dropped=F("dropped") + count, last_error=text[:200]
+    )
+    log.warning("Destination %s: %d traces dropped: %s", destination_id, count, text)
 
 
 def select_traces(row: Destination, traces: Sequence[TraceFacts]) -> list[TraceFacts]:
@@ -160,6 +170,7 @@ def _read_config(row: Destination) -> object:
 
 
 def _record_drop(row: Destination, count: int, text: str) -> None:
+    LOST_TRACES.add(count, "receiver")
     Destination.objects.filter(pk=row.pk).update(
         dropped=F("dropped") + count, drops_in_row=F("drops_in_row") + count, last_error=text[:200]
     )

@@ -60,7 +60,7 @@ def publish_messages(messages: Sequence[Message]) -> int:
         for message in messages[:room]:
             app.send_task(
                 TASK,
-                (message.destination_id, message.batch),
+                (message.destination_id, message.batch, 1, message.traces),
                 connection=connection,
                 queue=QUEUE,
                 retry=False,

@@ -15,6 +15,7 @@ from gateway.metrics.families import Counter, Gauge, Histogram
 from gateway.metrics.files import is_enabled, sweep_dead_processes
 from gateway.metrics.label_values import LabelValues
 from gateway.metrics.listener import listener
+from gateway.metrics.losses import SPANS_LOST
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import Snapshot
 from routing.ledger.writer import ledger
@@ -127,6 +128,8 @@ class ProcessMetrics:
         dropped, lost = publisher.dropped, self._failures.lost
         REPORTS_DROPPED.add(dropped - self._dropped)
         FAILURES_LOST.add(lost - self._lost)
+        # Whoever loses some adds them; it is there before, so that the first are an increase.
+        SPANS_LOST.add(0)
         self._dropped, self._lost = dropped, lost
 
     def _write_catalogue(self, snapshot: Snapshot) -> None:
@@ -169,7 +172,7 @@ def _list_models() -> Collection[str]:
     return () if snapshot is None else snapshot.models
 
 
-_stops: Final[list[Callable[[], None]]] = []
+_stops: Final[list[Callable[[float], None]]] = []
 
 
 def start(failures: FailureWriter) -> None:
@@ -183,15 +186,15 @@ def start(failures: FailureWriter) -> None:
     writing.start()
     listener.start()
 
-    def end() -> None:
+    def end(within_s: float) -> None:
         listener.stop()
-        writing.stop(within_s=0.1)
+        writing.stop(within_s=within_s)
         measures.write()
 
     _stops.append(end)
 
 
-def stop() -> None:
+def stop(within_s: float) -> None:
     """Write down the last numbers; what reads the files removes them."""
     while _stops:
-        _stops.pop()()
+        _stops.pop()(within_s)

@@ -86,6 +86,16 @@ REFUSALS: Final = Counter(
     "or filter it was.",
     *("reason", "workspace"),
 )
+REPEATS: Final = Counter(
+    "gateway_repeats_total",
+    "Requests whose `Idempotency-Key` had been used: the first answer once more, without a charge.",
+    *("format", "workspace"),
+)
+TOOL_CALLS: Final = Counter(
+    "gateway_tool_calls_total",
+    "Calls of server tools that ended, by outcome: `ok` or `failed`.",
+    *("tool", "outcome"),
+)
 CACHE_HITS: Final = Counter(
     "gateway_cache_hits_total", "Requests answered from the response cache.", "model"
 )
@@ -154,6 +164,8 @@ def _count_request(report: RequestReport, batch: _Batch, models: Collection[str]
     batch.add(REQUESTS, 1, report.format, model, provider, workspace, status, error_type)
     took_s = max(0.0, report.ended - report.started)
     batch.observe(DURATION, took_s, report.format, model, provider)
+    if report.is_repeat:
+        batch.add(REPEATS, 1, report.format, workspace)
     if record is None:
         if error is not None:
             batch.add(REFUSALS, 1, _reasons.limit(error.reason), workspace)
@@ -163,6 +175,10 @@ def _count_request(report: RequestReport, batch: _Batch, models: Collection[str]
         _count_attempts(report.attempts, batch)
     elif error is None:
         batch.add(CACHE_HITS, 1, model)
+    for attempts in report.submodel_attempts:
+        _count_attempts(attempts, batch)
+    for (tool, failed), count in report.ended_calls.items():
+        batch.add(TOOL_CALLS, count, tool, "failed" if failed else "ok")
     if report.streamed and error is None and not record["cancelled"]:
         _observe_stream(report, record, batch, model, provider)
     if report.format == "decisions":

@@ -71,7 +71,7 @@ def _answer_submodel(progress: RequestProgress) -> ModelAnswer:
         failed = True
         raise
     finally:
-        root.loop.submodel_attempts += progress.attempts
+        root.loop.submodel_attempts.append(progress.attempts)
         # Before anything that waits: the answer may be settled meanwhile.
         # What failed costs nothing, but for what its own tools did; who leaves pays what was made.
         root.loop.tally.add_fees_of(loop.tally, turns=not failed)

@@ -43,7 +43,7 @@ def build_refusal_report(
         identity=get_identity(),
         caller=caller,
         format=format,
-        requested_model=_read_model(body),
+        requested_model=read_requested_model(body),
         streamed=body.get("stream") is True,
         status=status,
         error=describe_error(error),
@@ -55,7 +55,7 @@ def build_refusal_report(
     )
 
 
-def _read_model(body: JsonObject) -> str:
+def read_requested_model(body: JsonObject) -> str:
     """As it was asked for; the first of a list where only that was given."""
     models = body.get("models")
     first = models[0] if isinstance(models, list) and models else ""

@@ -1,7 +1,7 @@
 """How one inference request ended, as a value: what log lines, metrics, spans, destinations and the
 records of failed requests are made from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -51,13 +51,15 @@ def read_phases(progress: RequestProgress) -> Phases:
 class RequestReport(NamedTuple):
     """One request that was answered, failed or refused.
 
-    `started` and `ended` are monotonic seconds. `caller` is None where nobody was authenticated;
+    `started` and `ended` are monotonic seconds. `caller` is None where nobody knows the key;
     then `key_prefix` has the first characters of the credential, "" where there was none. `record`
     holds the columns of the generation, None where no upstream was asked, and `settlement` is its
     place in the ledger's queue. `trace` is the object of that name in the request. `plan` is that
     of a refused request as JSON text, in the form of `routing.selection.trace`, "" where it had
     none. `is_counted` says that its source fails too often for a record of each. `tool_calls` are
-    those of server tools, `submodel_attempts` those at models that tools asked.
+    those of server tools, and `ended_calls` counts them by tool and by whether they failed, with
+    those of models that tools asked. `submodel_attempts` are those at such models, one sequence for
+    each time that one was asked. `is_repeat` says that an earlier answer was given once more.
     """
 
     ended_at: datetime
@@ -83,7 +85,9 @@ class RequestReport(NamedTuple):
     phases: Phases = NO_PHASES
     settlement: Ticket | None = None
     tool_calls: Sequence[ToolActivity] = ()
-    submodel_attempts: Sequence[Attempt] = ()
+    ended_calls: Mapping[tuple[str, bool], int] = {}
+    submodel_attempts: Sequence[Sequence[Attempt]] = ()
+    is_repeat: bool = False
 
     @property
     def duration_ms(self) -> int:

@@ -72,6 +72,7 @@ def build_json_line(report: RequestReport) -> bytes:
         "tokens_prompt": record["tokens_prompt"] if record else None,
         "tokens_completion": record["tokens_completion"] if record else None,
         "charge_usd": usd(record["charge_nano"]) if record else None,
+        "is_repeat": report.is_repeat,
     }
     return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
@@ -83,6 +84,8 @@ def build_text_line(report: RequestReport) -> bytes:
     parts = [f"{report.status} {_escape(report.requested_model) or '-'}"]
     if report.error:
         parts.append(report.error.reason or report.error.error_type)
+    if report.is_repeat:
+        parts.append("repeated")
     if route := _write_route(report):
         parts.append(route)
     first_token_ms = _measure_first_token(report)
@@ -114,7 +117,8 @@ def _build_short_line(report: RequestReport, paint: Callable[[str, str], str]) -
     parts = [model, _write_route(report, paint)]
     if not report.attempts or report.attempts[-1].status != report.status:
         reason = f" {report.error.reason or report.error.error_type}" if report.error else ""
-        parts.append(f"{_paint_status(report.status, paint)}{reason}")
+        repeated = " repeated" if report.is_repeat else ""
+        parts.append(f"{_paint_status(report.status, paint)}{reason}{repeated}")
     parts.append(paint(f"{report.duration_ms} ms", _DIM))
     if report.record:
         parts.append(f"${format_usd(report.record['charge_nano'])}")

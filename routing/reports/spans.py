@@ -4,6 +4,7 @@ They are made once it has ended, so that it pays for none of them."""
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -81,7 +82,7 @@ class _RequestSpans:
             yield self._build_plan(plan)
         if phases.hold_asked is not None:
             yield self._build_hold(phases.hold_asked)
-        for attempt in (*report.attempts, *report.submodel_attempts):
+        for attempt in (*report.attempts, *chain.from_iterable(report.submodel_attempts)):
             yield self._build_attempt(attempt)
         for call in report.tool_calls:
             if call.started is not None:
@@ -133,6 +134,7 @@ class _RequestSpans:
             "gateway.request_id": report.identity.id if report.identity else None,
             "gateway.generation_id": report.generation_id,
             "gateway.streamed": report.streamed or None,
+            "gateway.repeated": report.is_repeat or None,
             "gateway.workspace_id": str(caller.workspace_id) if caller else None,
             "gateway.key": caller.key_id if caller else None,
             "gen_ai.request.model": report.requested_model,

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 
@@ -59,3 +60,14 @@ class PeriodicWork:
                     self._log.error("%s failed", self._name, exc_info=error)
                 self._failing = True
             self._stopping.wait(self._every_s)
+
+
+def run_together(*works: Callable[[], object], within_s: float) -> None:
+    """Do several things at once, and wait that long for all of them. What takes longer goes on
+    without being waited for, as with a store that says nothing."""
+    until = time.monotonic() + within_s
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))

@@ -14,7 +14,6 @@ from gevent import GreenletExit
 
 from gateway.database.db import under_gevent
 from gateway.live_settings import settings
-from gateway.metrics.families import Counter
 from routing.tools.interface import Result, ToolContext, ToolFailed
 from routing.tools.texts import cut_text, failure_text, json_text, parse_arguments
 from routing.tools.toolbox import RequestTool
@@ -24,13 +23,6 @@ log = logging.getLogger("gateway.tools")
 _SHOWN_BYTES_MAX: Final = 4 * 1_048_576
 # Time for a stopped call to clean up.
 _NOTICE_S: Final = 0.2
-
-
-TOOL_CALLS: Final = Counter(
-    "gateway_tool_calls_total",
-    "Calls of server tools that ended, by outcome: `ok` or `failed`.",
-    *("tool", "outcome"),
-)
 
 
 class ServerToolCall(NamedTuple):
@@ -128,9 +120,8 @@ class _Job:
             self._end(result)
 
     def _end(self, result: Result) -> None:
-        result.started, result.ended = self._started, time.monotonic()
+        result.tool, result.started, result.ended = self._tool, self._started, time.monotonic()
         self._result = result
-        TOOL_CALLS.add(1, self._tool, "failed" if result.failed else "ok")
 
 
 class _Greenlet:

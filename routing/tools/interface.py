@@ -35,7 +35,7 @@ class Result:
     endpoint that asked), `search_results`, `search_engine`, `fetches`. `cost_nano` is the tool's
     own fee in nano-USD, charged whatever becomes of the answer; the cost of models that the tool
     asked is not in it. `calls` are calls of the caller's functions that the tool waits for. Who
-    runs the tool sets `started` and `ended`, in monotonic seconds.
+    runs the tool sets its type as `tool`, and `started` and `ended`, in monotonic seconds.
     """
 
     text: str
@@ -51,6 +51,7 @@ class Result:
     cost_nano: Fraction = NO_COST
     failed: bool = False
     calls: list[JsonObject] = field(default_factory=list)
+    tool: str = ""
     started: float | None = None
     ended: float | None = None
 

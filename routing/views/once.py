@@ -5,6 +5,7 @@ repeated stream is answered with its generation only. What failed without a char
 a repetition begins again.
 """
 
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,16 @@ from accounts.services.repeatable import Claim, RequestIdentity, StoredAnswer
 from accounts.views.once import begin, finish, forget, key_of, told_again
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.body import read_object
+from gateway.http.jsonio import JsonObject
+from gateway.http.request_id import get_identity
 from gateway.http.responses import EventStream
 from routing.entities.ids import generation_id
 from routing.metering.models import Generation
+from routing.reports.publisher import publisher
+from routing.reports.refusals import read_requested_model
+from routing.reports.report import RequestReport
 from routing.serving.request.context import RequestProgress
+from routing.serving.request.process import now
 
 if TYPE_CHECKING:
     from routing.views.inference import InferenceViewSet
@@ -35,6 +42,7 @@ def answer_once(view: "InferenceViewSet", request: HttpRequest, caller: Caller) 
     prefix = view.caller_format.id_prefix
     begun = begin(RequestIdentity(caller, path, key, digest.hexdigest(), generation_id(prefix)))
     if isinstance(begun, StoredAnswer):
+        publisher.publish(_report_repeat(view, caller, body, begun))
         return told_again(begun)
     try:
         answer = view.execute(request, caller, body, generation_id=begun.generation_id)
@@ -54,6 +62,24 @@ def answer_once(view: "InferenceViewSet", request: HttpRequest, caller: Caller) 
         content = None if progress.context.choice.retains_nothing else whole.content
         finish(begun, status=whole.status_code, body=content)
     return answer
+
+
+def _report_repeat(
+    view: "InferenceViewSet", caller: Caller, body: JsonObject, stored: StoredAnswer
+) -> RequestReport:
+    return RequestReport(
+        ended_at=datetime.now(UTC),
+        started=view.started,
+        ended=now(),
+        identity=get_identity(),
+        caller=caller,
+        format=view.caller_format.name,
+        requested_model=read_requested_model(body),
+        streamed=False,
+        status=stored.status,
+        generation_id=stored.generation_id,
+        is_repeat=True,
+    )
 
 
 def _end_stream(claim: Claim, progress: RequestProgress) -> None:

@@ -97,6 +97,7 @@ def test_a_failover_is_a_line_of_the_provider_and_one_of_the_request(
         "tokens_prompt": generation["tokens_prompt"],
         "tokens_completion": generation["tokens_completion"],
         "charge_usd": Decimal(str(generation["total_cost"])),
+        "is_repeat": False,
     }
     assert (failed["level"], failed["generation_id"]) == ("WARNING", generation["id"])
     assert (failed["model"], failed["provider"]) == ("logged/pair", "first")
@@ -121,6 +122,22 @@ def test_a_refusal_is_a_line_with_its_reason(desk: Desk) -> None:
     line = find_line(desk.server, logger="routing.requests", request_id="refused-2")
     assert (line["status"], line["reason"]) == (401, "invalid_key")
     assert (line["key"], line["account_id"]) == ("sk-rt-v1-012...", None)
+
+
+def test_an_answer_that_is_given_again_is_a_line_without_a_charge(desk: Desk) -> None:
+    sent = [
+        desk.post(headers={"Idempotency-Key": "k-1", "X-Request-Id": f"again-{number}"})
+        for number in range(2)
+    ]
+    assert [each.status_code for each in sent] == [200, 200]
+
+    first, again = (
+        find_line(desk.server, logger="routing.requests", request_id=f"again-{number}")
+        for number in range(2)
+    )
+    assert (first["is_repeat"], again["is_repeat"]) == (False, True)
+    assert again["generation_id"] == first["generation_id"]
+    assert (again["status"], again["charge_usd"], again["attempts"]) == (200, None, 0)
 
 
 def test_births_and_changes_are_lines(desk: Desk, tmp_path: Path) -> None:

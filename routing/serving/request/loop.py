@@ -5,6 +5,7 @@ until it calls none, a condition of the caller's is met, or its steps are used u
 one last time, with its tools off. No I/O happens here.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -57,8 +58,10 @@ class Loop:
         self.cut_unpaid = False
         # Answers a chat body for a tool of this loop's request.
         self.ask_model: AskModel | None = None
-        # At models that its tools asked, and theirs in turn.
-        self.submodel_attempts: list[Attempt] = []
+        # At models that its tools asked, and theirs in turn; one sequence for each time.
+        self.submodel_attempts: list[Sequence[Attempt]] = []
+        # Calls that ended, also of tools of such models, by tool and by whether they failed.
+        self.ended_calls: Counter[tuple[str, bool]] = Counter()
         self.pieces: list[JsonObject | ToolActivity] = []
         self._citable: list[JsonObject] = []
         # How much was said before this turn, where an answer is one text.

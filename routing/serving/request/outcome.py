@@ -152,11 +152,14 @@ def note_turn(
 
 
 def note_results(progress: RequestProgress, attempt: Attempt, results: Iterable[Result]) -> None:
-    """Count what tools cost that the attempt's model called."""
+    """Count what tools cost that the attempt's model called, and those that were run."""
     loop, prices = progress.loop, attempt.endpoint.prices
+    ended_calls = progress.root_loop.ended_calls
     assert loop is not None
     assert prices is not None
     for result in results:
+        if result.tool:
+            ended_calls[result.tool, result.failed] += 1
         loop.tally.add_fee(result.cost_nano)
         loop.tally.add_web(
             results=result.search_results, engine=result.search_engine, fetches=result.fetches

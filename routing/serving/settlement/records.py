@@ -72,6 +72,7 @@ def build_report(
         phases=read_phases(progress),
         settlement=ticket,
         tool_calls=loop.server_calls if loop is not None else (),
+        ended_calls=loop.ended_calls if loop is not None else {},
         submodel_attempts=loop.submodel_attempts if loop is not None else (),
         is_counted=error is not None and not gate.admits(str(context.caller.key_id)),
     )

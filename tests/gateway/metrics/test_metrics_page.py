@@ -9,8 +9,9 @@ from tests.support.manage import PROJECT
 _ROW = re.compile(r"^\| `(gateway_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", re.MULTILINE)
 # Importing these declares all families.
 _DECLARING = (
-    *("gateway.metrics.host", "gateway.metrics.scrape", "gateway.metrics.tasks"),
-    *("accounts.metrics", "routing.monitoring.process", "routing.tools.calls", "interns.metrics"),
+    *("gateway.metrics.host", "gateway.metrics.losses", "gateway.metrics.scrape"),
+    *("gateway.metrics.tasks", "accounts.metrics", "routing.monitoring.process"),
+    *("routing.destinations.losses", "interns.metrics"),
 )
 
 

@@ -68,6 +68,10 @@ class Home:
         kind, _, text = told.partition("\n")
         return kind, text
 
+    def begin_anew(self) -> None:
+        code = "from gateway.metrics.files import begin_anew; begin_anew()"
+        subprocess.run([sys.executable, "-c", code], cwd=PROJECT, env=self._env, check=True)
+
     def read(self) -> dict[str, float]:
         """Sums over labels, by the name of the sample."""
         sums: dict[str, float] = {}
@@ -104,6 +108,20 @@ def test_totals_outlive_their_processes_and_what_lives_does_not(home: Home) -> N
     assert {path.name for path in home.files.glob("*.db")} == {
         *("counter_dead.db", "histogram_dead.db", "gauge_mostrecent_dead.db")
     }
+
+
+def test_a_new_run_begins_anew_once_nobody_counts_any_more(home: Home) -> None:
+    first, second = home.count(1), home.count(2)
+    (home.files / "model.values").write_text("of the former run\n")
+    end(second)
+
+    home.begin_anew()
+    assert home.read()["proof_total"] == 12_000
+    end(first)
+    home.begin_anew()
+
+    assert list(home.files.glob("*.db")) == []
+    assert list(home.files.glob("*.values")) == []
 
 
 def test_both_formats_are_spoken(home: Home) -> None:

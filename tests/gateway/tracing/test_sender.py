@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def collector() -> Iterator[Collector]:
 def make_sender(caplog: pytest.LogCaptureFixture) -> Iterator[MakeSender]:
     senders: list[SpanSender] = []
 
-    def make(url: str, **options: int) -> SpanSender:
+    def make(url: str, **options: Any) -> SpanSender:
         sender = build_sender(
             url,
             headers={},
@@ -65,11 +66,12 @@ def test_what_a_silent_collector_leaves_no_room_for_is_lost(
     collector: Collector, make_sender: MakeSender, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector.busy = True
-    sender = make_sender(collector.url, queue_max=10)
+    noted: list[int] = []
+    sender = make_sender(collector.url, queue_max=10, on_loss=[noted.append])
 
     sender.add(make_span() for _ in range(30))
 
-    assert sender.lost == 20
+    assert (sender.lost, noted) == (20, [20])
     assert "20 spans are lost so far" in caplog.text
     sender.stop(10)
     assert (sender.sent, sender.lost) == (0, 30)

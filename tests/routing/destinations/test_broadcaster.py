@@ -20,6 +20,7 @@ from routing.history.content_draft import ContentDraft
 from routing.reports.report import RequestReport
 from tests.routing.destinations.given import CALLER, facts
 from tests.support.management import manager
+from tests.support.metrics import read_number
 
 AT = datetime(2026, 5, 4, 10, 42, 7, tzinfo=UTC)
 RECORD: dict[str, Any] = {
@@ -73,6 +74,10 @@ def draft(*messages: Any, text: str = "The sky.") -> ContentDraft:
     made = ContentDraft("gen-1", UUID(int=1), AT, list(messages), 0, 1_000_000, is_logged=False)
     made.add({"content": text})
     return made
+
+
+def count_lost(reason: str) -> float:
+    return read_number("gateway_destination_traces_lost_total", reason=reason)
 
 
 def session(name: str | None, generation_id: str = "gen-1") -> RequestReport:
@@ -212,6 +217,8 @@ def test_whether_content_is_wanted_is_known_without_a_question() -> None:
 
 
 def test_what_finds_no_room_is_dropped_and_counted() -> None:
+    before = [count_lost(reason) for reason in ("queue_full", "broker")]
+
     class Full(WorkspaceDestinations):
         def load(self, workspace_id: UUID) -> tuple[DestinationSummary, ...]:
             return (EVERYTHING,)
@@ -228,3 +235,5 @@ def test_what_finds_no_room_is_dropped_and_counted() -> None:
     broken.observe([PLAIN])
     broken.send()
     assert broken.dropped == 1
+    after = [count_lost(reason) for reason in ("queue_full", "broker")]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [2, 1]

@@ -15,6 +15,7 @@ from routing.destinations.models import Destination
 from routing.destinations.services import create_destination
 from tests.routing.destinations.given import facts
 from tests.support.management import Manager, manager
+from tests.support.metrics import read_number
 from tests.support.receiver import Receiver, list_spans, read_attributes, serve_receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -77,6 +78,21 @@ def test_a_failure_is_tried_three_times_then_dropped_and_counted(
     assert (row.dropped, row.drops_in_row, row.enabled) == (1, 1, True)
     assert row.last_error == "the receiver answered 503"
     assert TOKEN not in caplog.text
+
+
+def test_a_batch_that_does_not_open_is_lost_and_no_fault_of_the_receiver(
+    mine: Manager, receiver: Receiver
+) -> None:
+    row, name = hook(mine, receiver.url), "gateway_destination_traces_lost_total"
+    before = read_number(name, reason="sealed")
+    batch = pack_batch([facts()], "another")
+
+    assert deliver(row.pk, batch, 1, 3) is None
+
+    row.refresh_from_db()
+    assert (row.dropped, row.drops_in_row, receiver.received) == (3, 0, [])
+    assert row.last_error == "a batch does not open any more"
+    assert read_number(name, reason="sealed") == before + 3
 
 
 def test_a_hundred_drops_in_a_row_switch_it_off(

@@ -116,6 +116,8 @@ def test_answer_failover_refusal_and_stream_are_counted(
         "gateway_ledger_queue_depth{}": 0,
         "gateway_reports_dropped_total{}": 0,
         "gateway_failed_requests_lost_total{}": 0,
+        "gateway_spans_lost_total{}": 0,
+        "gateway_destination_traces_lost_total{reason=broker}": 0,
         "gateway_holds_open{}": 0,
         "gateway_held_usd{}": 0,
         "gateway_holds_expired{}": 0,

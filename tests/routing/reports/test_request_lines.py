@@ -55,6 +55,7 @@ REFUSED = report(
     requested_model="",
     error=ErrorFacts("authentication_error", "invalid_key", "No such key", {}),
 )
+REPEATED = report(error=None, status=200, generation_id="gen-1", is_repeat=True)
 
 
 def test_json_has_every_field() -> None:
@@ -87,8 +88,9 @@ def test_json_has_every_field() -> None:
         "tokens_prompt": 12,
         "tokens_completion": 5,
         "charge_usd": 0.0000044,
+        "is_repeat": False,
     }
-    assert b'"charge_usd":0.0000044}\n' in line, "never an exponent"
+    assert b'"charge_usd":0.0000044,' in line, "never an exponent"
 
 
 def test_a_refusal_says_why_and_nulls_the_rest() -> None:
@@ -121,6 +123,13 @@ def test_a_refusal_says_why_and_nulls_the_rest() -> None:
             FAILOVER,
             "small  Thrifty 503 → Steady 200  62 ms  $0.0000044\n",
         ),
+        (
+            build_text_line,
+            REPEATED,
+            "2026-05-04 10:42:07,000 INFO routing.requests: 200 acme/small, repeated, 250 ms, "
+            "key -, chat, gen-1\n",
+        ),
+        (build_plain_terminal_line, REPEATED, "small  200 repeated  250 ms\n"),
         (build_plain_terminal_line, REFUSED, "-  401 invalid_key  250 ms\n"),
         (
             build_terminal_line,

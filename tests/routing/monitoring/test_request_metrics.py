@@ -1,0 +1,62 @@
+"""What is counted of one request."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from routing.monitoring.requests import RequestMetrics
+from routing.serving.request.context import Attempt
+from tests.routing.reports.test_failure_writer import report
+from tests.support.metrics import read_number
+
+RECORD: dict[str, Any] = {
+    "model": "acme/small",
+    "provider_name": "Own",
+    **dict.fromkeys(("tokens_prompt", "tokens_completion", "tokens_cached"), 0),
+    **dict.fromkeys(("tokens_reasoning", "upstream_cost_nano", "charge_nano"), 0),
+}
+
+
+def attempt(provider: str, *, failed: bool = False) -> Attempt:
+    endpoint: Any = SimpleNamespace(pk=hash(provider), provider=SimpleNamespace(name=provider))
+    failure: Any = SimpleNamespace(error_type="provider_unavailable") if failed else None
+    return Attempt(endpoint, None, started=1.0, failure=failure)
+
+
+def count(reported: Any) -> dict[str, float]:
+    """What a report adds to what is looked at here."""
+
+    def read() -> dict[str, float]:
+        return {
+            "ok": read_number("gateway_upstream_attempts_total", provider="Asked", outcome="ok"),
+            "own": read_number("gateway_upstream_attempts_total", provider="Own", outcome="ok"),
+            "fallbacks": read_number("gateway_fallbacks_total", provider="Broken"),
+            "good tools": read_number("gateway_tool_calls_total", tool="clock", outcome="ok"),
+            "bad tools": read_number("gateway_tool_calls_total", tool="clock", outcome="failed"),
+            "repeats": read_number("gateway_repeats_total", format="chat"),
+            "cached": read_number("gateway_cache_hits_total"),
+        }
+
+    before = read()
+    RequestMetrics(lambda: ["acme/small"]).observe([reported])
+    added = {name: now - before[name] for name, now in read().items()}
+    return {name: number for name, number in added.items() if number}
+
+
+def test_tools_and_the_models_that_they_asked_are_counted() -> None:
+    plain = {"error": None, "status": 200, "record": RECORD}
+    # The second question goes nowhere from the failure that ended the first.
+    asked = [[attempt("Asked"), attempt("Broken", failed=True)], [attempt("Asked")]]
+    answered = report(
+        **plain,
+        attempts=[attempt("Own")],
+        submodel_attempts=[*asked, [attempt("Broken", failed=True), attempt("Asked")]],
+        ended_calls={("clock", False): 2, ("clock", True): 1},
+    )
+
+    assert count(answered) == {"ok": 3, "own": 1, "fallbacks": 1, "good tools": 2, "bad tools": 1}
+
+
+def test_an_answer_that_is_given_again_is_a_repeat() -> None:
+    repeated = report(error=None, status=200, is_repeat=True)
+
+    assert count(repeated) == {"repeats": 1}
