@@ -20,6 +20,7 @@ class InternsConfig(AppConfig):
         )
         from gateway.metrics.scrape import register_source
         from gateway.server.front import answer_hosts_by
+        from routing.history.erasure import register_session_eraser
 
         secrets = WorkspaceBelongings(_list_secrets, _delete_secrets, at_once=True)
         register_belongings("vault_secrets", secrets)
@@ -27,6 +28,7 @@ class InternsConfig(AppConfig):
         register_hindrance("interns", _list_interns)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
         register_source("interns", _read_interns)
+        register_session_eraser(_erase_sessions)
 
 
 def _list_interns() -> Any:
@@ -55,6 +57,12 @@ def _list_vaults() -> Any:
 def _delete_vaults(workspace_id: "UUID") -> int:
     gone: int = _list_vaults().filter(workspace=workspace_id).delete()[0]
     return gone
+
+
+def _erase_sessions(user: Any) -> int:
+    from interns.chat.erasure import erase_sessions
+
+    return erase_sessions(user)
 
 
 def _answer_host(request: Any) -> Any:

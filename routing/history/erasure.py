@@ -1,10 +1,13 @@
 """Erasing one end user: what he asked and was answered goes, and so does what names him.
 
+Higher apps that keep something of end users register what erases it.
+
 Amounts, tokens and times stay: they are the account's books. A day of generations is a few short
 transactions, so an account of any size can go on meanwhile. What is erased matches no more, and
 whoever was interrupted asks again.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
@@ -52,7 +55,8 @@ class EndUser:
 @dataclass
 class ErasedRows:
     """How many rows lost something: records, figures for analytics, contents, answers kept for
-    repeated requests, comments of feedback, and keys that were made for him."""
+    repeated requests, comments of feedback, keys that were made for him, and interns'
+    conversations."""
 
     generations: int = 0
     facts: int = 0
@@ -60,6 +64,16 @@ class ErasedRows:
     kept_answers: int = 0
     comments: int = 0
     keys: int = 0
+    sessions: int = 0
+
+
+_erase_sessions: list[Callable[[EndUser], int]] = []
+
+
+def register_session_eraser(erase: Callable[[EndUser], int]) -> None:
+    """`erase` blanks conversations of a higher app that are named after an end user, and returns
+    how many; it runs in the operators' lane."""
+    _erase_sessions[:] = [erase]
 
 
 def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
@@ -73,17 +87,24 @@ def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
         while run_queries(Lane.OPERATOR, partial(_erase_some, user, day, erased)):
             pass
         day = run_queries(Lane.OPERATOR, partial(_find_day, user.account_id, day + DAY))
+    for erase in _erase_sessions:
+        erased.sessions += run_queries(Lane.OPERATOR, partial(erase, user))
     run_queries(Lane.OPERATOR, partial(_erase_keys, user, erased, by))
     return erased
 
 
 def _find_day(account_id: UUID, start: datetime | None) -> datetime | None:
-    """The first day, not before `start`, on which the account has generations."""
-    rows = Generation.objects.filter(account_id=account_id)
+    """The first day, not before `start`, on which the account has generations or figures of some:
+    either may be there without the other."""
+    records = Generation.objects.filter(account_id=account_id)
+    facts = GenerationFact.objects.filter(account_id=account_id)
     if start is not None:
-        rows = rows.filter(created_at__gte=start)
-    first = rows.order_by("created_at").values_list("created_at", flat=True).first()
-    return None if first is None else day_of(first)
+        records, facts = records.filter(created_at__gte=start), facts.filter(at__gte=start)
+    first = [
+        *records.order_by("created_at").values_list("created_at", flat=True)[:1],
+        *facts.order_by("at").values_list("at", flat=True)[:1],
+    ]
+    return day_of(min(first)) if first else None
 
 
 def _erase_some(user: EndUser, day: datetime, erased: ErasedRows) -> bool:

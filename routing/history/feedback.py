@@ -35,7 +35,8 @@ def store_feedback(*, caller: Caller, feedback: Feedback, at: datetime) -> Gener
     own = Generation.objects.filter(
         pk=feedback.generation_id, account_id=caller.account_id, lost=False
     )
-    if not own.exists():
+    generation_at = own.values_list("created_at", flat=True).first()
+    if generation_at is None:
         raise NotFound
     return GenerationFeedback.objects.create(
         account_id=caller.account_id,
@@ -44,4 +45,5 @@ def store_feedback(*, caller: Caller, feedback: Feedback, at: datetime) -> Gener
         category=feedback.category,
         comment=feedback.comment or "",
         created_at=at,
+        generation_at=generation_at,
     )

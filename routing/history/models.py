@@ -10,6 +10,7 @@ from typing import Final
 
 from django.db import models
 from django.db.models import F
+from django.db.models.functions import Now
 
 
 class UsageLine(models.Model):
@@ -207,7 +208,8 @@ class GenerationContent(models.Model):
 
 class GenerationFeedback(models.Model):
     """What somebody says of a generation. It only grows: a second word does not take the first
-    back. `api_key_id` is the management key that gave it."""
+    back. `api_key_id` is the management key that gave it. `generation_at` is when the generation
+    began: its feedback leaves no later, so that whoever erases a user still finds it."""
 
     class Category(models.TextChoices):
         LATENCY = "latency", "Latency"
@@ -227,10 +229,13 @@ class GenerationFeedback(models.Model):
     category = models.CharField(max_length=32, choices=Category.choices)
     comment = models.CharField(max_length=COMMENT_CHARS_MAX, blank=True, default="")
     created_at = models.DateTimeField()
+    # The table's own default too: an older version still writes while a new one moves in.
+    generation_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         verbose_name_plural = "generation feedback"
         indexes = [
+            models.Index(F("generation_at"), name="routing_feedback_generation"),
             models.Index(
                 F("account_id"), F("created_at").desc(), name="routing_feedback_account_time"
             ),

@@ -1,5 +1,5 @@
-"""Records of single requests leave after GENERATION_DAYS: generations with their figures and
-contents, and refusals. Sums of hours and days and the ledger stay.
+"""Records of single requests leave after GENERATION_DAYS: generations with their figures, contents
+and feedback, and refusals. Sums of hours and days and the ledger stay.
 
 Nothing leaves before it is summed up. How far it went stands in `UsageRolled.forgotten_before`,
 written before the first row goes: hours before it are never summed up again from what is left.
@@ -13,7 +13,13 @@ from typing import Any, Final
 from django.conf import settings
 from django.db import transaction
 
-from routing.history.models import GenerationContent, GenerationFact, LateHour, UsageRolled
+from routing.history.models import (
+    GenerationContent,
+    GenerationFact,
+    GenerationFeedback,
+    LateHour,
+    UsageRolled,
+)
 from routing.history.spans import day_of
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted
@@ -39,9 +45,11 @@ def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
     if before is None:
         return 0
     stop_at = time.monotonic() + work_s
+    # Only generations say whose feedback it is, so it leaves before them.
+    deleted = _delete_older(GenerationFeedback, "generation_at", before, stop_at)
     drop_partitions(before)
     until = {Generation: _find_deletion_end(before)}
-    return sum(
+    return deleted + sum(
         _delete_older(model, column, until.get(model, before), stop_at)
         for model, column in _RECORDS
     )

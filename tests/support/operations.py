@@ -187,7 +187,7 @@ def _history(number: int, account: Account, key: ApiKey, at: datetime) -> None:
     )
     of_history.GenerationContent.objects.create(**named, created_at=at, sealed=b"sealed")
     of_history.GenerationFeedback.objects.create(
-        **named, api_key_id=key.pk, category="other", created_at=at
+        **named, api_key_id=key.pk, category="other", created_at=at, generation_at=at
     )
     of_history.LateHour.objects.create(hour=at)
     of_history.UsageRolled.objects.create(pk=1 + number, until=at)

@@ -43,3 +43,7 @@ class Erasure(ResourceObject):
     kept_answers: _Rows = Field(description="Answers kept for an `Idempotency-Key`.")
     comments: _Rows = Field(description="Comments of feedback on his generations.")
     keys: _Rows = Field(description="Keys that were made for him. They go on working.")
+    sessions: _Rows = Field(
+        description="Conversations with interns whose `session_id` is his id: they lose their name "
+        "and what they asked him. Files on an intern's disk go with the intern."
+    )

@@ -20,7 +20,8 @@ from tests.routing.history.records import Fact, Office, office, save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=3)
-NOTHING = dict.fromkeys(("generations", "facts", "contents", "kept_answers", "comments", "keys"), 0)
+NAMES = ("generations", "facts", "contents", "kept_answers", "comments", "keys", "sessions")
+NOTHING = dict.fromkeys(NAMES, 0)
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ def mine() -> Office:
         category="other",
         comment="alice complains",
         created_at=NOON,
+        generation_at=NOON,
     )
     keep_answer(made, "gen-a1")
     create_key(
@@ -102,6 +104,7 @@ def test_what_names_her_goes_and_everything_else_stays(mine: Office, by_hash: bo
         "kept_answers": 1,
         "comments": 1,
         "keys": 1,
+        "sessions": 0,
     }
 
     columns = ("pk", "external_user", "session_id", "charge_nano")
@@ -142,3 +145,12 @@ def test_an_operator_erases_by_command(mine: Office, capsys: Any) -> None:
     for odd in ([account, "--user-hash=x"], ["--account=x", "--user=a"]):
         with pytest.raises(CommandError):
             call_command("erase_user", *odd)
+
+
+def test_figures_whose_generations_are_gone_are_reached(mine: Office) -> None:
+    Generation.objects.filter(account=mine.account).delete()
+
+    assert erase(mine, {"user": "alice"})["facts"] == 2
+    hashed = hash_user(mine.account.pk, "alice")
+    facts = GenerationFact.objects.filter(account_id=mine.account.pk)
+    assert not facts.filter(external_user=hashed).exists()

@@ -9,6 +9,7 @@ from accounts.models import LedgerEntry
 from routing.history.models import (
     GenerationContent,
     GenerationFact,
+    GenerationFeedback,
     LateHour,
     UsageDay,
     UsageHour,
@@ -37,6 +38,14 @@ def mine(db: None, settings: Any) -> Office:
     for n, day in enumerate(days):
         GenerationContent.objects.create(
             generation_id=f"gen-{n}", account_id=made.account.pk, created_at=day, sealed=b"x"
+        )
+        GenerationFeedback.objects.create(
+            generation_id=f"gen-{n}",
+            account_id=made.account.pk,
+            api_key_id=made.keys[0].pk,
+            category="other",
+            created_at=NOW,
+            generation_at=day,
         )
         FailedRequest.objects.create(
             at=day,
@@ -72,7 +81,8 @@ def sums() -> list[Any]:
 
 
 def counts() -> set[int]:
-    records = (Generation, GenerationFact, GenerationContent, FailedRequest, FailedRequestCount)
+    single = (Generation, GenerationFact, GenerationContent, GenerationFeedback)
+    records = (*single, FailedRequest, FailedRequestCount)
     return {each.objects.count() for each in records}
 
 
@@ -85,7 +95,7 @@ def test_old_requests_leave_and_their_sums_stay(mine: Office, settings: Any) -> 
     settings.GENERATION_DAYS = 0
     assert forget_expired(NOW) == 0
     settings.GENERATION_DAYS = 3
-    assert forget_expired(NOW) == 5 * 4
+    assert forget_expired(NOW) == 6 * 4
     assert counts() == {3}
     assert forget_expired(NOW) == 0
 
@@ -106,7 +116,7 @@ def test_nothing_leaves_before_it_is_summed_up(mine: Office) -> None:
     assert forget_expired(NOW) == 0
     count_calls(NOW)
     LateHour.objects.create(hour=NOON - 6 * DAY)
-    assert forget_expired(NOW) == 5
+    assert forget_expired(NOW) == 6
     assert counts() == {6}
 
 
