@@ -302,4 +302,5 @@ def build_guardrail_scope(
         limit_nano=guardrail.limit_nano,
         counts_byok=guardrail.include_byok_in_budgets,
         workspace=guardrail.workspace_id.hex if guardrail.is_default else "",
+        is_enforced=guardrail.budget_enforcement == "block",
     )

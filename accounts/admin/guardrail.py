@@ -11,7 +11,13 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.fields import UsdField, WordsField, build_checkboxes, resolve_models
+from accounts.admin.fields import (
+    EnforcementField,
+    UsdField,
+    WordsField,
+    build_checkboxes,
+    resolve_models,
+)
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember, SpendCounter
 from accounts.models.guardrail import DATA_REGIONS
 from accounts.ports import higher_apps
@@ -31,7 +37,7 @@ from gateway.http.jsonio import format_usd
 
 _NEW = ("workspace", "name", "description")
 _SETTINGS = (
-    *("limit_usd", "reset_interval", "include_byok_in_budgets"),
+    *("limit_usd", "reset_interval", "budget_enforcement", "include_byok_in_budgets"),
     *("allowed_models", "ignored_models", "allowed_providers", "ignored_providers"),
     *("enforce_zdr_anthropic", "enforce_zdr_openai", "enforce_zdr_google"),
     *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
@@ -73,6 +79,7 @@ class GuardrailForm(Form):
     limit_usd = UsdField(
         required=False, label="Limit in USD", help_text="Of each holder, with a reset interval."
     )
+    budget_enforcement = EnforcementField()
     allowed_models = WordsField(required=False, help_text="Model ids; empty allows all.")
     ignored_models = WordsField(required=False)
     allowed_providers = WordsField(required=False, help_text="Slugs; empty allows all.")

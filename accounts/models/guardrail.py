@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from accounts.models.account import Membership, User, Workspace
+from accounts.models.budget import Enforcement
 from accounts.models.key import ApiKey
 
 DATA_REGIONS: Final = ("global", "europe", "us")
@@ -50,6 +51,9 @@ class Guardrail(models.Model):
     reset_interval = models.CharField(
         max_length=8, choices=Reset.choices, null=True, blank=True, default=None
     )
+    budget_enforcement = models.CharField(
+        max_length=5, choices=Enforcement.choices, default="block", db_default="block"
+    )
     include_byok_in_budgets = models.BooleanField(default=False)
     allowed_models = _list()
     ignored_models = _list()
@@ -91,6 +95,10 @@ class Guardrail(models.Model):
                     reset_interval__isnull=False,
                     reset_interval__in=["daily", "weekly", "monthly"],
                 ),
+            ),
+            models.CheckConstraint(
+                name="accounts_guardrail_budget_enforcement_known",
+                condition=Q(budget_enforcement__in=["block", "warn"]),
             ),
         ]
         indexes = [

@@ -19,14 +19,17 @@ from gateway.http.validation import Issue
 
 # What callers set; each is a column of the same name.
 SETTINGS: Final = (
-    *("name", "description", "limit_nano", "reset_interval", "include_byok_in_budgets"),
+    *("name", "description", "limit_nano", "reset_interval", "budget_enforcement"),
+    *("include_byok_in_budgets",),
     *("allowed_models", "ignored_models", "allowed_providers", "ignored_providers"),
     *("enforce_zdr_anthropic", "enforce_zdr_openai", "enforce_zdr_google"),
     *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
     *("enable_free_model_training", "enable_free_model_publication"),
     *("content_filters", "content_filter_builtins", "allowed_data_regions"),
 )
-_BUDGET: Final = ("limit_nano", "reset_interval", "include_byok_in_budgets")
+_BUDGET: Final = (
+    *("limit_nano", "reset_interval", "budget_enforcement", "include_byok_in_budgets"),
+)
 DEFAULT_IDS_VERSION: Final = 5
 
 

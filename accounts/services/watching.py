@@ -21,11 +21,19 @@ from accounts.services.audit import AuditReport
 from accounts.services.budgets import read_spending_of_many
 from accounts.services.credits import find_expiring_credit
 from accounts.services.key_limits import read_usages
-from accounts.spending import WINDOW_OF_WORD, WINDOW_WORDS, build_workspace_scopes, parse_holder
+from accounts.spending import (
+    UNREACHABLE_NANO,
+    WINDOW_OF_WORD,
+    WINDOW_WORDS,
+    build_workspace_scopes,
+    parse_holder,
+)
 from accounts.windows import LIMITED_WINDOW, find_window_end, find_window_starts
 from gateway.http.jsonio import JsonObject, format_usd
 
 LEVELS_PERCENT: Final = (50, 80, 100)
+# Longer than requests take, and than a worker is away while it is replaced.
+_WINDOW_LAG: Final = timedelta(hours=1)
 # Each asks in one statement with a piece for each budget.
 _BUDGETS_AT_ONCE: Final = 100
 _ROWS_AT_ONCE: Final = 500
@@ -53,14 +61,32 @@ class _SpentLimit(NamedTuple):
     account_id: UUID
     workspace_id: UUID | None
     is_enforced: bool
+    changed_at: datetime | None
     details: JsonObject
+
+    def was_held_until_its_end(self, now: datetime) -> bool:
+        """Whether its window is over, and nobody changed the limit since."""
+        end = find_window_end(self.window, self.start)
+        if end is None or end > now.date():
+            return False
+        return self.changed_at is None or self.changed_at.astimezone(UTC).date() < end
 
 
 def record_spending(*, now: datetime) -> int:
-    """Record which budgets and limits of keys crossed a level; how many events."""
-    limits = [*_list_workspace_budgets(now), *_list_guardrail_budgets(now), *_list_key_limits(now)]
-    events = [event for limit in limits for event in _build_crossings(limit)]
+    """Record which budgets and limits of keys crossed a level; how many events. For a while after
+    its end a window is looked at too: what began in its last seconds is charged later."""
+    limits, before = [*_list_limits(now)], now - _WINDOW_LAG
+    if find_window_starts(before) != find_window_starts(now):
+        limits += [each for each in _list_limits(before) if each.was_held_until_its_end(now)]
+    events = [event for limit in limits for event in _build_crossings(limit, now)]
     return _record(events, now)
+
+
+def _list_limits(at: datetime) -> Iterator[_SpentLimit]:
+    """All of them, in the windows that `at` is in."""
+    yield from _list_workspace_budgets(at)
+    yield from _list_guardrail_budgets(at)
+    yield from _list_key_limits(at)
 
 
 def record_low_credit(*, now: datetime) -> int:
@@ -153,12 +179,16 @@ def _list_workspace_budgets(now: datetime) -> Iterator[_SpentLimit]:
                 row.workspace.account_id,
                 row.workspace_id,
                 row.enforcement == "block",
+                row.updated_at,
                 {"scope": "workspace"},
             )
 
 
 def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
-    counters = list(_select_half_spent(SpendCounter.Scope.GUARDRAIL, now))
+    counters = [
+        *_select_half_spent(SpendCounter.Scope.GUARDRAIL, now),
+        *_select_current(SpendCounter.Scope.GUARDRAIL, now).filter(limit_nano=UNREACHABLE_NANO),
+    ]
     ids = {UUID(counter.scope_id.partition(":")[0]) for counter in counters}
     guardrails = Guardrail.objects.select_related("workspace").in_bulk(ids)
     holders = [parse_holder(counter.scope_id) for counter in counters]
@@ -169,7 +199,8 @@ def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
         holder = keys.get(number) if kind == "k" else users.get(number)
         if guardrail is None or holder is None or counter.account_id is None:
             continue
-        assert counter.limit_nano is not None
+        if guardrail.limit_nano is None:
+            continue
         name = f'API key "{holder.name}"' if isinstance(holder, ApiKey) else holder.username
         yield _SpentLimit(
             "budget.threshold",
@@ -178,12 +209,13 @@ def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
             f'budget of guardrail "{guardrail.name}"',
             counter.window,
             counter.window_start,
-            counter.limit_nano,
+            guardrail.limit_nano,
             counter.counted_nano,
             _describe_remedy(f"PATCH /api/v1/guardrails/{guardrail.pk}"),
             counter.account_id,
             guardrail.workspace_id,
-            True,
+            guardrail.budget_enforcement == "block",
+            guardrail.updated_at,
             {"scope": "guardrail", "guardrail_id": str(guardrail.pk)},
         )
 
@@ -213,32 +245,40 @@ def _list_key_limits(now: datetime) -> Iterator[_SpentLimit]:
                 key.account_id,
                 key.workspace_id,
                 key.enforced_limit_nano is not None,
+                key.updated_at,
                 {"key_name": key.name, "key_label": key.label},
             )
 
 
-def _select_half_spent(scope: str, now: datetime) -> QuerySet[SpendCounter]:
-    """The limited counters of the windows of now of which half is spent, the lowest level."""
+def _select_current(scope: str, at: datetime) -> QuerySet[SpendCounter]:
+    """The counters of the windows that `at` is in."""
     current = Q()
-    for window, start in find_window_starts(now).items():
+    for window, start in find_window_starts(at).items():
         current |= Q(window=window, window_start=start)
+    return SpendCounter.objects.filter(current, scope=scope)
+
+
+def _select_half_spent(scope: str, at: datetime) -> QuerySet[SpendCounter]:
+    """The limited counters of the windows that `at` is in of which half is spent, the lowest
+    level."""
     byok = Case(When(counts_byok=True, then=F("byok_spent_nano")), default=Value(0))
-    counted = SpendCounter.objects.annotate(so_far_nano=F("spent_nano") + byok)
+    counted = _select_current(scope, at).annotate(so_far_nano=F("spent_nano") + byok)
     # No product, which a large amount would make too large for the database.
-    return counted.filter(
-        current, scope=scope, limit_nano__gt=0, so_far_nano__gte=F("limit_nano") / 2
-    )
+    return counted.filter(limit_nano__gt=0, so_far_nano__gte=F("limit_nano") / 2)
 
 
-def _build_crossings(spent: _SpentLimit) -> Iterator[NewEvent]:
+def _build_crossings(spent: _SpentLimit, now: datetime) -> Iterator[NewEvent]:
     limit, used = format_dollars(spent.limit_nano), format_dollars(spent.spent_nano)
     word = WINDOW_WORDS[spent.window]  # type: ignore[index]  # Counters hold its keys.
     end = find_window_end(spent.window, spent.start)
-    resets = "" if end is None else f" It begins anew on {end:%Y-%m-%d} (UTC)."
+    is_over = end is not None and end <= now.date()
+    verb = "began" if is_over else "begins"
+    resets = "" if end is None else f" It {verb} anew on {end:%Y-%m-%d} (UTC)."
     for level in LEVELS_PERCENT:
         if spent.spent_nano * 100 < level * spent.limit_nano:
             return
-        effect = _EFFECTS[spent.is_enforced] if level == LEVELS_PERCENT[-1] else ""
+        is_spent = level == LEVELS_PERCENT[-1] and not is_over
+        effect = _EFFECTS[spent.is_enforced] if is_spent else ""
         yield NewEvent(
             spent.kind,
             f"{spent.kind}:{spent.subject}:{spent.window}:{spent.start}:{level}:{spent.limit_nano}",

@@ -59,6 +59,7 @@ def test_a_new_guardrail_shows_every_field(mine: Manager) -> None:
         "id": str(uuid.UUID(data["id"], version=4)),
         "name": "g",
         "workspace_id": str(default_workspace_id(mine.account.pk)),
+        "budget_enforcement": "block",
         "include_byok_in_budgets": False,
         "created_at": data["created_at"],
     }
@@ -71,6 +72,7 @@ def test_what_is_said_is_kept(mine: Manager) -> None:
         "description": "",
         "limit_usd": 5.000000001,
         "reset_interval": "weekly",
+        "budget_enforcement": "warn",
         "include_byok_in_budgets": True,
         "allowed_models": ["acme/small-2026-01", "acme/solo"],
         "ignored_models": ["acme/text"],

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from accounts.models import Account, ApiKey, Event, LedgerEntry, SpendCounter, Workspace
+from accounts.models import (
+    Account,
+    ApiKey,
+    Event,
+    LedgerEntry,
+    SpendCounter,
+    Workspace,
+    WorkspaceBudget,
+)
 from accounts.services.audit import compare_books
 from accounts.services.credits import add_credits, take_credits
 from accounts.services.guardrails import create_guardrail
@@ -20,7 +28,8 @@ from accounts.services.watching import (
     record_spending,
 )
 from accounts.services.workspace_budgets import set_budget
-from accounts.windows import find_window_starts
+from accounts.spending import UNREACHABLE_NANO
+from accounts.windows import find_window_end, find_window_starts
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000
@@ -82,6 +91,22 @@ def test_a_raised_budget_and_a_new_window_begin_anew(workspace: Workspace) -> No
     assert record_spending(now=NOW + timedelta(days=32)) == 0
 
 
+def test_what_a_window_s_last_seconds_spent_is_told_after_its_end(workspace: Workspace) -> None:
+    set_monthly(workspace, 10)
+    spend("workspace", workspace.pk.hex, 9)
+    end = find_window_end("month", find_window_starts(NOW)["month"])
+    assert end is not None
+    midnight = datetime(end.year, end.month, end.day, tzinfo=UTC)
+
+    assert record_spending(now=midnight + timedelta(seconds=5)) == 2
+    assert record_spending(now=midnight + timedelta(seconds=20)) == 0
+    told = Event.objects.filter(kind="budget.threshold")
+    assert all(f"It began anew on {end}" in each.text for each in told)
+    # What was set since is not held against a window that is over.
+    WorkspaceBudget.objects.update(limit_nano=5 * USD, updated_at=midnight)
+    assert record_spending(now=midnight + timedelta(seconds=30)) == 0
+
+
 @pytest.mark.parametrize("enforcement", ["block", "warn"])
 def test_each_level_of_a_key_s_limit_is_told_once(
     account: Account, workspace: Workspace, enforcement: str
@@ -102,19 +127,27 @@ def test_each_level_of_a_key_s_limit_is_told_once(
     assert crossed("key.limit_threshold") == [50, 80]
 
 
-def test_a_guardrail_s_budget_is_its_holder_s(account: Account, key: ApiKey) -> None:
+@pytest.mark.parametrize("enforcement", ["block", "warn"])
+def test_a_guardrail_s_budget_is_its_holder_s(
+    account: Account, key: ApiKey, enforcement: str
+) -> None:
     workspace = account.workspaces.get()
     guardrail = create_guardrail(
         account_id=account.pk,
         workspace_id=workspace.pk,
         by=SYSTEM,
-        settings={"name": "careful", "limit_nano": 10 * USD, "reset_interval": "monthly"},
+        settings={
+            "name": "careful",
+            "limit_nano": 10 * USD,
+            "reset_interval": "monthly",
+            "budget_enforcement": enforcement,
+        },
     )
     spend(
         "guardrail",
         f"{guardrail.pk.hex}:k:{key.pk}",
         8,
-        limit_nano=10 * USD,
+        limit_nano=10 * USD if enforcement == "block" else UNREACHABLE_NANO,
         account=account,
         workspace=workspace,
     )

@@ -14,6 +14,8 @@ from accounts.models import Guardrail, GuardrailKey, GuardrailMember
 from accounts.patterns import PATTERN_CHARS_MAX, InvalidPattern, check_pattern, is_quick_to_compile
 from accounts.ports import higher_apps
 from accounts.views.schemas.fields import (
+    ENFORCEMENT,
+    Enforcement,
     Id,
     PositiveUsd,
     ResetInterval,
@@ -109,6 +111,7 @@ class _Settings(BaseModel):
         "Comes with `reset_interval`.",
     )
     reset_interval: ResetInterval | None = None
+    budget_enforcement: Enforcement = Field("block", description=ENFORCEMENT)
     include_byok_in_budgets: bool = False
     allowed_models: _Models = Field(
         None, description="Canonical slugs of known models; others are filtered out."

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from accounts.models import ApiKey, SpendCounter
+from accounts.models import ApiKey, GuardrailKey, SpendCounter
+from accounts.services.guardrails import change_guardrail, create_guardrail
 from accounts.services.key_limits import read_usage
 from accounts.services.keys import change_key
 from accounts.services.records import SYSTEM
@@ -82,6 +83,31 @@ def test_a_budget_holds_from_the_moment_it_is_to_block(writer, payer) -> None:
     settle(writer, under_way, 2 * CENT)
     set_monthly(payer, 10, "warn")
     placed(writer, renewed(payer), 20 * CENT)
+    assert_books_agree()
+
+
+def test_a_guardrail_that_warns_refuses_nothing_until_it_is_to_block(writer, payer) -> None:
+    budget = {"limit_nano": 10 * CENT, "reset_interval": "monthly", "budget_enforcement": "warn"}
+    guardrail = create_guardrail(
+        account_id=payer.account_id,
+        workspace_id=payer.workspace_id,
+        by=SYSTEM,
+        settings={"name": "soft"} | budget,
+    )
+    GuardrailKey.objects.create(guardrail=guardrail, api_key_id=payer.key_id)
+    settle(writer, placed(writer, renewed(payer), 8 * CENT), 8 * CENT)
+    under_way = placed(writer, renewed(payer), 5 * CENT)
+
+    change_guardrail(
+        account_id=payer.account_id,
+        guardrail_id=guardrail.pk,
+        by=SYSTEM,
+        changes={"limit_nano": 15 * CENT, "budget_enforcement": "block"},
+    )
+
+    assert is_refused(writer, renewed(payer), 2 * CENT + 1)
+    settle(writer, under_way, 5 * CENT)
+    placed(writer, renewed(payer), 2 * CENT)
     assert_books_agree()
 
 
