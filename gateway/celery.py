@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery, signals
+from django.conf import settings
 from kombu.transport import TRANSPORT_ALIASES, redis
 
 from gateway.home import home, private_folder
@@ -55,6 +56,16 @@ def _send_last_spans(**_: Any) -> None:
     stop_sender(_SPANS_STOP_S)
 
 
+def _add_queues(instance: Any, **_: Any) -> None:
+    """A worker of the first queue of destinations takes from the others in turn."""
+    first, *others = settings.DESTINATION_QUEUES
+    queues = instance.app.amqp.queues
+    if first in queues.consume_from:
+        for name in others:
+            queues.select_add(name)
+
+
 # Celery knows its receivers by weak references.
+signals.celeryd_after_setup.connect(_add_queues, weak=False)
 signals.worker_process_shutdown.connect(_send_last_spans, weak=False)
 signals.worker_shutdown.connect(_send_last_spans, weak=False)

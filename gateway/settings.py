@@ -184,6 +184,8 @@ if not CELERY_BROKER_URL:
         "control_folder": str(_queue / "control"),
     }
 CELERY_TASK_ALWAYS_EAGER = False
+# Whoever works the first works all of them (`gateway.celery`).
+DESTINATION_QUEUES = ("destinations", *(f"destinations-{number}" for number in range(1, 16)))
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "count-calls": {"task": "routing.tasks.count_calls", "schedule": 300.0},
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},

@@ -7,7 +7,6 @@ from celery import shared_task
 from kombu.exceptions import OperationalError
 
 from routing.destinations.delivery import deliver, note_loss
-from routing.destinations.queueing import QUEUE as DESTINATIONS_QUEUE
 from routing.exports.store import export_finished_days
 from routing.history import contents, rollup
 from routing.ledger.session import LedgerSession
@@ -103,13 +102,13 @@ def forget_expired_records() -> int:
 # Delivered twice, its spans have the same ids. Its own deadline ends it: threads have no other.
 @shared_task(acks_late=True, reject_on_worker_lost=True)
 def deliver_traces(destination_id: str, batch: str, attempt: int = 1, size: int = 1) -> None:
-    """Send a sealed batch of `size` traces to a destination, and once more later where that
-    failed."""
-    delay_s = deliver(UUID(destination_id), batch, attempt, size)
-    if delay_s is None:
+    """Send a sealed batch of `size` traces to a destination, and what of it failed once more
+    later."""
+    retry = deliver(UUID(destination_id), batch, attempt, size)
+    if retry is None:
         return
-    again = (destination_id, batch, attempt + 1, size)
+    again = (destination_id, retry.batch, attempt + 1, retry.size)
     try:
-        deliver_traces.apply_async(again, countdown=delay_s, queue=DESTINATIONS_QUEUE)
+        deliver_traces.apply_async(again, countdown=retry.delay_s, queue=retry.queue)
     except OperationalError:
-        note_loss(UUID(destination_id), size, "broker", "the queue cannot be reached")
+        note_loss(UUID(destination_id), retry.size, "broker", "the queue cannot be reached")

@@ -18,7 +18,7 @@ from accounts.events.kinds import EVENT_KINDS
 from accounts.events.senders import has_mail_server, parse_channel_url
 from accounts.models import Alarm, Channel, Delivery, Event
 from accounts.services.channels import (
-    NewChannel,
+    ChannelWithSecret,
     change_channel,
     create_channel,
     delete_channel,
@@ -134,9 +134,10 @@ class ChannelAdmin(PageAdmin):
         wanted |= {"kinds": said["kinds"] or None, "recipients": said["recipients"] or None}
         if change:
             changes = wanted | ({"url": said["url"]} if said["url"] else {})
-            change_channel(row=Channel.objects.get(pk=obj.pk), changes=changes, by=by)
+            changed = change_channel(row=obj, changes=changes, by=by)
+            obj.secret_shown_once = changed.secret
             return
-        made: NewChannel = create_channel(
+        made: ChannelWithSecret = create_channel(
             account_id=obj.account_id,
             workspace_id=obj.workspace_id,
             type=obj.type,
@@ -152,12 +153,20 @@ class ChannelAdmin(PageAdmin):
     def response_add(
         self, request: HttpRequest, obj: Any, post_url_continue: Any = None
     ) -> HttpResponse:
-        """The page with a webhook's secret: not a message of the next page, which would be kept."""
         if obj.secret_shown_once is None:
             return super().response_add(request, obj, post_url_continue)
+        return self._show_secret(request, obj, "Channel made")
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        if obj.secret_shown_once is None:
+            return super().response_change(request, obj)
+        return self._show_secret(request, obj, "Channel changed")
+
+    def _show_secret(self, request: HttpRequest, obj: Any, title: str) -> HttpResponse:
+        """The page with a webhook's secret: not a message of the next page, which would be kept."""
         context = {
             **self.admin_site.each_context(request),
-            "title": "Channel made",
+            "title": title,
             "opts": self.opts,
             "channel": obj,
             "secret": obj.secret_shown_once,

@@ -45,8 +45,8 @@ class UnfitField(SchemaInvalid):
     """A channel of this type needs a field that is missing, or has no such field."""
 
 
-class NewChannel(NamedTuple):
-    """A channel, and the secret of a webhook, which is shown this once."""
+class ChannelWithSecret(NamedTuple):
+    """A channel, and the secret of a webhook that got one, which is shown this once."""
 
     row: Channel
     secret: str | None
@@ -73,7 +73,7 @@ def create_channel(
     workspace_id: UUID | None = None,
     url: str | None = None,
     **columns: Any,
-) -> NewChannel:
+) -> ChannelWithSecret:
     """A new channel; without an account it is the operator's. `columns` are the others.
 
     Raises `SchemaInvalid` for what does not fit its type or leads to where nothing is sent,
@@ -92,32 +92,41 @@ def create_channel(
             raise TooManyChannels
         row.save(force_insert=True)
         _record(by, "created", row, None, now)
-    return NewChannel(row, secret)
+    return ChannelWithSecret(row, secret)
 
 
-def change_channel(*, row: Channel, changes: Mapping[str, Any], by: Actor) -> Channel:
-    """The channel with these fields set, `url` among them. Raises `SchemaInvalid`."""
-    now, before, wanted = datetime.now(UTC), read_fields(row, FACTS), dict(changes)
+def change_channel(*, row: Channel, changes: Mapping[str, Any], by: Actor) -> ChannelWithSecret:
+    """The channel with these fields set, `url` among them. A webhook that leads to another host
+    gets a new secret: the host of before knows the old one, and could sign in the gateway's name.
+
+    Raises `SchemaInvalid`, and `NotFound` where somebody else deleted it.
+    """
+    now, wanted, secret = datetime.now(UTC), dict(changes), None
     url, recipients = wanted.pop("url", None), wanted.get("recipients")
-    for name, value in wanted.items():
-        setattr(row, name, value)
-    if url is not None or recipients is not None:
-        _set_destination(row, url, recipients)
-    row.updated_at = now
     with transaction.atomic():
-        row.save(update_fields=[*wanted, "label", "sealed_url", "updated_at"])
+        row = _lock_channel(row)
+        before = read_fields(row, FACTS)
+        for name, value in wanted.items():
+            setattr(row, name, value)
+        if url is not None or recipients is not None:
+            _set_destination(row, url, recipients)
+        if row.type == Channel.Type.WEBHOOK and row.label != before["label"]:
+            secret = _set_new_secret(row)
+        row.updated_at = now
+        row.save(update_fields=[*wanted, "label", "sealed_url", "sealed_secret", "updated_at"])
         _record(by, "updated", row, before, now)
-    return row
+    return ChannelWithSecret(row, secret)
 
 
 def rotate_secret(*, row: Channel, by: Actor) -> str:
     """A new secret of a webhook, shown this once; the old one signs no longer. Raises
-    `InvalidRequest` for channels that have none."""
+    `InvalidRequest` for channels that have none, and `NotFound` for a deleted one."""
     if row.type != Channel.Type.WEBHOOK:
         raise InvalidRequest("Only webhooks have a secret")
     now = datetime.now(UTC)
-    secret, row.updated_at = _set_new_secret(row), now
     with transaction.atomic():
+        row = _lock_channel(row)
+        secret, row.updated_at = _set_new_secret(row), now
         row.save(update_fields=["sealed_secret", "updated_at"])
         record_change(
             by=by,
@@ -133,9 +142,11 @@ def rotate_secret(*, row: Channel, by: Actor) -> str:
 
 
 def delete_channel(*, row: Channel, by: Actor) -> None:
-    """Delete it as its users see it: its deliveries stay, without its URL and its secret."""
-    now, before = datetime.now(UTC), read_fields(row, FACTS)
+    """Delete it as its users see it: its deliveries stay, without its URL and its secret. Raises
+    `NotFound` where somebody else was faster."""
+    now = datetime.now(UTC)
     with transaction.atomic():
+        before = read_fields(_lock_channel(row), FACTS)
         Channel.objects.filter(pk=row.pk).update(sealed_url="", sealed_secret="", deleted_at=now)
         record_change(
             by=by,
@@ -203,6 +214,14 @@ def resend_delivery(account_id: UUID, delivery_id: UUID) -> Delivery:
 def _select_deliveries(account_id: UUID) -> QuerySet[Delivery]:
     mine = Q(channel__in=Channel.everything.filter(account=account_id))
     return Delivery.objects.filter(mine).select_related("event", "channel")
+
+
+def _lock_channel(row: Channel) -> Channel:
+    """The channel as it is now, until the transaction ends. Raises `NotFound` for a deleted one."""
+    found = Channel.objects.select_for_update(no_key=True).filter(pk=row.pk).first()
+    if found is None:
+        raise NotFound
+    return found
 
 
 def _set_destination(row: Channel, url: str | None, recipients: list[str] | None) -> None:

@@ -59,7 +59,7 @@ _operation = managed("Notifications", 400, path=[_CHANNEL])
 class ChannelsViewSet(ManagedViewSet):
     """Channels of the key's own account."""
 
-    secret_answers = frozenset({"create", "rotate"})
+    secret_answers = frozenset({"create", "partial_update", "rotate"})
 
     @_operation(
         "listNotificationChannels",
@@ -110,8 +110,9 @@ class ChannelsViewSet(ManagedViewSet):
     @_operation(
         "updateNotificationChannel",
         "Change a channel",
-        "The channel with the fields given changed.",
-        answer_of(NotificationChannelObject),
+        "The channel with the fields given changed. A webhook whose URL leads to another host gets "
+        "a new secret, which is in this answer and never again; else `secret` is null.",
+        _WITH_SECRET,
         404,
         body=NotificationChannelChanges,
     )
@@ -122,7 +123,7 @@ class ChannelsViewSet(ManagedViewSet):
             Lane.OPERATOR,
             lambda: channels.change_channel(row=row, changes=changes, by=key_actor(caller)),
         )
-        return json_response({"data": serialize_channel(changed)})
+        return json_response(_with_secret(*changed))
 
     @_operation(
         "deleteNotificationChannel",

@@ -85,16 +85,16 @@ class Broadcaster:
             reports = [self._queue.popleft() for _ in range(size)]
             try:
                 messages = self._build_messages(reports)
-                sent = self._publish(messages) if messages else 0
+                left = self._publish(messages) if messages else []
             except DATABASE_GONE as error:
                 self._drop(size, "database", f"the database is gone: {type(error).__name__}")
                 continue
             except Exception as error:  # noqa: BLE001 - Whatever the broker's client raises, nobody was told.
                 self._drop(size, "broker", f"the queue cannot be reached: {type(error).__name__}")
                 continue
-            if left := messages[sent:]:
+            if left:
                 count = sum(each.traces for each in left)
-                self._drop(count, "queue_full", "the queue is full")
+                self._drop(count, "queue_full", "the workspace's queues are full")
 
     def _build_messages(self, reports: Sequence[RequestReport]) -> list[Message]:
         by_workspace: dict[UUID, list[RequestReport]] = {}
@@ -104,7 +104,7 @@ class Broadcaster:
         messages: list[Message] = []
         for workspace_id, own in by_workspace.items():
             if found := self._destinations.load(workspace_id):
-                messages += run_in_thread(partial(_pack, own, found))
+                messages += run_in_thread(partial(_pack, workspace_id, own, found))
         return messages
 
     def _drop(self, count: int, reason: Reason, why: str) -> None:
@@ -120,13 +120,16 @@ broadcaster: Final = Broadcaster()
 
 
 def _pack(
-    reports: Sequence[RequestReport], destinations: Sequence[DestinationSummary]
+    workspace_id: UUID,
+    reports: Sequence[RequestReport],
+    destinations: Sequence[DestinationSummary],
 ) -> list[Message]:
     facts = [(report, build_facts(report)) for report in reports]
     return [
         message
         for destination in destinations
         for message in build_messages(
+            workspace_id,
             destination.id,
             [
                 each if destination.wants_content else each.without_content()

@@ -1,6 +1,7 @@
 """A destination's config: checked by type, its secrets apart, masked in answers.
 
-Secrets are sealed for their own row. Masked and absent values of a change keep what is stored.
+Secrets are sealed for their own row. Masked and absent values of a change keep what is stored,
+unless the URL leads elsewhere: then secrets are to be given again, so that no other host gets them.
 """
 
 import ipaddress
@@ -26,6 +27,8 @@ MASK: Final = "****"
 # Of shorter secrets, four characters would tell too much.
 _CHARS_WITH_AN_END: Final = 16
 _HEADERS: Final = "headers"
+# The fields of configs that say where requests go.
+_URLS: Final = ("url", "endpoint", "baseUrl")
 _HEADERS_MAX: Final = 32
 _VALUE_CHARS_MAX: Final = 4_096
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
@@ -41,11 +44,16 @@ _OWN_HEADERS: Final = frozenset(
 
 def _check_url(url: str) -> str:
     try:
-        host = target_of(*split_url(url)).host
+        target = target_of(*split_url(url))
     except TargetRefused as error:
         raise PydanticCustomError("target", "Invalid input: {text}", {"text": str(error)}) from None
-    if _is_private_address(host) and host not in settings.DESTINATION_PRIVATE_HOSTS:
+    if target.host in settings.DESTINATION_PRIVATE_HOSTS:
+        return url
+    if _is_private_address(target.host):
         raise PydanticCustomError("target", "Invalid input: a private address")
+    if not target.origin.is_tls:
+        text = "Invalid input: expected https://, unless DESTINATION_PRIVATE_HOSTS names the host"
+        raise PydanticCustomError("target", text)
     return url
 
 
@@ -118,6 +126,37 @@ def merge_config(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> JsonO
         elif not (_is_masked(value) and name in stored):
             merged[name] = value
     return merged
+
+
+def check_kept_secrets(
+    stored: Mapping[str, Any], merged: DestinationConfig, changes: Mapping[str, Any]
+) -> None:
+    """Raise `SchemaInvalid` for secrets that `changes` keep while a URL leads to another host."""
+    # What was stored may not be allowed any more.
+    if _list_origins(type(merged).model_construct(**stored)) == _list_origins(merged):
+        return
+    kept = _list_kept(split_config(merged)[1], changes)
+    if kept:
+        text = "Invalid input: give it again, because the URL leads to another host"
+        raise SchemaInvalid([Issue(f"config.{path}", text) for path in kept])
+
+
+def _list_origins(config: DestinationConfig) -> list[object]:
+    urls = [getattr(config, name, None) for name in _URLS]
+    return [None if url is None else target_of(*split_url(url)).origin.pool_key for url in urls]
+
+
+def _list_kept(secrets: Mapping[str, Any], changes: Mapping[str, Any]) -> list[str]:
+    """The paths of secrets that are masked or absent in the changes."""
+    kept = []
+    for name, value in secrets.items():
+        given = changes.get(name)
+        if isinstance(value, dict):
+            inner = _list_kept(value, given if isinstance(given, dict) else {})
+            kept += [f"{name}.{each}" for each in inner]
+        elif given is None or _is_masked(given):
+            kept.append(name)
+    return kept
 
 
 def _merge_headers(stored: Mapping[str, str], given: Mapping[str, Any]) -> JsonObject:

@@ -1,4 +1,4 @@
-"""One delivery to a destination: what is sent of a batch, the request, and what became of it."""
+"""One delivery to a destination: what is sent of a batch, the requests, and what became of them."""
 
 import logging
 import time
@@ -17,10 +17,11 @@ from gateway.outbound.http_client import Limits
 from gateway.outbound.targets import TargetRefused, split_url, target_of
 from gateway.sealing import UnsealError
 from routing.destinations.config import check_config
-from routing.destinations.facts import TraceFacts, unpack_batch
+from routing.destinations.facts import TraceFacts, pack_batch, unpack_batch
 from routing.destinations.filters import passes_filter
 from routing.destinations.losses import LOST_TRACES, Reason
 from routing.destinations.models import Destination
+from routing.destinations.queueing import find_queues
 from routing.destinations.senders.interface import MetadataGroups, OutgoingRequest
 from routing.destinations.services import find_sender, load_config, switch_off
 
@@ -39,6 +40,15 @@ class DeliveryFailed(Exception):
     """The text says why, without the config and what was sent."""
 
 
+class Retry(NamedTuple):
+    """What failed of a batch, to be sent again after so many seconds, and the queue for it."""
+
+    batch: str
+    size: int
+    delay_s: int
+    queue: str
+
+
 class ConnectionTest(NamedTuple):
     """`status` is the receiver's, None where no answer came."""
 
@@ -47,9 +57,9 @@ class ConnectionTest(NamedTuple):
     message: str
 
 
-def deliver(destination_id: UUID, batch: str, attempt: int, size: int = 1) -> int | None:
-    """Send a batch of `size` traces for the first, second or third time. Returns the seconds after
-    which it is to be sent again, None where it arrived, was dropped or nobody wants it any more."""
+def deliver(destination_id: UUID, batch: str, attempt: int, size: int = 1) -> Retry | None:
+    """Send a batch of `size` traces for the first, second or third time. Returns None where all of
+    it arrived, was dropped or nobody wants it any more."""
     row = Destination.objects.filter(
         pk=destination_id, enabled=True, workspace__is_observability_broadcast_enabled=True
     ).first()
@@ -63,16 +73,18 @@ def deliver(destination_id: UUID, batch: str, attempt: int, size: int = 1) -> in
         return None
     if not traces:
         return None
-    try:
-        send_traces(row, traces)
-    except DeliveryFailed as error:
-        if attempt <= len(RETRY_DELAYS_S):
-            return RETRY_DELAYS_S[attempt - 1]
-        _record_drop(row, len(traces), str(error))
+    failed, text = send_traces(row, traces)
+    if arrived := len(traces) - len(failed):
+        Destination.objects.filter(pk=row.pk).update(
+            delivered=F("delivered") + arrived, drops_in_row=0, last_error=""
+        )
+    if not failed:
         return None
-    Destination.objects.filter(pk=row.pk).update(
-        delivered=F("delivered") + len(traces), drops_in_row=0, last_error=""
-    )
+    if attempt <= len(RETRY_DELAYS_S):
+        again = pack_batch(failed, str(destination_id)) if arrived else batch
+        queue = find_queues(row.workspace_id)[0]
+        return Retry(again, len(failed), RETRY_DELAYS_S[attempt - 1], queue)
+    _record_drop(row, len(failed), text)
     return None
 
 
@@ -86,24 +98,35 @@ def note_loss(destination_id: UUID, count: int, reason: Reason, text: str) -> No
 
 
 def select_traces(row: Destination, traces: Sequence[TraceFacts]) -> list[TraceFacts]:
-    """Those that pass the filter rules, without content in privacy mode."""
-    passed = [each for each in traces if passes_filter(row.filter_rules, each.filter_values())]
-    return [each.without_content() for each in passed] if row.privacy_mode else passed
+    """Those that pass the filter rules."""
+    return [each for each in traces if passes_filter(row.filter_rules, each.filter_values())]
 
 
-def send_traces(row: Destination, traces: Sequence[TraceFacts]) -> None:
-    """Send them to the destination as it is configured now. Raises `DeliveryFailed`."""
+def send_traces(row: Destination, traces: Sequence[TraceFacts]) -> tuple[list[TraceFacts], str]:
+    """Send them to the destination as it is configured now, without content in privacy mode.
+    Returns those that did not arrive, and why the last of them did not."""
+    sender = find_sender(row.type)
     groups = MetadataGroups(
         row.broadcast_generation_cost,
         row.broadcast_generation_cost_allocation,
         row.broadcast_generation_identity,
         row.broadcast_generation_request_context,
     )
-    sender = find_sender(row.type)
-    for request in sender.build(_read_config(row), traces, groups):
-        status = send_request(request)
+    shown = [each.without_content() for each in traces] if row.privacy_mode else traces
+    size = 1 if sender.is_trace_alone else len(traces)
+    failed: list[TraceFacts] = []
+    text = ""
+    for start in range(0, len(traces), size):
+        try:
+            request = sender.build(_read_config(row), shown[start : start + size], groups)
+            status = send_request(request)
+        except DeliveryFailed as error:
+            # Whoever does not answer is not asked for each of the others.
+            return [*failed, *traces[start:]], str(error)
         if not 200 <= status < 300:
-            raise DeliveryFailed(f"the receiver answered {status}")
+            failed += traces[start : start + size]
+            text = f"the receiver answered {status}"
+    return failed, text
 
 
 def try_connection(row: Destination) -> ConnectionTest:

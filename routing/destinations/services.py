@@ -20,6 +20,7 @@ from gateway.http.paging import Page
 from gateway.http.validation import Issue
 from routing.destinations.config import (
     check_config,
+    check_kept_secrets,
     mask_secrets,
     merge_config,
     seal_secrets,
@@ -149,8 +150,10 @@ def change_destination(
         if _HASHES in wanted:
             wanted["api_key_ids"] = _find_key_ids(account_id, wanted.pop(_HASHES))
         if (config := wanted.pop("config", None)) is not None:
-            merged = merge_config(load_config(row), config)
-            shown, secrets = split_config(check_config(find_sender(row.type).config, merged))
+            model, stored = find_sender(row.type).config, load_config(row)
+            merged = check_config(model, merge_config(stored, config))
+            check_kept_secrets(stored, merged, config)
+            shown, secrets = split_config(merged)
             wanted |= {"config": shown, "sealed": seal_secrets(row.pk, secrets)}
         if wanted.get("enabled"):
             wanted["drops_in_row"] = 0

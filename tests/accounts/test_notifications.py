@@ -14,9 +14,15 @@ from standardwebhooks import Webhook
 from accounts.events.delivery import deliver, list_due, make_deliveries
 from accounts.events.outbox import record_event
 from accounts.models import AuditRecord, Channel, Delivery, Event
-from accounts.services.channels import create_channel
+from accounts.services.channels import (
+    change_channel,
+    create_channel,
+    delete_channel,
+    rotate_secret,
+)
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
+from gateway.http.errors import NotFound
 from gateway.outbound.doors import door_for
 from tests.accounts.dump import database_text
 from tests.support.local_site import LocalSite, Running, SiteHandler
@@ -299,8 +305,14 @@ def test_changes_are_on_record_and_a_deleted_channel_is_wiped(
     make_deliveries(now=datetime.now(UTC))
 
     changes = {"name": "night", "url": "https://hooks.example/x", "kinds": None}
-    changed = mine.ok("PATCH", f"{CHANNELS}/{channel_id}", changes)["data"]
+    sealed = Channel.objects.get().sealed_secret
+    answer = mine.ok("PATCH", f"{CHANNELS}/{channel_id}", changes)
+    changed = answer["data"]
     assert (changed["name"], changed["label"]) == ("night", "https://hooks.example/...")
+    # The former host knows the former secret.
+    assert answer["secret"].startswith("whsec_")
+    assert Channel.objects.get().sealed_secret != sealed
+    assert mine.ok("PATCH", f"{CHANNELS}/{channel_id}", changes)["secret"] is None
     mine.ok("DELETE", f"{CHANNELS}/{channel_id}")
     send_due(datetime.now(UTC))
 
@@ -310,3 +322,17 @@ def test_changes_are_on_record_and_a_deleted_channel_is_wiped(
     assert mine.ok("GET", CHANNELS)["total_count"] == 0
     records = AuditRecord.objects.filter(object_type="channel").order_by("pk")
     assert [record.action for record in records] == ["created", "updated", "deleted"]
+
+
+def test_a_channel_that_is_gone_is_changed_by_nobody(mine: Manager, receiver: Receiver) -> None:
+    make_channel(mine, type="webhook", url=receiver.url)
+    row = Channel.objects.get()
+    delete_channel(row=row, by=SYSTEM)
+
+    for act in (
+        lambda: change_channel(row=row, changes={"url": receiver.url}, by=SYSTEM),
+        lambda: rotate_secret(row=row, by=SYSTEM),
+        lambda: delete_channel(row=row, by=SYSTEM),
+    ):
+        with pytest.raises(NotFound):
+            act()

@@ -30,8 +30,8 @@ class DatadogConfig(DestinationConfig):
 
 def _build(
     config: DatadogConfig, traces: Sequence[TraceFacts], groups: MetadataGroups
-) -> Sequence[OutgoingRequest]:
-    return [_request(config, [_build_span(facts, groups) for facts in traces])]
+) -> OutgoingRequest:
+    return _request(config, [_build_span(facts, groups) for facts in traces])
 
 
 def _build_test(config: DatadogConfig) -> OutgoingRequest:
@@ -50,10 +50,11 @@ def _build_span(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
     meta: JsonObject = {
         "kind": "llm",
         "metadata": {
+            # The caller's own come first: none of them replaces what is known here.
+            **build_metadata(facts, groups),
             "model_name": facts.model,
             "model_provider": facts.provider,
             "finish_reason": facts.finish_reason,
-            **build_metadata(facts, groups),
         },
     }
     if facts.input is not None and facts.output is not None:

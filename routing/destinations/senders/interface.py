@@ -33,12 +33,14 @@ class Sender(NamedTuple, Generic[C]):
     """How one type of destination is configured and sent to.
 
     `build` takes a checked config and at least one trace, `build_test` makes the request of a
-    connection test.
+    connection test. With `is_trace_alone` each trace is a request of its own, so that one may fail
+    while another arrives; otherwise one request has them all.
     """
 
     config: type[C]
-    build: Callable[[C, Sequence[TraceFacts], MetadataGroups], Sequence[OutgoingRequest]]
+    build: Callable[[C, Sequence[TraceFacts], MetadataGroups], OutgoingRequest]
     build_test: Callable[[C], OutgoingRequest]
+    is_trace_alone: bool = False
 
 
 def json_request(

@@ -29,8 +29,8 @@ class PosthogConfig(DestinationConfig):
 
 def _build(
     config: PosthogConfig, traces: Sequence[TraceFacts], groups: MetadataGroups
-) -> Sequence[OutgoingRequest]:
-    return [_request(config, [_build_event(facts, groups) for facts in traces])]
+) -> OutgoingRequest:
+    return _request(config, [_build_event(facts, groups) for facts in traces])
 
 
 def _build_test(config: PosthogConfig) -> OutgoingRequest:
@@ -45,7 +45,9 @@ def _request(config: PosthogConfig, events: list[JsonObject]) -> OutgoingRequest
 
 def _build_event(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
     ids = find_ids(facts)
+    # The caller's own come first: none of them replaces a figure.
     properties: JsonObject = {
+        **build_metadata(facts, groups),
         # Whom an event is about; without a user nobody, so that no person is made of it.
         "distinct_id": facts.user or facts.session_id or facts.generation_id,
         "$process_person_profile": facts.user is not None,
@@ -67,7 +69,6 @@ def _build_event(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
         "$ai_total_cost_usd": facts.total_cost_usd,
         "$ai_input": facts.input,
         "$ai_output_choices": None if facts.output is None else [facts.output],
-        **build_metadata(facts, groups),
     }
     return {
         "event": "$ai_generation",

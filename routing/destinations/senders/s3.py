@@ -65,11 +65,10 @@ class S3Config(DestinationConfig):
 
 def _build(
     config: S3Config, traces: Sequence[TraceFacts], groups: MetadataGroups
-) -> Sequence[OutgoingRequest]:
-    return [
-        _sign(config, _object_key(config, facts), dumps(build_payload([facts], groups)))
-        for facts in traces
-    ]
+) -> OutgoingRequest:
+    """The key is the trace's own, so that what is sent again replaces what had arrived."""
+    (facts,) = traces
+    return _sign(config, _object_key(config, facts), dumps(build_payload([facts], groups)))
 
 
 def _build_test(config: S3Config) -> OutgoingRequest:
@@ -118,4 +117,4 @@ def _bucket_url(config: S3Config) -> str:
     return f"https://{config.bucketName}.{host}"
 
 
-S3: Final[Sender[Any]] = Sender(S3Config, _build, _build_test)
+S3: Final[Sender[Any]] = Sender(S3Config, _build, _build_test, is_trace_alone=True)

@@ -80,6 +80,26 @@ def test_masked_and_absent_values_keep_what_is_stored(mine: Manager) -> None:
     assert not AuditRecord.objects.filter(after__icontains="hooks.example").exists()
 
 
+def test_secrets_go_to_no_other_host_unless_they_are_given_again(mine: Manager) -> None:
+    data = made(mine)
+    path = f"{PATH}/{data['id']}"
+    text = "config.secretKey: Invalid input: give it again, because the URL leads to another host"
+    for host in ("https://evil.example", "https://cloud.langfuse.com:8443"):
+        for config in ({"baseUrl": host}, data["config"] | {"baseUrl": host}):
+            assert mine.refused(400, "PATCH", path, {"config": config}) == text
+    mine.ok("PATCH", path, {"config": {"baseUrl": "https://cloud.langfuse.com/there"}})
+    given = {"baseUrl": "https://ours.example", "secretKey": "sk-other"}
+    mine.ok("PATCH", path, {"config": given})
+    assert stored_config(data) == {"publicKey": "pk-lf-1"} | given
+
+    headers = {"X-Token": "token"}
+    hook = made(mine, WEBHOOK, config=WEBHOOK["config"] | {"headers": headers})
+    moved = {"url": "https://evil.example"}
+    message = mine.refused(400, "PATCH", f"{PATH}/{hook['id']}", {"config": moved})
+    assert message.startswith("config.headers.X-Token: Invalid input: give it again")
+    mine.ok("PATCH", f"{PATH}/{hook['id']}", {"config": moved | {"headers": None}})
+
+
 def test_each_type_takes_what_it_needs(mine: Manager) -> None:
     configs: dict[str, dict[str, Any]] = {
         "otel-collector": {"endpoint": "https://otel.example:4318"},
@@ -125,6 +145,10 @@ def test_each_type_takes_what_it_needs(mine: Manager) -> None:
         (
             {"config": LANGFUSE["config"] | {"baseUrl": "http://169.254.169.254/x"}},
             "config.baseUrl: Invalid input: a private address",
+        ),
+        (
+            {"config": LANGFUSE["config"] | {"baseUrl": "http://traces.example"}},
+            "config.baseUrl: Invalid input: expected https://, unless DESTINATION_PRIVATE_HOSTS",
         ),
         (
             {"config": LANGFUSE["config"] | {"headers": {"Host": "other"}}},

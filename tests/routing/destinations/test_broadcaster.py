@@ -1,8 +1,9 @@
 """From reports to messages: which generations a destination is sent."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,15 @@ from accounts.services.records import SYSTEM
 from routing.destinations.broadcaster import Broadcaster, build_facts, is_wanted
 from routing.destinations.facts import unpack_batch
 from routing.destinations.models import REGIONS
-from routing.destinations.queueing import CHARS_MAX, TRACES_MAX, Message, split_traces
+from routing.destinations.queueing import (
+    CHARS_MAX,
+    MESSAGES_PER_QUEUE_MAX,
+    TRACES_MAX,
+    Message,
+    find_queues,
+    publish_messages,
+    split_traces,
+)
 from routing.destinations.selection import DestinationSummary, WorkspaceDestinations
 from routing.destinations.services import create_destination
 from routing.history.content_draft import ContentDraft
@@ -21,6 +30,7 @@ from routing.reports.report import RequestReport
 from tests.routing.destinations.given import CALLER, facts
 from tests.support.management import manager
 from tests.support.metrics import read_number
+from tests.support.valkey import ValkeyServer
 
 AT = datetime(2026, 5, 4, 10, 42, 7, tzinfo=UTC)
 RECORD: dict[str, Any] = {
@@ -58,6 +68,19 @@ PLAIN = RequestReport(
 EVERYTHING = DestinationSummary("d", 1, None, frozenset(REGIONS), wants_content=True)
 
 
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ValkeyServer]:
+    from gateway.celery import app
+
+    server, before = ValkeyServer(tmp_path / "v"), app.conf.broker_url
+    server.start()
+    app.conf.broker_url = server.url.replace("unix://", "redis+socket://")
+    yield server
+    app.conf.broker_url = before
+    app.pool.force_close_all()
+    server.stop()
+
+
 class Sent:
     """A queue with room for so many messages."""
 
@@ -65,9 +88,9 @@ class Sent:
         self.messages: list[Message] = []
         self._room = room
 
-    def __call__(self, messages: Sequence[Message]) -> int:
+    def __call__(self, messages: Sequence[Message]) -> list[Message]:
         self.messages += messages[: self._room]
-        return min(self._room, len(messages))
+        return list(messages[self._room :])
 
 
 def draft(*messages: Any, text: str = "The sky.") -> ContentDraft:
@@ -228,7 +251,7 @@ def test_what_finds_no_room_is_dropped_and_counted() -> None:
     sender.send()
     assert sender.dropped == 2
 
-    def gone(messages: Sequence[Message]) -> int:
+    def gone(messages: Sequence[Message]) -> list[Message]:
         raise OSError("canary")
 
     broken = Broadcaster(Full(), gone)
@@ -237,3 +260,14 @@ def test_what_finds_no_room_is_dropped_and_counted() -> None:
     assert broken.dropped == 1
     after = [count_lost(reason) for reason in ("queue_full", "broker")]
     assert [now - then for now, then in zip(after, before, strict=True)] == [2, 1]
+
+
+def test_a_workspace_that_fills_its_queues_leaves_room_to_others(broker: ValkeyServer) -> None:
+    """A real broker, which no worker empties."""
+    noisy, quiet = UUID(int=1), UUID(int=2)
+    assert set(find_queues(noisy)) != set(find_queues(quiet))
+    many = [Message(noisy, "d", "sealed", 1)] * (3 * MESSAGES_PER_QUEUE_MAX)
+
+    assert len(publish_messages(many)) == MESSAGES_PER_QUEUE_MAX
+    assert len(publish_messages(many)) == len(many)
+    assert publish_messages([Message(quiet, "e", "sealed", 1)] * MESSAGES_PER_QUEUE_MAX) == []

@@ -51,8 +51,10 @@ def hook(mine: Manager, url: str, **fields: Any) -> Destination:
 
 
 def sent(row: Destination, *traces: TraceFacts, attempt: int = 1) -> int | None:
+    """The seconds until the next try."""
     batch = pack_batch(traces or [facts()], str(row.pk))
-    return deliver(row.pk, batch, attempt)
+    retry = deliver(row.pk, batch, attempt)
+    return None if retry is None else retry.delay_s
 
 
 def test_what_arrives_is_counted_and_ends_a_row_of_drops(mine: Manager, receiver: Receiver) -> None:
@@ -136,6 +138,37 @@ def test_each_time_that_it_is_switched_off_is_an_event_of_its_workspace(
     assert TOKEN not in f"{event.text} {event.data}"
 
 
+def test_of_a_batch_for_s3_only_the_objects_that_failed_are_sent_again(
+    mine: Manager, receiver: Receiver
+) -> None:
+    row = create_destination(
+        account_id=mine.account.pk,
+        workspace_id=None,
+        type="s3",
+        name="Objects",
+        config={
+            "bucketName": "traces",
+            "accessKeyId": "AK",
+            "secretAccessKey": "a" * 40,
+            "endpoint": receiver.url,
+        },
+        by=SYSTEM,
+    ).row
+    ends = [facts().ended_ns + number * 10**9 for number in range(3)]
+    batch = pack_batch([facts(ended_ns=each) for each in ends], str(row.pk))
+    receiver.statuses = [200, 503, 200]
+
+    retry = deliver(row.pk, batch, 1)
+    assert retry is not None
+    assert deliver(row.pk, retry.batch, 2) is None
+
+    paths = [request.path for request in receiver.received]
+    assert len(set(paths[:3])) == 3
+    assert paths[3:] == [paths[1]]
+    row.refresh_from_db()
+    assert (row.delivered, row.dropped) == (3, 0)
+
+
 def test_what_nobody_wants_any_more_is_not_sent(mine: Manager, receiver: Receiver) -> None:
     row = hook(mine, receiver.url)
     Workspace.objects.update(is_observability_broadcast_enabled=False)
@@ -172,7 +205,7 @@ def test_private_hosts_need_the_operators_word_and_redirects_are_not_followed(
 
     settings.DESTINATION_PRIVATE_HOSTS = frozenset()
     sent(row, attempt=3)
-    named = hook(mine, f"http://localhost:{receiver.port}/in")
+    named = hook(mine, f"https://localhost:{receiver.port}/in")
     sent(named, attempt=3)
 
     not_allowed = "the config is not allowed any more: config.url: Invalid input: a private address"

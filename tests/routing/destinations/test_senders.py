@@ -31,8 +31,10 @@ def receiver(settings: Any) -> Iterator[Receiver]:
 def sent(receiver: Receiver, type_name: str, config: Mapping[str, Any]) -> list[Received]:
     """Two traces, sent with that config."""
     sender = SENDERS[type_name]
-    traces = [facts(), facts(generation_id="gen-2", ended_ns=1_700_000_003_000_000_000)]
-    for request in sender.build(check_config(sender.config, config), traces, EVERYTHING):
+    trace = {"$ai_total_cost_usd": 0, "model_name": "free"}
+    traces = [facts(trace=trace), facts(generation_id="gen-2", ended_ns=1_700_000_003_000_000_000)]
+    for part in [[each] for each in traces] if sender.is_trace_alone else [traces]:
+        request = sender.build(check_config(sender.config, config), part, EVERYTHING)
         assert send_request(request) == 200
     return receiver.received
 
