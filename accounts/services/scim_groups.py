@@ -157,16 +157,18 @@ def apply_groups(*, account_id: UUID, by: Actor) -> None:
     Whoever loses a workspace by it loses his keys there: they are disabled.
     """
     roles = _find_group_roles(account_id)
-    members = dict(Membership.objects.filter(account_id=account_id).values_list("user_id", "pk"))
+    # Whoever leaves the account meanwhile leaves when this is done.
+    rows = Membership.objects.select_for_update(no_key=True).filter(account_id=account_id)
+    members = dict(rows.order_by("pk").values_list("user_id", "pk"))
     by_groups = Q(own_role__isnull=True) | Q(workspace__in={place[0] for place in roles})
-    rows = WorkspaceMembership.objects.filter(by_groups, workspace__account=account_id)
+    mapped = WorkspaceMembership.objects.filter(by_groups, workspace__account=account_id)
     # Roles that a mapping of before gave beside somebody's own.
     raised = WorkspaceMembership.objects.filter(
         workspace__account=account_id, role=_ADMIN, own_role=WorkspaceMembership.Role.MEMBER
     )
     there = {
         (row.workspace_id, row.membership.user_id): row
-        for row in (rows | raised).select_related("membership")
+        for row in (mapped | raised).select_related("membership")
     }
     leaving = [row for place, row in there.items() if row.own_role is None and place not in roles]
     changed = []
@@ -180,11 +182,22 @@ def apply_groups(*, account_id: UUID, by: Actor) -> None:
         for place, role in roles.items()
         if place not in there and place[1] in members
     ]
-    WorkspaceMembership.objects.bulk_create(new)
+    _add_memberships(new)
     WorkspaceMembership.objects.bulk_update(changed, ["role"])
     _disable_keys([(row.workspace_id, row.membership.user_id) for row in leaving], by)
     WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
     _record_moves(account_id, by, {"added": new, "changed": changed, "removed": leaving})
+
+
+def _add_memberships(rows: Sequence[WorkspaceMembership]) -> None:
+    """Make them. Whoever is added by hand at the same time, which takes no lock, keeps that role
+    unless groups give a higher one."""
+    WorkspaceMembership.objects.bulk_create(rows, ignore_conflicts=True)
+    leading = Q(pk__in=[])
+    for row in rows:
+        if row.role == _ADMIN:
+            leading |= Q(workspace=row.workspace_id, membership=row.membership_id)
+    WorkspaceMembership.objects.filter(leading).exclude(role=_ADMIN).update(role=_ADMIN)
 
 
 def fill_groups(

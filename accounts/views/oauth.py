@@ -59,11 +59,12 @@ _operation = managed(_TAG, path=[_APP])
 
 
 class CannotDelegate(PermissionDenied):
-    """A key that is held to limits of its own would get rid of them by making another one."""
+    """A key that is held to limits of its own would get rid of them by making another one, and an
+    app's key of its app's revocation."""
 
     message = (
-        "This key is limited and cannot let apps have keys. Use a key without a limit, expiry or "
-        "guardrail of its own, or a management key."
+        "This key is limited or an app's and cannot let apps have keys. Use a key without a limit, "
+        "expiry or guardrail of its own that no app was given, or a management key."
     )
 
 
@@ -77,7 +78,7 @@ class CodesViewSet(ManagedViewSet):
         summary="Let an app have a key",
         description="What the page `/auth` does after a person agreed: a code that the app "
         "exchanges for a key, once, within ten minutes. An inference key names its own workspace "
-        "only, and may have no limit, expiry or guardrail of its own.",
+        "only, may have no limit, expiry or guardrail of its own, and may not be an app's.",
         tags=[_TAG],
         request={"application/json": component(NewAuthorizationCode)},
         responses={
@@ -96,6 +97,10 @@ class CodesViewSet(ManagedViewSet):
         asked = body.build_request(callback_url=body.callback_url, app_name=title.strip())
 
         def authorize() -> tuple[AuthorizationCode, str]:
+            of_app = ApiKey.objects.filter(pk=caller.key_id, app__isnull=False)
+            # An app's key is never a management key.
+            if not caller.management and of_app.exists():
+                raise CannotDelegate
             return oauth.authorize_app(
                 asked=asked,
                 workspace=_find_workspace(caller, body),

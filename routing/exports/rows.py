@@ -5,6 +5,7 @@ connection is held for as long as an export takes. What was booked stays as it i
 need no common snapshot.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -25,6 +26,7 @@ _ROWS_PER_PAGE: Final[dict[Per, int]] = {"generation": 500, "day": 5_000}
 ROWS_A_TURN: Final = 250
 # Moments that the databases and their arithmetic can hold.
 YEARS: Final = range(1970, 9000)
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,11 @@ def _fetch(sql: str, values: Sequence[Any]) -> list[Any]:
 
 def parse_day(text: str) -> date:
     """`YYYY-MM-DD`. Raises `ValueError`."""
+    # Python also reads days of weeks, such as 2026-W01-1.
+    if not _DAY.fullmatch(text):
+        raise ValueError(text)
     day = date.fromisoformat(text)
-    if len(text) != len("YYYY-MM-DD") or day.year not in YEARS:
+    if day.year not in YEARS:
         raise ValueError(text)
     return day
 

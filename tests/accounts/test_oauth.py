@@ -192,6 +192,15 @@ def test_a_code_dies_with_who_approved_it(office: Office) -> None:
     assert not ApiKey.objects.filter(app__isnull=False).exists()
 
 
+def test_an_app_s_key_lets_no_other_app_have_one(office: Office) -> None:
+    string = exchange(office, new_code(office)["id"])[1]["key"]
+
+    status, said = office.call("POST", "/auth/keys/code", {"callback_url": CALLBACK}, key=string)
+
+    assert status == 403
+    assert "an app's" in said["error"]["message"]
+
+
 def test_an_app_is_listed_and_revoked_with_its_keys(office: Office) -> None:
     app = new_code(office)["app_id"]
     strings = [exchange(office, new_code(office)["id"])[1]["key"] for _ in range(2)]

@@ -18,7 +18,7 @@ from accounts.models import (
     WorkspaceMembership,
 )
 from accounts.services.records import SYSTEM
-from accounts.services.scim_groups import fill_groups
+from accounts.services.scim_groups import _add_memberships, fill_groups
 from accounts.services.scim_jobs import run_waiting_jobs
 from tests.accounts.office import Office, open_office
 
@@ -208,3 +208,19 @@ def test_a_command_fills_groups(mine: Directory, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="nobody is no member"):
         call_command("fill_scim_groups", **options)
     assert Membership.objects.filter(account=mine.account).count() == 2
+
+
+@pytest.mark.parametrize(("of_group", "role"), [("admin", "admin"), ("member", "member")])
+def test_who_is_added_by_hand_meanwhile_is_there_once(
+    mine: Directory, of_group: str, role: str
+) -> None:
+    """What `apply_groups` is about to write when somebody else was faster."""
+    bob = mine.member("bob")
+    membership = Membership.objects.get(user=bob)
+    place = {"workspace": mine.workspace("team"), "membership": membership}
+    WorkspaceMembership.objects.create(**place, role="member", own_role="member")
+
+    _add_memberships([WorkspaceMembership(**place, role=of_group)])
+
+    row = WorkspaceMembership.objects.get(**place)
+    assert (row.role, row.own_role) == (role, "member")

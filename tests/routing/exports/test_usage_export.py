@@ -183,7 +183,8 @@ def test_a_manager_gets_the_own_account_only(mine: Office) -> None:
     assert sum(int(line["charge_nano"]) for line in lines) == expected
     boss = Manager(mine.account, mine.users[0], mine.management)
     boss.refused(400, "GET", "/activity/export?from=2026-03-02&to=2026-03-01")
-    boss.refused(400, "GET", "/activity/export?from=yesterday")
+    for odd in ("yesterday", "2026-W01-1", "20260302"):
+        boss.refused(400, "GET", f"/activity/export?from={odd}")
     boss.refused(400, "GET", "/activity/export?per=hour")
 
 
