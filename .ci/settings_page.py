@@ -13,7 +13,8 @@ HEAD = """# Settings
 <!-- Written by `make docs` from gateway/environment; change it there. -->
 
 All settings come from the environment. An odd value stops the start with one line that names the
-setting, and so does a name that only looks like one. Sizes are in bytes.
+setting, and so does a name that only looks like one. Sizes are in bytes. Each may stand in a file
+instead, which the setting's name with `_FILE` behind it names (`SECRET_KEY_FILE=/run/secrets/key`).
 """
 FIRST = ("Process and web", "Secrets", "Stores")
 KINDS = {

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -114,6 +115,7 @@ def refuse_unknown_names() -> None:
     """Raises `SettingError` for a variable that looks like a setting and is none: a misspelt limit
     would otherwise hold nobody."""
     known = {each.name for section in Section.every.values() for each in section.declarations}
+    known |= {f"{name}_FILE" for name in known}
     for name in sorted(os.environ.keys() - known):
         is_others = _OF_A_SERVICE.fullmatch(name) or _OF_ANOTHER_SIGNAL.fullmatch(name)
         if name.startswith(_OWN_PREFIXES) and not is_others:
@@ -122,8 +124,19 @@ def refuse_unknown_names() -> None:
 
 
 def text(name: str, default: str = "") -> str:
-    """The variable, stripped; unset and empty both give the default."""
-    return os.environ.get(name, "").strip() or default
+    """The variable, else the file that `NAME_FILE` names, stripped; unset and empty both give the
+    default."""
+    value = os.environ.get(name, "").strip()
+    file = os.environ.get(f"{name}_FILE", "").strip()
+    if not file:
+        return value or default
+    if value:
+        raise SettingError(name, f"{name}_FILE is set too; keep one of them")
+    try:
+        return Path(file).read_text(encoding="utf-8").strip() or default
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise SettingError(f"{name}_FILE", f"cannot read {file}: {why}") from None
 
 
 def boolean(name: str, default: bool) -> bool:

@@ -11,6 +11,7 @@ from gateway.env import SettingError, text
 
 # 32 bytes in base64, without its padding.
 _STRONG_CHARS = 43
+# The checkout, or the folder that a wheel was installed into.
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -23,8 +24,15 @@ def find_package(name: str) -> Path:
 
 
 def home() -> Path:
-    """GATEWAY_HOME as an absolute path (default `var/` in the checkout); it may not exist yet."""
-    return (PROJECT / text("GATEWAY_HOME", "var")).resolve()
+    """GATEWAY_HOME as an absolute path; it may not exist yet.
+
+    By default `var/` in a checkout, and the user's data folder for an installed gateway.
+    """
+    place = text("GATEWAY_HOME")
+    if (PROJECT / "pyproject.toml").exists():
+        return (PROJECT / (place or "var")).resolve()
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(place or Path(data) / "routing-gateway").resolve()
 
 
 def private_folder(path: Path) -> Path:

@@ -78,7 +78,12 @@ PRODUCTION = (
     )
     == "production"
 )
-setting.declare("GATEWAY_HOME", "the one folder the gateway writes to", "folder", "`var/`")
+setting.declare(
+    "GATEWAY_HOME",
+    "the one folder the gateway writes to; without a checkout `~/.local/share/routing-gateway`",
+    "folder",
+    "`var/`",
+)
 GATEWAY_HOME = home()
 keep_private(GATEWAY_HOME)
 

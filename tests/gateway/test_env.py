@@ -72,6 +72,23 @@ def test_what_is_read(
         assert isinstance(expected, set) or type(found) is type(expected)
 
 
+def test_a_setting_may_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As engines of containers and systemd hand secrets out."""
+    file = tmp_path / "secret"
+    file.write_text(" 12\n")
+    monkeypatch.setenv(f"{NAME}_FILE", str(file))
+    assert env.integer(NAME, 7) == 12
+
+    monkeypatch.setenv(NAME, "13")
+    with pytest.raises(SettingError, match=f"^{NAME}: {NAME}_FILE is set too"):
+        env.text(NAME)
+
+    monkeypatch.delenv(NAME)
+    monkeypatch.setenv(f"{NAME}_FILE", str(tmp_path / "absent"))
+    with pytest.raises(SettingError, match=f"^{NAME}_FILE: cannot read .*No such file"):
+        env.text(NAME)
+
+
 ODD: list[tuple[Any, tuple[Any, ...], list[str]]] = [
     (env.boolean, (False,), ["maybe", "2"]),
     (env.integer, (7,), ["many", "1.5", "-1", "9" * 5000]),
