@@ -3,6 +3,7 @@
 import argparse
 import logging.config
 import sys
+from collections.abc import Sequence
 
 from gateway.logs.setup import build_config
 from gateway.run.plan import ODD_SETTING, CannotStart, check_settings, listen, make_plan, take_home
@@ -10,11 +11,11 @@ from gateway.run.signals import Parent
 from gateway.run.supervisor import Supervisor
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run until stopped. 0 stopped, 1 a process kept dying, 2 refused to start."""
     parser = argparse.ArgumentParser(prog="gateway.run", description="Run everything.")
     parser.add_argument("--parent-pid", type=int, help="stop when this parent process leaves")
-    parent = Parent(parser.parse_args().parent_pid)
+    parent = Parent(parser.parse_args(arguments).parent_pid)
     try:
         check_settings()
         from gateway import settings

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-PROJECT = Path(__file__).resolve().parents[2]
+from gateway.home import PROJECT
+
 BACK_OFF_FIRST_S = 0.5
 BACK_OFF_MAX_S = 8.0
 DEATHS_MAX = 5

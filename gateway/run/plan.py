@@ -37,7 +37,6 @@ class Plan:
     valkey_binary: Path | None
     valkey_socket: Path
     version: str
-    intern_jobs: int = 4
     # Another driver's runtimes leave no folders here.
     has_own_driver: bool = False
 
@@ -90,7 +89,6 @@ def make_plan(port: int) -> Plan:
         valkey_binary=binary,
         valkey_socket=socket_path(run),
         version=settings.GATEWAY_VERSION,
-        intern_jobs=settings.INTERN_JOBS,
         has_own_driver=settings.INTERN_RUNTIME != "process",
     )
 

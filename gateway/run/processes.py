@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from gateway.env import SUPERVISED, SUPERVISOR_PID
+from gateway.run import commands
 from gateway.run.child import Child
 from gateway.run.plan import Plan
 
-_BIN = Path(sys.executable).parent
 HINTS_BYTES_MAX = "256mb"
-CONTROL_SLOTS = 8
-DELIVERY_SLOTS = 8
 # Whoever runs this as root, in a container say, has chosen to: six lines a start say too much.
 _HUSH = "ignore:You're running the worker with superuser privileges"
 
@@ -72,47 +70,18 @@ def prepare(plan: Plan) -> Child:
 def web(plan: Plan, listener_fd: int) -> Child:
     return Child(
         "web",
-        lambda: [_BIN / "gunicorn", "-c", "gateway/gunicorn.conf.py"],
+        commands.web,
         plan.environment() | {"GATEWAY_BIND": f"fd://{listener_fd}"},
         pass_fds=(listener_fd,),
     )
 
 
-def worker(plan: Plan) -> Child:
-    """What beat asks for, and nobody waits for."""
-    return _worker(plan, "worker", "celery", "--concurrency", "1")
-
-
-def intern_jobs(plan: Plan) -> Child:
-    """Provisioning and taking down interns: minutes, with a slow runtime."""
-    return _worker(plan, "interns", "interns", "--concurrency", str(plan.intern_jobs))
-
-
-def intern_control(plan: Plan) -> Child:
-    """What must not wait for those: suspending, and looking after what runs. It mostly waits."""
-    slots = str(CONTROL_SLOTS)
-    return _worker(
-        plan, "intern-control", "intern-control", "--pool", "threads", "--concurrency", slots
-    )
-
-
-def destinations(plan: Plan) -> Child:
-    """Deliveries to receivers of other people's, which may answer late or never. It mostly
-    waits."""
-    slots = str(DELIVERY_SLOTS)
-    return _worker(
-        plan, "destinations", "destinations", "--pool", "threads", "--concurrency", slots
-    )
-
-
-def _worker(plan: Plan, name: str, queue: str, *slots: str) -> Child:
-    options = "worker --without-mingle --without-gossip --loglevel WARNING"
-    place = ["--hostname", f"{name}@%h", "--queues", queue, *slots]
-    command = [_BIN / "celery", "--quiet", "-A", "gateway", *options.split(), *place]
+def worker(plan: Plan, name: str) -> Child:
+    """The Celery worker of that name in the Procfile."""
     marks = {"PYTHONWARNINGS": _HUSH, SUPERVISED: "1", SUPERVISOR_PID: str(os.getpid())}
     return Child(
         name,
-        lambda: command,
+        commands.PROCESSES[name].build,
         plan.environment() | marks,
         # Celery's cold shutdown: with the supervisor gone there is no time to finish tasks.
         death_signal=signal.SIGQUIT,
@@ -121,24 +90,25 @@ def _worker(plan: Plan, name: str, queue: str, *slots: str) -> Child:
     )
 
 
+def beat(plan: Plan) -> Child:
+    return Child("beat", commands.beat, plan.environment())
+
+
 def suspend_interns(plan: Plan) -> Child:
     """`manage.py suspend_interns --all --here`, when the run ends."""
-    command = [sys.executable, "manage.py", "suspend_interns", "--all", "--here"]
-    return Child("suspend_interns", lambda: command, plan.environment())
-
-
-def beat(plan: Plan) -> Child:
-    options = ["--schedule", plan.run / "beat-schedule", "--pidfile=", "--loglevel", "WARNING"]
-    command = [_BIN / "celery", "--quiet", "-A", "gateway", "beat", *options]
-    return Child("beat", lambda: command, plan.environment())
+    return _manage(plan, "suspend_interns", "suspend_interns", "--all", "--here")
 
 
 def add_provider(plan: Plan, name: str) -> Child:
     """`manage.py add_provider NAME`, which reads the key from the environment."""
     # Whoever only starts the gateway asked for no calls.
     options = ["--no-input", "--no-probe"]
-    command = [sys.executable, "manage.py", "add_provider", name, *options]
-    return Child(f"add_provider {name}", lambda: command, plan.environment())
+    return _manage(plan, f"add_provider {name}", "add_provider", name, *options)
+
+
+def _manage(plan: Plan, name: str, *arguments: str) -> Child:
+    command = [sys.executable, "-m", "gateway", "manage", *arguments]
+    return Child(name, lambda: command, plan.environment())
 
 
 class Preparation:

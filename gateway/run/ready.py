@@ -14,11 +14,11 @@ _LOOK_S = 2.5
 DEMO_MODEL = "simulated/small"
 
 
-def is_ready(root_url: str) -> bool:
-    """Whether `GET /readyz` is 200."""
+def answers(root_url: str, path: str) -> bool:
+    """Whether `GET` of the path is 200."""
     connection = http.client.HTTPConnection(urlsplit(root_url).netloc, timeout=_LOOK_S)
     try:
-        connection.request("GET", "/readyz")
+        connection.request("GET", path)
         return connection.getresponse().status == 200
     except (OSError, http.client.HTTPException):
         return False

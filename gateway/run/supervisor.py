@@ -48,12 +48,8 @@ class Supervisor:
         self._stores = [processes.valkey(plan)] if plan.valkey_binary else []
         if plan.simulator:
             self._stores.append(processes.simulator(plan, self._simulated))
-        workers = [
-            processes.worker(plan),
-            processes.intern_jobs(plan),
-            processes.intern_control(plan),
-            processes.destinations(plan),
-        ]
+        names = ("worker", "interns", "intern-control", "destinations")
+        workers = [processes.worker(plan, name) for name in names]
         self._serving = [self._web, *workers, processes.beat(plan)]
         self._started: list[Child] = []
         self._errands: list[Child] = []
@@ -145,7 +141,7 @@ class Supervisor:
                 child.start()
 
     def _become_ready(self, demo: dict[str, Any]) -> None:
-        if not (self._web.runs() and ready.is_ready(self._plan.root_url)):
+        if not (self._web.runs() and ready.answers(self._plan.root_url, "/readyz")):
             return
         self._is_ready = True
         facts = ready.facts(self._plan, demo, self._simulated.url)

@@ -13,7 +13,6 @@ import interns
 from interns.runtime.driver import ImageUnavailable
 
 HERE = Path(__file__).parent
-PROJECT = HERE.parents[2]
 REPOSITORY = "gateway-intern"
 
 
@@ -62,7 +61,7 @@ def build_context() -> bytes:
     package = Path(interns.__file__).parent
     files = {
         "Dockerfile": HERE / "Dockerfile",
-        "requirements.txt": PROJECT / "requirements.lock",
+        "requirements.txt": HERE / "requirements.lock",
         "interns/__init__.py": package / "__init__.py",
         **{f"interns/agent/{file.name}": file for file in sorted(package.glob("agent/*.py"))},
     }
