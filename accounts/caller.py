@@ -32,6 +32,7 @@ from accounts.windows import find_limited_window
 from gateway.database.compiled_queries import CompiledQuery
 from gateway.http.address import Network
 from gateway.http.jsonio import JsonObject
+from gateway.limits.rules import RateRule, build_rules
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
 
@@ -98,6 +99,8 @@ class Caller:
     scopes: frozenset[str] | None = None
     # Where the key may be used from; None is anywhere.
     allowed_networks: tuple[Network, ...] | None = None
+    # The key's own, then its workspace's.
+    rate_rules: tuple[RateRule, ...] = ()
 
     def is_usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
@@ -141,6 +144,7 @@ def read_caller(key_hash: str) -> Caller | None:
         allowed_networks=None
         if key.allowed_ips is None
         else tuple(ip_network(each) for each in key.allowed_ips),
+        rate_rules=_build_rate_rules(key),
         # Read with the key, so before the budgets: what changes in between shows.
         limits_version=key.account.limits_version,
         limited=find_limited_window(key),
@@ -206,6 +210,13 @@ _query_by_hash: CompiledQuery[Any] = CompiledQuery(
 _query_by_former_hash: CompiledQuery[Any] = CompiledQuery(
     lambda key_hash: _select_keys().formerly(key_hash).order_by("pk")[:1], key_hash=str
 )
+
+
+def _build_rate_rules(key: Any) -> tuple[RateRule, ...]:
+    rules = build_rules(f"key:{key.pk}", key.rate_limits)
+    if key.workspace is not None and key.workspace.rate_limits:
+        rules += build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)
+    return rules
 
 
 def _read_io_logging(key: Any) -> IoLogging | None:

@@ -60,8 +60,8 @@ _LIMITS: Final = (
         "rpm rpd rps tpm tpd rpm_limit tpm_limit model_rpm_limit model_tpm_limit rate_limit"
         " rate_limits requests_per_second requests_per_minute requests_per_day tokens_per_minute"
         " tokens_per_day max_parallel_requests max_requests max_concurrency",
-        "",
-        "rates are limited by whoever runs the gateway, for all keys alike (ROUTER_KEY_RPM)",
+        "rate_limits",
+        "`rate_limits` of a key or a workspace limits this",
     ),
 )
 # A name with one of these in it limits something, but for what our own objects say of a limit.

@@ -7,6 +7,7 @@ from django.conf import settings
 
 from accounts.key_uses import log as uses_log
 from accounts.key_uses import uses
+from gateway.limits.concurrency import concurrency_limiter
 from gateway.limits.limits import rate_limiter
 from gateway.logs.stderr import write_lines
 from gateway.tracing.process import get_sender, stop_sender
@@ -80,4 +81,5 @@ def stop() -> None:
 def _leave_peers() -> None:
     observation.stop()
     rate_limiter().close()
+    concurrency_limiter().close()
     peer_sync.stop()

@@ -4,10 +4,14 @@ import re
 from typing import Any
 
 from django import forms
+from pydantic import TypeAdapter, ValidationError
 
 from accounts.models.budget import Enforcement
 from accounts.money import usd_to_nano
 from accounts.ports import higher_apps
+from accounts.views.schemas.fields import RateLimits, resolve_rate_limits
+from gateway.http.errors import SchemaInvalid
+from gateway.http.validation import join_issues, list_issues
 
 _USD_MAX = 1_000_000_000
 # Any number of this length fits a row's id.
@@ -57,6 +61,31 @@ class WordsField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool(self.to_python(data) != (initial or None))
+
+
+class RateLimitsField(forms.JSONField):
+    """Rate limits as the API takes them; None where there are none."""
+
+    _limits: TypeAdapter[Any] = TypeAdapter(RateLimits)
+
+    def __init__(self, **options: Any) -> None:
+        help_text = (
+            "A list of limits with requests_per_minute, requests_per_day, tokens_per_minute, "
+            "concurrent and perhaps a scope (model, provider, user); empty for none."
+        )
+        super().__init__(required=False, **{"help_text": help_text, **options})
+
+    def clean(self, value: Any) -> Any:
+        typed = super().clean(value)
+        if not typed:
+            return None
+        try:
+            self._limits.validate_python(typed, strict=True)
+            return resolve_rate_limits(typed)
+        except ValidationError as error:
+            raise forms.ValidationError(join_issues(list_issues(error))) from None
+        except SchemaInvalid as error:
+            raise forms.ValidationError(error.text) from None
 
 
 class NumbersField(WordsField):

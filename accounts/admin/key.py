@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.fields import (
     EnforcementField,
+    RateLimitsField,
     UsdField,
     WordsField,
     build_checkboxes,
@@ -49,6 +50,7 @@ class _BoundsForm(Form):
         required=False,
         help_text="Addresses and networks, such as 192.0.2.0/24; empty for all.",
     )
+    rate_limits = RateLimitsField()
 
     def clean_scopes(self) -> list[str] | None:
         return self.cleaned_data["scopes"] or None
@@ -75,7 +77,7 @@ class NewKeyForm(_BoundsForm):
         fields = (
             *("account", "kind", "workspace", "creator", "name"),
             *("limit_usd", "limit_reset", "limit_enforcement", "expires_at"),
-            *("scopes", "allowed_models", "allowed_ips"),
+            *("scopes", "allowed_models", "allowed_ips", "rate_limits"),
         )
         help_texts = {
             "workspace": "Inference keys only; empty for the account's default workspace.",
@@ -110,7 +112,7 @@ class KeyForm(_BoundsForm):
         fields = (
             *("name", "workspace", "creator"),
             *("limit_usd", "limit_reset", "limit_enforcement", "include_byok_in_limit", "disabled"),
-            *("scopes", "allowed_models", "allowed_ips"),
+            *("scopes", "allowed_models", "allowed_ips", "rate_limits"),
         )
         help_texts = {
             "workspace": "A key that moves keeps its string, limit and spending.",
@@ -247,7 +249,7 @@ class ApiKeyAdmin(PageAdmin):
             return (*KeyForm.Meta.fields, *self._FIXED)
         shown = (
             *("name", "workspace", "creator", "limit", "limit_reset", "limit_enforcement"),
-            *("include_byok_in_limit", "scopes", "allowed_models", "allowed_ips"),
+            *("include_byok_in_limit", "scopes", "allowed_models", "allowed_ips", "rate_limits"),
         )
         return (*shown, *self._FIXED)
 
@@ -306,6 +308,7 @@ class ApiKeyAdmin(PageAdmin):
             scopes=said["scopes"],
             allowed_models=said["allowed_models"],
             allowed_ips=said["allowed_ips"],
+            rate_limits=said["rate_limits"],
             by=operator_actor(request.user),
         )
         obj.pk = key.pk

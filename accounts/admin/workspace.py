@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from accounts.admin.budgets import BudgetInline
-from accounts.admin.fields import NumbersField, build_checkboxes
+from accounts.admin.fields import NumbersField, RateLimitsField, build_checkboxes
 from accounts.admin.history import render_usage
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
@@ -33,6 +33,7 @@ _SETTINGS = (
     *("disabled_server_tools", "is_observability_io_logging_enabled"),
     *("io_logging_sampling_rate", "io_logging_api_key_ids"),
     *("is_observability_broadcast_enabled", "is_data_discount_logging_enabled"),
+    "rate_limits",
 )
 _SHOWN = (
     *("id", "is_default", "default_guardrail_id", "include_byok_in_budgets"),
@@ -64,6 +65,8 @@ class WorkspaceForm(Form):
         help_text="Numbers of the keys whose requests are logged, with commas between; empty for "
         "all keys of the workspace.",
     )
+
+    rate_limits = RateLimitsField()
 
     class Meta:
         model = Workspace

@@ -159,7 +159,8 @@ class Workspace(models.Model):
     `default_provider_sort` orders the endpoints of requests that ask for no sort and no order.
     `disabled_server_tools` holds names as in `SERVER_TOOLS`, null for none.
     `io_logging_api_key_ids` holds keys' numbers, null for all keys; `io_logging_sampling_rate` is
-    the share of requests that are logged. Two flags only say what the team allows: data in return
+    the share of requests that are logged. `rate_limits` are as `gateway.limits.rules.dump_limits`
+    writes them, null for none. Two flags only say what the team allows: data in return
     for a discount, and sending traces to its destinations.
     """
 
@@ -187,6 +188,7 @@ class Workspace(models.Model):
     is_observability_broadcast_enabled = models.BooleanField(default=False, db_default=False)
     is_observability_io_logging_enabled = models.BooleanField(default=False, db_default=False)
     include_byok_in_budgets = models.BooleanField(default=False, db_default=False)
+    rate_limits = models.JSONField(null=True, blank=True, default=None)
     created_by = models.ForeignKey(
         User, on_delete=models.PROTECT, related_name="+", null=True, blank=True, editable=False
     )

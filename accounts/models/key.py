@@ -117,6 +117,8 @@ class ApiKey(models.Model):
     allowed_models = models.JSONField(null=True, blank=True, default=None)
     # Networks that it may be used from, such as `192.0.2.0/24`; null for all.
     allowed_ips = models.JSONField(null=True, blank=True, default=None)
+    # As `gateway.limits.rules.dump_limits` writes them; null for none.
+    rate_limits = models.JSONField(null=True, blank=True, default=None)
     expires_at = models.DateTimeField(null=True, blank=True)
     # When the last call made with it was booked, written a few seconds later.
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

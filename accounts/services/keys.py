@@ -29,7 +29,7 @@ from gateway.http.validation import Issue
 GRACE_S_MAX: Final = 604_800
 _FACTS: Final = (
     *("name", "hash", "label", "kind", "workspace_id", "creator_id", "external_user", "app_id"),
-    *("disabled", "scopes", "allowed_models", "allowed_ips"),
+    *("disabled", "scopes", "allowed_models", "allowed_ips", "rate_limits"),
     *("limit_nano", "limit_reset", "limit_enforcement", "include_byok_in_limit"),
     *("expires_at", "deleted_at"),
 )
@@ -66,6 +66,7 @@ def create_key(
     scopes: Sequence[str] | None = None,
     allowed_models: Sequence[str] | None = None,
     allowed_ips: Sequence[str] | None = None,
+    rate_limits: Sequence[JsonObject] | None = None,
     by: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key and its string, which is shown this once. Without a workspace it manages."""
@@ -91,6 +92,7 @@ def create_key(
             scopes=scopes,
             allowed_models=allowed_models,
             allowed_ips=allowed_ips,
+            rate_limits=rate_limits,
         )
         _record(key, by, "created", None, key.created_at)
         whose = f"in workspace {workspace.name}" if workspace else "to manage the account"

@@ -29,6 +29,7 @@ from accounts.services.keys import (
 from accounts.services.records import Actor, key_actor
 from accounts.views.key_query import KeyQuery, listed_keys, read_key_query
 from accounts.views.managed import WORKSPACE_ID, ManagedViewSet, managed, managed_body
+from accounts.views.schemas.fields import resolve_rate_limits
 from accounts.views.schemas.key import (
     CurrentKey,
     KeyChanges,
@@ -131,7 +132,8 @@ class KeysViewSet(ManagedViewSet):
         caller = self.manager(request)
         body = NewKey.read(managed_body(request))
         models = resolve_models(body.allowed_models)
-        key, string = _run_query(lambda: _create_key(caller, body, models))
+        limits = resolve_rate_limits(body.model_dump(include={"rate_limits"})["rate_limits"])
+        key, string = _run_query(lambda: _create_key(caller, body, models, limits))
         # Nothing was spent with it yet.
         answer = {"data": serialize_key(key, build_zero_usage(key.created_at)), "key": string}
         return json_response(answer, status=201)
@@ -234,7 +236,12 @@ def _rotate(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> JsonObject:
     return {"data": _with_usage(key), "key": string}
 
 
-def _create_key(caller: Caller, body: NewKey, models: list[str] | None) -> tuple[ApiKey, str]:
+def _create_key(
+    caller: Caller,
+    body: NewKey,
+    models: list[str] | None,
+    rate_limits: list[JsonObject] | None,
+) -> tuple[ApiKey, str]:
     """The key and its string. Raises `SchemaInvalid` for a workspace or creator of others."""
     with transaction.atomic():
         workspace, creator = _load_references(caller, body)
@@ -251,6 +258,7 @@ def _create_key(caller: Caller, body: NewKey, models: list[str] | None) -> tuple
             external_user=body.external.user if body.external else None,
             allowed_models=models,
             allowed_ips=body.allowed_ips,
+            rate_limits=rate_limits,
             by=key_actor(caller),
         )
 

@@ -14,6 +14,7 @@ from accounts.services.key_limits import KeyUsage, read_usages
 from console.scope import Role, Scope, find_scope_of_account
 from console.words import Badge
 from gateway.http.errors import NotFound
+from gateway.http.jsonio import JsonObject
 
 PAGE_ROWS: Final = 50
 ORDERS: Final[Mapping[str, tuple[str | OrderBy, ...]]] = {
@@ -63,6 +64,17 @@ class KeyRow(NamedTuple):
         return Badge("good", "active")
 
     @property
+    def whole_rate_limit(self) -> JsonObject:
+        """The figures of its first rate limit without a scope."""
+        limits = self.key.rate_limits or ()
+        return next((each for each in limits if not each.get("scope")), {})
+
+    @property
+    def scoped_rate_limits(self) -> list[str]:
+        """Its rate limits with a scope, in words."""
+        return [_describe_limit(each) for each in self.key.rate_limits or () if each.get("scope")]
+
+    @property
     def reset_word(self) -> str:
         """`a day`, `a week`, `a month`, or nothing for all time."""
         words = {"daily": "a day", "weekly": "a week", "monthly": "a month"}
@@ -103,6 +115,14 @@ def find_key(user: Any, number: int, now: datetime) -> tuple[KeyRow, Scope] | No
         account_id=key.account_id, workspace_id=key.workspace_id, creator_id=key.creator_id
     )
     return (KeyRow(key, read_usages(keys=[key], at=now)[key.pk], now), scope) if covers else None
+
+
+def _describe_limit(limit: JsonObject) -> str:
+    scope = ", ".join(f"{name} {value}" for name, value in limit["scope"].items())
+    figures = (
+        f"{figure:,} {name.replace('_', ' ')}" for name, figure in limit.items() if name != "scope"
+    )
+    return f"{scope}: {', '.join(figures)}"
 
 
 def may_change_limits(scope: Scope, key: ApiKey) -> bool:

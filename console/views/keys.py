@@ -26,7 +26,8 @@ from console.queries.keys import (
 from console.queries.snippets import list_snippets
 from console.scope import Scope
 from console.table import Column, Table, csv_response, render_table
-from gateway.http.jsonio import format_usd
+from gateway.http.jsonio import JsonObject, format_usd
+from gateway.limits.rules import FIGURE_MAX, FIGURES
 
 _LIFETIMES: Final = {"": None, "1": 1, "7": 7, "30": 30, "90": 90, "365": 365}
 _LIFETIME_CHOICES: Final = [
@@ -59,6 +60,12 @@ COLUMNS: Final = (
 )
 
 
+def _build_figure(label: str) -> forms.IntegerField:
+    return forms.IntegerField(
+        label=label, required=False, min_value=1, max_value=FIGURE_MAX, help_text="Empty: no limit."
+    )
+
+
 class LimitForm(forms.Form):
     """A name, and how much a key may spend."""
 
@@ -70,8 +77,21 @@ class LimitForm(forms.Form):
         label="The limit begins anew", required=False, choices=_RESETS, help_text="Days are UTC."
     )
 
+    requests_per_minute = _build_figure("Requests per minute")
+    requests_per_day = _build_figure("Requests per day")
+    tokens_per_minute = _build_figure("Tokens per minute")
+    concurrent = _build_figure("Requests at the same time")
+
     def read_reset(self) -> str | None:
         return self.cleaned_data["limit_reset"] or None
+
+    def read_rate_limits(self, before: list[JsonObject] | None = None) -> list[JsonObject] | None:
+        """The column with what the form says of all requests; limits with a scope stay."""
+        scoped = [each for each in before or () if each.get("scope")]
+        figures = {
+            name: figure for name in FIGURES if (figure := self.cleaned_data[name]) is not None
+        }
+        return ([figures, *scoped] if figures else scoped) or None
 
 
 class NewKeyForm(LimitForm):
@@ -82,7 +102,7 @@ class NewKeyForm(LimitForm):
         label="It stops working", required=False, choices=_LIFETIME_CHOICES
     )
 
-    field_order = ("name", "workspace", "limit_usd", "limit_reset", "lifetime")
+    field_order = ("name", "workspace", "limit_usd", "limit_reset", "lifetime", *FIGURES)
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -134,6 +154,7 @@ def make_key(request: HttpRequest, page: PageContext) -> HttpResponse:
         limit_nano=form.cleaned_data["limit_usd"],
         limit_reset=form.read_reset(),
         expires_at=form.read_expiry(page.now),
+        rate_limits=form.read_rate_limits(),
         by=operator_actor(request.user),
     )
     return _show_string(request, page, key, string, "Your new key")
@@ -149,6 +170,7 @@ def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpRespon
             "name": row.key.name,
             "limit_usd": "" if row.key.limit_nano is None else format_usd(row.key.limit_nano),
             "limit_reset": row.key.limit_reset or "",
+            **row.whole_rate_limit,
         },
     )
     if request.method == "POST":
@@ -159,6 +181,7 @@ def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpRespon
                 "name": form.cleaned_data["name"],
                 "limit_nano": form.cleaned_data["limit_usd"],
                 "limit_reset": form.read_reset(),
+                "rate_limits": form.read_rate_limits(row.key.rate_limits),
             }
             by = operator_actor(request.user)
             change_key(keys=ApiKey.objects.filter(pk=row.key.pk), changes=changes, by=by)

@@ -44,11 +44,6 @@ class Taken(NamedTuple):
     limits: tuple[Limit, ...]
     starts: tuple[int, ...]
 
-    @property
-    def last(self) -> "Taken":
-        """What was taken of the last limit."""
-        return Taken(self.limits[-1:], self.starts[-1:])
-
 
 class Exceeded(NamedTuple):
     """The limit that is used up, how much of it was, and the Unix time of the refusal."""
@@ -115,6 +110,10 @@ class RateLimiter:
         answer = self._store.look([limit._replace(cost=0)])
         if answer is not None:
             return answer.used[0]
+        return self.estimate_used(limit)
+
+    def estimate_used(self, limit: Limit) -> int:
+        """How much of it is used as far as this process knows, which asks nobody."""
         count = count_at(self._counts.get(limit.scope), self._clock(), limit.window_s)
         return count.used
 
@@ -132,13 +131,6 @@ class RateLimiter:
             count = self._counts.get(scope)
             if count is not None and count.start == start:
                 self._note(scope, WindowCount(start, max(0, count.used + amount)))
-
-    def correct(self, taken: Taken, amount: int) -> None:
-        """Add to what is used of the last limit that was taken from; see `add`."""
-        scope, start = taken.limits[-1].scope, taken.starts[-1]
-        # What a request did not need is nearly always kept for the next one.
-        if amount and not (amount < 0 and self._leases.put_back(scope, start, -amount)):
-            self.add(taken.last, [amount])
 
     def give_back(self, taken: Taken) -> None:
         """As if it had not been taken."""

@@ -81,6 +81,7 @@ class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
                 "description": "Unknown takes the provider's own.",
             },
         ),
+        ("How much of it may be used", {"fields": ("rate_limits",)}),
         ("The last 24 hours", {"fields": ("history",)}),
     )
 

@@ -16,6 +16,7 @@ from gevent import sleep
 
 from gateway.database.db import under_gevent
 from gateway.http.jsonio import JsonObject
+from gateway.limits.rules import build_rules
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider, open_credential
 from routing.catalogue.version import current_version
@@ -49,6 +50,7 @@ ENDPOINT_FIELDS = (
     *("collects_data", "zdr", "moderated", "supports_cancellation", "publishes_data"),
     *("input_modalities", "output_modalities"),
     *("decisions_max_questions", "decisions_max_options", "decisions_max_levels"),
+    "rate_limits",
 )
 
 
@@ -208,6 +210,7 @@ class _Assembly:
         taken = [*own["supported_parameters"], *own.pop("extra_parameters")]
         own["supported_parameters"] = self._set(own["supported_parameters"])
         own["taken_fields"] = self._set(taken)
+        own["rate_rules"] = build_rules(f"endpoint:{own['pk']}", own.pop("rate_limits"))
         prices, pricing = self._parse_prices(own.pop("pricing"), own)
         return EndpointEntry(
             **own,

@@ -244,6 +244,13 @@ class Endpoint(Versioned):
     decisions_max_questions = models.PositiveIntegerField(null=True, blank=True)
     decisions_max_options = models.PositiveIntegerField(null=True, blank=True)
     decisions_max_levels = models.PositiveIntegerField(null=True, blank=True)
+    rate_limits = models.JSONField(
+        null=True,
+        blank=True,
+        default=None,
+        help_text="A list of limits on all its requests together, with requests_per_minute, "
+        "requests_per_day, tokens_per_minute, concurrent.",
+    )
 
     class Meta:
         ordering = ["model", "tag"]

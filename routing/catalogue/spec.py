@@ -11,11 +11,14 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
 
 from gateway.http.jsonio import JsonObject
+from gateway.http.validation import join_issues, list_issues
+from gateway.limits.rules import LIMITS_MAX, EndpointRateLimit, dump_limits
 from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
 from routing.entities.prices import PriceError, Prices
 from routing.entities.vocabulary import (
@@ -115,6 +118,21 @@ def _publish_pricing(value: object) -> object:
     return value if value in (None, "auto") else Prices.parse(value).serialize()
 
 
+_LIMITS: TypeAdapter[list[EndpointRateLimit]] = TypeAdapter(
+    Annotated[list[EndpointRateLimit], Field(max_length=LIMITS_MAX)]
+)
+
+
+def _check_rate_limits(value: object) -> object:
+    """The limits as the column keeps them."""
+    if value is None:
+        return None
+    try:
+        return dump_limits(_LIMITS.validate_python(value, strict=True))
+    except ValidationError as error:
+        raise ValueError(join_issues(list_issues(error))) from None
+
+
 class _Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -171,6 +189,7 @@ class EndpointSpec(_Spec):
     decisions_max_questions: Count | None = None
     decisions_max_options: Count | None = None
     decisions_max_levels: Count | None = None
+    rate_limits: Annotated[list[JsonObject] | None, BeforeValidator(_check_rate_limits)] = None
 
     @model_validator(mode="before")
     @classmethod

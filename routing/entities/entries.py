@@ -12,6 +12,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from gateway.limits.rules import RateRule
 from routing.entities.efforts import EffortRules
 from routing.entities.prices import Prices
 from routing.entities.vocabulary import STATUS_ROUTABLE_MIN
@@ -71,10 +72,10 @@ class EndpointEntry:
     ones. `prices` None means no price, and `pricing` is the same as published. `status` is the
     worse of the endpoint's and its provider's. `decides` is how it answers decisions, one of
     `DECIDING`, None where it does not; `efforts` is None where a request may ask for any
-    reasoning. The last fields are computed once, because selection reads them at every request:
-    `tag_key` is the tag without regard to case, `token_usd`
-    the price of a prompt and a completion token together (`token_price` the same as a float), and
-    `prompt_tokens_max` the longest prompt that leaves no room for an answer.
+    reasoning; `rate_rules` limit all its requests together. The last fields are computed once,
+    because selection reads them at every request: `tag_key` is the tag without regard to case,
+    `token_usd` the price of a prompt and a completion token together (`token_price` the same as a
+    float), and `prompt_tokens_max` the longest prompt that leaves no room for an answer.
     """
 
     pk: int
@@ -109,6 +110,7 @@ class EndpointEntry:
     publishes_data: bool = False
     decides: str | None = None
     efforts: EffortRules | None = None
+    rate_rules: tuple[RateRule, ...] = ()
     tag_key: str = field(init=False)
     token_usd: Decimal = field(init=False)
     token_price: float = field(init=False)

@@ -11,6 +11,7 @@ from routing.selection.filters import (
     GUARDRAILS_STEP,
     IGNORED_STEP,
     INPUT_STEPS,
+    LIMITS_STEP,
     MAX_TOKENS_STEP,
     OUTPUT_MODALITY_STEP,
     PARAMETERS_STEP,
@@ -37,6 +38,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     PRICE_STEP: "provider.max_price",
     TIER_STEP: "service_tier",
     PARAMETERS_STEP: "provider.require_parameters",
+    LIMITS_STEP: "rate_limits",
 }
 # What of the request itself no setting changes.
 _REQUEST_PARTS: Final[Mapping[str, str]] = {

@@ -33,6 +33,8 @@ TOOLS_STEP: Final = "Filter by Tool Compatibility"
 PARAMETERS_STEP: Final = "Filter by Parameters"
 CONTEXT_STEP: Final = "Filter by Context Length"
 MAX_TOKENS_STEP: Final = "Filter by Max Tokens"
+# Applied as an endpoint is about to be asked, not to the catalogue.
+LIMITS_STEP: Final = "Rate Limits"
 INPUT_STEPS: Final = {
     "image": "Filter by Image Support",
     "audio": "Filter by Audio Support",

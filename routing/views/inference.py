@@ -1,6 +1,7 @@
 """The inference endpoints: chat completions, messages with their token count, responses,
 decisions."""
 
+import time
 from functools import partial
 from typing import Any, ClassVar
 
@@ -33,7 +34,8 @@ from routing.planning.submodel_calls import ask_model
 from routing.reports.publisher import publisher
 from routing.reports.refusals import build_refusal_report
 from routing.reports.report import NO_PHASES, RequestReport, read_phases
-from routing.serving.admission.rate_limits import has_limits
+from routing.serving.admission.limit_headers import build_limit_headers
+from routing.serving.admission.rate_limits import end_places, has_limits
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.nonstreaming import serve_answer
 from routing.serving.answer.stream import AnswerStream
@@ -95,6 +97,8 @@ class InferenceViewSet(LeanViewSet):
             progress = self.progress = admit(
                 request, caller, body, format=self.caller_format, chosen_id=generation_id
             )
+            # However the request ends, it is under way no more.
+            slot.on_release = partial(end_places, progress)
             progress.received, progress.planning_began = self.started, planning_began
             try:
                 return self._answer(request, progress, slot)
@@ -144,11 +148,13 @@ class InferenceViewSet(LeanViewSet):
     ) -> HttpResponseBase:
         if progress.context.refusal is not None:
             raise build_refusal(progress)
-        if has_limits():
+        if has_limits(progress.context.caller):
             refuse_too_many(progress)
         if progress.loop is not None:
             progress.loop.ask_model = ask_model
         headers = {"X-Generation-Id": progress.context.generation_id}
+        if (taken := progress.limits_taken) is not None:
+            headers |= build_limit_headers(taken, self.caller_format.name, now_s=time.time())
         caching = None
         if progress.context.cache_options is not None:
             caching = start_caching(progress, progress.context.cache_options, self.body)

@@ -123,3 +123,22 @@ def test_the_list_finds_keys_by_name_and_as_csv(team: Team) -> None:
     assert ("acme far" in found, "acme led" in found) == (True, False)
     assert client.get(path, {"csv": "1"}).text.startswith("Name,Key,Status")
     assert "No key fits this search" in client.get(path, {"text": "nothing"}).text
+
+
+def test_the_page_s_figures_are_those_of_all_requests_and_limits_with_a_scope_stay(
+    team: Team,
+) -> None:
+    key, scoped = team.keys["own"], {"scope": {"user": "*"}, "concurrent": 2}
+    ApiKey.objects.filter(pk=key.pk).update(rate_limits=[{"requests_per_day": 9}, scoped])
+    client, path = team.client("lead"), reverse("console:key", args=[key.pk])
+    shown = client.get(path).text
+    assert 'name="requests_per_day" value="9"' in shown
+    assert "user *: 2 concurrent" in shown
+
+    fields = {"name": key.name, "limit_usd": "", "limit_reset": ""}
+    client.post(path, fields | {"requests_per_minute": "5", "concurrent": "3"})
+    key.refresh_from_db()
+    assert key.rate_limits == [{"requests_per_minute": 5, "concurrent": 3}, scoped]
+    client.post(path, fields)
+    key.refresh_from_db()
+    assert key.rate_limits == [scoped]

@@ -11,7 +11,10 @@ from pydantic_core import PydanticCustomError
 
 from accounts.money import usd_to_nano
 from accounts.ports import higher_apps
+from gateway.http.errors import SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, shorten
+from gateway.limits.rules import LIMITS_MAX, RateLimit, dump_limits
 
 
 def _number(value: Any) -> Any:
@@ -66,6 +69,28 @@ def find_models(field: str, names: Sequence[str]) -> tuple[list[str], list[Issue
     return list(dict.fromkeys(known.get(name, name) for name in names)), issues
 
 
+def resolve_rate_limits(limits: Sequence[JsonObject] | None) -> list[JsonObject] | None:
+    """Checked limits as columns keep them, models by canonical slug. Raises `SchemaInvalid` for
+    models and providers that nobody knows."""
+    columns = dump_limits(RateLimit.model_validate(each) for each in limits or ())
+    issues: list[Issue] = []
+    for index, limit in enumerate(columns or ()):
+        scope, place = limit.get("scope", {}), f"rate_limits.{index}.scope"
+        if (model := scope.get("model")) is not None:
+            slugs, unknown = find_models(place, [model])
+            scope["model"] = slugs[0]
+            issues += [Issue(f"{place}.model", each.message) for each in unknown]
+        if (provider := scope.get("provider")) is not None:
+            slug = higher_apps().find_provider_slugs([provider]).get(provider)
+            scope["provider"] = slug
+            if slug is None:
+                text = f"{shorten(provider)} is not a known provider"
+                issues.append(Issue(f"{place}.provider", text))
+    if issues:
+        raise SchemaInvalid(issues)
+    return columns
+
+
 # What `nano_of` refuses beyond.
 _USD_MAX: Final = 1_000_000_000
 # An amount of USD in a body: a JSON number that is whole in nano-USD.
@@ -95,6 +120,10 @@ ENFORCEMENT: Final = (
 ResetInterval = Literal["daily", "weekly", "monthly"]
 # Strict models take ids as text as well.
 Id = Annotated[UUID, Field(strict=False)]
+RateLimits = Annotated[
+    Annotated[list[RateLimit], Field(max_length=LIMITS_MAX)] | None,
+    Field(description="How much may be asked for; null for no limits."),
+]
 # Of a key's string: SHA-256 in hexadecimal.
 KeyHash = Annotated[
     str, AfterValidator(_check_hash), Field(json_schema_extra={"pattern": _HASH_PATTERN})

@@ -23,17 +23,20 @@ from accounts.views.schemas.fields import (
     ENFORCEMENT,
     Enforcement,
     Id,
+    RateLimits,
     ResetInterval,
     Usd,
     UsdAmount,
     each_once,
     find_models,
     nano_or_none,
+    resolve_rate_limits,
 )
 from accounts.windows import LIMITED_WINDOW
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_optional_time, usd
 from gateway.http.resources import ResourceObject
+from gateway.limits.rules import describe_limits
 
 _INTERVALS: Final = tuple(WINDOW_WORDS.values())
 _RESET_OF_WINDOW: Final = {window: reset for reset, window in LIMITED_WINDOW.items()}
@@ -101,6 +104,7 @@ class _Settings(BaseModel):
     allowed_ips: _Networks = Field(
         None, description="Addresses and networks that it may be used from; null for all."
     )
+    rate_limits: RateLimits = None
 
 
 class ExternalUser(ManagedBody):
@@ -182,6 +186,7 @@ class KeyObject(_Spending, _Named):
     external_user: str | None = Field(description="`external.user` of its making.")
     allowed_models: list[str] | None
     allowed_ips: list[str] | None
+    rate_limits: RateLimits
     app_id: int | None = Field(description="The app that it was made for by OAuth.")
     creator_user_id: str | None
     workspace_id: UUID | None
@@ -250,6 +255,7 @@ class CurrentKey(_Spending):
     free_model_daily_requests: FreeModelRequests
     allowed_models: list[str] | None
     allowed_ips: list[str] | None
+    rate_limits: RateLimits
     scopes: list[Scope] | None = Field(
         description="What a management key may do; null for everything."
     )
@@ -262,6 +268,8 @@ def read_key_changes(body: Mapping[str, Any]) -> JsonObject:
         changes["limit_nano"] = nano_or_none(changes.pop("limit"))
     if changes.get("allowed_models"):
         changes["allowed_models"] = resolve_models(changes["allowed_models"])
+    if changes.get("rate_limits") is not None:
+        changes["rate_limits"] = resolve_rate_limits(changes["rate_limits"])
     return changes
 
 
@@ -281,6 +289,7 @@ def serialize_key(key: ApiKey, usage: KeyUsage) -> JsonObject:
         key,
         **_spending(key, usage),
         creator_user_id=key.creator.public_id if key.creator else None,
+        rate_limits=describe_limits(key.rate_limits),
     )
 
 
@@ -310,6 +319,7 @@ def load_current_key(caller: Caller, free: FreeRequests, at: datetime) -> JsonOb
         is_provisioning_key=key.is_management,
         creator_user_id=key.creator.public_id if key.creator else None,
         rate_limit=_RATE_LIMIT,
+        rate_limits=describe_limits(key.rate_limits),
         organization_id=str(key.account_id),
         budgets=[_serialize_budget(each) for each in standings],
         effective_budget=_serialize_budget(tightest) if tightest else None,

@@ -20,14 +20,17 @@ from accounts.views.schemas.fields import (
     ENFORCEMENT,
     Enforcement,
     PositiveUsd,
+    RateLimits,
     ResetInterval,
     UserId,
     each_once,
+    resolve_rate_limits,
 )
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, usd
 from gateway.http.resources import ResourceObject
 from gateway.http.validation import Issue, shorten
+from gateway.limits.rules import describe_limits
 
 # A list of keys is looked up in one query.
 LOGGED_KEYS_MAX: Final = 1000
@@ -90,6 +93,7 @@ class _Settings(BaseModel):
     is_observability_io_logging_enabled: bool = Field(
         False, description="Prompts and answers are kept."
     )
+    rate_limits: RateLimits = None
 
 
 class NewWorkspace(ManagedBody, _Settings):
@@ -187,6 +191,8 @@ def _columns(fields: JsonObject) -> JsonObject:
     ]
     if unknown:
         raise SchemaInvalid(unknown)
+    if fields.get("rate_limits") is not None:
+        fields["rate_limits"] = resolve_rate_limits(fields["rate_limits"])
     return fields | {name: model or "" for name, model in models.items()}
 
 
@@ -223,6 +229,7 @@ def serialize_workspace(row: Any) -> JsonObject:
         # 1 rather than 1.0.
         io_logging_sampling_rate=int(rate) if rate == int(rate) else rate,
         created_by=row.creator_public_id,
+        rate_limits=describe_limits(row.rate_limits),
     )
 
 

@@ -1,4 +1,5 @@
-"""Rate limits of inference: free variants per account, everything else per key.
+"""Rate limits of inference: free variants per account, everything else per key, and those that
+somebody set on the key or its workspace.
 
 Requests count once they are sent to an upstream. Tokens are reserved by an upper bound, so that
 what is admitted in a minute never exceeds the limit, and corrected once their number is known.
@@ -7,52 +8,64 @@ what is admitted in a minute never exceeds the limit, and corrected once their n
 from functools import lru_cache
 from typing import Final
 
+from accounts.caller import Caller
 from accounts.rates import FREE_DAY, daily_limit, has_low_quota
 from gateway.http.errors import GatewayError
+from gateway.limits.concurrency import Bound, concurrency_limiter
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
+from gateway.limits.rules import RateRule, find_bound, list_windows
 from gateway.live_settings import settings
-from routing.entities.entries import EndpointEntry
-from routing.metering.usage import Room, Usage, output_tokens_bound, prompt_tokens_bound
+from routing.metering.usage import Usage
+from routing.serving.admission.endpoint_limits import (
+    KEY_TOKENS,
+    Full,
+    bound_tokens,
+    build_limit_error,
+    correct_tokens,
+    count_tokens,
+    settle_attempts,
+    take_limits,
+)
+from routing.serving.admission.limit_headers import describe_exceeded
 from routing.serving.request.context import RequestProgress
 
 _FREE: Final = ":free"
 _FREE_MINUTE: Final = "free_minute"
 _REQUESTS: Final = "key_requests"
-_TOKENS: Final = "key_tokens"
 _SOURCES: Final = {
     _FREE_MINUTE: "router_free_tier_minute",
     FREE_DAY: "router_free_tier_daily",
     _REQUESTS: "router_key_requests",
-    _TOKENS: "router_key_tokens",
+    KEY_TOKENS: "router_key_tokens",
 }
 
 
 def too_many(progress: RequestProgress) -> GatewayError | None:
     """Count a request that is about to be sent; the 429 where there were too many."""
-    limits = _limits_of(progress) if has_limits() else []
-    if not limits:
+    if not has_limits(progress.context.caller):
         return None
-    taken = rate_limiter().take(*limits)
-    if isinstance(taken, Exceeded):
+    taken = take_limits(_limits_of(progress), _bounds_of(progress))
+    if isinstance(taken, Full):
         return _refusal(progress, taken)
-    progress.limits_taken = taken
+    progress.limits_taken, progress.places = taken.windows, taken.places
     return None
 
 
 def would_be_too_many(progress: RequestProgress) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
-    limits = _limits_of(progress) if has_limits() else []
+    limits = _limits_of(progress) if has_limits(progress.context.caller) else []
     exceeded = rate_limiter().find_exceeded(*limits) if limits else None
-    return None if exceeded is None else _refusal(progress, exceeded)
+    return None if exceeded is None else _refusal(progress, Full(exceeded))
 
 
 def settle(progress: RequestProgress, usage: Usage) -> None:
-    """Correct what was reserved to the tokens that were used."""
+    """Correct what was reserved to the tokens that were used, and end the request's places."""
     taken, progress.limits_taken = progress.limits_taken, None
-    if taken is None or not taken.limits[-1].scope.startswith(_TOKENS):
-        return
-    used = usage.prompt_tokens + usage.completion_tokens
-    rate_limiter().correct(taken, used - taken.limits[-1].cost)
+    if taken is not None:
+        correct_tokens(taken, count_tokens(usage))
+    settle_attempts(progress, usage)
+    if progress.places:
+        end_places(progress)
 
 
 def give_back(progress: RequestProgress) -> None:
@@ -60,18 +73,54 @@ def give_back(progress: RequestProgress) -> None:
     taken, progress.limits_taken = progress.limits_taken, None
     if taken is not None:
         rate_limiter().give_back(taken)
+    if progress.places:
+        end_places(progress)
+
+
+def end_places(progress: RequestProgress) -> None:
+    """Count the request no more among those under way, however it ended."""
+    places, progress.places = progress.places, None
+    if places:
+        concurrency_limiter().give_back(places)
+    for attempt in progress.attempts:
+        if attempt.limits is not None:
+            concurrency_limiter().give_back(attempt.limits.places)
 
 
 def _limits_of(progress: RequestProgress) -> list[Limit]:
-    """Those that are on and concern this call, the token limit last."""
+    """Those that are on and concern this call."""
     free, other = _tiers_of(progress)
-    return (_free_limits(progress) if free else []) + (_key_limits(progress) if other else [])
+    limits = (_free_limits(progress) if free else []) + (_key_limits(progress) if other else [])
+    if rules := _list_rules(progress):
+        user, tokens = progress.context.chat.user, _most_tokens(progress)
+        limits += [limit for rule in rules for limit in list_windows(rule, user, tokens)]
+    return limits
 
 
-def has_limits() -> bool:
+def _bounds_of(progress: RequestProgress) -> list[Bound]:
+    """How many requests may be under way. Who asks a model for a tool is one of them already."""
+    if progress.parent is not None:
+        return []
+    user = progress.context.chat.user
+    bounds = (find_bound(rule, user) for rule in _list_rules(progress))
+    return [bound for bound in bounds if bound is not None]
+
+
+def _list_rules(progress: RequestProgress) -> list[RateRule]:
+    """The rules of key and workspace that count whole requests."""
+    user = progress.context.chat.user
+    return [
+        rule
+        for rule in progress.context.caller.rate_rules
+        if not rule.names_endpoints and rule.counts_user(user)
+    ]
+
+
+def has_limits(caller: Caller) -> bool:
     """Whether any of them is on."""
     return bool(
-        settings.ROUTER_KEY_RPM
+        caller.rate_rules
+        or settings.ROUTER_KEY_RPM
         or settings.ROUTER_KEY_TPM
         or settings.ROUTER_FREE_RPM
         or settings.ROUTER_FREE_RPD_HIGH
@@ -109,14 +158,10 @@ def _key_limits(progress: RequestProgress) -> list[Limit]:
         limits.append(_one_request(progress.context.payer.key_id, requests))
     if tokens := settings.ROUTER_KEY_TPM:
         # One that may use more than the whole limit waits for a minute that is all its own.
-        cost = min(
-            max(
-                (_tokens_at(progress, endpoint) for endpoint in progress.context.plan.order),
-                default=1,
-            ),
-            tokens,
+        cost = min(_most_tokens(progress), tokens)
+        limits.append(
+            Limit(f"{KEY_TOKENS}:{progress.context.payer.key_id}", tokens, MINUTE_S, cost)
         )
-        limits.append(Limit(f"{_TOKENS}:{progress.context.payer.key_id}", tokens, MINUTE_S, cost))
     return limits
 
 
@@ -125,19 +170,23 @@ def _one_request(key_id: int, most: int) -> Limit:
     return Limit(f"{_REQUESTS}:{key_id}", most, MINUTE_S)
 
 
-def _tokens_at(progress: RequestProgress, endpoint: EndpointEntry) -> int:
-    room = Room(endpoint.context_length, endpoint.max_completion_tokens)
-    cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
-    tokens = 0
-    for demand in progress.demands(endpoint):
-        tokens += prompt_tokens_bound(demand, room)
-        tokens += output_tokens_bound(demand, room, output_cap=cap)
-    return max(1, tokens)
+def _most_tokens(progress: RequestProgress) -> int:
+    order = progress.context.plan.order
+    return max((bound_tokens(progress, endpoint) for endpoint in order), default=1)
 
 
-def _refusal(progress: RequestProgress, exceeded: Exceeded) -> GatewayError:
+def _refusal(progress: RequestProgress, full: Full) -> GatewayError:
+    exceeded = full.cause
+    if isinstance(exceeded, Bound):
+        return build_limit_error(full)
     kind = _kind(exceeded.limit)
-    return build_refusal(exceeded, source=_SOURCES[kind], message=_texts(progress, exceeded)[kind])
+    error = (
+        build_refusal(exceeded, source=_SOURCES[kind], message=_texts(progress, exceeded)[kind])
+        if kind in _SOURCES
+        else build_limit_error(full)
+    )
+    error.headers |= describe_exceeded(exceeded, progress.context.format.name)
+    return error
 
 
 def _texts(progress: RequestProgress, exceeded: Exceeded) -> dict[str, str]:
@@ -146,7 +195,7 @@ def _texts(progress: RequestProgress, exceeded: Exceeded) -> dict[str, str]:
         _FREE_MINUTE: "Rate limit exceeded: free-models-per-min",
         FREE_DAY: _daily_text(progress),
         _REQUESTS: "Rate limit exceeded: requests-per-min",
-        _TOKENS: f"Rate limit exceeded: tokens-per-min. This request may use up to {limit.cost} "
+        KEY_TOKENS: f"Rate limit exceeded: tokens-per-min. This request may use up to {limit.cost} "
         f"tokens, and {max(0, limit.most - exceeded.used)} of {limit.most} are left",
     }
 

@@ -1,6 +1,5 @@
 """Trying endpoints: which comes next, what it may cost, and what its failure means for the rest."""
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -15,11 +14,18 @@ from routing.entities.exchange import WireRequest
 from routing.ledger.orders import HoldOrder, HoldRefusal, Outdated, ReleaseOrder, TopUpOrder
 from routing.ledger.writer import HOLD_WAIT_S, ledger
 from routing.metering.byok import charges_a_fee
-from routing.metering.usage import ESTIMATE_MAX_NANO, estimate_nano, output_tokens_bound
+from routing.metering.usage import ESTIMATE_MAX_NANO, estimate_nano
 from routing.selection.types import Candidate
-from routing.serving.admission import rate_limits
-from routing.serving.admission.payment_errors import payment_required
+from routing.serving.admission import endpoint_limits, rate_limits
+from routing.serving.admission.endpoint_limits import (
+    Full,
+    build_limit_error,
+    pass_over,
+    settle_attempt,
+    take_for_endpoint,
+)
 from routing.serving.attempts import own_credentials
+from routing.serving.attempts.attempt_failures import build_affordability_error, log_failure
 from routing.serving.attempts.holds import (
     NeededHold,
     add_to_hold,
@@ -48,8 +54,6 @@ from routing.upstreams.failures import (
     is_transient,
 )
 
-log = logging.getLogger("routing.upstreams")
-
 # Whoever changes an account's limits faster than that has its calls told to come back.
 _LOOKS_MAX = 8
 
@@ -64,6 +68,8 @@ class Attempts:
     # The refusal of a hold, and how many attempts had been made before it.
     _refused: tuple[HoldRefusal, EndpointEntry, int] | None = None
     _request: WireRequest | None = None
+    # Of the endpoints that had no room, what will have some first.
+    _full: Full | None = None
     # The team's own key, only while the request that it goes into is written.
     _key: str | None = None
 
@@ -101,17 +107,37 @@ class Attempts:
                 own = find_entry(turn, self._entries)
             if not self._may_try(turn) or (own is not None and not self._unseal_own_key(own)):
                 continue
-            if not self._may_attempt():
+            limits = take_for_endpoint(progress, turn.endpoint)
+            if isinstance(limits, Full):
+                self._pass_over(turn.endpoint, limits)
+                continue
+            is_covered = may_attempt = False
+            try:
+                may_attempt = self._may_attempt()
+                if may_attempt:
+                    is_covered = self._ensure_hold(turn.endpoint, is_own=own is not None)
+            finally:
+                if limits is not None and not is_covered:
+                    endpoint_limits.give_back(limits)
+            if not may_attempt:
                 return
-            if not self._ensure_hold(turn.endpoint, is_own=own is not None):
+            if not is_covered:
                 continue
             request, self._request = self._request or self._write_request(turn.endpoint), None
             self._key = None
-            attempt = Attempt(turn.endpoint, request, started=process.now(), own=own)
+            attempt = Attempt(turn.endpoint, request, started=process.now(), own=own, limits=limits)
             progress.attempts.append(attempt)
             yield attempt
             if attempt.failure is not None:
                 self._failed_turns.append((turn, attempt.failure))
+
+    def _pass_over(self, endpoint: EndpointEntry, full: Full) -> None:
+        """Leave out an endpoint that has no room for now."""
+        if self._full is None or full.wait_s < self._full.wait_s:
+            self._full = full
+        if endpoint.pk == self._probes:
+            self.end_probe()
+        pass_over(self._progress, endpoint)
 
     def _find_retry_delay_s(self, number: int) -> float | None:
         """Keep the turns that may do better in a moment, and find how long to wait; None where
@@ -135,42 +161,17 @@ class Attempts:
         failure.hide(find_secret(attempt))
         attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
         forget_origin(failure)
+        if attempt.limits is not None and attempt.first_token is None:
+            settle_attempt(attempt, 0)
         if is_credential_failure(attempt, failure):
             rest_credential(attempt, failure, now)
         else:
             self._note_health(attempt, failure, now)
-        self._log(attempt, failure, now)
+        log_failure(self._progress, attempt, failure, now)
         if failure.larger_only:
             self._needs_context[attempt.endpoint.model_id] = attempt.endpoint.context_length or 0
         if not failure.elsewhere:
             self._finished_models.add(attempt.endpoint.model_id)
-
-    def _log(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
-        """Names of ours alone: what the upstream said may quote the prompt."""
-        endpoint, duration_ms = attempt.endpoint, round((now - attempt.started) * 1000)
-        log.log(
-            logging.INFO if is_request_at_fault(failure) else logging.WARNING,
-            "Upstream request failed: generation %s, model %s, provider %s, endpoint %s%s: "
-            "%s, status %d, after %d ms",
-            self._progress.context.generation_id,
-            endpoint.model_id,
-            endpoint.provider.slug,
-            endpoint.tag,
-            "" if attempt.own is None else ", own credential",
-            failure.error_type,
-            failure.status,
-            duration_ms,
-            extra={
-                "generation_id": self._progress.context.generation_id,
-                "model": endpoint.model_id,
-                "provider": endpoint.provider.slug,
-                "endpoint": endpoint.tag,
-                "is_byok": attempt.own is not None,
-                "error_type": failure.error_type,
-                "status": failure.status,
-                "duration_ms": duration_ms,
-            },
-        )
 
     def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
         if failure.deadline and not self._used_its_own_time(attempt, now):
@@ -195,7 +196,9 @@ class Attempts:
         if last is not None and last.failure is not None and last.failure.deadline:
             return DeadlinePassed()
         if self._refused is not None and self._refused[2] == len(progress.attempts):
-            return self._affordability_error(self._refused[0], self._refused[1])
+            return build_affordability_error(progress, self._refused[0], self._refused[1])
+        if last is None and self._full is not None:
+            return build_limit_error(self._full)
         if last is None and self._unopened:
             return Unavailable("No credential for this model can be used")
         return ProviderError(progress.attempts) if last is not None else DeadlinePassed()
@@ -204,19 +207,6 @@ class Attempts:
     def is_unaffordable(self) -> bool:
         """Whether nothing was tried because the hold for it was refused."""
         return self._refused is not None and len(self._progress.attempts) == self._first
-
-    def _affordability_error(self, refusal: HoldRefusal, endpoint: EndpointEntry) -> GatewayError:
-        prices = endpoint.prices
-        assert prices is not None
-        demands, room = self._progress.demands(endpoint), find_room(endpoint)
-        prompts = [each._replace(output_tokens_asked=0) for each in demands]
-        cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
-        return payment_required(
-            self._progress.context,
-            refusal,
-            output_tokens=sum(output_tokens_bound(each, room, output_cap=cap) for each in demands),
-            prompt_nano=sum(estimate_nano(each, room, prices) for each in prompts),
-        )
 
     def another_model_left(self, attempt: Attempt) -> bool:
         """Whether the plan goes on to a model other than the attempt's."""

@@ -13,7 +13,9 @@ from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
+from gateway.limits.concurrency import Place
 from gateway.limits.limits import Taken
+from gateway.limits.rules import LimitsTaken
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import AnswerIdentity, CallerFormat
@@ -72,7 +74,8 @@ class Attempt:
     `status` is the upstream's own status, 502 for connection errors and 524 for timeouts. `request`
     is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
     long a stream's caller kept it waiting; `priced` the usage that was priced last, and its price.
-    `span_id` is what the upstream was told to hang its spans on, where there is a trace.
+    `span_id` is what the upstream was told to hang its spans on, where there is a trace; `limits`
+    what it took of rate limits, until that is settled.
     """
 
     endpoint: EndpointEntry
@@ -87,6 +90,7 @@ class Attempt:
     own: ByokEntry | None = None
     priced: tuple[Usage, Cost] | None = None
     span_id: str | None = None
+    limits: LimitsTaken | None = None
 
 
 class RequestContext(NamedTuple):
@@ -178,6 +182,8 @@ class RequestProgress:
     good_end: tuple[str, str | None] | None = field(default=None, init=False)
     # What it took of rate limits, until that is corrected or given back.
     limits_taken: Taken | None = field(default=None, init=False)
+    # Its places among the requests under way that are counted, until it has ended.
+    places: list[Place] | None = field(default=None, init=False)
     # The answer that came from the response cache.
     cached: Entry | None = field(default=None, init=False)
     # When its caller's request came in, its planning began, and its hold was asked for, in

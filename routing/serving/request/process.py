@@ -4,6 +4,7 @@ and the bound on requests in progress."""
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import cache, lru_cache
 
 from gateway.http.errors import Unavailable
@@ -97,6 +98,8 @@ class Slot:
     def __init__(self, slots: "Slots") -> None:
         self._slots: Slots | None = slots
         self._kept = False
+        # Called once, when it is released.
+        self.on_release: Callable[[], None] | None = None
 
     def keep(self) -> None:
         if self._slots is not None and not self._kept:
@@ -108,6 +111,8 @@ class Slot:
         if slots is not None:
             slots.taken -= 1
             slots.streams -= self._kept
+            if self.on_release is not None:
+                self.on_release()
 
     def release_unless_kept(self) -> None:
         if not self._kept:

@@ -166,19 +166,16 @@ def test_never_more_than_the_limit_and_all_of_it(
     within_one(DAY_S, work)
 
 
-@pytest.mark.parametrize("way", [RateLimiter.add, RateLimiter.correct])
 def test_corrections_stay_with_what_is_held(
-    process: Callable[[], tuple[RateLimiter, SharedCache]], way: Callable[..., None]
+    process: Callable[[], tuple[RateLimiter, SharedCache]],
 ) -> None:
-    amount = [-90] if way is RateLimiter.add else -90
-
     def work() -> None:
         limits, hints = process()
         limit = Limit(f"s{next(_names)}", LARGE, DAY_S, 100)
         for _ in range(20):
             taken = limits.take(limit)
             assert isinstance(taken, Taken)
-            way(limits, taken, amount)
+            limits.add(taken, [-90])
         calls = hints.calls
         gevent.sleep(0)
         limits.close()

@@ -105,14 +105,11 @@ class Machine(RuleBasedStateMachine):
         assert found.used + cost > 5
         return multiple()
 
-    @rule(what=taken, back=st.integers(0, 4), way=st.sampled_from(["add", "correct", "give back"]))
+    @rule(what=taken, back=st.integers(0, 4), way=st.sampled_from(["add", "give back"]))
     def correct(self, what: Taken, back: int, way: str) -> None:
         amounts = [-min(back, each.cost) for each in what.limits]
         if way == "add":
             self.limits.add(what, amounts)
-        elif way == "correct":
-            amounts[:-1] = [0] * (len(amounts) - 1)
-            self.limits.correct(what, amounts[-1])
         else:
             amounts = [-each.cost for each in what.limits]
             self.limits.give_back(what)

@@ -22,7 +22,7 @@ from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
 from routing.planning import admission_errors
-from routing.serving.admission import rate_limits
+from routing.serving.admission import endpoint_limits, rate_limits
 from routing.serving.attempts import attempts
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
@@ -47,10 +47,15 @@ class Counters(RateLimiter):
         return limit.most - asked.used
 
 
+def use_counters(patch: pytest.MonkeyPatch, counters: Counters) -> None:
+    for module in (rate_limits, endpoint_limits):
+        patch.setattr(module, "rate_limiter", lambda: counters)
+
+
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
     found = Counters()
-    monkeypatch.setattr(rate_limits, "rate_limiter", lambda: found)
+    use_counters(monkeypatch, found)
     return found
 
 
@@ -167,7 +172,7 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used,
     counters, running, spent = Counters(), list[RequestProgress](), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live, "ROUTER_KEY_TPM", 5000)
-        patch.setattr(rate_limits, "rate_limiter", lambda: counters)
+        use_counters(patch, counters)
         for tokens in used:
             call = call_to(at(PAID), max_tokens=asked)
             if rate_limits.too_many(call) is None:

@@ -1,0 +1,162 @@
+"""Rate limits that somebody sets on a key, a workspace or an endpoint: their fields, and the rules
+that requests are held to."""
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from gateway.http.jsonio import JsonObject
+from gateway.http.resources import Body
+from gateway.limits.concurrency import Bound, Place
+from gateway.limits.limits import DAY_S, MINUTE_S, Limit, Taken
+
+LIMITS_MAX: Final = 32
+FIGURE_MAX: Final = 1_000_000_000
+# In a scope it stands for every end user, each with a count of their own.
+EACH: Final = "*"
+FIGURES: Final = ("requests_per_minute", "requests_per_day", "tokens_per_minute", "concurrent")
+_FIGURE_WORDS: Final = ", ".join(FIGURES)
+# The beginning of a counter's name says what it counts.
+REQUESTS, DAY, TOKENS = "rule_requests", "rule_day", "rule_tokens"
+
+_Figure = Annotated[int, Field(ge=1, le=FIGURE_MAX)] | None
+_Name = Annotated[str, Field(min_length=1, max_length=200)] | None
+
+
+class RateLimitScope(Body):
+    """What a limit counts; what is left out counts everything."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: _Name = Field(None, description="A known model, kept as its canonical slug.")
+    provider: _Name = Field(None, description="A known provider's slug.")
+    user: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        None, description="An end user (`user` of requests); `*` counts each of them apart."
+    )
+
+
+class EndpointRateLimit(Body):
+    """How much of an endpoint all requests together may take. At least one figure is given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    requests_per_minute: _Figure = None
+    requests_per_day: _Figure = Field(None, description="Days are UTC.")
+    tokens_per_minute: _Figure = Field(
+        None, description="Prompt and answer. Requests reserve the most they may use."
+    )
+    concurrent: _Figure = Field(None, description="Requests under way at the same time.")
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "EndpointRateLimit":
+        if all(getattr(self, name) is None for name in FIGURES):
+            raise PydanticCustomError(
+                "no_figure", "Invalid input: expected one of {names}", {"names": _FIGURE_WORDS}
+            )
+        return self
+
+
+class RateLimit(EndpointRateLimit):
+    """How much may be asked for. At least one figure is given."""
+
+    scope: RateLimitScope | None = Field(None, description="What it counts; null for everything.")
+
+
+def dump_limits(limits: Iterable[EndpointRateLimit]) -> list[JsonObject] | None:
+    """The limits as columns keep them: without what is null, and null for none."""
+    dumped = [each.model_dump(exclude_none=True) for each in limits]
+    for each in dumped:
+        if not each.get("scope", True):
+            del each["scope"]
+    return dumped or None
+
+
+def describe_limits(column: Sequence[JsonObject] | None) -> list[JsonObject] | None:
+    """The limits of a column as the API shows them, every field there."""
+    if column is None:
+        return None
+    return [RateLimit.model_validate(each).model_dump() for each in column]
+
+
+class RateRule(NamedTuple):
+    """One limit of an owner (`key:12`). `model` is a canonical slug."""
+
+    owner: str
+    model: str | None
+    provider: str | None
+    user: str | None
+    requests_per_minute: int | None
+    requests_per_day: int | None
+    tokens_per_minute: int | None
+    concurrent: int | None
+
+    @property
+    def names_endpoints(self) -> bool:
+        """Whether it counts what some endpoints are asked, not whole requests."""
+        return self.model is not None or self.provider is not None
+
+    def counts_user(self, user: str | None) -> bool:
+        """Whether requests of this end user count."""
+        return self.user is None or (user is not None and self.user in (EACH, user))
+
+    def name_counter(self, user: str | None) -> str:
+        """The name of its counters. End users may be named at any length, and nobody is to read
+        their names in the store."""
+        of_user = ""
+        if self.user is not None:
+            digest = blake2b((user or "").encode("utf-8", "replace"), digest_size=12)
+            of_user = ("*" if self.user == EACH else "=") + digest.hexdigest()
+        return f"{self.owner}|{self.model or ''}|{self.provider or ''}|{of_user}"
+
+
+def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRule, ...]:
+    """The rules of a column."""
+    return tuple(_build_rule(owner, each) for each in column or ())
+
+
+def _build_rule(owner: str, limit: JsonObject) -> RateRule:
+    scope: Any = limit.get("scope") or {}
+    names = (scope.get(name) for name in ("model", "provider", "user"))
+    return RateRule(owner, *names, *(limit.get(name) for name in FIGURES))
+
+
+def describe_counter(name: str) -> str:
+    """Whose counter it is, in words: `this key for acme/small`."""
+    owner, model, provider, user = name.split("|")
+    words = f"this {owner.partition(':')[0]}"
+    if model:
+        words += f" for {model}"
+    if provider:
+        words += f" at {provider}"
+    return f"{words} and end user" if user else words
+
+
+def list_windows(rule: RateRule, user: str | None, tokens: int) -> list[Limit]:
+    """What a request of so many tokens at most takes of the rule's windows. One that may use more
+    than the whole limit waits for a minute that is all its own."""
+    name, found = rule.name_counter(user), []
+    if rule.requests_per_minute is not None:
+        found.append(Limit(f"{REQUESTS}:{name}", rule.requests_per_minute, MINUTE_S))
+    if rule.requests_per_day is not None:
+        found.append(Limit(f"{DAY}:{name}", rule.requests_per_day, DAY_S))
+    if rule.tokens_per_minute is not None:
+        most = rule.tokens_per_minute
+        found.append(Limit(f"{TOKENS}:{name}", most, MINUTE_S, min(tokens, most)))
+    return found
+
+
+def find_bound(rule: RateRule, user: str | None) -> Bound | None:
+    """How many requests of the rule may be under way; None where it does not say."""
+    if rule.concurrent is None:
+        return None
+    return Bound(f"places:{rule.name_counter(user)}", rule.concurrent)
+
+
+class LimitsTaken(NamedTuple):
+    """What a request took of windows, and its places among those under way."""
+
+    windows: Taken | None
+    places: list[Place]

@@ -1,0 +1,175 @@
+"""Limits that are taken as an endpoint is about to be asked: its own, and those of key and
+workspace that name its model or provider. An endpoint without room is passed over."""
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from gateway.http.errors import RateLimited
+from gateway.limits.concurrency import Bound, concurrency_limiter
+from gateway.limits.limits import Exceeded, Limit, Taken, build_refusal, rate_limiter
+from gateway.limits.rules import (
+    DAY,
+    REQUESTS,
+    TOKENS,
+    LimitsTaken,
+    RateRule,
+    describe_counter,
+    find_bound,
+    list_windows,
+)
+from gateway.live_settings import settings
+from routing.entities.entries import EndpointEntry
+from routing.metering.usage import Room, Usage, output_tokens_bound, prompt_tokens_bound
+from routing.selection.filters import LIMITS_STEP
+from routing.selection.types import Excluded
+from routing.serving.request.context import Attempt, RequestProgress
+
+SOURCE: Final = "router_rate_limit"
+KEY_TOKENS: Final = "key_tokens"
+_COUNTS_TOKENS: Final = (TOKENS, KEY_TOKENS)
+# A place may become free at any moment.
+_PLACE_RETRY_S: Final = 1
+_WORDS: Final = {
+    REQUESTS: "requests per minute",
+    DAY: "requests per day",
+    TOKENS: "tokens per minute",
+}
+
+
+class Full(NamedTuple):
+    """The window or bound that has no room."""
+
+    cause: Exceeded | Bound
+
+    @property
+    def wait_s(self) -> float:
+        if isinstance(self.cause, Bound):
+            return _PLACE_RETRY_S
+        return max(1, math.ceil(self.cause.reset_s - self.cause.at_s))
+
+
+def take_limits(windows: Sequence[Limit], bounds: Sequence[Bound]) -> LimitsTaken | Full:
+    """Take of all of them or of none."""
+    places = concurrency_limiter().take(bounds) if bounds else []
+    if isinstance(places, Bound):
+        return Full(places)
+    taken = rate_limiter().take(*windows) if windows else None
+    if isinstance(taken, Exceeded):
+        concurrency_limiter().give_back(places)
+        return Full(taken)
+    return LimitsTaken(taken, places)
+
+
+def take_for_endpoint(
+    progress: RequestProgress, endpoint: EndpointEntry
+) -> LimitsTaken | Full | None:
+    """What asking this endpoint takes; None where nothing limits it, and for a later turn of a
+    loop, which goes on with what its first turn there took."""
+    rules, user = _list_rules(progress, endpoint), progress.context.chat.user
+    if not rules:
+        return None
+    if progress.loop is not None and any(
+        each.endpoint is endpoint and each.limits is not None for each in progress.attempts
+    ):
+        return None
+    tokens = bound_tokens(progress, endpoint)
+    windows = [limit for rule in rules for limit in list_windows(rule, user, tokens)]
+    bounds = [bound for rule in rules if (bound := find_bound(rule, user)) is not None]
+    return take_limits(windows, bounds)
+
+
+def _list_rules(progress: RequestProgress, endpoint: EndpointEntry) -> Sequence[RateRule]:
+    own = progress.context.caller.rate_rules
+    if not own:
+        return endpoint.rate_rules
+    user = progress.context.chat.user
+    naming = [
+        rule
+        for rule in own
+        if rule.names_endpoints
+        and rule.counts_user(user)
+        and rule.model in (None, endpoint.canonical_slug)
+        and rule.provider in (None, endpoint.provider.slug)
+    ]
+    return [*endpoint.rate_rules, *naming]
+
+
+def pass_over(progress: RequestProgress, endpoint: EndpointEntry) -> None:
+    """Note in the plan that the endpoint was not asked, and why: the trace is written from it."""
+    plan = progress.context.plan
+    plan = plan._replace(
+        order=[each for each in plan.order if each is not endpoint],
+        own_candidates=[each for each in plan.own_candidates if each.endpoint is not endpoint],
+        removed=[*plan.removed, Excluded(endpoint, LIMITS_STEP)],
+    )
+    progress.context = progress.context._replace(plan=plan)
+
+
+def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
+    """Correct what attempts reserved to the tokens that were used, all of them by the endpoint
+    that answered, and end their places."""
+    last = progress.last_attempt
+    for attempt in progress.attempts:
+        if attempt.limits is not None:
+            answered = last is not None and attempt.endpoint is last.endpoint
+            settle_attempt(attempt, count_tokens(usage) if answered else 0)
+
+
+def settle_attempt(attempt: Attempt, tokens: int) -> None:
+    """Correct what an attempt reserved, and end its places."""
+    limits, attempt.limits = attempt.limits, None
+    if limits is not None:
+        concurrency_limiter().give_back(limits.places)
+        if limits.windows is not None:
+            correct_tokens(limits.windows, tokens)
+
+
+def give_back(limits: LimitsTaken) -> None:
+    """As if it had not been taken."""
+    concurrency_limiter().give_back(limits.places)
+    if limits.windows is not None:
+        rate_limiter().give_back(limits.windows)
+
+
+def correct_tokens(taken: Taken, tokens: int) -> None:
+    """Correct what was reserved to the tokens that were used."""
+    amounts = [
+        tokens - each.cost if each.scope.startswith(_COUNTS_TOKENS) else 0 for each in taken.limits
+    ]
+    rate_limiter().add(taken, amounts)
+
+
+def count_tokens(usage: Usage) -> int:
+    """What counts against limits of tokens."""
+    return usage.prompt_tokens + usage.completion_tokens
+
+
+def bound_tokens(progress: RequestProgress, endpoint: EndpointEntry) -> int:
+    """The most tokens that the request may use at this endpoint."""
+    room = Room(endpoint.context_length, endpoint.max_completion_tokens)
+    cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
+    tokens = 0
+    for demand in progress.demands(endpoint):
+        tokens += prompt_tokens_bound(demand, room)
+        tokens += output_tokens_bound(demand, room, output_cap=cap)
+    return max(1, tokens)
+
+
+def build_limit_error(full: Full) -> RateLimited:
+    """The 429 of a limit that somebody set."""
+    cause = full.cause
+    if isinstance(cause, Bound):
+        _, _, name = cause.scope.partition(":")
+        text = f"Rate limit exceeded: {cause.most} concurrent requests of {describe_counter(name)}"
+        return RateLimited(
+            text,
+            metadata={"limit_source": SOURCE},
+            headers={"Retry-After": str(_PLACE_RETRY_S)},
+        )
+    kind, _, name = cause.limit.scope.partition(":")
+    text = f"Rate limit exceeded: {cause.limit.most} {_WORDS[kind]} of {describe_counter(name)}"
+    if kind == TOKENS:
+        left = max(0, cause.limit.most - cause.used)
+        text += f". This request may use up to {cause.limit.cost} tokens, and {left} are left"
+    return build_refusal(cause, source=SOURCE, message=text)

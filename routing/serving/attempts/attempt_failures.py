@@ -1,0 +1,63 @@
+"""What operators and callers read of attempts that came to nothing."""
+
+import logging
+
+from gateway.http.errors import GatewayError
+from gateway.live_settings import settings
+from routing.entities.entries import EndpointEntry
+from routing.ledger.orders import HoldRefusal
+from routing.metering.usage import estimate_nano, output_tokens_bound
+from routing.serving.admission.payment_errors import payment_required
+from routing.serving.attempts.holds import find_room
+from routing.serving.request.context import Attempt, RequestProgress
+from routing.statistics.observation import is_request_at_fault
+from routing.upstreams.failures import UpstreamFailure
+
+log = logging.getLogger("routing.upstreams")
+
+
+def log_failure(
+    progress: RequestProgress, attempt: Attempt, failure: UpstreamFailure, now: float
+) -> None:
+    """Names of ours alone: what the upstream said may quote the prompt."""
+    endpoint, duration_ms = attempt.endpoint, round((now - attempt.started) * 1000)
+    log.log(
+        logging.INFO if is_request_at_fault(failure) else logging.WARNING,
+        "Upstream request failed: generation %s, model %s, provider %s, endpoint %s%s: "
+        "%s, status %d, after %d ms",
+        progress.context.generation_id,
+        endpoint.model_id,
+        endpoint.provider.slug,
+        endpoint.tag,
+        "" if attempt.own is None else ", own credential",
+        failure.error_type,
+        failure.status,
+        duration_ms,
+        extra={
+            "generation_id": progress.context.generation_id,
+            "model": endpoint.model_id,
+            "provider": endpoint.provider.slug,
+            "endpoint": endpoint.tag,
+            "is_byok": attempt.own is not None,
+            "error_type": failure.error_type,
+            "status": failure.status,
+            "duration_ms": duration_ms,
+        },
+    )
+
+
+def build_affordability_error(
+    progress: RequestProgress, refusal: HoldRefusal, endpoint: EndpointEntry
+) -> GatewayError:
+    """What the caller is told whose hold for this endpoint was refused."""
+    prices = endpoint.prices
+    assert prices is not None
+    demands, room = progress.demands(endpoint), find_room(endpoint)
+    prompts = [each._replace(output_tokens_asked=0) for each in demands]
+    cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
+    return payment_required(
+        progress.context,
+        refusal,
+        output_tokens=sum(output_tokens_bound(each, room, output_cap=cap) for each in demands),
+        prompt_nano=sum(estimate_nano(each, room, prices) for each in prompts),
+    )

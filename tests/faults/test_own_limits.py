@@ -1,0 +1,283 @@
+"""Rate limits of keys, workspaces and endpoints over HTTP: two gateways on one hint store count as
+one, an endpoint without room is passed over, and the books stay right."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+import pytest
+import requests
+
+from accounts.keystring import hash_key
+from gateway.limits.limits import MINUTE_S
+from routing.simulator.testing import SimulatedUpstream
+from tests.support.bed import Bed
+from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.server import GatewayServer
+from tests.support.valkey import ValkeyServer
+from tests.support.windows import within_one
+
+PER_MINUTE: Final = 6
+HELLO: Final = [{"role": "user", "content": "Hello there"}]
+CATALOGUE: Final = """
+providers:
+  - {{slug: small, name: Small, base_url: {url}/small/v1, credential: none}}
+  - {{slug: large, name: Large, base_url: {url}/large/v1, credential: none}}
+models:
+  - id: acme/both
+    name: Both
+    created: 1767225600
+    context_length: 128000
+    endpoints:
+      - provider: small
+        upstream_model: both-small
+        pricing: {{prompt: "0.000001", completion: "0.000001"}}
+        rate_limits: [{{concurrent: 2}}]
+      - provider: large
+        upstream_model: both-large
+        pricing: {{prompt: "0.000009", completion: "0.000009"}}
+  - id: acme/alone
+    name: Alone
+    created: 1767225600
+    context_length: 128000
+    endpoints:
+      - provider: large
+        upstream_model: alone
+        pricing: {{prompt: "0.000001", completion: "0.000001"}}
+"""
+_names = count()
+
+
+@dataclass
+class Pair:
+    """Two gateways on the same stores; the nth request goes to one of them in turn."""
+
+    servers: list[GatewayServer]
+    simulator: SimulatedUpstream
+
+    def account(self, **key: Any) -> SeededAccount:
+        account = seed_account(self.servers[0])
+        if key:
+            self.change_key(account, **key)
+        return account
+
+    def change_key(self, account: SeededAccount, **changes: Any) -> None:
+        path, key = f"/api/v1/keys/{hash_key(account.api_key)}", account.management_key
+        answer = self.servers[0].request("PATCH", path, key=key, json=changes)
+        assert answer.status_code == 200, answer.text
+        # Keys are read again within a second.
+        time.sleep(1.1)
+
+    def chat(self, n: int, key: str, **body: Any) -> requests.Response:
+        given = {"model": "acme/alone", "messages": HELLO, "max_tokens": 10} | body
+        return self.servers[n % 2].chat(key=key, **given)
+
+    def statuses(self, count: int, key: str, **body: Any) -> Counter[int]:
+        with ThreadPoolExecutor(8) as pool:
+            answers = pool.map(lambda n: self.chat(n, key, **body), range(count))
+            return Counter(answer.status_code for answer in answers)
+
+    def providers(self, answers: list[requests.Response]) -> Counter[str]:
+        return Counter(answer.json()["provider"] for answer in answers)
+
+
+@pytest.fixture(scope="module")
+def pair(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("own-limits")
+    valkey = ValkeyServer(folder / "v")
+    valkey.start()
+    file = folder / "catalogue.yaml"
+    file.write_text(CATALOGUE.format(url=simulator.url), encoding="utf-8")
+    with StartGateway(stores, folder) as starter:
+        one = starter.build(redis_url=valkey.url)
+        one.manage("load_catalogue", str(file))
+        # The same installation: stores and secrets.
+        shared: dict[str, Any] = {"GATEWAY_HOME": one.env["GATEWAY_HOME"]}
+        url = one.env["DATABASE_URL"]
+        two = starter.build(database_url=url, redis_url=valkey.url, **shared)
+        for server in (one, two):
+            server.start()
+        yield Pair([one, two], simulator)
+        one.check_books()
+    valkey.stop()
+
+
+@pytest.fixture(autouse=True)
+def quiet(simulator: SimulatedUpstream) -> None:
+    simulator.clear()
+
+
+def hold_back(pair: Pair, persona: str) -> str:
+    """Let the persona answer only when the gate is opened; its name."""
+    gate = f"own-limits-{next(_names)}"
+    pair.simulator.script(persona, {"text": "Hi", "gate": gate}, repeat=True)
+    return gate
+
+
+def finished(asked: list[Future[requests.Response]], count: int) -> list[requests.Response]:
+    """The first so many answers; the others wait meanwhile."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if len(found := [each.result() for each in asked if each.done()]) >= count:
+            return found
+        time.sleep(0.02)
+    raise AssertionError([each.done() for each in asked])
+
+
+def test_a_key_s_requests_count_together_and_a_new_limit_holds_within_a_second(pair: Pair) -> None:
+    account = pair.account(rate_limits=[{"requests_per_minute": PER_MINUTE}])
+    other = pair.account()
+
+    def work() -> requests.Response:
+        fresh = pair.account(rate_limits=[{"requests_per_minute": PER_MINUTE}])
+        assert pair.statuses(3 * PER_MINUTE, fresh.api_key) == {200: PER_MINUTE, 429: 12}
+        return pair.chat(0, fresh.api_key)
+
+    refused = within_one(MINUTE_S, work)
+    error = refused.json()["error"]
+    assert error["message"] == "Rate limit exceeded: 6 requests per minute of this key"
+    assert error["metadata"]["limit_source"] == "router_rate_limit"
+    assert 1 <= int(refused.headers["Retry-After"]) <= MINUTE_S
+    assert refused.headers["x-ratelimit-limit-requests"] == str(PER_MINUTE)
+    assert refused.headers["x-ratelimit-remaining-requests"] == "0"
+    # Others are not held to it, and see no limits.
+    free = pair.chat(0, other.api_key)
+    assert free.status_code == 200
+    assert not [name for name in free.headers if "ratelimit" in name.lower()]
+
+    answer = pair.chat(0, account.api_key)
+    assert answer.headers["x-ratelimit-limit-requests"] == str(PER_MINUTE)
+    assert 0 <= int(answer.headers["x-ratelimit-remaining-requests"]) < PER_MINUTE
+    pair.change_key(account, rate_limits=None)
+    assert pair.statuses(2 * PER_MINUTE, account.api_key) == {200: 2 * PER_MINUTE}
+
+
+def test_messages_clients_read_their_own_headers(pair: Pair) -> None:
+    account = pair.account(rate_limits=[{"tokens_per_minute": 100_000}])
+    body = {"model": "acme/alone", "messages": HELLO, "max_tokens": 10}
+    answer = pair.servers[0].post("/api/v1/messages", key=account.api_key, json=body)
+    assert answer.headers["anthropic-ratelimit-tokens-limit"] == "100000"
+    assert answer.headers["anthropic-ratelimit-tokens-reset"].endswith("Z")
+    assert "x-ratelimit-limit-tokens" not in answer.headers
+
+
+def test_tokens_are_reserved_and_settled_to_the_truth(pair: Pair) -> None:
+    gate = hold_back(pair, "large")
+
+    def work() -> None:
+        key = pair.account(rate_limits=[{"tokens_per_minute": 20_000}]).api_key
+        with ThreadPoolExecutor(8) as pool:
+            # Three of 6,000 tokens and a little are all that fits beside each other.
+            asked = [pool.submit(pair.chat, n, key, max_tokens=6_000) for n in range(8)]
+            refused = finished(asked, 5)
+            pair.simulator.open_gate(gate)
+            assert Counter(each.result().status_code for each in asked) == {200: 3, 429: 5}
+        assert "tokens per minute of this key" in refused[0].json()["error"]["message"]
+        # Nearly nothing of it was used. The correction is not waited for.
+        pair.servers[0].wait_until(
+            lambda: pair.chat(0, key, max_tokens=6_000).status_code == 200, within_s=5
+        )
+
+    within_one(MINUTE_S, work)
+
+
+def test_requests_under_way_count_over_both_until_they_end(pair: Pair) -> None:
+    key = pair.account(rate_limits=[{"concurrent": 3}]).api_key
+    gate = hold_back(pair, "large")
+    with ThreadPoolExecutor(9) as pool:
+        asked = [pool.submit(pair.chat, n, key, stream=n % 3 == 0) for n in range(9)]
+        refused = finished(asked, 6)
+        pair.simulator.open_gate(gate)
+        assert Counter(each.result().status_code for each in asked) == {200: 3, 429: 6}
+    assert refused[0].json()["error"]["message"].endswith("3 concurrent requests of this key")
+    assert refused[0].headers["Retry-After"] == "1"
+    pair.servers[0].wait_until(lambda: pair.statuses(3, key) == {200: 3}, within_s=5)
+
+
+def test_who_hangs_up_frees_the_place(pair: Pair) -> None:
+    key = pair.account(rate_limits=[{"concurrent": 1}]).api_key
+    pair.simulator.script("large", {"text": "slow " * 500, "options": {}}, repeat=True)
+    hold_back(pair, "large")
+    with pytest.raises(requests.Timeout):
+        pair.servers[0].post(
+            "/api/v1/chat/completions",
+            key=key,
+            json={"model": "acme/alone", "messages": HELLO, "stream": True},
+            timeout=0.5,
+            stream=True,
+        )
+    pair.simulator.clear()
+    pair.servers[0].wait_until(lambda: pair.chat(1, key).status_code == 200, within_s=10)
+
+
+def test_an_endpoint_without_room_is_passed_over_with_a_reason(pair: Pair) -> None:
+    key = pair.account().api_key
+    cheapest = {"model": "acme/both", "provider": {"sort": "price"}}
+    gate = hold_back(pair, "small")
+    with ThreadPoolExecutor(6) as pool:
+        asked = [pool.submit(pair.chat, n, key, **cheapest) for n in range(6)]
+        beside = finished(asked, 4)
+        pair.simulator.open_gate(gate)
+        assert pair.providers([each.result() for each in asked]) == {"Small": 2, "Large": 4}
+
+    server = pair.servers[0]
+    route = server.get(f"/api/v1/generation/{beside[0].json()['id']}/route", key=key).json()["data"]
+    (small,) = [each for each in route["endpoints"] if each["endpoint_id"] == "small"]
+    assert (small["verdict"], small["reason"]) == ("removed", "Rate Limits")
+    assert small["would_have_won"]["setting"] == "rate_limits"
+
+    gate = hold_back(pair, "small")
+    alone = cheapest | {"provider": {"only": ["small"]}}
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(pair.chat, n, key, **alone) for n in range(3)]
+        (refused,) = finished(asked, 1)
+        pair.simulator.open_gate(gate)
+    assert refused.status_code == 429
+    assert refused.json()["error"]["message"].endswith("2 concurrent requests of this endpoint")
+
+
+def test_a_key_s_limit_on_a_provider_moves_it_on_and_end_users_count_apart(pair: Pair) -> None:
+    limits = [
+        {"scope": {"provider": "small"}, "requests_per_minute": 2},
+        {"scope": {"user": "*"}, "requests_per_minute": 3},
+    ]
+    cheapest = {"model": "acme/both", "provider": {"sort": "price"}}
+
+    def work() -> None:
+        key = pair.account(rate_limits=limits).api_key
+        answers = [pair.chat(n, key, user="ann", **cheapest) for n in range(4)]
+        assert [each.status_code for each in answers] == [200, 200, 200, 429]
+        assert pair.providers(answers[:3]) == {"Small": 2, "Large": 1}
+        assert "of this key and end user" in answers[3].json()["error"]["message"]
+        assert "ann" not in answers[3].json()["error"]["message"]
+        assert pair.chat(0, key, user="bob", **cheapest).status_code == 200
+        assert pair.statuses(4, key, **cheapest) == {200: 4}
+
+    within_one(MINUTE_S, work)
+
+
+def test_a_workspace_s_limit_is_that_of_all_its_keys(pair: Pair) -> None:
+    server = pair.servers[0]
+
+    def work() -> None:
+        account = pair.account()
+        management: dict[str, Any] = {"key": account.management_key}
+        other = server.post(
+            "/api/v1/keys", json={"name": "b", "workspace_id": account.workspace_id}, **management
+        ).json()["key"]
+        limits = {"rate_limits": [{"requests_per_minute": 4}]}
+        path = f"/api/v1/workspaces/{account.workspace_id}"
+        changed = server.request("PATCH", path, json=limits, **management)
+        assert changed.status_code == 200, changed.text
+        time.sleep(1.1)
+        answers = [pair.chat(n, (account.api_key, other)[n // 2 % 2]) for n in range(6)]
+        assert [each.status_code for each in answers] == [200] * 4 + [429] * 2
+        assert answers[5].json()["error"]["message"].endswith("of this workspace")
+
+    within_one(MINUTE_S, work)

@@ -1,0 +1,93 @@
+"""Requests under way, counted by two processes on a real store, and without one."""
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+import redis
+
+from gateway.limits.concurrency import LEASE_S, Bound, ConcurrencyLimiter
+from gateway.shared_cache import SharedCache, cache_key
+from tests.support.valkey import ValkeyServer
+
+_names = count()
+
+
+class Process(ConcurrencyLimiter):
+    """What it wants done later is done when the test says so."""
+
+    def __init__(self, url: str) -> None:
+        self.due: list[Callable[[], None]] = []
+        store = SharedCache(url, timeout_s=2)
+        super().__init__(store, later=lambda seconds, work: self.due.append(work))
+
+    def pass_time(self) -> None:
+        due, self.due = self.due, []
+        for work in due:
+            work()
+
+
+@pytest.fixture
+def bound() -> Bound:
+    return Bound(f"s{next(_names)}", 3)
+
+
+def test_two_processes_count_together(valkey: ValkeyServer, bound: Bound) -> None:
+    one, two = Process(valkey.url), Process(valkey.url)
+    first, second = one.take([bound]), two.take([bound])
+    assert isinstance(first, list)
+    assert isinstance(second, list)
+    assert isinstance(one.take([bound]), list)
+    assert (one.take([bound]), two.take([bound])) == (bound, bound)
+
+    one.give_back(first)
+    one.give_back(first)
+    one.pass_time()
+    assert isinstance(two.take([bound]), list)
+    assert two.take([bound]) == bound
+
+
+def test_of_several_bounds_none_is_taken_where_one_is_reached(
+    valkey: ValkeyServer, bound: Bound
+) -> None:
+    one = Process(valkey.url)
+    narrow = Bound(f"{bound.scope}-narrow", 1)
+    assert isinstance(one.take([narrow]), list)
+    for _ in range(2 * bound.most):
+        assert one.take([bound, narrow]) == narrow
+        assert Process(valkey.url).take([bound, narrow]) == narrow
+    assert [isinstance(one.take([bound]), list) for _ in range(4)] == [True] * 3 + [False]
+
+
+def test_places_of_a_process_that_died_end_and_others_are_renewed(
+    valkey: ValkeyServer, bound: Bound
+) -> None:
+    living, dead = Process(valkey.url), Process(valkey.url)
+    for process in (living, dead, dead):
+        assert isinstance(process.take([bound]), list)
+    client = redis.Redis.from_url(valkey.url)
+    name = f"{cache_key('places')}:{bound.scope}"
+    # As it is when a lease has passed.
+    for member, end in client.zrange(name, 0, -1, withscores=True):
+        client.zadd(name, {member: end - LEASE_S - 1})
+    living.pass_time()
+    assert [isinstance(living.take([bound]), list) for _ in range(3)] == [True, True, False]
+
+
+def test_a_store_that_forgot_is_told_again(valkey: ValkeyServer, bound: Bound) -> None:
+    one, two = Process(valkey.url), Process(valkey.url)
+    for _ in range(bound.most):
+        one.take([bound])
+    redis.Redis.from_url(valkey.url).flushdb()
+    one.pass_time()
+    assert two.take([bound]) == bound
+
+
+def test_without_a_store_each_process_counts_for_itself(bound: Bound) -> None:
+    one = Process("")
+    places = [one.take([bound]) for _ in range(bound.most)]
+    assert one.take([bound]) == bound
+    assert isinstance(places[0], list)
+    one.give_back(places[0])
+    assert isinstance(one.take([bound]), list)
+    assert isinstance(Process("").take([bound]), list)
