@@ -15,6 +15,7 @@ from accounts.admin.fields import WordsField, resolve_models
 from accounts.admin.history import render_account_histories, render_usage
 from accounts.models import Account, Membership, Workspace
 from accounts.services.accounts import open_account
+from accounts.services.organization import POLICY_FIELDS
 from accounts.services.records import operator_actor, read_fields, record_change
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
 
@@ -39,15 +40,6 @@ class AccountMemberInline(ReadOnlyInline):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A row is named after its account and its user.
         return super().get_queryset(request).select_related("account", "user")
-
-
-# What an operator says of an account beside its name, as its audit records have it.
-_POLICY_FIELDS = (
-    *("allowed_models", "allowed_providers", "ignored_providers"),
-    *("data_collection", "zdr", "regional_inference_enabled"),
-    *("interns_enabled", "intern_writes_enabled", "vault_writes_enabled"),
-    *("is_personal", "is_filtered_model_catalog_enabled"),
-)
 
 
 class AccountForm(Form):
@@ -75,7 +67,7 @@ class AccountForm(Form):
 
     class Meta:
         model = Account
-        fields = ("name", *_POLICY_FIELDS)
+        fields = ("name", *POLICY_FIELDS)
 
     def clean_data_collection(self) -> str:
         return self.cleaned_data["data_collection"] or Account.DataCollection.ALLOW.value
@@ -135,7 +127,7 @@ class AccountAdmin(MoneyPages, PageAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
             with transaction.atomic():
-                before = read_fields(Account.objects.get(pk=obj.pk), ("name", *_POLICY_FIELDS))
+                before = read_fields(Account.objects.get(pk=obj.pk), ("name", *POLICY_FIELDS))
                 super().save_model(request, obj, form, change)
                 record_change(
                     by=operator_actor(request.user),
@@ -144,7 +136,7 @@ class AccountAdmin(MoneyPages, PageAdmin):
                     object_id=obj.pk,
                     account_id=obj.pk,
                     before=before,
-                    after=read_fields(obj, ("name", *_POLICY_FIELDS)),
+                    after=read_fields(obj, ("name", *POLICY_FIELDS)),
                 )
         else:
             # With its default workspace. The page goes on with the row that is really there.

@@ -254,13 +254,20 @@ def find_expiring_credit(before: datetime) -> Iterator[ExpiringCredit]:
     last = None
     while accounts := _list_accounts_to_expire(before, last):
         for account in Account.objects.filter(pk__in=accounts):
-            inflows = LedgerEntry.objects.filter(account=account, kind__in=_INFLOWS)
-            newest = inflows.filter(created_at__lte=before).order_by("-created_at").first()
-            young = inflows.filter(created_at__gt=before).aggregate(total=Sum("amount_nano"))
-            left_nano = account.balance_nano - account.held_nano - int(young["total"] or 0)
-            if newest is not None and left_nano > 0:
-                yield ExpiringCredit(account.pk, left_nano, newest.pk, newest.created_at)
+            if (found := find_expiring_credit_of(account, before)) is not None:
+                yield found
         last = accounts[-1]
+
+
+def find_expiring_credit_of(account: Account, before: datetime) -> ExpiringCredit | None:
+    """The same for one account; None where nothing of it would expire."""
+    inflows = LedgerEntry.objects.filter(account=account, kind__in=_INFLOWS)
+    newest = inflows.filter(created_at__lte=before).order_by("-created_at").first()
+    young = inflows.filter(created_at__gt=before).aggregate(total=Sum("amount_nano"))
+    left_nano = account.balance_nano - account.held_nano - int(young["total"] or 0)
+    if newest is None or left_nano <= 0:
+        return None
+    return ExpiringCredit(account.pk, left_nano, newest.pk, newest.created_at)
 
 
 def _list_accounts_to_expire(before: datetime, after: UUID | None) -> list[UUID]:

@@ -1,14 +1,32 @@
 """An account as an organization: its members, and settings for all of them."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
 
-from accounts.models import Account, Membership
-from accounts.services.records import Actor, record_change
-from gateway.http.errors import NotFound
+from accounts.models import Account, ApiKey, Membership, User
+from accounts.services.keys import set_disabled
+from accounts.services.records import Actor, read_fields, record_change
+from gateway.http.errors import Conflict, NotFound
 from gateway.http.paging import Page
+
+# What its admins say of an account, as its audit records have it.
+POLICY_FIELDS: Final = (
+    *("allowed_models", "allowed_providers", "ignored_providers"),
+    *("data_collection", "zdr", "regional_inference_enabled"),
+    *("interns_enabled", "intern_writes_enabled", "vault_writes_enabled"),
+    *("is_personal", "is_filtered_model_catalog_enabled"),
+)
+
+
+class LastAdmin(Conflict):
+    message = "An account keeps at least one admin: make somebody else one first"
+
+
+class UserNameTaken(Conflict):
+    message = "Somebody has this user name already"
 
 
 def list_members(account_id: UUID, page: Page) -> tuple[list[Any], int]:
@@ -39,3 +57,96 @@ def filter_catalogue(*, account_id: UUID, enabled: bool, by: Actor) -> Account:
             after={"is_filtered_model_catalog_enabled": enabled},
         )
     return account
+
+
+def change_account(*, account_id: UUID, changes: Mapping[str, Any], by: Actor) -> Account:
+    """The account with its name or fields of `POLICY_FIELDS` changed."""
+    with transaction.atomic():
+        account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
+        before = read_fields(account, changes)
+        for name, value in changes.items():
+            setattr(account, name, value)
+        account.save(update_fields=list(changes))
+        record_change(
+            by=by,
+            action="updated",
+            object_type="account",
+            object_id=account.pk,
+            account_id=account.pk,
+            before=before,
+            after=read_fields(account, changes),
+        )
+    return account
+
+
+def add_new_person(*, account_id: UUID, username: str, role: str, by: Actor) -> User:
+    """A new person, without a password, as a member. Raises `UserNameTaken`: nobody is made a
+    member of an account without having been asked."""
+    with transaction.atomic():
+        user, is_new = User.objects.get_or_create(username=username)
+        if not is_new:
+            raise UserNameTaken
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
+        Membership.objects.create(account_id=account_id, user=user, role=role)
+        _record_member(by, "added", account_id, user, None, {"role": role})
+    return user
+
+
+def change_role(*, account_id: UUID, user_id: str, role: str, by: Actor) -> None:
+    """Give a member another role. Raises `NotFound` and `LastAdmin`."""
+    with transaction.atomic():
+        membership = _lock_member(account_id, user_id)
+        before, membership.role = membership.role, role
+        if role != Membership.Role.ADMIN:
+            _keep_an_admin(membership)
+        membership.save(update_fields=["role"])
+        told = {"role": before}, {"role": role}
+        _record_member(by, "updated", account_id, membership.user, *told)
+
+
+def remove_member(*, account_id: UUID, user_id: str, by: Actor) -> None:
+    """Let somebody go, with the keys they made. Raises `NotFound` and `LastAdmin`."""
+    with transaction.atomic():
+        membership = _lock_member(account_id, user_id)
+        _keep_an_admin(membership)
+        user, before = membership.user, {"role": membership.role}
+        membership.delete()
+        keys = ApiKey.objects.filter(account=account_id, creator=user, disabled=False)
+        set_disabled(keys=keys, disabled=True, by=by)
+        _record_member(by, "removed", account_id, user, before, None)
+
+
+def _lock_member(account_id: UUID, user_id: str) -> Membership:
+    """The member of that public id; members of the account change one at a time."""
+    Account.objects.select_for_update(no_key=True).get(pk=account_id)
+    rows = Membership.objects.filter(account=account_id, user__public_id=user_id)
+    found = rows.select_related("user").first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _keep_an_admin(leaving: Membership) -> None:
+    admins = Membership.objects.filter(account=leaving.account_id, role=Membership.Role.ADMIN)
+    if admins.filter(pk=leaving.pk).exists() and not admins.exclude(pk=leaving.pk).exists():
+        raise LastAdmin
+
+
+def _record_member(
+    by: Actor,
+    action: str,
+    account_id: UUID,
+    user: User,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="member",
+        object_id=user.public_id,
+        account_id=account_id,
+        before=before,
+        after=after,
+    )

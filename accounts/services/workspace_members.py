@@ -18,7 +18,7 @@ from accounts.models import (
 )
 from accounts.services.records import Actor
 from accounts.services.workspaces import find_workspace, record_workspace_change
-from gateway.http.errors import InvalidRequest, SchemaInvalid
+from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
@@ -106,6 +106,28 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
             told = [row.membership.user.public_id for row in leaving]
             record_workspace_change(by, "members removed", workspace, _build_fact(told), None)
     return len(leaving)
+
+
+def change_role(*, account_id: UUID, reference: str, user_id: str, role: str, by: Actor) -> None:
+    """Make a member an admin of a workspace beside the default one, or a plain member, as far as
+    no group of a directory says more. Raises `NotFound`."""
+    with transaction.atomic():
+        workspace = find_workspace(account_id, reference, lock=True)
+        rows = WorkspaceMembership.objects.filter(workspace=workspace)
+        row = rows.filter(membership__user__public_id=user_id).first()
+        if row is None:
+            raise NotFound
+        leading = match_group_mappings(user="membership__user").filter(
+            workspace=workspace.pk, role=WorkspaceMembership.Role.ADMIN
+        )
+        leads = rows.filter(Exists(leading), pk=row.pk).exists()
+        before = row.role
+        row.own_role = role
+        row.role = WorkspaceMembership.Role.ADMIN if leads else role
+        row.save(update_fields=["role", "own_role"])
+        told = [{"user_id": user_id, "role": each} for each in (before, row.role)]
+        if before != row.role:
+            record_workspace_change(by, "member changed", workspace, *told)
 
 
 def _select_members(workspace: Workspace) -> Any:
