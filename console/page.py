@@ -4,9 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseRedirect,
+)
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -69,7 +75,16 @@ SECTIONS: Final = (
             NavItem("Models", "console:models", "cube"),
         ),
     ),
-    NavSection("Manage", (NavItem("Keys", "console:keys", "key"),)),
+    NavSection(
+        "Manage",
+        (
+            NavItem("Keys", "console:keys", "key"),
+            NavItem("Workspaces", "console:workspaces", "folder", Role.LEAD),
+            NavItem("People", "console:people", "people", Role.ADMIN),
+            NavItem("Credits", "console:credits", "coins", Role.ADMIN),
+            NavItem("Settings", "console:settings", "tools"),
+        ),
+    ),
 )
 _RANKS: Final = {role: rank for rank, role in enumerate(Role)}
 
@@ -83,14 +98,15 @@ class PageContext:
     now: datetime
 
 
-PageView = Callable[..., HttpResponse]
+Response = TypeVar("Response", bound=HttpResponseBase)
+PageView = Callable[..., HttpResponseBase]
 
 
 def page(view: PageView) -> PageView:
     """Makes `view(request, page, ...)` a page of the console: for people who are signed in only."""
 
     @wraps(view)
-    def serve(request: HttpRequest, *args: Any, **path: Any) -> HttpResponse:
+    def serve(request: HttpRequest, *args: Any, **path: Any) -> HttpResponseBase:
         if not request.user.is_authenticated:
             return _send_to_sign_in(request)
         try:
@@ -169,7 +185,7 @@ def _send_to_sign_in(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(target)
 
 
-def _secure(response: HttpResponse) -> HttpResponse:
+def _secure(response: Response) -> Response:
     response.headers["Content-Security-Policy"] = POLICY
     response.headers["Cache-Control"] = "no-store"
     return response

@@ -59,6 +59,17 @@ class Scope:
     def is_operator(self) -> bool:
         return self.role is Role.OPERATOR
 
+    @property
+    def rules_account(self) -> bool:
+        """Whether the person decides for all of the account."""
+        return self.role in (Role.ADMIN, Role.OPERATOR)
+
+    def leads(self, workspace_id: UUID | None) -> bool:
+        """Whether the person decides for that workspace of the account."""
+        if self.rules_account:
+            return True
+        return any(workspace_id in (view.workspace_ids or ()) for view in self.views)
+
     def filter(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Those rows that belong to the view. They have an account, a workspace and a key."""
         rows = rows.filter(account_id=self.account.pk)

@@ -58,8 +58,7 @@ class Table(NamedTuple):
 def render_table(request: HttpRequest, table: Table) -> SafeString:
     """The HTML of a table, made without a template: it has hundreds of cells."""
     heads = format_html_join("", "{}", ((_head(request, table, each),) for each in table.columns))
-    cells: list[Callable[[Any], SafeString]] = [_cell_writer(each) for each in table.columns]
-    rows = format_html_join("\n", "<tr>{}</tr>", _write_rows(table.rows, cells))
+    box = _box(table.columns, table.rows, table.caption, heads)
     more = ""
     if table.next_cursor:
         query = keep_query(request, cursor=table.next_cursor)
@@ -73,10 +72,30 @@ def render_table(request: HttpRequest, table: Table) -> SafeString:
         keep_query(request, cursor=None, csv="1"),
     )
     return format_html(
+        '{}<div class="table-foot">{}{}<span class="spring"></span>{}</div>',
+        *(box, first, more, export),
+    )
+
+
+def render_rows(columns: Sequence[Column], rows: Sequence[Any], caption: str) -> SafeString:
+    """A table without order, pages and CSV: one of several on a page."""
+    heads = format_html_join(
+        "",
+        '<th scope="col" class="{}">{}</th>',
+        ((_class_names(each), each.label) for each in columns),
+    )
+    return _box(columns, rows, caption, heads)
+
+
+def _box(
+    columns: Sequence[Column], rows: Sequence[Any], caption: str, heads: SafeString
+) -> SafeString:
+    cells: list[Callable[[Any], SafeString]] = [_cell_writer(each) for each in columns]
+    body = format_html_join("\n", "<tr>{}</tr>", _write_rows(rows, cells))
+    return format_html(
         '<div class="table-box" tabindex="0" role="region" aria-label="{}"><table class="list">'
-        '<caption class="sr">{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
-        '<div class="table-foot">{}{}<span class="spring"></span>{}</div>',
-        *(table.caption, table.caption, heads, rows, first, more, export),
+        '<caption class="sr">{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>',
+        *(caption, caption, heads, body),
     )
 
 
@@ -171,5 +190,5 @@ _WRITERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
     "count": format_count,
     "ms": format_ms,
     "time": time_element,
-    "badge": badge,
+    "badge": lambda value: NOTHING if value is None else badge(value),
 }

@@ -2,7 +2,21 @@
 
 from django.urls import path, re_path
 
-from console.views import home, keys, models, outage, playground, requests, sign_in
+from console.views import (
+    alerts,
+    credits,
+    destinations,
+    home,
+    keys,
+    models,
+    outage,
+    people,
+    playground,
+    requests,
+    settings,
+    sign_in,
+    workspaces,
+)
 
 app_name = "console"
 urlpatterns = [
@@ -23,6 +37,58 @@ urlpatterns = [
     path("console/keys/<int:number>", keys.show_key, name="key"),
     path("console/keys/<int:number>/switch", keys.switch_key, name="switch_key"),
     path("console/keys/<int:number>/rotate", keys.renew_key, name="renew_key"),
+    path("console/workspaces", workspaces.show_workspaces, name="workspaces"),
+    path("console/workspaces/new", workspaces.make_workspace, name="new_workspace"),
+    path("console/workspaces/<uuid:workspace_id>", workspaces.show_workspace, name="workspace"),
+    path(
+        "console/workspaces/<uuid:workspace_id>/settings",
+        workspaces.change_settings,
+        name="change_workspace",
+    ),
+    path(
+        "console/workspaces/<uuid:workspace_id>/budget",
+        workspaces.change_budget,
+        name="change_budget",
+    ),
+    path(
+        "console/workspaces/<uuid:workspace_id>/budget/end",
+        workspaces.end_budget,
+        name="end_budget",
+    ),
+    path(
+        "console/workspaces/<uuid:workspace_id>/members",
+        workspaces.change_members,
+        name="change_members",
+    ),
+    path("console/people", people.show_people, name="people"),
+    path("console/people/new", people.add_person, name="new_person"),
+    path("console/people/<str:user_id>", people.show_person, name="person"),
+    path("console/people/<str:user_id>/change", people.change_person, name="change_person"),
+    path("console/credits", credits.show_credits, name="credits"),
+    path("console/credits/statement", credits.download_statement, name="statement"),
+    path("console/settings", settings.show_settings, name="settings"),
+    path("console/settings/logging", settings.show_logging, name="logging"),
+    path("console/settings/audit", settings.show_audit, name="audit"),
+    path("console/settings/sessions", settings.show_sessions, name="sessions"),
+    path("console/settings/sessions/end", settings.end_sessions, name="end_sessions"),
+    path("console/settings/alerts", alerts.show_alerts, name="alerts"),
+    path("console/settings/alerts/new", alerts.make_channel, name="new_channel"),
+    path(
+        "console/settings/alerts/<uuid:channel_id>/change",
+        alerts.change_one,
+        name="change_channel",
+    ),
+    path("console/settings/destinations", destinations.show_destinations, name="destinations"),
+    path(
+        "console/settings/destinations/new/<str:type_name>",
+        destinations.make_destination,
+        name="new_destination",
+    ),
+    path(
+        "console/settings/destinations/<uuid:destination_id>/change",
+        destinations.change_one,
+        name="change_destination",
+    ),
     path("console/outage", outage.begin_outage, name="begin_outage"),
     # What is under no other path is a page as well, which says so.
     re_path(r"^console(?:/.*)?$", sign_in.show_nothing, name="nothing"),

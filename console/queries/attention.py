@@ -1,43 +1,13 @@
 """What needs somebody: money that runs out, providers that fail, models without a price."""
 
-from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Q
-
-from accounts.models import SpendCounter, Workspace, WorkspaceBudget
-from accounts.spending import WINDOW_OF_WORD
-from accounts.windows import find_window_starts
+from console.queries.budgets import BudgetUse
 from console.queries.catalogue import LearnedStats, read_learned
 from console.scope import Scope
 from console.words import format_count, format_money
 from interns.models import Intern
 from routing.catalogue.snapshot import catalogue
-
-
-class BudgetUse(NamedTuple):
-    """A budget of a workspace and what its window has spent, in nano-USD."""
-
-    workspace: Workspace
-    window: str
-    limit_nano: int
-    spent_nano: int
-
-    @property
-    def share(self) -> float:
-        return self.spent_nano / self.limit_nano
-
-    @property
-    def percent(self) -> int:
-        return min(100, round(self.share * 100))
-
-    @property
-    def tone(self) -> str:
-        return "bad" if self.share >= 1 else "warn" if self.share >= 0.8 else "good"
-
-    @property
-    def label(self) -> str:
-        return f"{self.workspace.name}, {self.window}"
 
 
 class Notice(NamedTuple):
@@ -46,40 +16,6 @@ class Notice(NamedTuple):
     tone: str
     text: str
     url_name: str = ""
-
-
-def list_budgets(scope: Scope, now: datetime) -> list[BudgetUse]:
-    """The budgets of the view's workspaces with what was spent, the fullest first. Nobody's own
-    keys have one."""
-    if scope.view.is_own:
-        return []
-    rows = WorkspaceBudget.objects.filter(workspace__account=scope.account)
-    if scope.view.workspace_ids is not None:
-        rows = rows.filter(workspace_id__in=scope.view.workspace_ids)
-    budgets = list(rows.filter(workspace__deleted_at__isnull=True).select_related("workspace"))
-    spent = _read_counters({row.workspace for row in budgets}, now)
-    used = [
-        BudgetUse(
-            row.workspace,
-            row.interval,
-            row.limit_nano,
-            spent.get((row.workspace.pk.hex, WINDOW_OF_WORD[row.interval]), 0),
-        )
-        for row in budgets
-    ]
-    return sorted(used, key=lambda use: -use.share)
-
-
-def _read_counters(workspaces: set[Workspace], now: datetime) -> dict[tuple[str, str], int]:
-    windows = Q()
-    for window, start in find_window_starts(now).items():
-        windows |= Q(window=window, window_start=start)
-    counters = SpendCounter.objects.filter(
-        windows,
-        scope=SpendCounter.Scope.WORKSPACE,
-        scope_id__in=[workspace.pk.hex for workspace in workspaces],
-    )
-    return {(row.scope_id, row.window): row.counted_nano for row in counters}
 
 
 def list_notices(scope: Scope, budgets: list[BudgetUse]) -> list[Notice]:

@@ -11,7 +11,7 @@ from django.http import Http404
 
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
 from accounts.services.key_limits import KeyUsage, read_usages
-from console.scope import Role, Scope, find_scope_of_account
+from console.scope import Scope, find_scope_of_account
 from console.words import Badge
 from gateway.http.errors import NotFound
 from gateway.http.jsonio import JsonObject
@@ -127,18 +127,13 @@ def _describe_limit(limit: JsonObject) -> str:
 
 def may_change_limits(scope: Scope, key: ApiKey) -> bool:
     """A limit on a key is set by somebody else than who spends: the workspace's lead, an admin."""
-    if scope.role in (Role.ADMIN, Role.OPERATOR):
-        return True
-    return any(
-        view.workspace_ids is not None and key.workspace_id in view.workspace_ids
-        for view in scope.views
-    )
+    return scope.leads(key.workspace_id)
 
 
 def list_workspaces_for_keys(scope: Scope) -> list[Workspace]:
     """Those in which the person may make a key, the default one first."""
     rows = Workspace.objects.filter(account=scope.account)
-    if scope.role not in (Role.ADMIN, Role.OPERATOR):
+    if not scope.rules_account:
         own = WorkspaceMembership.objects.filter(membership__user=scope.user)
         rows = rows.filter(Q(is_default=True) | Q(pk__in=own.values("workspace")))
     return list(rows.order_by("-is_default", "name"))

@@ -116,6 +116,14 @@ def list_top_workspaces(scope: Scope, start: datetime, now: datetime) -> list[To
     ]
 
 
+def sum_spend_by(scope: Scope, start: datetime, now: datetime, column: str) -> dict[str, int]:
+    """What each value of a column spent, in nano-USD; the values as text."""
+    metrics = {"credits_usage": METRICS["credits_usage"]}
+    rows = fetch_rows(_build_query(scope, start, now, metrics, groups=(column,)), now)
+    ids = column == "workspace_id"
+    return {str(UUID(str(r["by_0"])) if ids else r["by_0"]): int(r["credits_usage"]) for r in rows}
+
+
 def _top(scope: Scope, start: datetime, now: datetime, column: str) -> list[dict[str, Any]]:
     query = _build_query(
         scope,

@@ -10,7 +10,8 @@ from accounts.money import NANO_PER_USD
 from console.charts import ChartData, Series, bar_chart
 from console.page import PageContext, page, render_page
 from console.queries import usage
-from console.queries.attention import list_budgets, list_notices
+from console.queries.attention import list_notices
+from console.queries.budgets import list_budgets
 from console.queries.first_request import FirstRequest, build_first_request
 from console.queries.requests import has_requests
 from console.words import (

@@ -27,6 +27,18 @@ PAGES = {
     "keys": "/console/keys",
     "new-key": "/console/keys/new",
     "key": "/console/keys/1",
+    "workspaces": "/console/workspaces",
+    "new-workspace": "/console/workspaces/new",
+    "people": "/console/people",
+    "credits": "/console/credits",
+    "settings": "/console/settings",
+    "settings-logging": "/console/settings/logging",
+    "settings-destinations": "/console/settings/destinations",
+    "settings-new-destination": "/console/settings/destinations/new/s3",
+    "settings-alerts": "/console/settings/alerts",
+    "settings-new-channel": "/console/settings/alerts/new",
+    "settings-audit": "/console/settings/audit",
+    "settings-sessions": "/console/settings/sessions",
     "not-found": "/console/none",
 }
 

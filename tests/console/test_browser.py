@@ -26,6 +26,11 @@ PAGES = (
     *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
     "/console/playground",
     *("/console/keys", "/console/keys/new", "/console/keys/1"),
+    *("/console/workspaces", "/console/workspaces/new", "/console/people", "/console/people/new"),
+    *("/console/credits", "/console/settings", "/console/settings/logging"),
+    *("/console/settings/destinations", "/console/settings/destinations/new/s3"),
+    *("/console/settings/alerts", "/console/settings/alerts/new", "/console/settings/audit"),
+    "/console/settings/sessions",
 )
 
 

@@ -1,0 +1,87 @@
+"""The audit trail of an account: who changed what, when, from what to what."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from django.db.models import Q
+
+from accounts.models import AuditRecord
+from console.scope import Scope
+from console.words import format_money
+
+PAGE_ROWS: Final = 50
+_WORDS_MAX: Final = 160
+# What says nothing to people.
+_UNTOLD: Final = frozenset({"hash", "workspace_id", "updated_at"})
+
+
+class ChangeRow(NamedTuple):
+    """One change, in words."""
+
+    record: AuditRecord
+
+    @property
+    def by(self) -> str:
+        record = self.record
+        if record.operator is not None:
+            return record.operator.username
+        if record.management_key is not None:
+            return f"key {record.management_key.name}"
+        return f"command {record.command}"
+
+    @property
+    def what(self) -> str:
+        return f"{self.record.object_type.replace('_', ' ')} {self.record.action}"
+
+    @property
+    def changes(self) -> str:
+        """`limit: $5.00 → $7.00`, shortened."""
+        before, after = self.record.before or {}, self.record.after or {}
+        names = [n for n in dict.fromkeys([*before, *after]) if n not in _UNTOLD]
+        if before and after:
+            parts = [
+                f"{_name(n)}: {_say(n, before.get(n))} → {_say(n, after.get(n))}" for n in names
+            ]
+        else:
+            whole = before or after
+            parts = [f"{_name(n)}: {_say(n, whole[n])}" for n in names if whole[n] is not None]
+        text = ", ".join(parts)
+        return text if len(text) <= _WORDS_MAX else text[:_WORDS_MAX] + "…"
+
+
+def _name(field: str) -> str:
+    return field.removesuffix("_nano").replace("_", " ")
+
+
+def _say(field: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if field.endswith("_nano") and isinstance(value, int):
+        return format_money(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+class ChangePage(NamedTuple):
+    """The newest first, and where the next page begins (empty: nowhere)."""
+
+    rows: list[ChangeRow]
+    next_cursor: str
+
+
+def list_changes(
+    scope: Scope, query: Mapping[str, str], *, rows_max: int = PAGE_ROWS
+) -> ChangePage:
+    """Changes to the account's objects, narrowed to a kind of object, its id or a person."""
+    rows = AuditRecord.objects.filter(account=scope.account)
+    if kind := query.get("kind", "").strip():
+        rows = rows.filter(object_type=kind.replace(" ", "_")[:32])
+    if text := query.get("text", "").replace("\x00", "").strip():
+        rows = rows.filter(Q(object_id=text) | Q(operator__username=text))
+    cursor = query.get("cursor", "")
+    if cursor.isdecimal() and len(cursor) < 19:
+        rows = rows.filter(pk__lt=int(cursor))
+    found = list(rows.select_related("operator", "management_key").order_by("-pk")[: rows_max + 1])
+    shown = [ChangeRow(row) for row in found[:rows_max]]
+    return ChangePage(shown, str(shown[-1].record.pk) if len(found) > rows_max else "")

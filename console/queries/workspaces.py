@@ -1,0 +1,180 @@
+"""Workspaces of a view with their members, and people of an account with their roles."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.db.models import Count, F, Q
+
+from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from console.queries.budgets import BudgetUse, list_budgets
+from console.queries.usage import sum_spend_by
+from console.scope import Scope, find_scope_of_account
+from console.words import Badge
+
+PEOPLE_ROWS: Final = 100
+
+
+class WorkspaceRow(NamedTuple):
+    """A workspace, how many belong to it, its living keys, what it spent in the period, and its
+    fullest budget."""
+
+    workspace: Workspace
+    members: int
+    keys: int
+    spend_nano: int
+    budget: BudgetUse | None
+
+    @property
+    def budget_state(self) -> Badge | None:
+        """How full the fullest budget is, in a word."""
+        if self.budget is None:
+            return None
+        return Badge(self.budget.tone, f"{self.budget.percent} % of {self.budget.window}")
+
+
+def list_workspaces(scope: Scope, start: datetime, now: datetime) -> list[WorkspaceRow]:
+    """Those of the view that the person leads, by name."""
+    rows = list_led_workspaces(scope)
+    people = Membership.objects.filter(account=scope.account).count()
+    members = _count(WorkspaceMembership.objects.filter(workspace__in=rows))
+    keys = ApiKey.objects.living().filter(kind=ApiKey.Kind.INFERENCE, workspace__in=rows)
+    counts = _count(keys)
+    spent = sum_spend_by(scope, start, now, "workspace_id")
+    fullest: dict[UUID, BudgetUse] = {}
+    for use in list_budgets(scope, now):
+        fullest.setdefault(use.workspace.pk, use)
+    return [
+        WorkspaceRow(
+            row,
+            people if row.is_default else members.get(row.pk, 0),
+            counts.get(row.pk, 0),
+            spent.get(str(row.pk), 0),
+            fullest.get(row.pk),
+        )
+        for row in rows
+    ]
+
+
+def list_led_workspaces(scope: Scope) -> list[Workspace]:
+    """Those of the view that the person leads, by name, without what they did."""
+    workspaces = Workspace.objects.filter(account=scope.account).order_by("name")
+    if scope.view.workspace_ids is not None:
+        workspaces = workspaces.filter(pk__in=scope.view.workspace_ids)
+    return [each for each in workspaces if scope.leads(each.pk)]
+
+
+def _count(rows: Any) -> Mapping[UUID, int]:
+    return dict(rows.order_by().values_list("workspace").annotate(Count("pk")))
+
+
+def find_workspace(user: Any, workspace_id: UUID) -> tuple[Workspace, Scope] | None:
+    """The workspace with the person's widest scope, if they lead it."""
+    row = Workspace.objects.filter(pk=workspace_id).select_related("account").first()
+    if row is None:
+        return None
+    scope = find_scope_of_account(user, row.account_id)
+    return (row, scope) if scope.leads(row.pk) else None
+
+
+class Member(NamedTuple):
+    """Somebody in a workspace; `role` is `admin` or `member`, `by_groups` whether a directory put
+    them there."""
+
+    user: Any
+    role: str
+    by_groups: bool
+
+    @property
+    def role_word(self) -> str:
+        return "Lead" if self.role == WorkspaceMembership.Role.ADMIN else "Member"
+
+
+def list_members(workspace: Workspace) -> list[Member]:
+    """By name: everybody of the account in the default workspace."""
+    if workspace.is_default:
+        people = Membership.objects.filter(account_id=workspace.account_id)
+        found = people.select_related("user").order_by("user__username")[:PEOPLE_ROWS]
+        return [Member(row.user, row.role.removeprefix("org:"), False) for row in found]
+    rows = workspace.memberships.select_related("membership__user")
+    rows = rows.order_by("membership__user__username")
+    return [
+        Member(row.membership.user, row.role, row.own_role is None) for row in rows[:PEOPLE_ROWS]
+    ]
+
+
+def list_people_outside(workspace: Workspace) -> list[Any]:
+    """People of the account who can be added to the workspace."""
+    inside = WorkspaceMembership.objects.filter(workspace=workspace).values("membership")
+    people = Membership.objects.filter(account_id=workspace.account_id).exclude(pk__in=inside)
+    found = people.select_related("user").order_by("user__username")[: 10 * PEOPLE_ROWS]
+    return [row.user for row in found]
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody in an account, where they belong, their living keys, and what these spent."""
+
+    membership: Membership
+    workspaces: str
+    keys: int
+    spend_nano: int
+
+    @property
+    def role(self) -> Badge:
+        is_admin = self.membership.role == Membership.Role.ADMIN
+        return Badge("good" if is_admin else "plain", self.membership.get_role_display())
+
+
+class PeoplePage(NamedTuple):
+    """Rows by name, and where the next page begins (empty: nowhere)."""
+
+    rows: list[Person]
+    next_cursor: str
+
+
+def list_people(
+    scope: Scope, text: str, start: datetime, now: datetime, *, cursor: str = ""
+) -> PeoplePage:
+    """People of the account whose name or address contains the text."""
+    people = Membership.objects.filter(account=scope.account).select_related("user")
+    if text:
+        people = people.filter(Q(user__username__icontains=text) | Q(user__email__icontains=text))
+    first = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
+    found = list(people.order_by("user__username", "pk")[first : first + PEOPLE_ROWS + 1])
+    shown = found[:PEOPLE_ROWS]
+    spent = sum_spend_by(scope, start, now, "user")
+    keys = ApiKey.objects.living().filter(
+        kind=ApiKey.Kind.INFERENCE,
+        account=scope.account,
+        creator__in=[row.user_id for row in shown],
+    )
+    counts = dict(keys.order_by().values_list("creator").annotate(Count("pk")))
+    places = _name_workspaces(shown)
+    rows = [
+        Person(
+            row, places.get(row.pk, ""), counts.get(row.user_id, 0), spent.get(str(row.user_id), 0)
+        )
+        for row in shown
+    ]
+    return PeoplePage(rows, str(first + PEOPLE_ROWS) if len(found) > PEOPLE_ROWS else "")
+
+
+def _name_workspaces(people: list[Membership]) -> dict[int, str]:
+    """Names of workspaces beside the default one, with a mark for those somebody leads."""
+    rows = WorkspaceMembership.objects.filter(
+        membership__in=people, workspace__deleted_at__isnull=True
+    ).order_by("workspace__name")
+    names: dict[int, list[str]] = {}
+    for pk, name, role in rows.values_list("membership", F("workspace__name"), "role"):
+        leads = role == WorkspaceMembership.Role.ADMIN
+        names.setdefault(pk, []).append(f"{name} (lead)" if leads else name)
+    return {pk: ", ".join(each) for pk, each in names.items()}
+
+
+def find_person(scope: Scope, user_id: str) -> Membership | None:
+    """The member of that public id in the scope's account."""
+    rows = Membership.objects.filter(account=scope.account, user__public_id=user_id)
+    return rows.select_related("user").first()

@@ -1,0 +1,160 @@
+"""Alerts: where people hear of budgets that run out and of what fails, and what was sent."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from accounts.admin.fields import WordsField, build_checkboxes
+from accounts.events.kinds import EVENT_KINDS
+from accounts.events.senders import has_mail_server
+from accounts.models import Channel
+from accounts.services.channels import (
+    change_channel,
+    create_channel,
+    delete_channel,
+    find_channel,
+    send_test_message,
+)
+from accounts.services.records import operator_actor
+from console.page import PageContext, page, render_page
+from console.queries.destinations import list_channels, list_deliveries, may_change_channel
+from console.queries.workspaces import list_led_workspaces
+from console.scope import Role, Scope
+from console.table import Column, render_rows
+from console.views.settings import render_settings, require_role
+from gateway.http.errors import SchemaInvalid
+from gateway.outbound.targets import URL_CHARS_MAX
+
+_URL_NAME: Final = "console:alerts"
+_ALL: Final = ""
+# What the gateway's operator alone hears of is left out.
+_KINDS: Final = [
+    (kind, kind.replace(".", ": ").replace("_", " "))
+    for kind in EVENT_KINDS
+    if kind not in ("channel.test", "ledger.mismatch", "model.unpriced")
+]
+DELIVERIES: Final = (
+    Column("When", lambda row: row.delivery.created_at, "time"),
+    Column("State", lambda row: row.state, "badge"),
+    Column("Channel", lambda row: row.delivery.channel.name),
+    Column("Message", lambda row: row.delivery.event.title),
+)
+
+
+class ChannelForm(forms.Form):
+    """A channel; its URL goes in and is never shown again."""
+
+    name = forms.CharField(max_length=100, label="Name")
+    type = forms.ChoiceField(label="Type", choices=Channel.Type.choices)
+    workspace = forms.ChoiceField(label="Events of", required=False)
+    url = forms.CharField(
+        required=False,
+        max_length=URL_CHARS_MAX,
+        label="URL",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        help_text="Of a webhook or of Slack: https, at a public address.",
+    )
+    recipients = WordsField(required=False, label="Recipients", help_text="Of e-mail: addresses.")
+    kinds = forms.MultipleChoiceField(
+        required=False,
+        choices=_KINDS,
+        widget=build_checkboxes(),
+        label="What it hears of",
+        help_text="Nothing chosen is everything.",
+    )
+
+    def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        whole = [(_ALL, "The whole account")] if scope.rules_account else []
+        led = [(str(each.pk), each.name) for each in list_led_workspaces(scope)]
+        self.fields["workspace"].choices = [*whole, *led]  # type: ignore[attr-defined]  # It is a choice.
+        self.fields["workspace"].required = not scope.rules_account
+        if not has_mail_server():
+            offered = [each for each in Channel.Type.choices if each[0] != Channel.Type.EMAIL]
+            self.fields["type"].choices = offered  # type: ignore[attr-defined]  # It is a choice.
+            del self.fields["recipients"]
+
+    def clean_recipients(self) -> list[str] | None:
+        found: list[str] | None = self.cleaned_data["recipients"]
+        for address in found or ():
+            try:
+                validate_email(address)
+            except ValidationError:
+                raise forms.ValidationError(f"No e-mail address: {address[:100]}") from None
+        return found
+
+
+@page
+def show_alerts(request: HttpRequest, page: PageContext) -> HttpResponse:
+    require_role(page.scope, Role.LEAD)
+    channels = list_channels(page.scope)
+    deliveries = list_deliveries(channels)
+    context = {
+        "channels": channels,
+        "has_deliveries": bool(deliveries),
+        "deliveries": render_rows(DELIVERIES, deliveries, "Messages"),
+    }
+    template = "console/settings_alerts.html"
+    return render_settings(request, page, _URL_NAME, context, template=template)
+
+
+@page
+def make_channel(request: HttpRequest, page: PageContext) -> HttpResponse:
+    require_role(page.scope, Role.LEAD)
+    form = ChannelForm(page.scope, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        said = form.cleaned_data
+        try:
+            made = create_channel(
+                account_id=page.scope.account.pk,
+                by=operator_actor(request.user),
+                workspace_id=UUID(said["workspace"]) if said["workspace"] else None,
+                url=said["url"] or None,
+                name=said["name"],
+                type=said["type"],
+                kinds=said["kinds"] or None,
+                recipients=said.get("recipients"),
+            )
+        except SchemaInvalid as error:
+            form.add_error(None, error.text)
+        else:
+            if made.secret is not None:
+                context = {"title": "Your new webhook", "nav": "Settings", "secret": made.secret}
+                return render_page(request, page, "console/channel_secret.html", context)
+            messages.success(request, "The channel is there. Send it a test message.")
+            return HttpResponseRedirect(reverse(_URL_NAME))
+    status = 400 if form.is_bound else 200
+    template = "console/settings_new_channel.html"
+    return render_settings(
+        request, page, _URL_NAME, {"form": form}, template=template, status=status
+    )
+
+
+@require_POST
+@page
+def change_one(request: HttpRequest, page: PageContext, channel_id: UUID) -> HttpResponse:
+    """Switch a channel, send it a test message, or delete it."""
+    require_role(page.scope, Role.LEAD)
+    row = find_channel(page.scope.account.pk, channel_id)
+    if not may_change_channel(page.scope, row):
+        raise Http404
+    to, by = request.POST.get("to"), operator_actor(request.user)
+    if to == "tested":
+        send_test_message(row)
+        messages.success(request, "A test message is on its way.")
+    elif to == "deleted":
+        delete_channel(row=row, by=by)
+        messages.success(request, "Deleted, with its URL.")
+    elif to in ("enabled", "disabled"):
+        change_channel(row=row, changes={"disabled": to == "disabled"}, by=by)
+        messages.success(request, "Saved.")
+    else:
+        raise Http404
+    return HttpResponseRedirect(reverse(_URL_NAME))

@@ -1,0 +1,132 @@
+"""People of an account: who belongs to it in which role, what they spent, adding and removing."""
+
+from typing import Final
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from accounts.models import Membership
+from accounts.services.organization import add_new_person, change_role, remove_member
+from accounts.services.records import operator_actor
+from console.page import PageContext, page, render_page
+from console.queries.workspaces import find_person, list_people
+from console.scope import Scope
+from console.sign_in_links import build_link_path
+from console.table import Column, Table, csv_response, render_table
+
+COLUMNS: Final = (
+    Column("Name", lambda row: row.membership.user.username, link=lambda row: _link(row)),
+    Column("E-mail", lambda row: row.membership.user.email, detail=True),
+    Column("Role", lambda row: row.role, "badge"),
+    Column("Workspaces", lambda row: row.workspaces),
+    Column("Keys", lambda row: row.keys, "count"),
+    Column("Spent", lambda row: row.spend_nano, "usd"),
+    Column("Last sign-in", lambda row: row.membership.user.last_login, "time", detail=True),
+    Column("Here since", lambda row: row.membership.created_at, "time", minor=True),
+)
+
+
+class NewPersonForm(forms.Form):
+    """Somebody who has never signed in."""
+
+    username = forms.CharField(
+        max_length=150, label="User name", validators=[UnicodeUsernameValidator()]
+    )
+    role = forms.ChoiceField(
+        label="Role",
+        choices=Membership.Role.choices,
+        initial=Membership.Role.MEMBER,
+        help_text="Admins see and change all of the account.",
+    )
+
+
+@page
+def show_people(request: HttpRequest, page: PageContext) -> HttpResponse:
+    _require_admin(page.scope)
+    text = request.GET.get("text", "").replace("\x00", "")
+    start, cursor = page.period.start(page.now), request.GET.get("cursor", "")
+    found = list_people(page.scope, text, start, page.now, cursor=cursor)
+    if request.GET.get("csv"):
+        return csv_response("people", COLUMNS, found.rows)
+    table = Table(COLUMNS, found.rows, "People", next_cursor=found.next_cursor)
+    context = {
+        "title": "People",
+        "text": text,
+        "is_empty": not found.rows,
+        "table": render_table(request, table),
+    }
+    return render_page(request, page, "console/people.html", context)
+
+
+@page
+def add_person(request: HttpRequest, page: PageContext) -> HttpResponse:
+    """Add somebody new; the answer has a link, shown once, that signs them in once."""
+    _require_admin(page.scope)
+    form = NewPersonForm(request.POST if request.method == "POST" else None)
+    if request.method != "POST" or not form.is_valid():
+        context = {"title": "New person", "nav": "People", "form": form}
+        status = 400 if form.is_bound else 200
+        return render_page(request, page, "console/new_person.html", context, status=status)
+    user = add_new_person(
+        account_id=page.scope.account.pk, **form.cleaned_data, by=operator_actor(request.user)
+    )
+    link = request.build_absolute_uri(build_link_path(user))
+    context = {"title": f"{user.username} belongs to the account", "nav": "People", "link": link}
+    return render_page(request, page, "console/person_link.html", context)
+
+
+@page
+def show_person(request: HttpRequest, page: PageContext, user_id: str) -> HttpResponse:
+    membership = _find(page, user_id)
+    found = list_people(page.scope, membership.user.username, page.period.start(page.now), page.now)
+    row = next((each for each in found.rows if each.membership == membership), None)
+    context = {
+        "title": membership.user.username,
+        "nav": "People",
+        "membership": membership,
+        "row": row,
+        "roles": Membership.Role.choices,
+    }
+    return render_page(request, page, "console/person.html", context)
+
+
+@require_POST
+@page
+def change_person(request: HttpRequest, page: PageContext, user_id: str) -> HttpResponse:
+    """Give somebody another role, or let them go with the keys they made."""
+    membership, to = _find(page, user_id), request.POST.get("to", "")
+    place = {
+        "account_id": page.scope.account.pk,
+        "user_id": membership.user.public_id,
+        "by": operator_actor(request.user),
+    }
+    if to == "removed":
+        remove_member(**place)  # type: ignore[arg-type]  # Each of its own type.
+        messages.success(request, f"{membership.user.username} left; their keys are disabled.")
+        return HttpResponseRedirect(reverse("console:people"))
+    if to not in Membership.Role.values:
+        raise Http404
+    change_role(**place, role=to)  # type: ignore[arg-type]  # Each of its own type.
+    messages.success(request, "Saved.")
+    return HttpResponseRedirect(reverse("console:person", args=[user_id]))
+
+
+def _find(page: PageContext, user_id: str) -> Membership:
+    _require_admin(page.scope)
+    membership = find_person(page.scope, user_id)
+    if membership is None:
+        raise Http404
+    return membership
+
+
+def _require_admin(scope: Scope) -> None:
+    if not scope.rules_account:
+        raise Http404
+
+
+def _link(row: object) -> str:
+    return reverse("console:person", args=[row.membership.user.public_id])  # type: ignore[attr-defined]  # A `Person`.

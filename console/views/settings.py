@@ -1,0 +1,224 @@
+"""Settings: the account's policy, logging, the audit trail, and the person's own sessions."""
+
+from typing import Any, Final
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from accounts.admin.fields import WordsField, resolve_models
+from accounts.models import Account
+from accounts.ports import higher_apps
+from accounts.services.organization import change_account
+from accounts.services.records import operator_actor
+from console.page import PageContext, page, render_page
+from console.queries.audit import list_changes
+from console.queries.workspaces import list_led_workspaces
+from console.scope import Role, Scope
+from console.sessions import end_other_sessions, end_session, list_sessions, name_session
+from console.table import Column, Table, csv_response, render_rows, render_table
+from console.words import Badge
+
+_CSV_ROWS: Final = 5_000
+_TABS: Final = (
+    ("Account", "console:settings", Role.ADMIN),
+    ("Logging and privacy", "console:logging", Role.LEAD),
+    ("Destinations", "console:destinations", Role.LEAD),
+    ("Alerts", "console:alerts", Role.LEAD),
+    ("Audit trail", "console:audit", Role.ADMIN),
+    ("Sessions", "console:sessions", Role.MEMBER),
+)
+_RANKS: Final = {role: rank for rank, role in enumerate(Role)}
+CHANGES: Final = (
+    Column("When", lambda row: row.record.at, "time"),
+    Column("Who", lambda row: row.by),
+    Column("What", lambda row: row.what),
+    Column("Of", lambda row: row.record.object_id, "code", detail=True),
+    Column("Change", lambda row: row.changes),
+)
+LOGGING: Final = (
+    Column("Workspace", lambda row: row.name, link=lambda row: _link_workspace(row)),
+    Column("Prompts and answers", lambda row: _name_logging(row), "badge"),
+    Column("Share kept", lambda row: row.io_logging_sampling_rate * 100, "percent"),
+    Column("Keys", lambda row: _name_keys(row), detail=True),
+    Column("Traces to destinations", lambda row: _name_broadcast(row), "badge"),
+)
+
+
+class AccountForm(forms.Form):
+    """What all requests of an account are held to, whatever workspaces and guardrails allow."""
+
+    name = forms.CharField(max_length=100, label="Name of the account")
+    data_collection = forms.ChoiceField(
+        choices=Account.DataCollection.choices,
+        label="Data collection by providers",
+        help_text="Denied: requests go to no endpoint that collects data.",
+    )
+    zdr = forms.BooleanField(
+        required=False,
+        label="Zero data retention only",
+        help_text="Requests go to endpoints that keep nothing.",
+    )
+    allowed_models = WordsField(
+        required=False,
+        label="Models that may be used",
+        help_text="Ids, with commas between; empty allows all of them.",
+    )
+    allowed_providers = WordsField(
+        required=False,
+        label="Providers that may be used",
+        help_text="Slugs, with commas between; empty allows all of them.",
+    )
+    ignored_providers = WordsField(required=False, label="Providers that are never used")
+    is_filtered_model_catalog_enabled = forms.BooleanField(
+        required=False, label="Lists of models show only what a key may use"
+    )
+
+    def __init__(self, account: Account, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._account = account
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if Account.objects.filter(name=name).exclude(pk=self._account.pk).exists():
+            raise forms.ValidationError("Another account has this name.")
+        return name
+
+    def clean_allowed_models(self) -> list[str] | None:
+        return resolve_models(self.cleaned_data["allowed_models"])
+
+    def clean_allowed_providers(self) -> list[str] | None:
+        return _check_providers(self.cleaned_data["allowed_providers"])
+
+    def clean_ignored_providers(self) -> list[str] | None:
+        return _check_providers(self.cleaned_data["ignored_providers"])
+
+
+def _check_providers(names: list[str] | None) -> list[str] | None:
+    if not names:
+        return None
+    known = higher_apps().find_provider_slugs(names)
+    if unknown := [name for name in names if name not in known]:
+        raise forms.ValidationError(f"No provider has this name: {', '.join(unknown)[:200]}")
+    return [known[name] for name in names]
+
+
+def render_settings(
+    request: HttpRequest,
+    page: PageContext,
+    url_name: str,
+    context: dict[str, Any],
+    *,
+    template: str,
+    status: int = 200,
+) -> HttpResponse:
+    """A page of settings below the links to all that the person may open."""
+    rank = _RANKS[page.scope.role]
+    tabs = [
+        {"label": label, "url": reverse(name), "is_current": name == url_name}
+        for label, name, least in _TABS
+        if _RANKS[least] <= rank
+    ]
+    whole = {"title": "Settings", "tabs": tabs, **context}
+    return render_page(request, page, template, whole, status=status)
+
+
+def require_role(scope: Scope, least: Role) -> None:
+    if _RANKS[scope.role] < _RANKS[least]:
+        raise Http404
+
+
+@page
+def show_settings(request: HttpRequest, page: PageContext) -> HttpResponse:
+    if not page.scope.rules_account:
+        is_lead = page.scope.role is Role.LEAD
+        return HttpResponseRedirect(reverse("console:logging" if is_lead else "console:sessions"))
+    account = page.scope.account
+    initial = {name: getattr(account, name) for name in AccountForm.base_fields}
+    form = AccountForm(account, request.POST if request.method == "POST" else None, initial=initial)
+    if request.method == "POST" and form.is_valid():
+        change_account(
+            account_id=account.pk, changes=form.cleaned_data, by=operator_actor(request.user)
+        )
+        messages.success(request, "Saved. Requests follow it within a few seconds.")
+        return HttpResponseRedirect(reverse("console:settings"))
+    context = {"form": form, "account": account}
+    status = 400 if form.is_bound else 200
+    template = "console/settings_account.html"
+    return render_settings(
+        request, page, "console:settings", context, template=template, status=status
+    )
+
+
+@page
+def show_logging(request: HttpRequest, page: PageContext) -> HttpResponse:
+    require_role(page.scope, Role.LEAD)
+    rows = list_led_workspaces(page.scope)
+    context = {"table": render_rows(LOGGING, rows, "Logging by workspace")}
+    template = "console/settings_logging.html"
+    return render_settings(request, page, "console:logging", context, template=template)
+
+
+@page
+def show_audit(request: HttpRequest, page: PageContext) -> HttpResponse:
+    require_role(page.scope, Role.ADMIN)
+    if request.GET.get("csv"):
+        found = list_changes(page.scope, request.GET.dict(), rows_max=_CSV_ROWS)
+        return csv_response("changes", CHANGES, found.rows)
+    found = list_changes(page.scope, request.GET.dict())
+    table = Table(CHANGES, found.rows, "Changes", next_cursor=found.next_cursor)
+    context = {
+        "is_empty": not found.rows,
+        "kind": request.GET.get("kind", ""),
+        "text": request.GET.get("text", ""),
+        "table": render_table(request, table),
+    }
+    template = "console/settings_audit.html"
+    return render_settings(request, page, "console:audit", context, template=template)
+
+
+@page
+def show_sessions(request: HttpRequest, page: PageContext) -> HttpResponse:
+    """Where the person is signed in. Nobody sees the sessions of others."""
+    own = request.session.session_key
+    rows = [
+        {"row": row, "name": name_session(row), "is_own": row.session_key == own}
+        for row in list_sessions(request.user)
+    ]
+    template = "console/settings_sessions.html"
+    return render_settings(request, page, "console:sessions", {"rows": rows}, template=template)
+
+
+@require_POST
+@page
+def end_sessions(request: HttpRequest, page: PageContext) -> HttpResponse:
+    """Sign out one browser, or all but this one."""
+    if name := request.POST.get("session"):
+        if not end_session(request.user, name):
+            raise Http404
+        messages.success(request, "Signed out there.")
+    else:
+        end_other_sessions(request.user, request.session.session_key)
+        messages.success(request, "Signed out everywhere else.")
+    return HttpResponseRedirect(reverse("console:sessions"))
+
+
+def _link_workspace(row: Any) -> str:
+    return reverse("console:workspace", args=[row.pk])
+
+
+def _name_logging(row: Any) -> Badge:
+    is_on = row.is_observability_io_logging_enabled
+    return Badge("warn", "kept, sealed") if is_on else Badge("plain", "not kept")
+
+
+def _name_broadcast(row: Any) -> Badge:
+    is_on = row.is_observability_broadcast_enabled
+    return Badge("warn", "sent") if is_on else Badge("plain", "not sent")
+
+
+def _name_keys(row: Any) -> str:
+    keys = row.io_logging_api_key_ids
+    return "all" if keys is None else f"{len(keys)} of its keys"

@@ -1,0 +1,286 @@
+"""Workspaces: the list, one of them with its budgets, members and defaults, and making one."""
+
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from accounts.admin.fields import EnforcementField, UsdField, build_checkboxes
+from accounts.models import Workspace, WorkspaceBudget, WorkspaceMembership
+from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
+from accounts.ports import higher_apps
+from accounts.services.records import operator_actor
+from accounts.services.workspace_budgets import delete_budget, set_budget
+from accounts.services.workspace_members import add_members, change_role, remove_members
+from accounts.services.workspaces import (
+    SLUG_CHARS_MAX,
+    SLUG_PATTERN,
+    change_workspace,
+    create_workspace,
+)
+from console.page import PageContext, page, render_page
+from console.queries.budgets import list_budgets_of
+from console.queries.workspaces import (
+    find_workspace,
+    list_members,
+    list_people_outside,
+    list_workspaces,
+)
+from console.scope import Role, Scope
+from console.table import Column, Table, csv_response, render_table
+
+COLUMNS: Final = (
+    Column("Name", lambda row: row.workspace.name, link=lambda row: _link(row.workspace)),
+    Column("Slug", lambda row: row.workspace.slug, "code", detail=True),
+    Column("Fullest budget", lambda row: row.budget_state, "badge"),
+    Column("Spent", lambda row: row.spend_nano, "usd"),
+    Column("Members", lambda row: row.members, "count"),
+    Column("Keys", lambda row: row.keys, "count"),
+    Column("Default model", lambda row: row.workspace.default_text_model, "code", detail=True),
+    Column("Made", lambda row: row.workspace.created_at, "time", minor=True),
+)
+
+
+class BudgetForm(forms.Form):
+    """A budget of one interval. It holds from the moment it is saved."""
+
+    interval = forms.ChoiceField(label="Interval", choices=WorkspaceBudget.Interval.choices)
+    limit_usd = UsdField(
+        label="Limit in USD",
+        min_value=Decimal("1E-9"),
+        # Browsers compare steps as small as a billionth badly.
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    enforcement = EnforcementField(label="When it is spent")
+
+
+class SettingsForm(forms.Form):
+    """What holds for requests of a workspace that do not say otherwise, and what it keeps."""
+
+    name = forms.CharField(max_length=100, label="Name")
+    default_text_model = forms.CharField(
+        max_length=200,
+        required=False,
+        label="Default model",
+        help_text="For requests that name none.",
+    )
+    default_image_model = forms.CharField(
+        max_length=200, required=False, label="Default image model"
+    )
+    default_provider_sort = forms.TypedChoiceField(
+        label="Order of providers",
+        required=False,
+        empty_value=None,
+        choices=[("", "Balanced by price and health"), *Workspace.ProviderSort.choices],
+    )
+    is_observability_io_logging_enabled = forms.BooleanField(
+        required=False,
+        label="Keep prompts and answers",
+        help_text="Sealed; admins of the account can read them.",
+    )
+    io_logging_sampling_rate = forms.FloatField(
+        min_value=SAMPLING_RATE_MIN,
+        max_value=1,
+        label="Share of requests that are kept",
+        help_text="1 keeps all of them.",
+    )
+    is_observability_broadcast_enabled = forms.BooleanField(
+        required=False,
+        label="Send traces to destinations",
+        help_text="See Settings, Destinations.",
+    )
+    disabled_server_tools = forms.MultipleChoiceField(
+        choices=[(name, name.removeprefix("router:")) for name in SERVER_TOOLS],
+        widget=build_checkboxes(),
+        required=False,
+        label="Server tools that are off",
+    )
+
+    def clean_default_text_model(self) -> str:
+        return _check_model(self.cleaned_data["default_text_model"])
+
+    def clean_default_image_model(self) -> str:
+        return _check_model(self.cleaned_data["default_image_model"])
+
+    def clean_disabled_server_tools(self) -> list[str] | None:
+        return self.cleaned_data["disabled_server_tools"] or None
+
+
+def _check_model(name: str) -> str:
+    if name and not higher_apps().is_known_model(name):
+        raise forms.ValidationError("No model has this name.")
+    return name
+
+
+class NewWorkspaceForm(forms.Form):
+    """A workspace; its slug is part of what callers write."""
+
+    name = forms.CharField(max_length=100, label="Name")
+    slug = forms.RegexField(
+        SLUG_PATTERN,
+        max_length=SLUG_CHARS_MAX,
+        label="Slug",
+        help_text="Lowercase letters and digits, with single hyphens between.",
+    )
+
+
+@page
+def show_workspaces(request: HttpRequest, page: PageContext) -> HttpResponse:
+    _require_lead(page.scope)
+    rows = list_workspaces(page.scope, page.period.start(page.now), page.now)
+    if request.GET.get("csv"):
+        return csv_response("workspaces", COLUMNS, rows)
+    context = {
+        "title": "Workspaces",
+        "is_empty": not rows,
+        "may_make": page.scope.rules_account,
+        "table": render_table(request, Table(COLUMNS, rows, "Workspaces")),
+    }
+    return render_page(request, page, "console/workspaces.html", context)
+
+
+@page
+def make_workspace(request: HttpRequest, page: PageContext) -> HttpResponse:
+    if not page.scope.rules_account:
+        raise Http404
+    form = NewWorkspaceForm(request.POST if request.method == "POST" else None)
+    if request.method != "POST" or not form.is_valid():
+        context = {"title": "New workspace", "nav": "Workspaces", "form": form}
+        status = 400 if form.is_bound else 200
+        return render_page(request, page, "console/new_workspace.html", context, status=status)
+    workspace = create_workspace(
+        account_id=page.scope.account.pk,
+        creator=None,
+        by=operator_actor(request.user),
+        settings=form.cleaned_data,
+    )
+    messages.success(request, "The workspace is there. Add its people, and a budget.")
+    return HttpResponseRedirect(_link(workspace))
+
+
+@page
+def show_workspace(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
+    workspace, scope = _find(request, workspace_id)
+    return _render(request, page, workspace, scope)
+
+
+@require_POST
+@page
+def change_settings(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
+    workspace, scope = _find(request, workspace_id)
+    form = SettingsForm(request.POST)
+    if not form.is_valid():
+        return _render(request, page, workspace, scope, settings_form=form)
+    change_workspace(
+        account_id=workspace.account_id,
+        reference=str(workspace.pk),
+        by=operator_actor(request.user),
+        changes=form.cleaned_data,
+    )
+    messages.success(request, "Saved. Requests follow it within a few seconds.")
+    return HttpResponseRedirect(_link(workspace))
+
+
+@require_POST
+@page
+def change_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
+    """Set a budget. Who spends does not raise their own limit: an admin of the account does."""
+    workspace, scope = _find(request, workspace_id)
+    if not scope.rules_account:
+        raise Http404
+    form = BudgetForm(request.POST)
+    if not form.is_valid():
+        return _render(request, page, workspace, scope, budget_form=form)
+    set_budget(
+        account_id=workspace.account_id,
+        reference=str(workspace.pk),
+        interval=form.cleaned_data["interval"],
+        limit_nano=form.cleaned_data["limit_usd"],
+        enforcement=form.cleaned_data["enforcement"],
+        include_byok=None,
+        by=operator_actor(request.user),
+    )
+    messages.success(request, "The budget holds from now on, for what was spent already as well.")
+    return HttpResponseRedirect(_link(workspace))
+
+
+@require_POST
+@page
+def end_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
+    workspace, scope = _find(request, workspace_id)
+    interval = request.POST.get("interval", "")
+    if not scope.rules_account or interval not in WorkspaceBudget.Interval.values:
+        raise Http404
+    delete_budget(
+        account_id=workspace.account_id,
+        reference=str(workspace.pk),
+        interval=interval,
+        by=operator_actor(request.user),
+    )
+    messages.success(request, f"The {interval} budget is gone.")
+    return HttpResponseRedirect(_link(workspace))
+
+
+@require_POST
+@page
+def change_members(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
+    """Add somebody of the account, make them lead or member, or let them go."""
+    workspace, _ = _find(request, workspace_id)
+    user_id, action = request.POST.get("user", ""), request.POST.get("to", "")
+    place: dict[str, Any] = {
+        "account_id": workspace.account_id,
+        "reference": str(workspace.pk),
+        "by": operator_actor(request.user),
+    }
+    if action == "add":
+        add_members(**place, user_ids=[user_id])
+    elif action == "remove":
+        remove_members(**place, user_ids=[user_id])
+    elif action in WorkspaceMembership.Role.values:
+        change_role(**place, user_id=user_id, role=action)
+    else:
+        raise Http404
+    messages.success(request, "Saved.")
+    return HttpResponseRedirect(_link(workspace))
+
+
+def _render(
+    request: HttpRequest, page: PageContext, workspace: Workspace, scope: Scope, **forms: Any
+) -> HttpResponse:
+    """The page of a workspace; `forms` are those that were not saved."""
+    initial = {name: getattr(workspace, name) for name in SettingsForm.base_fields}
+    context = {
+        "title": workspace.name,
+        "nav": "Workspaces",
+        "workspace": workspace,
+        "budgets": list_budgets_of(workspace, page.now),
+        "members": list_members(workspace),
+        "people": [] if workspace.is_default else list_people_outside(workspace),
+        "may_set_budgets": scope.rules_account,
+        "budget_form": BudgetForm(),
+        "settings_form": SettingsForm(initial=initial),
+        **forms,
+    }
+    status = 400 if forms else 200
+    return render_page(request, page, "console/workspace.html", context, status=status)
+
+
+def _require_lead(scope: Scope) -> None:
+    if scope.role is Role.MEMBER:
+        raise Http404
+
+
+def _find(request: HttpRequest, workspace_id: UUID) -> tuple[Workspace, Scope]:
+    found = find_workspace(request.user, workspace_id)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _link(workspace: Workspace) -> str:
+    return reverse("console:workspace", args=[workspace.pk])

@@ -1,0 +1,114 @@
+"""Credits: what moved the balance, what is held, and who may read it."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.urls import reverse
+
+from accounts.models import Hold, SpendCounter
+from accounts.services.credits import add_credits, take_payment
+from console.queries.credits import Month, read_expiry, read_holds, read_statement
+from tests.console.people import ROLES, Team, make_team
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+@pytest.fixture
+def team() -> Team:
+    team = make_team("acme")
+    add_credits(account=team.account, amount_nano=5 * 10**9, source="test", source_ref="one")
+    team.account.refresh_from_db()
+    return team
+
+
+def charge(team: Team, key: str, nano: int, day: datetime) -> None:
+    """As the ledger writer counts it."""
+    SpendCounter.objects.create(
+        scope="key",
+        scope_id=str(team.keys[key].pk),
+        window="day",
+        window_start=day.date(),
+        spent_nano=nano,
+    )
+    team.account.total_usage_nano += nano
+    team.account.save(update_fields=["total_usage_nano"])
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("name", ["credits", "statement"])
+def test_money_is_for_who_rules_the_account(team: Team, role: str, name: str) -> None:
+    answer = team.client(role).get(reverse(f"console:{name}"))
+
+    assert answer.status_code == (200 if role in ("admin", "operator") else 404)
+
+
+def test_another_tenant_s_money_is_not_there(team: Team) -> None:
+    strangers = make_team("theirs")
+    query = {"account": str(strangers.account.pk)}
+    for name in ("credits", "statement"):
+        assert team.client("admin").get(reverse(f"console:{name}"), query).status_code == 404
+
+
+def test_a_statement_adds_up_over_months(team: Team) -> None:
+    now = datetime.now(UTC)
+    this, before = Month.read("", now.date()), Month.read("", now.date()).before
+    charge(team, "own", 1_000, now)
+    charge(team, "far", 200, now)
+    charge(team, "own", 30, datetime.combine(before.first, datetime.min.time(), UTC))
+
+    statement, earlier = read_statement(team.account, this), read_statement(team.account, before)
+
+    assert statement.closing_nano == team.account.balance_nano == 5 * 10**9 - 1_230
+    assert [row.amount_nano for row in statement.rows] == [-1_200, 5 * 10**9]
+    assert [row.balance_nano for row in statement.rows] == [5 * 10**9 - 1_230, 5 * 10**9 - 30]
+    assert statement.opening_nano == earlier.closing_nano == -30
+    assert earlier.opening_nano == 0
+    # A month that has not come is this one.
+    assert Month.read("9999-01", now.date()) == this
+
+
+def test_a_payment_shows_what_was_kept_of_it(team: Team, settings: object) -> None:
+    settings.CREDIT_FEE_RATE = 0.05  # type: ignore[attr-defined]  # pytest-django's.
+    take_payment(account=team.account, paid_nano=10**10, source="bank", source_ref="p-1")
+
+    text = team.client("admin").get(reverse("console:credits")).text
+
+    for label, amount in (("Paid", "$10.00"), ("Fee", "$0.50"), ("Credited", "$9.50")):
+        assert f'data-label="{label}">{amount}<' in text
+    rows = team.client("admin").get(reverse("console:credits"), {"csv": "1"}).text
+    assert "10,0.5,9.5,bank,p-1" in rows
+
+
+def test_holds_are_reconciled_with_the_account(team: Team) -> None:
+    now = datetime.now(UTC)
+    key = team.keys["own"]
+    assert key.workspace is not None
+    for number, lease in enumerate((timedelta(minutes=1), timedelta(minutes=-1))):
+        Hold.objects.create(
+            generation_id=f"gen-{number}",
+            account=key.account,
+            api_key=key,
+            workspace=key.workspace,
+            amount_nano=500,
+            counter_ids="0",
+            model="acme/one",
+            created_at=now,
+            lease_expires_at=now + lease,
+        )
+    assert not read_holds(team.account, now).agree
+    team.account.held_nano = 1_000
+    team.account.save(update_fields=["held_nano"])
+
+    holds = read_holds(team.account, now)
+
+    assert (holds.agree, holds.count, holds.sum_nano) == (True, 2, 1_000)
+    assert sorted(row.is_late for row in holds.rows) == [False, True]
+
+
+def test_what_expires_soon_is_told(team: Team, settings: object) -> None:
+    now = datetime.now(UTC)
+    assert read_expiry(team.account, now).days is None
+    settings.CREDIT_EXPIRY_DAYS = 10  # type: ignore[attr-defined]  # pytest-django's.
+    assert read_expiry(team.account, now) == (10, 5 * 10**9)
+    settings.CREDIT_EXPIRY_DAYS = 400  # type: ignore[attr-defined]  # pytest-django's.
+    assert read_expiry(team.account, now) == (400, 0)

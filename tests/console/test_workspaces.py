@@ -1,0 +1,243 @@
+"""Workspaces, people and budgets: who sees and changes which, and when a budget runs out."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from accounts.models import ApiKey, AuditRecord, Membership, User, Workspace
+from accounts.services.records import SYSTEM
+from accounts.services.workspace_budgets import set_budget
+from console.queries.budgets import BudgetUse, list_budgets_of
+from tests.console.people import ROLES, Team, ask, make_team
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+LEADS = {"member": set(), "lead": {"led"}, "admin": {"led", "default"}}
+LEADS["operator"] = LEADS["admin"]
+ADMINS = ("admin", "operator")
+
+
+@pytest.fixture
+def team() -> Team:
+    return make_team("acme")
+
+
+def find(team: Team, slug: str) -> Workspace:
+    return team.account.workspaces.get(slug=slug)
+
+
+def limit(team: Team, usd: float, interval: str = "monthly") -> None:
+    set_budget(
+        account_id=team.account.pk,
+        reference="led",
+        interval=interval,
+        limit_nano=int(usd * 10**9),
+        include_byok=None,
+        by=SYSTEM,
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_workspaces_are_shown_to_who_leads_them(team: Team, role: str) -> None:
+    client, strangers = team.client(role), make_team("theirs")
+    query = {"account": str(team.account.pk)} if role == "operator" else {}
+    answer = client.get(reverse("console:workspaces"), query)
+    assert answer.status_code == (404 if role == "member" else 200)
+    for slug in ("led", "default"):
+        path = reverse("console:workspace", args=[find(team, slug).pk])
+        expected = slug in LEADS[role]
+        assert (slug, client.get(path).status_code == 200) == (slug, expected)
+        assert (slug, path in answer.text) == (slug, expected)
+    theirs = client.get(reverse("console:workspace", args=[find(strangers, "led").pk]))
+    assert theirs.status_code == (200 if role == "operator" else 404)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_budget_is_set_by_who_rules_the_account(team: Team, role: str) -> None:
+    path = reverse("console:change_budget", args=[find(team, "led").pk])
+    form = {"interval": "monthly", "limit_usd": "12.5", "enforcement": "block"}
+
+    answer = team.client(role).post(path, form)
+
+    budget = find(team, "led").budgets.first()
+    if role not in ADMINS:
+        assert (answer.status_code, budget) == (404, None)
+        return
+    assert answer.status_code == 302
+    assert budget is not None
+    assert budget.limit_nano == 12_500_000_000
+    record = AuditRecord.objects.get(object_type="workspace_budget")
+    assert record.operator_id == team.people[role].pk
+    ended = team.client(role).post(
+        reverse("console:end_budget", args=[find(team, "led").pk]), {"interval": "monthly"}
+    )
+    assert (ended.status_code, find(team, "led").budgets.count()) == (302, 0)
+
+
+def test_another_tenant_s_workspace_is_not_changed(team: Team) -> None:
+    strangers = make_team("theirs")
+    led = find(strangers, "led")
+    for name, form in (
+        ("change_budget", {"interval": "daily", "limit_usd": "1"}),
+        ("end_budget", {"interval": "daily"}),
+        ("change_members", {"user": team.people["member"].public_id, "to": "add"}),
+        ("change_workspace", {"name": "mine", "io_logging_sampling_rate": "1"}),
+    ):
+        for role in ("member", "lead", "admin"):
+            answer = team.client(role).post(reverse(f"console:{name}", args=[led.pk]), form)
+            assert (name, role, answer.status_code) == (name, role, 404)
+    led.refresh_from_db()
+    assert (led.name, led.budgets.count(), led.memberships.count()) == ("Led", 0, 2)
+
+
+def test_a_budget_that_would_not_decrease_is_refused_in_words(team: Team) -> None:
+    limit(team, 1)
+    path = reverse("console:change_budget", args=[find(team, "led").pk])
+
+    answer = team.client("admin").post(path, {"interval": "daily", "limit_usd": "2"})
+
+    assert (answer.status_code, "must strictly decrease" in answer.text) == (400, True)
+
+
+NOON = datetime(2026, 11, 10, 12, tzinfo=UTC)
+
+
+def use(interval: str, spent: int, day_nano: float, limit_nano: int = 100) -> BudgetUse:
+    workspace = Workspace(name="One")
+    row = workspace.budgets.model(workspace=workspace, interval=interval, limit_nano=limit_nano)
+    return BudgetUse(row, spent, NOON, day_nano)
+
+
+def test_a_budget_is_foretold_by_its_pace() -> None:
+    assert use("monthly", 40, 10).runs_out_at == NOON + timedelta(days=6)
+    assert use("monthly", 40, 10).outlook == "runs out"
+    # A month of thirty days ends first.
+    assert use("monthly", 40, 2).outlook == "lasts"
+    assert use("lifetime", 40, 2).outlook == "runs out"
+    assert use("daily", 100, 2).outlook == "spent"
+    assert use("daily", 100, 2).resets_at == datetime(2026, 11, 11, tzinfo=UTC)
+    assert use("lifetime", 0, 0).outlook == "unused"
+    assert use("lifetime", 0, 0.000001).outlook == "lasts"
+
+
+def test_the_pace_is_what_the_last_seven_days_spent(team: Team) -> None:
+    led = find(team, "led")
+    Workspace.objects.filter(pk=led.pk).update(created_at=datetime.now(UTC) - timedelta(days=30))
+    led.refresh_from_db()
+    ask(team.keys["own"], "gen-old", ago=timedelta(days=20), charge_nano=10**9)
+    ask(team.keys["own"], "gen-new", ago=timedelta(days=2), charge_nano=7 * 10**6 - 8_800)
+    limit(team, 1)
+
+    (budget,) = list_budgets_of(led, datetime.now(UTC))
+
+    # Two requests of the team's own cost 4,400 each.
+    assert budget.day_nano == 10**6
+    assert budget.outlook in ("lasts", "runs out")
+    assert (
+        "At the pace of the last 7 days"
+        in team.client("lead").get(reverse("console:workspace", args=[led.pk])).text
+    )
+
+
+def change(team: Team, role: str, **form: str) -> Any:
+    path = reverse("console:change_members", args=[find(team, "led").pk])
+    return team.client(role).post(path, form)
+
+
+def test_a_lead_looks_after_the_people_of_the_workspace(team: Team) -> None:
+    admin, member = team.people["admin"], team.people["member"]
+    rows = find(team, "led").memberships
+
+    assert change(team, "lead", user=admin.public_id, to="add").status_code == 302
+    assert rows.filter(membership__user=admin).exists()
+    assert change(team, "lead", user=member.public_id, to="admin").status_code == 302
+    assert rows.get(membership__user=member).role == "admin"
+    assert change(team, "lead", user=member.public_id, to="member").status_code == 302
+    assert rows.get(membership__user=member).own_role == "member"
+    # Who still has keys there stays.
+    refused = change(team, "lead", user=member.public_id, to="remove")
+    assert (refused.status_code, "still has active API keys" in refused.text) == (400, True)
+    ApiKey.objects.filter(creator=member).update(disabled=True)
+    assert change(team, "lead", user=member.public_id, to="remove").status_code == 302
+    assert not rows.filter(membership__user=member).exists()
+    assert change(team, "member", user=member.public_id, to="admin").status_code == 404
+    assert change(team, "lead", user="user_nobody", to="admin").status_code == 404
+    assert AuditRecord.objects.filter(action="member changed").count() == 2
+
+
+def test_a_lead_sets_the_defaults_of_the_workspace(team: Team) -> None:
+    led = find(team, "led")
+    path = reverse("console:change_workspace", args=[led.pk])
+    form = {
+        "name": "Led",
+        "io_logging_sampling_rate": "0.5",
+        "is_observability_io_logging_enabled": "on",
+        "disabled_server_tools": ["router:shell"],
+        "default_provider_sort": "price",
+    }
+
+    assert team.client("lead").post(path, form).status_code == 302
+    led.refresh_from_db()
+    assert (led.is_observability_io_logging_enabled, led.io_logging_sampling_rate) == (True, 0.5)
+    assert (led.disabled_server_tools, led.default_provider_sort) == (["router:shell"], "price")
+    wrong = team.client("lead").post(path, form | {"io_logging_sampling_rate": "7"})
+    assert (wrong.status_code, wrong.text.count('class="error" role="alert"')) == (400, 1)
+    assert team.client("member").post(path, form).status_code == 404
+
+
+def test_an_admin_makes_a_workspace(team: Team) -> None:
+    path, form = reverse("console:new_workspace"), {"name": "Lab", "slug": "lab"}
+
+    assert team.client("lead").post(path, form).status_code == 404
+    assert team.client("admin").post(path, form).status_code == 302
+    assert find(team, "lab").name == "Lab"
+    again = team.client("admin").post(path, form)
+    assert (again.status_code, "slug already exists" in again.text) == (400, True)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_people_are_for_who_rules_the_account(team: Team, role: str) -> None:
+    client, strangers = team.client(role), make_team("theirs")
+    query = {"account": str(team.account.pk)} if role == "operator" else {}
+    answer = client.get(reverse("console:people"), query)
+    expected = 200 if role in ADMINS else 404
+    assert answer.status_code == expected
+    assert "theirs-member" not in answer.text
+    person = reverse("console:person", args=[team.people["member"].public_id])
+    assert client.get(person).status_code == expected
+    stranger = strangers.people["member"]
+    assert client.get(reverse("console:person", args=[stranger.public_id])).status_code == 404
+    path = reverse("console:change_person", args=[stranger.public_id])
+    assert client.post(path, {"to": "removed"}).status_code == 404
+    assert Membership.objects.filter(user=stranger).exists()
+
+
+def test_a_new_person_gets_a_link_that_signs_in_once(team: Team) -> None:
+    client, path = team.client("admin"), reverse("console:new_person")
+
+    answer = client.post(path, {"username": "neo", "role": "org:member"})
+
+    user = User.objects.get(username="neo")
+    assert Membership.objects.get(user=user).account == team.account
+    link = answer.text.split('id="sign-in-link">')[1].split("<")[0]
+    assert link.split("/")[-2] == user.public_id
+    # Nobody gets at somebody who is there already.
+    taken = client.post(path, {"username": team.people["lead"].username, "role": "org:member"})
+    assert (taken.status_code, "sign-in-link" in taken.text) == (409, False)
+
+
+def test_who_leaves_takes_their_keys_out_of_service(team: Team) -> None:
+    member, admin = team.people["member"], team.people["admin"]
+    client = team.client("admin")
+    path = reverse("console:change_person", args=[member.public_id])
+
+    assert client.post(path, {"to": "org:admin"}).status_code == 302
+    assert Membership.objects.get(user=member).role == "org:admin"
+    assert client.post(path, {"to": "removed"}).status_code == 302
+    team.keys["own"].refresh_from_db()
+    assert team.keys["own"].disabled
+    own = reverse("console:change_person", args=[admin.public_id])
+    last = client.post(own, {"to": "org:member"})
+    assert (last.status_code, "keeps at least one admin" in last.text) == (409, True)
+    assert AuditRecord.objects.filter(object_type="member").count() == 2
