@@ -73,6 +73,7 @@ SECTIONS: Final = (
             NavItem("Requests", "console:requests", "list"),
             NavItem("Playground", "console:playground", "play"),
             NavItem("Models", "console:models", "cube"),
+            NavItem("Providers", "console:providers", "server"),
         ),
     ),
     NavSection(
@@ -81,6 +82,7 @@ SECTIONS: Final = (
             NavItem("Keys", "console:keys", "key"),
             NavItem("Workspaces", "console:workspaces", "folder", Role.LEAD),
             NavItem("People", "console:people", "people", Role.ADMIN),
+            NavItem("Guardrails", "console:guardrails", "shield", Role.LEAD),
             NavItem("Credits", "console:credits", "coins", Role.ADMIN),
             NavItem("Settings", "console:settings", "tools"),
         ),

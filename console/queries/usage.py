@@ -116,6 +116,54 @@ def list_top_workspaces(scope: Scope, start: datetime, now: datetime) -> list[To
     ]
 
 
+class EndpointSum(NamedTuple):
+    """What an endpoint's requests did, by its tag; money in nano-USD."""
+
+    tag: str
+    requests: int
+    failed: float
+    spend_nano: int
+
+
+class ErrorSum(NamedTuple):
+    """How many requests ended with an error, in a few words."""
+
+    what: str
+    requests: int
+
+
+_BY_ENDPOINT: Final = {
+    name: METRICS[name] for name in ("request_count", "error_rate", "credits_usage")
+}
+
+
+def sum_by_endpoint(scope: Scope, start: datetime, now: datetime) -> list[EndpointSum]:
+    """Of those that were asked. The same tag may be at several models."""
+    query = _build_query(scope, start, now, _BY_ENDPOINT, groups=("endpoint_tag",))
+    found = []
+    for row in fetch_rows(query, now):
+        if row["by_0"]:
+            requests = int(row["request_count"])
+            failed = requests * float(row["error_rate"] or 0)
+            found.append(EndpointSum(row["by_0"], requests, failed, int(row["credits_usage"])))
+    return found
+
+
+def list_errors_of_provider(scope: Scope, slug: str, now: datetime) -> list[ErrorSum]:
+    """Of the last 24 hours by type, the most frequent first: types stand in no sums, so that every
+    request is looked at."""
+    metrics = {"request_count": METRICS["request_count"]}
+    groups = ("endpoint_tag", "error_type")
+    query = _build_query(scope, now - DAY, now, metrics, groups=groups, singles=True)
+    sums: dict[str, int] = {}
+    for row in fetch_rows(query, now):
+        is_of_provider = str(row["by_0"] or "").partition("/")[0] == slug
+        if is_of_provider and row["by_1"]:
+            what = str(row["by_1"]).replace("_", " ")
+            sums[what] = sums.get(what, 0) + int(row["request_count"])
+    return [ErrorSum(what, n) for what, n in sorted(sums.items(), key=lambda each: -each[1])]
+
+
 def sum_spend_by(scope: Scope, start: datetime, now: datetime, column: str) -> dict[str, int]:
     """What each value of a column spent, in nano-USD; the values as text."""
     metrics = {"credits_usage": METRICS["credits_usage"]}

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 from django.db import transaction
 
+from accounts.services.records import SYSTEM, Actor, read_fields, record_change
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.pricebook import BookEntry, book_entry
 from routing.catalogue.version import current_version
+from routing.entities.vocabulary import STATUS_DISABLED
 from routing.providers.discovery import FoundModel, KnownProvider, discover
 from routing.providers.probes import ProbeResult, probe_models
 
@@ -34,12 +36,15 @@ def add_provider(
     pricing: dict[str, str] | None = None,
     named: Sequence[str] = (),
     probe: bool = True,
+    parked: bool = False,
+    by: Actor = SYSTEM,
 ) -> AddedModels:
     """List the provider's models, or those `named`, then store it with them.
 
     Models in the price book are enabled; `pricing` prices the others, which otherwise are stored
     disabled. With `probe` a few calls find out which parameters the enabled ones take, if the
-    provider does not say. Existing rows keep an operator's changes. Raises `DiscoveryError` before
+    provider does not say. A new provider that is `parked` gets no requests yet. Existing rows keep
+    an operator's changes. Raises `DiscoveryError` before
     anything is stored.
     """
     models = discover(provider, key, named=named)
@@ -55,7 +60,7 @@ def add_provider(
         unknown = [each for each in models if each.assumed and each.id in priced - there]
         probed = probe_models(provider, key, unknown)
     with transaction.atomic():
-        row = _store_provider(provider, key)
+        row = _store_provider(provider, key, parked=parked, by=by)
         added = AddedModels()
         for model in models:
             probe_result = probed.get(model.id)
@@ -73,11 +78,15 @@ def add_provider(
     return added
 
 
-def _store_provider(provider: KnownProvider, key: str | None) -> Provider:
+def _store_provider(
+    provider: KnownProvider, key: str | None, *, parked: bool, by: Actor
+) -> Provider:
     base_url = provider.base_url.rstrip("/")
     row = Provider.objects.filter(slug=provider.slug).first()
+    is_new = row is None
     if row is None:
         row = Provider(slug=provider.slug, name=provider.name, kind=provider.kind)
+        row.status = STATUS_DISABLED if parked else 0
     else:
         try:
             credential = row.credential()
@@ -88,6 +97,15 @@ def _store_provider(provider: KnownProvider, key: str | None) -> Provider:
     row.base_url, row.kind = base_url, provider.kind
     row.set_credential(key)
     row.save()
+    record_change(
+        by=by,
+        action="added" if is_new else "updated",
+        object_type="provider",
+        object_id=row.slug,
+        account_id=None,
+        before=None,
+        after=read_fields(row, ("name", "kind", "base_url", "status")),
+    )
     return row
 
 

@@ -7,7 +7,9 @@ import requests
 from playwright.sync_api import expect
 
 from tests.console.browsing import ask, sign_in
-from tests.support.browser import CHROMIUM, Browser
+from tests.routing.catalogue.scripted_provider import Handler, ScriptedProvider
+from tests.support.browser import CHROMIUM, Browser, find_barriers
+from tests.support.local_site import Running
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -47,3 +49,46 @@ def test_a_budget_is_exhausted_and_raised(facts: dict[str, Any], browser: Browse
     tab.once("dialog", lambda dialog: dialog.accept())
     tab.get_by_role("button", name="Remove").click()
     expect(tab.get_by_text("The daily budget is gone")).to_be_visible()
+
+
+def test_a_provider_is_added_by_the_wizard_and_answers(
+    facts: dict[str, Any], browser: Browser
+) -> None:
+    """It is a server of one's own on loopback, which lists a model and answers requests."""
+    with Running(ScriptedProvider, Handler) as upstream:
+        upstream.lists("tiny")
+        tab = sign_in(browser, facts)
+        tab.get_by_role("link", name="Providers", exact=True).click()
+        tab.get_by_role("link", name="Add a provider").click()
+        tab.get_by_label("Name").fill("My server")
+        tab.get_by_label("Slug").fill("mine")
+        tab.get_by_label("Address").fill(upstream.base_url)
+        tab.get_by_role("button", name="Check and go on").click()
+        expect(tab.get_by_text("My server answers, with 1 models")).to_be_visible()
+        tab.get_by_label("In, mine/tiny").fill("0.1")
+        tab.get_by_label("Out, mine/tiny").fill("0.4")
+        assert find_barriers(tab) == []
+        tab.get_by_role("button", name="Save and enable the provider").click()
+        expect(tab.get_by_text("gets requests from now on")).to_be_visible()
+        tab.get_by_role("button", name="Test request").click()
+        expect(tab.get_by_text("answered", exact=True)).to_be_visible()
+        assert find_barriers(tab) == []
+        tab.get_by_role("link", name="mine/tiny").click()
+        expect(tab.get_by_role("heading", name="mine/tiny")).to_be_visible()
+
+
+def test_a_guardrail_is_written_in_rows_and_tried(facts: dict[str, Any], browser: Browser) -> None:
+    tab = sign_in(browser, facts)
+    tab.get_by_role("link", name="Guardrails", exact=True).click()
+    tab.get_by_role("link", name="Everything in Default Workspace").click()
+    expect(tab.get_by_text("Prompts looked at")).to_be_visible()
+    tab.get_by_label("E-mail addresses", exact=True).select_option("redact")
+    tab.get_by_role("button", name="Save").click()
+    expect(tab.get_by_text("Requests are held to it")).to_be_visible()
+    tab.get_by_label("Text").fill("Write to ada@example.org")
+    tab.get_by_role("button", name="Try it").click()
+    expect(tab.get_by_text("Write to [EMAIL]")).to_be_visible()
+    assert find_barriers(tab) == []
+    tab.once("dialog", lambda dialog: dialog.accept())
+    tab.get_by_role("button", name="Delete the guardrail").click()
+    expect(tab.get_by_text("holds nobody any more")).to_be_visible()

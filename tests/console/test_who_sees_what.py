@@ -17,7 +17,7 @@ SEES = {
     "operator": {"own", "led", "far"},
 }
 # Every list; a new page joins it.
-LISTS = ("home", "requests", "playground", "models", "keys", "new_key")
+LISTS = ("home", "requests", "playground", "models", "keys", "new_key", "providers", "sessions")
 
 
 @pytest.fixture

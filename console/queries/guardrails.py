@@ -1,0 +1,341 @@
+"""Guardrails of a view in words, what one does to a text, and what it would have done yesterday."""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from accounts.guard_rules import GuardrailFilter, build_entry
+from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership, Workspace
+from accounts.services.guardrails import find_default_workspace
+from accounts.views.schemas.guardrail import BUILTIN_LABELS
+from console.queries.workspaces import list_led_workspaces
+from console.scope import Scope, find_scope_of_account
+from console.words import Badge, format_money
+from gateway.database.db import let_others_run
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject, loads
+from gateway.sealing import UnsealError, unseal_bytes
+from routing.formats.chat.request import parse_chat
+from routing.guarding.filters import Filtered, filtered
+from routing.history.analytics import fetch_rows
+from routing.history.contents import PURPOSE
+from routing.history.dialect import dialect
+from routing.history.metrics import METRICS
+from routing.history.models import GenerationContent
+from routing.history.statement import QueryCondition, UsageQuery
+from routing.metering.models import Generation
+
+BUILTINS: Final = {
+    "email": "E-mail addresses",
+    "phone": "Phone numbers",
+    "ssn": "Social security numbers",
+    "credit-card": "Credit card numbers",
+    "ip-address": "IP addresses",
+    "person-name": "Names of people",
+    "address": "Postal addresses",
+    "regex-prompt-injection": "Prompt injection",
+}
+assert BUILTINS.keys() == BUILTIN_LABELS.keys()
+TEXT_CHARS_MAX: Final = 20_000
+# A replay reads the newest kept prompts of a day, as far as a page may take.
+_PROMPTS_MAX: Final = 100
+_PROMPT_CHARS_MAX: Final = 8_000
+_AT_ONCE: Final = 10
+_ASSIGNED_MAX: Final = 200
+
+
+class GuardrailRow(NamedTuple):
+    """A guardrail, whom it governs, and its rules in words. `is_there` is false for a workspace's
+    default one before its first change."""
+
+    guardrail: Guardrail
+    governs: str
+    is_there: bool = True
+
+    @property
+    def name(self) -> str:
+        guardrail = self.guardrail
+        if guardrail.is_default:
+            return f"Everything in {guardrail.workspace.name}"
+        return guardrail.name
+
+    @property
+    def rules(self) -> str:
+        return "; ".join(describe_rules(self.guardrail)) or "nothing yet"
+
+    @property
+    def blocks(self) -> Badge:
+        """The strongest thing its filters do."""
+        actions = {each["action"] for each in _list_filters(self.guardrail)}
+        for action, tone in (("block", "bad"), ("redact", "warn"), ("flag", "plain")):
+            if action in actions:
+                return Badge(
+                    tone, {"block": "blocks", "redact": "redacts", "flag": "notes"}[action]
+                )
+        return Badge("plain", "no filter")
+
+
+def _list_filters(guardrail: Guardrail) -> list[JsonObject]:
+    return [*(guardrail.content_filters or ()), *(guardrail.content_filter_builtins or ())]
+
+
+def describe_rules(guardrail: Guardrail) -> Iterator[str]:
+    """Each rule as a few words."""
+    if guardrail.limit_nano is not None:
+        yield f"{format_money(guardrail.limit_nano)} {guardrail.reset_interval} for each holder"
+    lists = (
+        ("only models", guardrail.allowed_models),
+        ("no", guardrail.ignored_models),
+        ("only providers", guardrail.allowed_providers),
+        ("not at", guardrail.ignored_providers),
+        ("only from", guardrail.allowed_data_regions),
+    )
+    yield from (f"{words} {', '.join(names)}" for words, names in lists if names)
+    if any(getattr(guardrail, f"enforce_zdr_{group}") for group in _ZDR):
+        yield "zero data retention"
+    if any(getattr(guardrail, name) is False for name in _TRAINING):
+        yield "no training on prompts"
+    for each in guardrail.content_filter_builtins or ():
+        yield f"{_VERBS[each['action']]} {BUILTINS[each['slug']].lower()}"
+    for each in guardrail.content_filters or ():
+        yield f"{_VERBS[each['action']]} {each.get('label') or each['pattern']}"
+
+
+_ZDR: Final = ("anthropic", "openai", "google", "xai", "other")
+_TRAINING: Final = (
+    *("enable_paid_model_training", "enable_free_model_training"),
+    "enable_free_model_publication",
+)
+_VERBS: Final = {"block": "blocks", "redact": "redacts", "flag": "notes"}
+
+
+def list_guardrails(scope: Scope) -> list[GuardrailRow]:
+    """Those of the workspaces that the person leads; each workspace's default one first."""
+    workspaces = list_led_workspaces(scope)
+    rows = Guardrail.objects.filter(workspace__in=workspaces).select_related("workspace")
+    found = list(rows.order_by("name", "pk"))
+    governed = _count_governed(found)
+    defaults = {row.workspace_id: row for row in found if row.is_default}
+    listed = [
+        GuardrailRow(
+            defaults.get(each.pk) or _build_default(each), "all its requests", each.pk in defaults
+        )
+        for each in workspaces
+    ]
+    others = (row for row in found if not row.is_default)
+    return [*listed, *(GuardrailRow(row, governed[row.pk]) for row in others)]
+
+
+def _build_default(workspace: Workspace) -> Guardrail:
+    return Guardrail(pk=workspace.default_guardrail_id, workspace=workspace, is_default=True)
+
+
+def _count_governed(rows: Iterable[Guardrail]) -> Mapping[UUID, str]:
+    ids = [row.pk for row in rows]
+    keys, members = _count(GuardrailKey, ids), _count(GuardrailMember, ids)
+    texts = {}
+    for pk in ids:
+        counts = [(keys.get(pk, 0), "key"), (members.get(pk, 0), "member")]
+        words = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in counts if n]
+        texts[pk] = " and ".join(words) or "nobody yet"
+    return texts
+
+
+def _count(model: Any, ids: list[UUID]) -> Mapping[UUID, int]:
+    found: dict[UUID, int] = {}
+    for pk in model.objects.filter(guardrail__in=ids).values_list("guardrail", flat=True):
+        found[pk] = found.get(pk, 0) + 1
+    return found
+
+
+def find_guardrail(
+    user: Any, scope: Scope, guardrail_id: UUID
+) -> tuple[GuardrailRow, Scope] | None:
+    """The guardrail with the person's widest scope, if they lead its workspace."""
+    row = Guardrail.objects.filter(pk=guardrail_id).select_related("workspace").first()
+    if row is None:
+        workspace = find_default_workspace(scope.account.pk, guardrail_id)
+        if workspace is None or not scope.leads(workspace.pk):
+            return None
+        return GuardrailRow(_build_default(workspace), "all its requests", False), scope
+    own = find_scope_of_account(user, row.workspace.account_id)
+    if not own.leads(row.workspace_id):
+        return None
+    governs = "all its requests" if row.is_default else _count_governed([row])[row.pk]
+    return GuardrailRow(row, governs), own
+
+
+class Assignments(NamedTuple):
+    """Whom a guardrail governs, and whom it could."""
+
+    keys: list[ApiKey]
+    members: list[Membership]
+    other_keys: list[ApiKey]
+    other_members: list[Membership]
+
+
+def list_assignments(guardrail: Guardrail, scope: Scope) -> Assignments:
+    """Keys of workspaces that the person leads, and members for who rules the account."""
+    mine = {"guardrail_assignment__guardrail": guardrail}
+    keys = ApiKey.objects.living().filter(account=scope.account, kind=ApiKey.Kind.INFERENCE)
+    led = [each.pk for each in list_led_workspaces(scope)]
+    members = Membership.objects.filter(account=scope.account).select_related("user")
+    people = members.order_by("user__username")
+    by_name = keys.order_by("name", "pk")
+    return Assignments(
+        list(by_name.filter(**mine)[:_ASSIGNED_MAX]),
+        list(people.filter(**mine)[:_ASSIGNED_MAX]),
+        list(by_name.filter(workspace__in=led).exclude(**mine)[:_ASSIGNED_MAX]),
+        list(people.exclude(**mine)[:_ASSIGNED_MAX]) if scope.rules_account else [],
+    )
+
+
+# --- What it does to texts ------------------------------------------------------------------------
+
+
+class TextTrial(NamedTuple):
+    """What happens to a text: a verdict, why in words, and the text as it would go on."""
+
+    verdict: Badge
+    why: str
+    text: str
+
+
+def try_text(guardrail: Guardrail, text: str) -> TextTrial:
+    """The text as if a user had said it."""
+    try:
+        done = _filter(guardrail, [{"role": "user", "content": text}])
+    except GatewayError as error:
+        return TextTrial(Badge("bad", "refused"), error.text, "")
+    if done.refusal is not None:
+        return TextTrial(Badge("bad", "blocked"), done.refusal().text, "")
+    summaries = "; ".join(stage["summary"] for stage in done.stages)
+    after = done.chat.body["messages"][0]["content"]
+    if after != text:
+        return TextTrial(Badge("warn", "redacted"), summaries, after)
+    if done.stages:
+        return TextTrial(Badge("plain", "noted"), summaries, after)
+    return TextTrial(Badge("good", "goes through"), "No filter found anything.", after)
+
+
+def _filter(guardrail: Guardrail, messages: list[JsonObject]) -> Filtered:
+    filters = tuple(
+        GuardrailFilter(each, "workspace", guardrail.pk)
+        for each in build_entry(guardrail, "workspace").filters
+    )
+    chat = parse_chat({"model": "any/model", "messages": messages}, session_header=None)
+    return filtered(chat, filters, guardrail.workspace.account_id)
+
+
+# --- What it would have done ----------------------------------------------------------------------
+
+
+@dataclass
+class Replay:
+    """Yesterday's requests of the workspace under the guardrail as it is. `read` prompts were kept
+    and looked at, of which filters blocked, redacted or noted some; `requests` were asked in all,
+    of which `elsewhere` went to a model or provider that it does not allow."""
+
+    read: int = 0
+    blocked: int = 0
+    redacted: int = 0
+    noted: int = 0
+    requests: int = 0
+    elsewhere: int = 0
+    found: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+
+
+def replay_yesterday(guardrail: Guardrail, now: datetime) -> Replay:
+    start = now - timedelta(days=1)
+    replay = Replay()
+    _replay_texts(guardrail, start, replay)
+    _replay_places(guardrail, start, now, replay)
+    return replay
+
+
+def _replay_texts(guardrail: Guardrail, start: datetime, replay: Replay) -> None:
+    if not _list_filters(guardrail):
+        return
+    asked = Generation.objects.filter(
+        account_id=guardrail.workspace.account_id,
+        workspace=guardrail.workspace_id,
+        created_at__gte=start,
+    )
+    newest = asked.order_by("-created_at", "-pk").values_list("pk", flat=True)[: 5 * _PROMPTS_MAX]
+    rows = GenerationContent.objects.filter(
+        pk__in=list(newest), account_id=guardrail.workspace.account_id
+    )
+    for number, row in enumerate(rows.order_by("-created_at")[:_PROMPTS_MAX]):
+        if number % _AT_ONCE == 0:
+            let_others_run()
+        messages = _read_messages(row)
+        if messages is None:
+            continue
+        try:
+            done = _filter(guardrail, messages)
+        except GatewayError:
+            continue
+        replay.read += 1
+        _count_stages(done, replay)
+
+
+def _read_messages(row: GenerationContent) -> list[JsonObject] | None:
+    """The prompt, if it is a short one of plain messages."""
+    try:
+        content = loads(
+            zlib.decompress(unseal_bytes(bytes(row.sealed), purpose=PURPOSE, row=row.pk))
+        )
+    except (UnsealError, zlib.error):
+        return None
+    messages: list[JsonObject] = content["input"]["messages"]
+    length = sum(len(str(each.get("content"))) for each in messages)
+    return messages if length <= _PROMPT_CHARS_MAX else None
+
+
+def _count_stages(done: Filtered, replay: Replay) -> None:
+    actions = {stage["data"]["action"] for stage in done.stages}
+    if done.refusal is not None:
+        replay.blocked += 1
+    elif "redacted" in actions:
+        replay.redacted += 1
+    elif actions:
+        replay.noted += 1
+    for stage in done.stages:
+        for name in stage["data"]["detected"]:
+            replay.found[name] = replay.found.get(name, 0) + 1
+
+
+def _replay_places(guardrail: Guardrail, start: datetime, now: datetime, replay: Replay) -> None:
+    """By the model and the provider that answered; a provider is what its endpoint's tag begins
+    with."""
+    query = UsageQuery(
+        account_id=guardrail.workspace.account_id,
+        start=start,
+        end=now + timedelta(seconds=1),
+        metrics={"request_count": METRICS["request_count"]},
+        groups=("permaslug", "endpoint_tag"),
+        conditions=(
+            QueryCondition(
+                "workspace_id", "{column} = %s", (dialect().uuid(guardrail.workspace_id),)
+            ),
+        ),
+    )
+    for row in fetch_rows(query, now):
+        count, model = int(row["request_count"]), str(row["by_0"])
+        provider = str(row["by_1"] or "").partition("/")[0]
+        replay.requests += count
+        if not (
+            _allows(model, guardrail.allowed_models, guardrail.ignored_models)
+            and _allows(provider, guardrail.allowed_providers, guardrail.ignored_providers)
+        ):
+            replay.elsewhere += count
+            place = f"{model} at {provider}" if provider else model
+            replay.places[place] = replay.places.get(place, 0) + count
+
+
+def _allows(name: str, allowed: list[str] | None, ignored: list[str] | None) -> bool:
+    return (not allowed or name in allowed) and name not in (ignored or ())

@@ -1,0 +1,366 @@
+"""Guardrails: the list, one of them as rows of rules, a box to try a text, and yesterday."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from accounts.admin.fields import UsdField, WordsField, build_checkboxes
+from accounts.models import Guardrail
+from accounts.models.guardrail import DATA_REGIONS
+from accounts.services import guardrail_assignments as assignments
+from accounts.services.guardrails import change_guardrail, create_guardrail, delete_guardrail
+from accounts.services.records import operator_actor
+from accounts.views.schemas.guardrail import read_guardrail_changes, read_new_guardrail
+from console.page import PageContext, page, render_page
+from console.queries.guardrails import (
+    BUILTINS,
+    TEXT_CHARS_MAX,
+    GuardrailRow,
+    find_guardrail,
+    list_assignments,
+    list_guardrails,
+    replay_yesterday,
+    try_text,
+)
+from console.queries.workspaces import list_led_workspaces
+from console.scope import Role, Scope
+from console.table import Column, Table, csv_response, render_table
+from gateway.http.errors import SchemaInvalid
+from gateway.http.jsonio import JsonObject, format_usd
+
+COLUMNS: Final = (
+    Column("Name", lambda row: row.name, link=lambda row: _link(row.guardrail)),
+    Column("Filters", lambda row: row.blocks, "badge"),
+    Column("Governs", lambda row: row.governs),
+    Column("Rules", lambda row: row.rules),
+    Column("Workspace", lambda row: row.guardrail.workspace.name, detail=True),
+)
+_ACTIONS: Final = [
+    ("", "Let through"),
+    ("flag", "Note it"),
+    ("redact", "Redact it"),
+    ("block", "Block the request"),
+]
+_SPARE_ROWS: Final = 2
+_ZDR: Final = ("anthropic", "openai", "google", "xai", "other")
+_TRAINING: Final = {
+    "enable_paid_model_training": "paid models that train on prompts",
+    "enable_free_model_training": "free models that train on prompts",
+    "enable_free_model_publication": "free models that publish prompts",
+}
+_LISTS: Final = ("allowed_models", "ignored_models", "allowed_providers", "ignored_providers")
+
+
+class GuardrailForm(forms.Form):
+    """The rules of a guardrail, each in fields of its own."""
+
+    name = forms.CharField(max_length=200, label="Name")
+    description = forms.CharField(max_length=1000, required=False, label="What it is for")
+    allowed_models = WordsField(
+        required=False, label="Only these models", help_text="Ids, with commas between."
+    )
+    ignored_models = WordsField(required=False, label="Never these models")
+    allowed_providers = WordsField(
+        required=False, label="Only these providers", help_text="Slugs, with commas between."
+    )
+    ignored_providers = WordsField(required=False, label="Never these providers")
+    allowed_data_regions = forms.MultipleChoiceField(
+        choices=[(name, name) for name in DATA_REGIONS],
+        widget=build_checkboxes(),
+        required=False,
+        label="Requests come in by these regions only",
+    )
+    zdr = forms.MultipleChoiceField(
+        choices=[(name, name) for name in _ZDR],
+        widget=build_checkboxes(),
+        required=False,
+        label="Zero data retention for models of",
+    )
+    forbidden_uses = forms.MultipleChoiceField(
+        choices=list(_TRAINING.items()),
+        widget=build_checkboxes(),
+        required=False,
+        label="Keep away from",
+    )
+    limit_usd = UsdField(
+        required=False,
+        label="Limit in USD",
+        help_text="What each key or member under it may spend.",
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    reset_interval = forms.ChoiceField(
+        required=False,
+        label="The limit begins anew",
+        choices=[("", "No limit"), *Guardrail.Reset.choices],
+    )
+
+    def __init__(self, guardrail: Guardrail | None, data: Any = None) -> None:
+        super().__init__(data, initial=_read_initial(guardrail) if guardrail else None)
+        if guardrail is not None and guardrail.is_default:
+            del self.fields["name"]
+        for slug, label in BUILTINS.items():
+            self.fields[f"builtin_{slug}"] = forms.ChoiceField(
+                choices=_ACTIONS, required=False, label=label
+            )
+            self.fields[f"users_{slug}"] = forms.BooleanField(required=False, label=label)
+        known = len(guardrail.content_filters or ()) if guardrail else 0
+        self.pattern_rows = range(max(known + _SPARE_ROWS, self._count_given()))
+        for row in self.pattern_rows:
+            number = row + 1
+            self.fields[f"pattern_{row}"] = forms.CharField(
+                required=False, strip=False, label=f"Pattern {number}"
+            )
+            self.fields[f"label_{row}"] = forms.CharField(
+                required=False, max_length=100, label=f"Label of pattern {number}"
+            )
+            self.fields[f"action_{row}"] = forms.ChoiceField(
+                required=False, choices=_ACTIONS[1:], label=f"Action of pattern {number}"
+            )
+
+    def _count_given(self) -> int:
+        given = [name for name in self.data if name.startswith("pattern_")]
+        return min(len(given), 200)
+
+    def plain_fields(self) -> list[forms.BoundField]:
+        """The fields that are no rows of filters."""
+        rows = ("builtin_", "users_", "pattern_", "label_", "action_")
+        return [self[name] for name in self.fields if not name.startswith(rows)]
+
+    def builtin_rows(self) -> list[tuple[str, forms.BoundField, forms.BoundField]]:
+        return [
+            (label, self[f"builtin_{slug}"], self[f"users_{slug}"])
+            for slug, label in BUILTINS.items()
+        ]
+
+    def pattern_fields(self) -> list[tuple[forms.BoundField, ...]]:
+        return [
+            tuple(self[f"{name}_{row}"] for name in ("pattern", "label", "action"))
+            for row in self.pattern_rows
+        ]
+
+    def build_body(self) -> JsonObject:
+        """What the API would be sent."""
+        said = self.cleaned_data
+        body: JsonObject = {name: said[name] for name in _LISTS}
+        body["description"] = said["description"] or None
+        body["allowed_data_regions"] = said["allowed_data_regions"] or None
+        body |= {f"enforce_zdr_{group}": group in said["zdr"] or None for group in _ZDR}
+        body |= {name: False if name in said["forbidden_uses"] else None for name in _TRAINING}
+        limit_nano = said["limit_usd"]
+        body["limit_usd"] = None if limit_nano is None else float(format_usd(limit_nano))
+        body["reset_interval"] = said["reset_interval"] or None
+        body["content_filter_builtins"] = self._build_builtins() or None
+        body["content_filters"] = self._build_patterns() or None
+        if "name" in said:
+            body["name"] = said["name"]
+        return body
+
+    def _build_builtins(self) -> list[JsonObject]:
+        said = self.cleaned_data
+        return [
+            {
+                "slug": slug,
+                "action": said[f"builtin_{slug}"],
+                "scan_scope": "user_only" if said[f"users_{slug}"] else "all_messages",
+            }
+            for slug in BUILTINS
+            if said[f"builtin_{slug}"]
+        ]
+
+    def _build_patterns(self) -> list[JsonObject]:
+        said = self.cleaned_data
+        return [
+            {
+                "pattern": said[f"pattern_{row}"],
+                "action": said[f"action_{row}"] or "flag",
+                "label": said[f"label_{row}"] or None,
+            }
+            for row in self.pattern_rows
+            if said[f"pattern_{row}"]
+        ]
+
+
+def _read_initial(guardrail: Guardrail) -> JsonObject:
+    names = ("name", "description", "allowed_data_regions", "reset_interval", *_LISTS)
+    initial: JsonObject = {name: getattr(guardrail, name) for name in names}
+    limit_nano = guardrail.limit_nano
+    initial["limit_usd"] = "" if limit_nano is None else format_usd(limit_nano)
+    initial["zdr"] = [each for each in _ZDR if getattr(guardrail, f"enforce_zdr_{each}")]
+    initial["forbidden_uses"] = [n for n in _TRAINING if getattr(guardrail, n) is False]
+    for each in guardrail.content_filter_builtins or ():
+        initial[f"builtin_{each['slug']}"] = each["action"]
+        initial[f"users_{each['slug']}"] = each.get("scan_scope") == "user_only"
+    for row, each in enumerate(guardrail.content_filters or ()):
+        initial |= {f"{name}_{row}": each.get(name) for name in ("pattern", "label", "action")}
+    return initial
+
+
+@page
+def show_guardrails(request: HttpRequest, page: PageContext) -> HttpResponse:
+    _require_lead(page.scope)
+    rows = list_guardrails(page.scope)
+    if request.GET.get("csv"):
+        return csv_response("guardrails", COLUMNS, rows)
+    context = {
+        "title": "Guardrails",
+        "is_empty": not rows,
+        "table": render_table(request, Table(COLUMNS, rows, "Guardrails")),
+    }
+    return render_page(request, page, "console/guardrails.html", context)
+
+
+@page
+def make_guardrail(request: HttpRequest, page: PageContext) -> HttpResponse:
+    _require_lead(page.scope)
+    workspaces = list_led_workspaces(page.scope)
+    chosen = request.POST.get("workspace", "")
+    workspace = next((each for each in workspaces if str(each.pk) == chosen), workspaces[0])
+    form = GuardrailForm(None, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and chosen != str(workspace.pk):
+        raise Http404
+    if request.method == "POST" and form.is_valid():
+        try:
+            body = form.build_body() | {"workspace_id": str(workspace.pk)}
+            workspace_id, settings = read_new_guardrail(body)
+            row = create_guardrail(
+                account_id=page.scope.account.pk,
+                workspace_id=workspace_id,
+                by=operator_actor(request.user),
+                settings=settings,
+            )
+        except SchemaInvalid as error:
+            form.add_error(None, error.text)
+        else:
+            text = "It is there. It governs nobody until you assign it to keys or members."
+            messages.success(request, text)
+            return HttpResponseRedirect(_link(row))
+    context = {
+        "title": "New guardrail",
+        "nav": "Guardrails",
+        "form": form,
+        "workspaces": workspaces,
+        "workspace": workspace,
+    }
+    status = 400 if form.is_bound else 200
+    return render_page(request, page, "console/new_guardrail.html", context, status=status)
+
+
+@page
+def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
+    row, scope = _find(request, page, guardrail_id)
+    form = GuardrailForm(row.guardrail, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            change_guardrail(
+                account_id=scope.account.pk,
+                guardrail_id=guardrail_id,
+                by=operator_actor(request.user),
+                changes=read_guardrail_changes(form.build_body()),
+            )
+        except SchemaInvalid as error:
+            form.add_error(None, error.text)
+        else:
+            messages.success(request, "Saved. Requests are held to it within a second.")
+            return HttpResponseRedirect(_link(row.guardrail))
+    return _render(request, page, row, scope, form=form)
+
+
+@require_POST
+@page
+def remove_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
+    row, scope = _find(request, page, guardrail_id)
+    if not row.is_there:
+        raise Http404
+    delete_guardrail(
+        account_id=scope.account.pk, guardrail_id=guardrail_id, by=operator_actor(request.user)
+    )
+    messages.success(request, f"{row.name} holds nobody any more.")
+    return HttpResponseRedirect(reverse("console:guardrails"))
+
+
+@require_POST
+@page
+def try_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
+    """What its filters do to a text; nothing is sent anywhere, and the text is not kept."""
+    row, scope = _find(request, page, guardrail_id)
+    text = request.POST.get("text", "")[:TEXT_CHARS_MAX]
+    trial = try_text(row.guardrail, text) if text else None
+    form = GuardrailForm(row.guardrail)
+    return _render(request, page, row, scope, form=form, trial=trial, text=text)
+
+
+@page
+def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
+    """A part of the page, which asks for it once it stands."""
+    row, _ = _find(request, page, guardrail_id)
+    context = {"replay": replay_yesterday(row.guardrail, page.now), "row": row}
+    return render_page(request, page, "console/parts/guardrail_replay.html", context)
+
+
+@require_POST
+@page
+def assign_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
+    """Put a key or a member under it, or let them go."""
+    row, scope = _find(request, page, guardrail_id)
+    found = list_assignments(row.guardrail, scope)
+    place: dict[str, Any] = {
+        "account_id": scope.account.pk,
+        "guardrail_id": guardrail_id,
+        "by": operator_actor(request.user),
+    }
+    to, key, user = (request.POST.get(name, "") for name in ("to", "key", "user"))
+    keys = {each.hash for each in (found.other_keys if to == "add" else found.keys)}
+    people = found.other_members if to == "add" else found.members
+    users = {each.user.public_id for each in people} if scope.rules_account else set()
+    if to == "add" and key in keys:
+        assignments.assign_keys(**place, assigner=request.user.pk, key_hashes=[key])
+    elif to == "add" and user in users:
+        assignments.assign_members(**place, assigner=request.user.pk, user_ids=[user])
+    elif to == "remove" and key in keys:
+        assignments.unassign_keys(**place, key_hashes=[key])
+    elif to == "remove" and user in users:
+        assignments.unassign_members(**place, user_ids=[user])
+    else:
+        raise Http404
+    messages.success(request, "Saved.")
+    return HttpResponseRedirect(_link(row.guardrail))
+
+
+def _render(
+    request: HttpRequest, page: PageContext, row: GuardrailRow, scope: Scope, **more: Any
+) -> HttpResponse:
+    context: Mapping[str, Any] = {
+        "title": row.name,
+        "nav": "Guardrails",
+        "row": row,
+        "guardrail": row.guardrail,
+        "assigned": None if row.guardrail.is_default else list_assignments(row.guardrail, scope),
+        "text_chars_max": TEXT_CHARS_MAX,
+        **more,
+    }
+    status = 400 if more["form"].is_bound else 200
+    return render_page(request, page, "console/guardrail.html", context, status=status)
+
+
+def _find(
+    request: HttpRequest, page: PageContext, guardrail_id: UUID
+) -> tuple[GuardrailRow, Scope]:
+    found = find_guardrail(request.user, page.scope, guardrail_id)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _require_lead(scope: Scope) -> None:
+    if scope.role is Role.MEMBER:
+        raise Http404
+
+
+def _link(guardrail: Guardrail) -> str:
+    return reverse("console:guardrail", args=[guardrail.pk])
