@@ -68,6 +68,13 @@ ROUTER_FIRST_BYTE_TIMEOUT = setting(
     env.seconds,
     120,
 )
+ROUTER_FIRST_BYTE_P99_FACTOR = setting(
+    "ROUTER_FIRST_BYTE_P99_FACTOR",
+    "how many times an endpoint's p99 a stream waits for its first byte, where nobody set a limit "
+    "and another endpoint is left; 0: off",
+    env.decimal,
+    5,
+)
 ROUTER_IDLE_TIMEOUT = setting(
     "ROUTER_IDLE_TIMEOUT",
     "longest silence of an upstream within an answer; also per provider",

@@ -40,7 +40,7 @@ MODEL_FIELDS = (
     *("visible", "decisions", "decisions_temperature", "distillable", "context_length"),
     *("input_modalities", "output_modalities", "categories", "tokenizer", "instruct_type"),
     *("hugging_face_id", "knowledge_cutoff", "expiration_date", "default_parameters"),
-    *("per_request_limits", "reasoning", "supported_voices"),
+    *("per_request_limits", "reasoning", "supported_voices", "first_byte_s"),
 )
 ENDPOINT_FIELDS = (
     *("pk", "model_id", "provider_id", "tag", "upstream_model", "context_length"),
@@ -187,6 +187,7 @@ class _Assembly:
         entries = tuple(
             self._build_endpoint(own, fields) for own in endpoints.get(fields["pk"], ())
         )
+        del fields["first_byte_s"]
         if fields["context_length"] is None:
             known = [entry.context_length for entry in entries if entry.context_length]
             fields["context_length"] = max(known, default=None)
@@ -217,6 +218,7 @@ class _Assembly:
             canonical_slug=model["canonical_slug"],
             model_name=model["name"],
             distillable=model["distillable"],
+            first_byte_s=model["first_byte_s"],
             decides=_find_deciding(own["supported_parameters"], model, provider.kind),
             efforts=self._parse_efforts(model["reasoning"]),
             provider=provider,

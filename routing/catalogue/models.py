@@ -142,6 +142,9 @@ class Model(Versioned):
     description = models.TextField(blank=True, default="")
     created = models.BigIntegerField(help_text="Unix seconds.")
     context_length = models.PositiveBigIntegerField(null=True, blank=True)
+    first_byte_s = models.FloatField(
+        null=True, blank=True, help_text="Seconds to the first byte; empty: the provider's limit."
+    )
     input_modalities = models.JSONField(default=list)
     output_modalities = models.JSONField(default=list)
     family = _optional_text(200, help_text="author/name, for ~author/name-latest.")

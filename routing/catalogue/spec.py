@@ -241,6 +241,7 @@ class ModelSpec(_Spec):
     decisions_temperature: Temperature | None = None
     distillable: bool = False
     context_length: Count | None = None
+    first_byte_s: Seconds | None = None
     input_modalities: Inputs = ["text"]
     output_modalities: Outputs = ["text"]
     categories: Categories = []

@@ -111,6 +111,8 @@ class EndpointEntry:
     decides: str | None = None
     efforts: EffortRules | None = None
     rate_rules: tuple[RateRule, ...] = ()
+    # The model's own limit in seconds; None takes the provider's.
+    first_byte_s: float | None = None
     tag_key: str = field(init=False)
     token_usd: Decimal = field(init=False)
     token_price: float = field(init=False)

@@ -29,6 +29,10 @@ Quantization = Literal[
 DecimalText = Annotated[str, Field(pattern=r"^([0-9]+\.?[0-9]*|\.[0-9]+)$", max_length=64)]
 PriceCap = Annotated[DecimalText | Amount, ONE_KIND]
 
+# No limit of the gateway's own is longer.
+Milliseconds = Annotated[int, Field(ge=1, le=86_400_000)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
 CLOSED = ConfigDict(extra="forbid")
 
 
@@ -62,10 +66,12 @@ Cutoff = Annotated[Positive | PercentilesField, ONE_KIND]
 class ProviderField(TypedDict, total=False):
     allow_fallbacks: bool | None
     data_collection: Literal["allow", "deny"] | None
+    deadline_ms: Milliseconds | None
     enforce_distillable_text: bool | None
     ignore: list[str] | None
     only: list[str] | None
     order: list[str] | None
+    max_first_byte_s: Seconds | None
     max_price: MaxPriceField
     preferred_max_latency: Cutoff | None
     preferred_min_throughput: Cutoff | None
@@ -80,15 +86,18 @@ class ProviderPreferences:
     """How one request wants to be routed. An empty or None field leaves the choice to the gateway.
 
     `max_price` is in USD per million tokens (prompt, completion) or per unit (request, image,
-    audio). Cutoffs map a percentile ("p50") to seconds or to tokens per second.
+    audio). Cutoffs map a percentile ("p50") to seconds or to tokens per second. `deadline_s` bounds
+    the whole answer, `max_first_byte_s` each endpoint's wait for its first byte.
     """
 
     allow_fallbacks: bool = True
     data_collection: Literal["allow", "deny"] | None = None
+    deadline_s: float | None = None
     enforce_distillable_text: bool = False
     ignore: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    max_first_byte_s: float | None = None
     max_price_usd: Mapping[str, Decimal] = field(default_factory=dict)
     max_latency_s: Mapping[str, float] = field(default_factory=dict)
     min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
@@ -114,10 +123,13 @@ def resolve_provider(
         partition = sort.get("partition") or partition
         sort = sort.get("by")
     # A JSON number means what it reads as, so 0.1 is the decimal 0.1 and not the nearest double.
+    deadline_ms = checked.get("deadline_ms")
     caps: Mapping[str, Any] = checked.get("max_price") or {}
     return ProviderPreferences(
         allow_fallbacks=checked.get("allow_fallbacks") is not False,
         data_collection=checked.get("data_collection"),
+        deadline_s=deadline_ms and deadline_ms / 1000,
+        max_first_byte_s=checked.get("max_first_byte_s"),
         enforce_distillable_text=bool(checked.get("enforce_distillable_text")),
         ignore=tuple(checked.get("ignore") or ()),
         only=tuple(checked.get("only") or ()),

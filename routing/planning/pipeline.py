@@ -49,6 +49,7 @@ from routing.selection.filters import CONTEXT_STEP
 from routing.selection.select import select
 from routing.selection.trace import freeze_state
 from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan, Policy
+from routing.serving.attempts.first_byte import find_total_s
 from routing.serving.attempts.own_credentials import add_own_credentials
 from routing.serving.request import process
 from routing.serving.request.context import (
@@ -126,7 +127,7 @@ def admit(
         format,
         read.chat,
         find_region(request),
-        deadline=time.monotonic() + settings.ROUTER_TOTAL_TIMEOUT,
+        deadline=time.monotonic() + find_total_s(read.chat),
         refuse_early=partial(_refuse_early, request),
     )
     plan_request(planning)
@@ -327,7 +328,7 @@ def _build_context(
         wants_metadata=headers.wants_metadata,
         created_at=now,
         started=started,
-        deadline=started + settings.ROUTER_TOTAL_TIMEOUT,
+        deadline=started + find_total_s(chat),
         betas=headers.betas,
         region=planning.region,
         refusal=planning.refusal,

@@ -5,7 +5,8 @@ order among equals. The steps, in this order:
 
 1. within each group: the caller's list, else the service tier, a sort or load balancing;
 2. unhealthy endpoints last in their group, except those that the caller's list names;
-3. across groups: endpoints that meet the latency and throughput thresholds first;
+3. across groups: endpoints that meet the latency and throughput thresholds first, and before them
+   those that are likely to meet the deadline;
 4. endpoints for which the team has own credentials first, in the places of their group;
 5. the endpoint of the conversation first.
 """
@@ -124,7 +125,11 @@ def order_endpoints(
     ordered = [each for group in groups for each in order_group(group, case)]
     if policy.max_latency_s or policy.min_throughput_tps:
         ordered = put_meeting_first(ordered, policy, state.figures)
+    if policy.deadline_s is not None:
+        ordered = put_punctual_first(ordered, case, policy.deadline_s)
     sticks = state.sticky is not None and _is_sticky(policy, state)
+    if sticks and policy.deadline_s is not None:
+        sticks = _is_punctual(state.sticky or 0, case, policy.deadline_s)
     if not (state.byok or state.byok_fallback):
         return (_put_sticky_first(ordered, state) if sticks else ordered), []
     across, usual = policy.across_models, ordered
@@ -299,6 +304,24 @@ def put_meeting_first(
         return list(endpoints)
     # False sorts before True, and a sort keeps the order of equals.
     return sorted(endpoints, key=lambda each: not _meets(figures.get(each.pk), policy))
+
+
+def put_punctual_first(
+    endpoints: Sequence[EndpointEntry], case: OrderingInputs, deadline_s: float
+) -> list[EndpointEntry]:
+    """The endpoints that are likely to have answered by the deadline before the others."""
+    return sorted(endpoints, key=lambda each: not _is_punctual(each.pk, case, deadline_s))
+
+
+def _is_punctual(endpoint: int, case: OrderingInputs, deadline_s: float) -> bool:
+    """Whether nine of ten such answers begin, and the longest that was asked for usually ends, by
+    the deadline. What is not known of an endpoint counts as met."""
+    figures = case.state.figures.get(endpoint, _UNKNOWN)
+    needed_s = figures.latency_s.p90 if figures.latency_s is not None else 0.0
+    tokens, speed = case.requirements.output_tokens, figures.throughput_tps
+    if tokens is not None and speed is not None and speed.p50 > 0:
+        needed_s += tokens / speed.p50
+    return needed_s <= deadline_s
 
 
 def _meets(figures: EndpointStats | None, policy: Policy) -> bool:

@@ -39,6 +39,8 @@ class Preferences(Protocol):
     @property
     def require_parameters(self) -> bool: ...
     @property
+    def deadline_s(self) -> float | None: ...
+    @property
     def sort(self) -> Sort | None: ...
     @property
     def partition(self) -> str | None: ...
@@ -96,6 +98,7 @@ def build_policy(
         across_models=preferences.partition == "none",
         max_latency_s=preferences.max_latency_s,
         min_throughput_tps=preferences.min_throughput_tps,
+        deadline_s=preferences.deadline_s,
         admitted_tiers=frozenset() if order else resolution.admitted_tiers,
     )
     return policy if guarded is None else apply_guardrails(policy, guarded)
@@ -128,6 +131,7 @@ class _NoPreferences:
 
     allow_fallbacks = True
     data_collection = None
+    deadline_s = None
     enforce_distillable_text = False
     ignore = only = order = quantizations = ()
     require_parameters = zdr = False

@@ -67,6 +67,8 @@ class Policy:
     across_models: bool = False
     max_latency_s: Mapping[str, float] = field(default_factory=dict)
     min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
+    # Endpoints that are unlikely to have answered by then go last.
+    deadline_s: float | None = None
     admitted_tiers: frozenset[str] = frozenset()
     guard_models: frozenset[str] | None = None
     guard_ignored_models: frozenset[str] = frozenset()

@@ -26,6 +26,11 @@ from routing.serving.admission.endpoint_limits import (
 )
 from routing.serving.attempts import own_credentials
 from routing.serving.attempts.attempt_failures import build_affordability_error, log_failure
+from routing.serving.attempts.first_byte import (
+    find_first_byte_s,
+    find_own_first_byte_s,
+    wants_deadline,
+)
 from routing.serving.attempts.holds import (
     NeededHold,
     add_to_hold,
@@ -126,6 +131,8 @@ class Attempts:
             request, self._request = self._request or self._write_request(turn.endpoint), None
             self._key = None
             attempt = Attempt(turn.endpoint, request, started=process.now(), own=own, limits=limits)
+            has_others = self._turned < len(self._turns)
+            attempt.first_byte_s = find_first_byte_s(progress, turn.endpoint, has_others=has_others)
             progress.attempts.append(attempt)
             yield attempt
             if attempt.failure is not None:
@@ -241,9 +248,10 @@ class Attempts:
         it had its provider's, or half of the call's."""
         progress, provider = self._progress, attempt.endpoint.provider
         enough_s = [
-            process.limits_of(provider).first_byte_s,
-            (progress.context.deadline - progress.context.started) / 2,
+            find_own_first_byte_s(attempt.endpoint),
         ]
+        if not wants_deadline(progress.context.chat):
+            enough_s.append((progress.context.deadline - progress.context.started) / 2)
         if provider.total_s:
             enough_s.append(provider.total_s)
         return now - attempt.started >= min(enough_s)

@@ -75,7 +75,8 @@ class Attempt:
     is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
     long a stream's caller kept it waiting; `priced` the usage that was priced last, and its price.
     `span_id` is what the upstream was told to hang its spans on, where there is a trace; `limits`
-    what it took of rate limits, until that is settled.
+    what it took of rate limits, until that is settled; `first_byte_s` how long its first byte may
+    take, where that is not the provider's own limit.
     """
 
     endpoint: EndpointEntry
@@ -91,6 +92,7 @@ class Attempt:
     priced: tuple[Usage, Cost] | None = None
     span_id: str | None = None
     limits: LimitsTaken | None = None
+    first_byte_s: float | None = None
 
 
 class RequestContext(NamedTuple):

@@ -77,9 +77,9 @@ def origin_of(base_url: str) -> Origin:
     return Origin.parse(base_url)
 
 
-def limits_of(provider: ProviderEntry) -> Limits:
-    """The provider's own limits, else the settings."""
-    return _limits(provider.connect_s, provider.first_byte_s, provider.idle_s)
+def limits_of(provider: ProviderEntry, first_byte_s: float | None = None) -> Limits:
+    """The provider's own limits, else the settings; `first_byte_s` takes the place of either."""
+    return _limits(provider.connect_s, first_byte_s or provider.first_byte_s, provider.idle_s)
 
 
 @lru_cache(maxsize=256)

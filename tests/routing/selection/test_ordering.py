@@ -207,6 +207,8 @@ CUTOFFS: list[tuple[dict[str, Any], str]] = [
     ({"max_latency_s": {"p50": 1}, "min_throughput_tps": {"p50": 50}}, "c d a b"),
     ({"max_latency_s": {"p50": 9, "p99": 1}}, "d a b c"),
     ({"max_latency_s": {"p50": 9}}, "a b c d"),
+    ({"deadline_s": 2.9}, "a d b c"),
+    ({"deadline_s": 100.0}, "a b c d"),
     ({"min_throughput_tps": {"p50": 91}, "sort": "latency"}, "d a c b"),
     ({"min_throughput_tps": {"p50": 50}, "order": ("a", "c")}, "c b d a"),
 ]

@@ -1,0 +1,60 @@
+"""How long an endpoint may take to its first byte, and a request to its last."""
+
+from typing import Final
+
+from gateway.live_settings import settings
+from routing.entities.entries import EndpointEntry
+from routing.formats.chat.request import ChatRequest
+from routing.serving.request import process
+from routing.serving.request.context import RequestProgress
+
+# Long prompts take longer than what was observed: no bound that was derived is below this.
+_OBSERVED_MIN_S: Final = 15.0
+
+
+def find_total_s(chat: ChatRequest) -> float:
+    """How long the request may take in all: no longer than the gateway allows."""
+    total_s: float = settings.ROUTER_TOTAL_TIMEOUT
+    wishes = chat.provider
+    if wishes is None or wishes.deadline_s is None:
+        return total_s
+    return min(total_s, wishes.deadline_s)
+
+
+def wants_deadline(chat: ChatRequest) -> bool:
+    """Whether the caller has set a deadline: one that is missed says nothing of the endpoint."""
+    return chat.provider is not None and chat.provider.deadline_s is not None
+
+
+def find_own_first_byte_s(endpoint: EndpointEntry) -> float:
+    """What somebody has set for the model, the provider or the gateway."""
+    return endpoint.first_byte_s or process.limits_of(endpoint.provider).first_byte_s
+
+
+def find_first_byte_s(
+    progress: RequestProgress, endpoint: EndpointEntry, *, has_others: bool
+) -> float | None:
+    """How long this request waits for the endpoint's first byte; None for the provider's own limit.
+
+    Where nobody has set a limit for model or provider it is derived from what was observed, but
+    only of streams, whose first byte is that of the first token, and while others are left.
+    """
+    limit_s = endpoint.first_byte_s
+    if limit_s is None and endpoint.provider.first_byte_s is None and has_others:
+        limit_s = _derive_limit_s(progress, endpoint)
+    wishes = progress.context.chat.provider
+    if wishes is None or wishes.max_first_byte_s is None:
+        return limit_s
+    return min(wishes.max_first_byte_s, limit_s or find_own_first_byte_s(endpoint))
+
+
+def _derive_limit_s(progress: RequestProgress, endpoint: EndpointEntry) -> float | None:
+    factor = settings.ROUTER_FIRST_BYTE_P99_FACTOR
+    if not factor or not progress.context.chat.stream:
+        return None
+    figures = progress.context.choice.state.figures.get(endpoint.pk)
+    observed = figures.latency_30m_s if figures is not None else None
+    if observed is None:
+        return None
+    derived_s = round(max(_OBSERVED_MIN_S, factor * observed.p99))
+    return derived_s if derived_s < settings.ROUTER_FIRST_BYTE_TIMEOUT else None
