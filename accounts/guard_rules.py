@@ -34,13 +34,15 @@ ALL_USES: Final = frozenset(USES.values())
 
 class FilterEntry(NamedTuple):
     """A content filter. `builtin` is a slug, empty for a pattern of the guardrail's own, which may
-    have a `label`. `user_only` keeps it to what users say."""
+    have a `label`. `user_only` keeps it to what users say. With `shadow` it only counts what that
+    action would have been done to."""
 
     action: Action
     builtin: str = ""
     pattern: str = ""
     label: str = ""
     user_only: bool = False
+    shadow: Action | Literal[""] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class GuardrailEntry:
     denies_collection: bool = False
     forbidden_uses: frozenset[str] = frozenset()
     filters: tuple[FilterEntry, ...] = ()
+    output_filters: tuple[FilterEntry, ...] = ()
 
 
 class CatalogueRules(NamedTuple):
@@ -91,6 +94,8 @@ class Guard(NamedTuple):
 
     rules: CatalogueRules
     filters: tuple[GuardrailFilter, ...] = ()
+    # Those of answers.
+    output_filters: tuple[GuardrailFilter, ...] = ()
 
     def admits(self, region: str) -> bool:
         """Whether requests may come in through hosts of this data region."""
@@ -102,13 +107,16 @@ NO_RULES: Final = CatalogueRules()
 
 def combine_guardrails(entries: Iterable[GuardrailEntry]) -> Guard | None:
     """What they come to together; None where they say nothing about a request."""
-    choice, filters = NO_RULES, list[GuardrailFilter]()
+    choice, filters, of_answers = NO_RULES, list[GuardrailFilter](), list[GuardrailFilter]()
     for entry in entries:
         choice = narrow_rules(choice, entry)
         filters += [GuardrailFilter(each, entry.scope, entry.id) for each in entry.filters]
-    if choice == NO_RULES and not filters:
+        of_answers += [
+            GuardrailFilter(each, entry.scope, entry.id) for each in entry.output_filters
+        ]
+    if choice == NO_RULES and not filters and not of_answers:
         return None
-    return Guard(choice, tuple(filters))
+    return Guard(choice, tuple(filters), tuple(of_answers))
 
 
 def narrow_rules(choice: CatalogueRules, entry: GuardrailEntry) -> CatalogueRules:
@@ -168,7 +176,18 @@ def build_entry(guardrail: Any, scope: Scope) -> GuardrailEntry:
             *_read_pattern_filters(guardrail.content_filters),
             *_read_builtin_filters(guardrail.content_filter_builtins),
         ),
+        output_filters=_read_output_filters(guardrail),
     )
+
+
+def _read_output_filters(guardrail: Any) -> tuple[FilterEntry, ...]:
+    filters = (
+        *_read_pattern_filters(guardrail.output_filters),
+        *_read_builtin_filters(guardrail.output_filter_builtins),
+    )
+    if not guardrail.output_shadow:
+        return filters
+    return tuple(each._replace(action="flag", shadow=each.action) for each in filters)
 
 
 def _read_allowed(words: list[str] | None) -> frozenset[str] | None:

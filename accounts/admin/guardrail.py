@@ -43,6 +43,7 @@ _SETTINGS = (
     *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
     *("enable_free_model_training", "enable_free_model_publication"),
     *("content_filters", "content_filter_builtins", "allowed_data_regions"),
+    *("output_filters", "output_filter_builtins", "output_shadow"),
 )
 _SHOWN = ("id", "is_default", "spending", "created_at", "updated_at")
 _WINDOW = {"daily": "day", "weekly": "week", "monthly": "month"}
@@ -121,11 +122,17 @@ class GuardrailForm(Form):
     def clean_content_filter_builtins(self) -> Any:
         return self._filters("content_filter_builtins")
 
+    def clean_output_filters(self) -> Any:
+        return self._filters("output_filters")
+
+    def clean_output_filter_builtins(self) -> Any:
+        return self._filters("output_filter_builtins")
+
     def _filters(self, field: str) -> Any:
         try:
             said = read_filters(field, self.cleaned_data[field])
-            if field == "content_filters":
-                check_patterns(said)
+            if not field.endswith("_builtins"):
+                check_patterns(field, said)
         except SchemaInvalid as error:
             raise forms.ValidationError(error.text) from None
         return said

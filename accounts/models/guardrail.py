@@ -69,6 +69,13 @@ class Guardrail(models.Model):
     enable_free_model_publication = models.BooleanField(null=True, blank=True, default=None)
     content_filters = _list()
     content_filter_builtins = _list()
+    output_filters = _list()
+    output_filter_builtins = _list()
+    output_shadow = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Output filters only count what they would have done.",
+    )
     allowed_data_regions = _list()
     # Counts the changes, so that of two at a time one is told.
     revision = models.PositiveBigIntegerField(default=0, editable=False)

@@ -1,7 +1,7 @@
 """Content filters at work: a request is blocked, its texts are redacted, or it is only noted."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from heapq import merge
 from itertools import islice
@@ -154,7 +154,7 @@ class _Work:
             rule, found = end.rule, end.found
             stage = _stage(rule, [rule.name], len(found))
             return Filtered(chat, [stage], partial(Blocked, rule, found))
-        return Filtered(chat, _stages(self._counts))
+        return Filtered(chat, list_stages(self._counts))
 
     def _unless_blocked(self, text: str, by_user: bool) -> str:
         rules = [rule for rule in self._rules.of(by_user) if rule.action == "block"]
@@ -184,7 +184,7 @@ class _Work:
                 self._count(rule, flagged)
         redacting = [rule for rule in rules if rule.action == "redact"]
         spans = [self._marked(rule, data) for rule in redacting]
-        made = _redacted(data, _apart(merge(*spans, key=itemgetter(0))))
+        made = _redacted(data, join_spans(merge(*spans, key=itemgetter(0))))
         return text if made is None else made
 
     def _marked(self, rule: Rule, data: Raw) -> Iterator[tuple[Span, bytes]]:
@@ -241,7 +241,7 @@ def _changed(chat: ChatRequest, change: Callable[[str, bool], str]) -> ChatReque
 # --- Redacting ------------------------------------------------------------------------------------
 
 
-def _apart(marked: Iterable[tuple[Span, bytes]]) -> Iterator[tuple[Span, bytes]]:
+def join_spans(marked: Iterable[tuple[Span, bytes]]) -> Iterator[tuple[Span, bytes]]:
     """Spans in order as they come, those that overlap as one under the first one's label."""
     last: tuple[Span, bytes] | None = None
     for span, label in marked:
@@ -268,15 +268,54 @@ def _redacted(data: Raw, marked: Iterable[tuple[Span, bytes]]) -> str | None:
     return decoded(out)
 
 
+def redact_spans(data: Raw, marked: Iterable[tuple[Span, bytes]], start: int, end: int) -> str:
+    """A part of the text with labels in place of the spans in it."""
+    out, at = bytearray(), start
+    for span, label in marked:
+        append(out, data, at, span.start)
+        out += label
+        at = span.end
+    append(out, data, at, end)
+    return decoded(out)
+
+
+# --- Only counting --------------------------------------------------------------------------------
+
+
+def count_matches(texts: Sequence[str], rules: Sequence[Rule], account_id: UUID) -> dict[Rule, int]:
+    """How often each rule matches in the texts, of an account whose large ones take turns. What
+    takes too long or fails counts for nothing: it has changed nothing either."""
+
+    def count() -> dict[Rule, int]:
+        deadline, found = Deadline(), dict[Rule, int]()
+        for text in texts:
+            data = encoded(text)
+            for rule in rules:
+                number = sum(1 for _ in islice(rule.find(data, deadline), _COUNTED_MAX))
+                found[rule] = found.get(rule, 0) + number
+        return found
+
+    steps = sum(map(len, texts)) * sum(rule.weight for rule in rules)
+    try:
+        if steps <= _STEPS_AT_ONCE and not any(rule.detect is not None for rule in rules):
+            return count()
+        with _turns.setdefault(account_id, BoundedSemaphore(1)):
+            return run_in_thread(count, threads=_threads)
+    except Exception:
+        log.exception("an answer's filters could not count")
+        return {}
+
+
 # --- What is told ---------------------------------------------------------------------------------
 
 
-def _stages(counts: Mapping[Rule, int]) -> list[JsonObject]:
-    """One stage for each guardrail and action."""
+def list_stages(counts: Mapping[Rule, int]) -> list[JsonObject]:
+    """One stage for each guardrail and what its filters did, or would have done."""
     grouped: dict[tuple[Any, ...], list[Rule]] = {}
     for rule in counts:
         placed = rule.placed
-        grouped.setdefault((placed.guardrail_id, placed.scope, rule.action), []).append(rule)
+        key = (placed.guardrail_id, placed.scope, rule.action, placed.filter.shadow)
+        grouped.setdefault(key, []).append(rule)
     return [
         _stage(rules[0], [rule.name for rule in rules], sum(counts[rule] for rule in rules))
         for rules in grouped.values()
@@ -285,8 +324,9 @@ def _stages(counts: Mapping[Rule, int]) -> list[JsonObject]:
 
 def _stage(rule: Rule, names: list[str], number: int) -> JsonObject:
     """A stage of `router_metadata.pipeline`."""
-    detected, done = list(dict.fromkeys(names)), _DONE[rule.action]
-    placed = rule.placed
+    detected, placed = list(dict.fromkeys(names)), rule.placed
+    shadow = placed.filter.shadow
+    done = f"would be {_DONE[shadow]}" if shadow else _DONE[rule.action]
     return {
         "type": "guardrail",
         "name": "content_filter",

@@ -57,16 +57,17 @@ def matches(
     while at < last:
         deadline.check()
         end = min(last, at + window)
-        for span in _within(pattern, data, at, end, deadline):
+        for span in find_within(pattern, data, at, end, deadline):
             at = span.end
             if check is None or check(data, *span):
                 yield span
         at = last if end == last else max(at, _character(data, end - _OVERLAP_BYTES))
 
 
-def _within(
+def find_within(
     pattern: CompiledPattern, data: Raw, at: int, end: int, deadline: Deadline
 ) -> Iterator[Span]:
+    """The matches within a part of the text, which knows what stands before it."""
     while at < end:
         found = pattern.find(data, at, end)
         if found is None:

@@ -31,6 +31,7 @@ from routing.entities.ids import generation_id
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.guarding.filters import filtered
+from routing.guarding.output_guard import OutputGuard
 from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
 from routing.planning.admission_errors import no_endpoint_error, refuse_early
@@ -132,9 +133,13 @@ def admit(
     )
     plan_request(planning)
     context = _build_context(request, planning, read, chosen_id)
-    return RequestProgress(
+    progress = RequestProgress(
         context, planning.loop, stages=planning.stages, content=_start_draft(context)
     )
+    if caller.guard is not None and caller.guard.output_filters:
+        filters = caller.guard.output_filters
+        progress.output_guard = OutputGuard(filters, context.chat, caller.account_id)
+    return progress
 
 
 # --- The steps ------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class Caching:
             stream=chat.stream,
             # What was sent, and what a preset, guardrails and plugins made of it.
             bodies=(body, chat.body),
-            beside=progress.context.betas,
+            beside=progress.context.betas + _name_output_filters(progress),
         )
 
     def find_answer(self) -> HttpResponseBase | None:
@@ -92,6 +92,12 @@ class Caching:
             content=b"".join(pieces),
         )
         put(self._name, pack_entry(entry, self._name), ttl_s=self._wish.ttl_s)
+
+
+def _name_output_filters(progress: RequestProgress) -> str:
+    """Answers that other guardrails have looked at are other answers."""
+    guard = progress.context.caller.guard
+    return repr(guard.output_filters) if guard is not None and guard.output_filters else ""
 
 
 def start_caching(

@@ -100,6 +100,7 @@ def test_two_fields_make_a_workspace() -> None:
         "is_data_discount_logging_enabled": False,
         "is_observability_broadcast_enabled": False,
         "is_observability_io_logging_enabled": False,
+        "rate_limits": None,
     }
     assert set(read) == set(SETTINGS)
 

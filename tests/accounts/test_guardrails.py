@@ -47,6 +47,7 @@ UNSAID = dict.fromkeys(
         *("allowed_providers", "ignored_providers", "enforce_zdr", "enable_paid_model_training"),
         *("enable_free_model_training", "enable_free_model_publication", "content_filters"),
         *("content_filter_builtins", "allowed_data_regions", "updated_at"),
+        *("output_filters", "output_filter_builtins"),
         *(f"enforce_zdr_{group}" for group in GROUPS),
     ]
 )
@@ -61,6 +62,7 @@ def test_a_new_guardrail_shows_every_field(mine: Manager) -> None:
         "workspace_id": str(default_workspace_id(mine.account.pk)),
         "budget_enforcement": "block",
         "include_byok_in_budgets": False,
+        "output_shadow": False,
         "created_at": data["created_at"],
     }
     for its_id in (data["id"], data["id"].upper()):

@@ -55,6 +55,7 @@ def test_a_new_workspace_shows_every_field(mine: Manager) -> None:
         "is_data_discount_logging_enabled": False,
         "is_observability_broadcast_enabled": False,
         "is_observability_io_logging_enabled": False,
+        "rate_limits": None,
         "created_at": made["created_at"],
         "created_by": mine.admin.public_id,
         "updated_at": None,

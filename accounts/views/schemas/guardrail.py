@@ -77,8 +77,8 @@ class ContentFilter(ManagedBody):
     label: Annotated[str, Field(max_length=100)] | None = None
 
 
-class NewBuiltinContentFilter(ManagedBody):
-    """A filter of the gateway's own, and what happens to texts that it is found in."""
+class NewBuiltinOutputFilter(ManagedBody):
+    """A filter of the gateway's own, and what happens to answers that it is found in."""
 
     slug: Literal[
         "email",
@@ -91,11 +91,22 @@ class NewBuiltinContentFilter(ManagedBody):
         "regex-prompt-injection",
     ]
     action: _Action
+
+
+class NewBuiltinContentFilter(NewBuiltinOutputFilter):
+    """A filter of the gateway's own, and what happens to texts that it is found in."""
+
     scan_scope: Literal["user_only", "all_messages"] = "all_messages"
 
 
 class BuiltinContentFilter(NewBuiltinContentFilter, ResourceObject):
     """A filter of the gateway's own, with its label."""
+
+    label: str = Field(json_schema_extra={"enum": list(BUILTIN_LABELS.values())})
+
+
+class BuiltinOutputFilter(NewBuiltinOutputFilter, ResourceObject):
+    """A filter of answers of the gateway's own, with its label."""
 
     label: str = Field(json_schema_extra={"enum": list(BUILTIN_LABELS.values())})
 
@@ -145,6 +156,13 @@ class _Settings(BaseModel):
     content_filters: list[ContentFilter] | None = None
     content_filter_builtins: list[NewBuiltinContentFilter] | None = None
     allowed_data_regions: _Regions = Field(None, description="Where requests may come in.")
+    output_filters: list[ContentFilter] | None = Field(
+        None, description="Patterns in what models say, and in the arguments of tools they call."
+    )
+    output_filter_builtins: list[NewBuiltinOutputFilter] | None = None
+    output_shadow: bool = Field(
+        False, description="Output filters change nothing, and count what they would have done."
+    )
 
 
 class NewGuardrail(ManagedBody, _Settings):
@@ -169,6 +187,7 @@ class GuardrailObject(_Settings, _Identified):
     model_config = ConfigDict(title="Guardrail")
 
     content_filter_builtins: list[BuiltinContentFilter] | None  # type: ignore[assignment]  # Answers add the label.
+    output_filter_builtins: list[BuiltinOutputFilter] | None  # type: ignore[assignment]  # Likewise they add the label.
     workspace_id: UUID
     created_at: datetime
     updated_at: datetime | None = Field(description="Null until the first change.")
@@ -223,14 +242,17 @@ def read_guardrail_changes(body: Mapping[str, Any]) -> JsonObject:
 
 def serialize_guardrail(row: Guardrail) -> JsonObject:
     """The JSON of a `GuardrailObject`."""
-    builtins = row.content_filter_builtins
     return GuardrailObject.from_row(
         row,
         limit_usd=None if row.limit_nano is None else usd(row.limit_nano),
         enforce_zdr=_common_zdr(row),
-        content_filter_builtins=builtins
-        and [{**each, "label": BUILTIN_LABELS[each["slug"]]} for each in builtins],
+        content_filter_builtins=_label_builtins(row.content_filter_builtins),
+        output_filter_builtins=_label_builtins(row.output_filter_builtins),
     )
+
+
+def _label_builtins(builtins: list[JsonObject] | None) -> list[JsonObject] | None:
+    return builtins and [{**each, "label": BUILTIN_LABELS[each["slug"]]} for each in builtins]
 
 
 def _common_zdr(row: Guardrail) -> bool | None:
@@ -270,35 +292,36 @@ class InvalidRegexPattern(SchemaInvalid):
 
 
 def read_filters(field: str, filters: Any) -> Any:
-    """One of the two lists of filters, checked and with its defaults. Raises `SchemaInvalid`."""
+    """One of the lists of filters, checked and with its defaults. Raises `SchemaInvalid`."""
     return GuardrailChanges.read({field: filters}).given_fields()[field]
 
 
-def check_patterns(filters: list[JsonObject] | None) -> None:
-    """Raises `InvalidRegexPattern`."""
+def check_patterns(field: str, filters: list[JsonObject] | None) -> None:
+    """Of one of the lists of patterns. Raises `InvalidRegexPattern`."""
     patterns = [each["pattern"] for each in filters or ()]
     if is_quick_to_compile(patterns):
-        issues = _pattern_issues(patterns)
+        issues = _pattern_issues(field, patterns)
     else:
-        issues = run_in_thread(lambda: _pattern_issues(patterns))
+        issues = run_in_thread(lambda: _pattern_issues(field, patterns))
     if issues:
         raise InvalidRegexPattern(issues)
 
 
-def _pattern_issues(patterns: list[str]) -> list[Issue]:
+def _pattern_issues(field: str, patterns: list[str]) -> list[Issue]:
     issues = []
     for index, pattern in enumerate(patterns):
         try:
             check_pattern(pattern)
         except InvalidPattern as error:
-            path = f"content_filters.{index}.pattern"
+            path = f"{field}.{index}.pattern"
             issues.append(Issue(path, f"Invalid regular expression: {error}"))
     return issues
 
 
 def _columns(fields: JsonObject) -> JsonObject:
     """The given fields as columns. Raises `SchemaInvalid`."""
-    check_patterns(fields.get("content_filters"))
+    for field in ("content_filters", "output_filters"):
+        check_patterns(field, fields.get(field))
     columns = fields | _canonical_lists(fields)
     if "limit_usd" in columns:
         columns["limit_nano"] = nano_or_none(columns.pop("limit_usd"))

@@ -6,12 +6,14 @@ from typing import Any
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
 from routing.serving.answer.stream import AnswerStream, CallerGone, Work
+from routing.serving.answer.stream_setup import flush_guard
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import (
+    guarded_finish,
     loop_outcome,
     measure_usage,
     note_results,
@@ -126,10 +128,10 @@ class LoopStream(AnswerStream):
 
     def _close(self, attempt: Attempt, relay: LoopRelay, finish_reason: str) -> Work[None]:
         """Charge all turns; only then does the caller see the end."""
-        progress = self._progress
+        progress, rest = self._progress, flush_guard(relay)
         outcome = loop_outcome(
             progress,
-            finish_reason=finish_reason,
+            finish_reason=guarded_finish(progress, finish_reason),
             native_finish=relay.native_finish if finish_reason == relay.finish_reason else None,
             service_tier=relay.service_tier,
         )
@@ -146,7 +148,7 @@ class LoopStream(AnswerStream):
         cited = relay.write_citations(
             [*relay.loop.annotations, *list_citations(progress.context.plugins)]
         )
-        yield cited + relay.write_closing(report, metadata, finish_reason=finish_reason)
+        yield rest + cited + relay.write_closing(report, metadata, finish_reason=finish_reason)
 
     def _wind_up(self) -> None:
         assert self._progress.loop is not None

@@ -7,6 +7,7 @@ from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer
 from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending
 from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
+from routing.guarding.output_guard import OutputGuard
 from routing.metering.usage import Usage
 from routing.plugins.interface import replace_text, rewrite_message
 from routing.serving.attempts.attempt_answer import read_finish, request_answer
@@ -17,6 +18,7 @@ from routing.serving.request.outcome import (
     Outcome,
     answered_outcome,
     failed_outcome,
+    guarded_finish,
     loop_outcome,
     measure_usage,
     price,
@@ -52,7 +54,7 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
     attempt, answer, loop = talk.attempt, talk.answer, progress.loop
     assert loop is not None
     progress.served_by = attempt
-    pieces: AnswerPieces = loop.pieces
+    pieces: AnswerPieces = _guard_pieces(progress, loop.pieces)
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
     merged = merge_pieces(pieces, hides_reasoning=progress.context.hides_reasoning)
@@ -66,7 +68,7 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
     native = answer.native_finish if talk.is_last_word else None
     outcome = loop_outcome(
         progress,
-        finish_reason=talk.finish_reason,
+        finish_reason=guarded_finish(progress, talk.finish_reason),
         native_finish=native,
         service_tier=answer.service_tier,
     )
@@ -93,9 +95,13 @@ def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) 
     context, message = progress.context, _clean(progress, answer)
     if context.plugins:
         message = rewrite_message(context.plugins, context.chat, message, progress.stages)
+    finish = read_finish(answer, message)
+    if progress.output_guard is not None:
+        message = _guard_message(progress.output_guard, answer, message)
+        finish = guarded_finish(progress, finish)
     if progress.content is not None:
         progress.content.set_answer(message)
-    outcome = _build_outcome(progress, attempt, answer, usage, read_finish(answer, message))
+    outcome = _build_outcome(progress, attempt, answer, usage, finish)
 
     def write() -> bytes:
         if context.conversation_key is not None:
@@ -115,6 +121,8 @@ def _finish_broken(
     usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))
     outcome = _build_outcome(progress, attempt, answer, usage, "error")
     message = _clean(progress, answer)
+    if progress.output_guard is not None:
+        message = _guard_message(progress.output_guard, answer, message)
     if progress.content is not None:
         progress.content.set_answer(message)
     try:
@@ -130,6 +138,28 @@ def _finish_broken(
         raise error from None
     settle(progress, outcome)
     return dumps(body)
+
+
+def _guard_message(guard: OutputGuard, answer: Answer, message: JsonObject) -> JsonObject:
+    if guard.acts:
+        # They spell the text.
+        answer.logprobs = None
+    return guard.guard_message(message)
+
+
+def _guard_pieces(progress: RequestProgress, pieces: AnswerPieces) -> AnswerPieces:
+    """The pieces as the caller may read them."""
+    guard = progress.output_guard
+    if guard is None:
+        return pieces
+    guarded = [guard.guard_message(each) if isinstance(each, dict) else each for each in pieces]
+    if guard.withheld:
+        return [{"role": "assistant", "content": ""}]
+    if guard.acts:
+        for each in guarded:
+            if isinstance(each, dict):
+                each.pop("logprobs", None)
+    return guarded
 
 
 def _clean(progress: RequestProgress, answer: Answer) -> JsonObject:

@@ -21,7 +21,13 @@ from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
-from routing.serving.answer.stream_setup import Echo, PendingReply, build_relay, choose_writer
+from routing.serving.answer.stream_setup import (
+    Echo,
+    PendingReply,
+    build_relay,
+    choose_writer,
+    flush_guard,
+)
 from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end, refuse_other_than_events, send
@@ -214,6 +220,7 @@ class AnswerStream:
         """Charge first; only then does the caller see the end."""
         progress = self._progress
         self._accept(attempt, relay)
+        rest = flush_guard(relay)
         outcome = stream_outcome(progress, attempt, relay, cancelled=False)
         tokens = outcome.usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
@@ -225,9 +232,8 @@ class AnswerStream:
             yield from self._commit()
         # The end of the body is mostly here by now; read, it lets the connection be used again.
         read_to_end(reply)
-        yield relay.write_citations(list_citations(progress.context.plugins)) + relay.write_closing(
-            report, metadata
-        )
+        cited = relay.write_citations(list_citations(progress.context.plugins))
+        yield rest + cited + relay.write_closing(report, metadata)
 
     def _accept(self, attempt: Attempt, relay: Relay) -> None:
         """Raises `UpstreamFailure` for a refusal where another model may do better."""

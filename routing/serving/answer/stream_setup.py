@@ -12,6 +12,7 @@ from gateway.outbound.errors import OutboundError
 from gateway.outbound.reply import Reply
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import StreamWriter
+from routing.guarding.stream_guard import GuardedWriter
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.tool_loop.loop_relay import LoopRelay
@@ -24,7 +25,14 @@ def choose_writer(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
     if progress.loop is not None and progress.loop.writer is not None:
         writer: StreamWriter = progress.loop.writer
         return writer
-    return progress.context.format.writer(progress.context.served(attempt), progress.context.chat)
+    plain = progress.context.format.writer(progress.context.served(attempt), progress.context.chat)
+    guard = progress.output_guard
+    return plain if guard is None else GuardedWriter(plain, guard, progress.content)
+
+
+def flush_guard(relay: Relay) -> bytes:
+    """What output filters have held back, at the end of what the model says."""
+    return relay.writer.flush() if isinstance(relay.writer, GuardedWriter) else b""
 
 
 class Echo:
@@ -58,7 +66,8 @@ def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
         passes=progress.passes(attempt),
         exclude_reasoning=progress.context.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
-        kept=progress.content,
+        # Where guardrails look at it, what the caller reads is kept.
+        kept=progress.content if progress.output_guard is None else None,
         new_call_id=progress.context.format.new_call_id,
     )
 

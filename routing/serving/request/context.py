@@ -20,6 +20,7 @@ from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.request import ChatRequest
+from routing.guarding.output_guard import OutputGuard
 from routing.history.content_draft import ContentDraft
 from routing.ledger.orders import Payer
 from routing.metering.cost import Cost
@@ -186,6 +187,8 @@ class RequestProgress:
     limits_taken: Taken | None = field(default=None, init=False)
     # Its places among the requests under way that are counted, until it has ended.
     places: list[Place] | None = field(default=None, init=False)
+    # Where guardrails look at what is answered.
+    output_guard: OutputGuard | None = field(default=None, init=False)
     # The answer that came from the response cache.
     cached: Entry | None = field(default=None, init=False)
     # When its caller's request came in, its planning began, and its hold was asked for, in
@@ -232,6 +235,7 @@ class RequestProgress:
             and attempt.endpoint.provider.kind == context.format.wire
             and not context.hides_reasoning
             and self.loop is None
+            and self.output_guard is None
             and not any(plugin.rewrites(context.chat) for plugin in context.plugins)
         )
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from routing.entities.prices import Prices
+from routing.guarding.output_guard import WITHHELD
 from routing.metering.byok import fee_nano
 from routing.metering.cost import (
     FREE,
@@ -251,6 +252,13 @@ def cached_outcome(entry: Entry) -> Outcome:
         finish_reason=entry.finish_reason,
         native_finish=entry.native_finish,
     )
+
+
+def guarded_finish(progress: RequestProgress, finish_reason: str) -> str:
+    """The finish reason that the caller reads, which is another where guardrails kept the answer
+    back. The charge is the same."""
+    guard = progress.output_guard
+    return WITHHELD if guard is not None and guard.withheld else finish_reason
 
 
 def good_end(outcome: Outcome) -> tuple[str, str | None] | None:

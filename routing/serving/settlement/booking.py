@@ -23,6 +23,7 @@ from routing.serving.request.outcome import (
     answered_outcome,
     failed_outcome,
     good_end,
+    guarded_finish,
     measure_usage,
     price,
 )
@@ -36,6 +37,8 @@ def book(progress: RequestProgress, outcome: Outcome) -> Ticket | None:
     if progress.settled:
         return None
     progress.settled, progress.good_end = True, good_end(outcome)
+    if progress.output_guard is not None:
+        progress.stages += progress.output_guard.take_stages()
     order = settle_order(progress, outcome)
     ticket = ledger.submit(order)
     uses.note(progress.context.payer.key_id, order.settled_at)
@@ -110,7 +113,7 @@ def stream_outcome(
         progress,
         attempt,
         measure_usage(progress, attempt, relay.usage, relay.produced_chars),
-        finish_reason=relay.finish_reason,
+        finish_reason=guarded_finish(progress, relay.finish_reason),
         native_finish=relay.native_finish,
         service_tier=relay.service_tier,
         cancelled=cancelled,

@@ -1,0 +1,151 @@
+"""The output filters of one request: what they find in answers, and what becomes of it.
+
+Money is charged as without them: what the model said was made, whether or not anybody reads it.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from heapq import merge
+from operator import itemgetter
+from typing import Final
+from uuid import UUID
+
+from accounts.guard_rules import GuardrailFilter
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject
+from routing.formats.chat.facts import utf8_bytes
+from routing.formats.chat.request import ChatRequest
+from routing.guarding.answer_texts import map_message
+from routing.guarding.filters import (
+    count_matches,
+    filtered,
+    join_spans,
+    list_stages,
+    redact_spans,
+)
+from routing.guarding.long_texts import decoded
+from routing.guarding.lookahead import find_lookahead
+from routing.guarding.rules import Rule, rules_of
+from routing.guarding.scanning import Deadline, Span, find_within
+
+log = logging.getLogger("routing.guarding")
+
+# The finish reason of an answer that was kept back, in words of chat.
+WITHHELD: Final = "content_filter"
+# Searches of more steps would hold up other requests.
+_STEPS_AT_ONCE: Final = 1_000_000
+_PIECE_BYTES: Final = 8_192
+
+
+class OutputGuard:
+    """`acts` tells whether any filter changes answers or keeps them back, `watches` whether any
+    only counts; `withheld` says that one has kept this answer back."""
+
+    def __init__(
+        self, filters: tuple[GuardrailFilter, ...], chat: ChatRequest, account_id: UUID
+    ) -> None:
+        rules = rules_of(filters)
+        self._filters, self._chat, self._account_id = filters, chat, account_id
+        self._acting = tuple(rule for rule in rules.of_others if rule.action != "flag")
+        self._watching = tuple(rule for rule in rules.of_others if rule.action == "flag")
+        self._counts: dict[Rule, int] = {}
+        self._stages: list[JsonObject] = []
+        self.acts = bool(self._acting)
+        self.watches = bool(self._watching)
+        self.withheld = False
+        self.lookahead = find_lookahead(self._acting)
+        if rules.weight * _PIECE_BYTES > _STEPS_AT_ONCE:
+            self.lookahead = self.lookahead._replace(everything=True)
+
+    def take_stages(self) -> list[JsonObject]:
+        """What `router_metadata.pipeline` and the trace tell of what was found since last time."""
+        stages = [*self._stages, *list_stages(self._counts)]
+        self._stages, self._counts = [], {}
+        return [{**stage, "name": "output_filter"} for stage in stages]
+
+    def guard_message(self, message: JsonObject) -> JsonObject:
+        """The message of a whole answer as its caller may read it; where it is kept back, one that
+        says nothing, and `withheld` is set."""
+        texts: list[str] = []
+
+        def collect(text: str) -> str:
+            texts.append(text)
+            return text
+
+        map_message(message, collect)
+        if not texts:
+            return message
+        found = self.guard_texts(texts)
+        if found is None:
+            return {"role": "assistant", "content": ""}
+        left = iter(found)
+        return map_message(message, lambda text: next(left))
+
+    def guard_texts(self, texts: Sequence[str]) -> list[str] | None:
+        """The texts as they may be read; None where one of them keeps the answer back. What cannot
+        be looked at is kept back too."""
+        messages = [{"role": "tool", "tool_call_id": "", "content": text} for text in texts]
+        chat = replace(
+            self._chat,
+            body={"messages": messages},
+            original=None,
+            text_bytes=sum(map(utf8_bytes, texts)),
+            message_count=len(messages),
+            media_parts=0,
+        )
+        try:
+            result = filtered(chat, self._filters, self._account_id)
+        except GatewayError as error:
+            log.warning("An answer is kept back, because its filters failed: %s", error.text)
+            self.withheld = True
+            return None
+        self._stages += result.stages
+        if result.refusal is not None:
+            self.withheld = True
+            return None
+        return [each["content"] for each in result.chat.body["messages"]]
+
+    def watch_texts(self, texts: Sequence[str]) -> None:
+        """Count what filters that change nothing find in texts that have left."""
+        for rule, number in count_matches(texts, self._watching, self._account_id).items():
+            self._count(rule, number)
+
+    def release(self, data: bytes, start: int, end: int) -> tuple[str, int]:
+        """Of a text that is still coming: what may be read of `data[start:end]`, and how far that
+        goes, which is less where a match reaches over the end. What stands before is its context.
+        Where a match keeps the answer back, `withheld` is set and nothing may be read."""
+        deadline = Deadline()
+        found = [
+            [(span, rule) for span in self._find(rule, data, start, deadline)]
+            for rule in self._acting
+        ]
+        spans = sorted((pair for each in found for pair in each), key=itemgetter(0))
+        moved = True
+        while moved:
+            moved = False
+            for span, _ in spans:
+                if span.start < end < span.end:
+                    end, moved = span.start, True
+        leaving = [(span, rule) for span, rule in spans if span.end <= end]
+        for _, rule in leaving:
+            self._count(rule, 1)
+            if rule.action == "block":
+                self.withheld = True
+                return "", end
+        if not leaving:
+            return decoded(data[start:end]), end
+        marked = [(Span(*span), rule.redaction.encode()) for span, rule in leaving]
+        return redact_spans(data, join_spans(marked), start, end), end
+
+    def _find(self, rule: Rule, data: bytes, start: int, deadline: Deadline) -> Iterator[Span]:
+        check = rule.builtin.check if rule.builtin else None
+        for span in merge(
+            *[find_within(each, data, start, len(data), deadline) for each in rule.patterns]
+        ):
+            if check is None or check(data, *span):
+                yield span
+
+    def _count(self, rule: Rule, number: int) -> None:
+        if number:
+            self._counts[rule] = self._counts.get(rule, 0) + number

@@ -1,0 +1,153 @@
+"""Output filters over HTTP: each caller format, whole and streamed. What is charged is the same."""
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, Final
+
+import pytest
+
+from tests.conformance.desk import Desk
+from tests.faults import bench
+from tests.support.gateways import seed_account
+
+SOLO = bench.model("solo/model", bench.endpoint("first"))
+SAID: Final = "Write to ada@example.org about Project Phoenix, please."
+_names = count()
+FORMATS: Final[dict[str, dict[str, Any]]] = {
+    "/api/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+    "/api/v1/messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 99},
+    "/api/v1/responses": {"input": "Hi"},
+}
+WITHHELD: Final = {
+    "/api/v1/chat/completions": "content_filter",
+    "/api/v1/messages": "refusal",
+    "/api/v1/responses": "content_filter",
+}
+
+
+@pytest.fixture(scope="module")
+def gateway(gateway_with: Any, simulator: Any) -> Any:
+    return gateway_with([SOLO])
+
+
+@pytest.fixture
+def desk(gateway: Any, simulator: Any) -> Iterator[Desk]:
+    simulator.clear()
+    yield Desk(gateway, simulator, seed_account(gateway), "solo/model")
+    gateway.check_books()
+
+
+def guard(desk: Desk, **filters: Any) -> None:
+    """Hold all keys of the account's workspace to these."""
+    account = desk.account
+    key: dict[str, Any] = {"key": account.management_key}
+    workspace = desk.server.get(f"/api/v1/workspaces/{account.workspace_id}", **key).json()
+    path = f"/api/v1/guardrails/{workspace['data']['default_guardrail_id']}"
+    answer = desk.server.request("PATCH", path, json=filters, **key)
+    assert answer.status_code == 200, answer.text
+    # Keys are read again within a second.
+    time.sleep(1.1)
+
+
+def ask(desk: Desk, path: str, **body: Any) -> Any:
+    given = {"model": "solo/model", **FORMATS[path], **body}
+    answer = desk.server.post(path, key=desk.account.api_key, json=given)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def charge(desk: Desk, answer: Any) -> Any:
+    record = desk.generation(answer.headers["X-Generation-Id"])
+    return record["total_cost"], record["tokens_prompt"], record["tokens_completion"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", FORMATS)
+def test_each_format_reads_the_redacted_answer_at_the_same_price(
+    desk: Desk, path: str, stream: bool
+) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 17, "total_tokens": 28}
+    desk.upstream.script("first", {"text": SAID, "usage": usage}, repeat=True)
+    plain = ask(desk, path, stream=stream)
+    assert "ada@example.org" in plain.text.replace("\\u0040", "@") or stream
+    guard(
+        desk,
+        output_filter_builtins=[{"slug": "email", "action": "redact"}],
+        output_filters=[{"pattern": "Project Phoenix", "action": "redact", "label": "SECRET"}],
+    )
+    guarded = ask(desk, path, stream=stream)
+
+    assert "ada@" not in guarded.text
+    assert "Phoenix" not in guarded.text
+    text = joined(guarded.text) if stream else guarded.text
+    assert "Write to [EMAIL] about [SECRET], please." in text
+    assert charge(desk, guarded) == charge(desk, plain)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", FORMATS)
+def test_a_blocked_answer_ends_as_filtered_and_is_paid_for(
+    desk: Desk, path: str, stream: bool
+) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 17, "total_tokens": 28}
+    desk.upstream.script("first", {"text": SAID, "usage": usage}, repeat=True)
+    plain = ask(desk, path, stream=stream)
+    guard(desk, output_filters=[{"pattern": "Phoenix", "action": "block"}])
+    blocked = ask(desk, path, stream=stream)
+
+    assert "Phoenix" not in blocked.text
+    assert WITHHELD[path] in blocked.text
+    assert charge(desk, blocked) == charge(desk, plain)
+    record = desk.generation(blocked.headers["X-Generation-Id"])
+    assert record["finish_reason"] == "content_filter"
+
+
+def test_the_shadow_counts_and_changes_nothing(desk: Desk) -> None:
+    desk.upstream.script("first", {"text": SAID}, repeat=True)
+    guard(
+        desk,
+        output_filter_builtins=[{"slug": "email", "action": "block"}],
+        output_shadow=True,
+    )
+    for stream in (False, True):
+        answer = desk.server.post(
+            "/api/v1/chat/completions",
+            key=desk.account.api_key,
+            json={"model": "solo/model", "stream": stream} | FORMATS["/api/v1/chat/completions"],
+            headers={"X-Router-Metadata": "enabled"},
+        )
+        text = joined(answer.text) if stream else answer.json()["choices"][0]["message"]["content"]
+        assert text == SAID
+        assert "would be blocked: email" in answer.text
+
+
+def test_arguments_of_the_caller_s_tools_are_looked_at(desk: Desk) -> None:
+    call = {"name": "send", "arguments": {"to": "ada@example.org", "n": 1}}
+    desk.upstream.script("first", {"tool_calls": [call]}, repeat=True)
+    guard(desk, output_filter_builtins=[{"slug": "email", "action": "redact"}])
+    tools = [{"type": "function", "function": {"name": "send", "parameters": {"type": "object"}}}]
+    path = "/api/v1/chat/completions"
+    whole = ask(desk, path, tools=tools).json()["choices"][0]["message"]["tool_calls"][0]
+    assert json.loads(whole["function"]["arguments"]) == {"to": "[EMAIL]", "n": 1}
+    streamed = ask(desk, path, tools=tools, stream=True).text
+    assert "ada@" not in streamed
+    assert "[EMAIL]" in streamed
+
+
+def joined(events: str) -> str:
+    """The texts of a stream's events, in any format."""
+    text = ""
+    for line in events.splitlines():
+        if not line.startswith("data: {"):
+            continue
+        event = json.loads(line[6:])
+        for choice in event.get("choices", ()):
+            text += choice.get("delta", {}).get("content") or ""
+        delta = event.get("delta")
+        if isinstance(delta, dict):
+            text += delta.get("text") or ""
+        elif isinstance(delta, str) and event.get("type") == "response.output_text.delta":
+            text += delta
+    return text

@@ -1,0 +1,177 @@
+"""Output filters on a stream cut anywhere: the caller reads what one who got the answer in one
+piece would, and no match ever leaves in parts."""
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounts.guard_rules import GuardrailFilter
+from routing.formats.caller import Ending
+from routing.guarding.lookahead import Lookahead, measure_pattern
+from routing.guarding.output_guard import OutputGuard
+from routing.guarding.stream_guard import GuardedWriter
+from tests.routing.guarding.filtering import MAIL, chat_of, placed, user
+
+CARD = "4111 1111 1111 1111"
+WORDS = [MAIL, CARD, "192.0.2.7", "+49 30 1234567", "Project Phoenix", "key-42", "tail"]
+WORDS += ["hello", " ", "\n", ". ", "1 2 3", "a@b", "::", "ä€", "Project", "-", "x" * 40]
+FILTERS = (
+    placed("redact", "email"),
+    placed("redact", "credit-card"),
+    placed("redact", "ip-address"),
+    placed("redact", "phone"),
+    placed("redact", pattern="Project Phoenix", label="SECRET"),
+    placed("redact", pattern=r"key-[0-9]+"),
+)
+NO_USAGE: Any = {}
+
+
+class Reader:
+    """A caller's format that keeps what it is given."""
+
+    keep_alive = b""
+
+    def __init__(self) -> None:
+        self.deltas: list[dict[str, Any]] = []
+        self.logprobs: list[Any] = []
+        self.ending: Ending | None = None
+
+    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        self.logprobs.append(logprobs)
+        self.deltas.append(delta)
+        return b"."
+
+    def write_ending(self, ending: Ending) -> bytes:
+        self.ending = ending
+        return b""
+
+    def begin_tool(self, activity: Any) -> bytes:
+        self.deltas.append({"tool": activity})
+        return b""
+
+    def text(self, name: str = "content") -> str:
+        return "".join(delta.get(name, "") for delta in self.deltas)
+
+    def arguments(self) -> str:
+        calls = [call for delta in self.deltas for call in delta.get("tool_calls", ())]
+        return "".join(call["function"].get("arguments", "") for call in calls)
+
+
+def guard_of(*filters: GuardrailFilter) -> OutputGuard:
+    return OutputGuard(filters, chat_of(user("hi")), uuid.UUID(int=1))
+
+
+def end(writer: GuardedWriter, finish: str = "stop") -> None:
+    writer.write_ending(Ending(finish, "stop", NO_USAGE, None, None, None, None, None))
+
+
+def stream(guard: OutputGuard, pieces: list[str]) -> Reader:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # As much as is called.
+    for piece in pieces:
+        writer.delta({"content": piece}, {"content": []})
+    end(writer)
+    # They would spell what was redacted.
+    assert not guard.acts or not any(reader.logprobs)
+    return reader
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12), st.lists(st.integers(1, 30), max_size=60))
+def test_a_stream_says_what_the_whole_answer_says(words: list[str], sizes: list[int]) -> None:
+    text, pieces, at = "".join(words), [], 0
+    for size in sizes:
+        pieces.append(text[at : at + size])
+        at += size
+    pieces.append(text[at:])
+
+    whole = guard_of(*FILTERS).guard_message({"content": text})["content"]
+    reader = stream(guard_of(*FILTERS), [piece for piece in pieces if piece])
+
+    assert reader.text() == whole
+
+
+def test_everyday_text_leaves_a_word_behind() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    writer.delta({"content": "Nothing is kept of this but the last wo"})
+    assert reader.text() == "Nothing is kept of this but the last "
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"key-[0-9]+", Lookahead(last_word=True)),
+        (r"\bsecret\b", Lookahead(last_word=True)),
+        (r"(?i)acme-\w{3,}", Lookahead(last_word=True)),
+        ("Project Phoenix", Lookahead(chars=15)),
+        (r"Project\s?X", Lookahead(chars=11)),
+        (r"Project\s+X", Lookahead(everything=True)),
+        (r"BEGIN.*END", Lookahead(everything=True)),
+        (r"[^a]x", Lookahead(everything=True)),
+        (r"secret$", Lookahead(everything=True)),
+        (r"[[:space:]]x", Lookahead(everything=True)),
+        (r"a b{900}", Lookahead(everything=True)),
+    ],
+)
+def test_what_a_pattern_holds_back(pattern: str, expected: Lookahead) -> None:
+    assert measure_pattern(pattern) == expected
+
+
+def test_a_blocked_stream_ends_as_filtered_and_says_nothing_of_it() -> None:
+    guard = guard_of(placed("block", pattern="Project Phoenix"))
+    reader = stream(guard, ["It is called Pro", "ject Pho", "enix and ", "more of it"])
+
+    assert "Phoenix" not in reader.text()
+    assert "more" not in reader.text()
+    assert reader.ending is not None
+    assert (reader.ending.finish_reason, reader.ending.native_finish) == ("content_filter", None)
+    (stage,) = guard.take_stages()
+    assert (stage["name"], stage["data"]["action"]) == ("output_filter", "blocked")
+    assert guard.take_stages() == []
+
+
+def test_arguments_of_tools_leave_as_a_whole_and_filtered() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    for index in range(2):
+        writer.delta({"tool_calls": [{"index": index, "id": "c", "function": {"name": "f"}}]})
+        for piece in ('{"to": ["ada@exam', 'ple.org"], "', 'n": 1}'):
+            writer.delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    end(writer, "tool_calls")
+    assert reader.arguments() == '{"to":["[EMAIL]"],"n":1}' * 2
+
+
+def test_thoughts_are_looked_at_too_and_kinds_keep_their_order() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    detail = {"type": "reasoning.text", "index": 0}
+    writer.delta({"reasoning": "it is ada@ex", "reasoning_details": [{**detail, "text": "ada@ex"}]})
+    writer.delta({"reasoning": "ample.org", "reasoning_details": [{**detail, "text": "ample.org"}]})
+    writer.delta({"content": "Ask ada@example.org"})
+    end(writer)
+    assert reader.text("reasoning") == "it is [EMAIL]"
+    details = [each for delta in reader.deltas for each in delta.get("reasoning_details", ())]
+    assert "".join(each["text"] for each in details) == "[EMAIL]"
+    assert reader.text() == "Ask [EMAIL]"
+    assert "reasoning" not in reader.deltas[-1]
+
+
+def test_in_the_shadow_nothing_changes_and_everything_is_counted() -> None:
+    shadow = placed("flag", "email", shadow="redact")
+    guard = guard_of(shadow, placed("flag", pattern="Phoenix"))
+    reader = stream(guard, ["ada@exam", "ple.org and Phoe", "nix"])
+    assert reader.text() == "ada@example.org and Phoenix"
+    stages = {stage["data"]["action"]: stage["data"]["matches"] for stage in guard.take_stages()}
+    assert stages == {"would be redacted": 1, "flagged": 1}
+
+
+def test_what_comes_between_ends_no_text() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    for delta in ({"content": "ada@exam"}, {"annotations": [{}]}, {"content": "ple.org"}):
+        writer.delta(delta)
+    end(writer)
+    assert reader.text() == "[EMAIL]"
