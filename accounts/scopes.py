@@ -19,8 +19,8 @@ Scope = Literal["read", "keys", "workspaces", "guardrails", "billing", "catalogu
 SCOPES: Final[tuple[str, ...]] = get_args(Scope)
 NETWORKS_MAX: Final = 100
 _READS: Final = frozenset({"GET", "HEAD"})
-# A question that takes a body.
-_READ_PATHS: Final = frozenset({"/api/v1/analytics/query"})
+# Questions that take a body.
+_READ_PATHS: Final = frozenset({"/api/v1/analytics/query", "/api/v1/routing/what-if"})
 # Any key may ask about itself.
 _OWN_KEY: Final = "/api/v1/key"
 _AREAS: Final = {

@@ -28,6 +28,7 @@ from routing.views.presets import (
     ResponsesPresetViewSet,
 )
 from routing.views.privacy import ErasureViewSet
+from routing.views.what_if import WhatIfViewSet
 
 _MODEL = r"(?P<author>[^/]+)/(?P<slug>[^/]+)"
 _PRESET = r"^v1/presets/(?P<slug>[^/]+)"
@@ -53,6 +54,7 @@ urlpatterns: list[URLPattern] = [
     path("v1/analytics/meta", AnalyticsViewSet.as_view({"get": "meta"})),
     path("v1/analytics/query", AnalyticsViewSet.as_view({"post": "query"})),
     path("v1/privacy/erasures", ErasureViewSet.as_view({"post": "create"})),
+    path("v1/routing/what-if", WhatIfViewSet.as_view({"post": "create"})),
     path("v1/models", ModelViewSet.as_view({"get": "list"})),
     path("v1/models/count", ModelViewSet.as_view({"get": "count"})),
     path("v1/models/user", ModelViewSet.as_view({"get": "user"})),

@@ -43,7 +43,7 @@ def _parse_moment(value: Any) -> datetime:
     return moment
 
 
-_Moment = Annotated[datetime, BeforeValidator(_parse_moment)]
+Moment = Annotated[datetime, BeforeValidator(_parse_moment)]
 _Metric = Annotated[str, one_of(METRICS)]
 _Dimension = Annotated[str, one_of(DIMENSIONS)]
 _Rows = Annotated[int, Field(ge=1, le=LIMIT_MAX)]
@@ -58,8 +58,8 @@ _Value = Annotated[
 
 
 class AnalyticsTimeRange(Body):
-    start: _Moment
-    end: _Moment
+    start: Moment
+    end: Moment
 
 
 class AnalyticsFilter(Body):

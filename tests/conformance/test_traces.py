@@ -157,6 +157,52 @@ def test_what_if_compares_a_period_with_another_policy(desk: Desk) -> None:
     assert lines[1].startswith("  refused, Filter by Ignored Providers: ")
 
 
+def test_the_api_replays_the_requests_of_a_period(desk: Desk) -> None:
+    for tag in ("beta", "beta/turbo"):
+        desk.ok(model=SMALL, provider={"only": [tag], "order": [tag]}, max_tokens=9)
+    since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    by_price = {"only": ["alpha", "beta"], "order": None, "sort": "price"}
+    cheap_beta = {"model": SMALL, "provider": "beta", "prompt": 0, "completion": 0}
+
+    asked = {"since": since, "provider": by_price}
+    found = desk.manage("POST", "/routing/what-if", asked).json()["data"]
+    assert (found["compared"], found["moved"]) == (2, 2)
+    assert found["after"]["providers"] == {"Alpha": 2}
+    (key,) = found["keys"]
+    assert (key["key_hash"], key["requests"]) == (desk.account.api_key_hash, 2)
+    assert key["cost_after"] < key["cost_before"] == found["before"]["cost"]
+    given_away = desk.manage("POST", "/routing/what-if", {**asked, "prices": [cheap_beta]})
+    assert given_away.json()["data"]["after"]["cost"] == 0
+    ignoring = {"ignored_providers": ["alpha", "beta", "gamma"]}
+    refused = desk.manage("POST", "/routing/what-if", {"since": since, **ignoring}).json()["data"]
+    assert (refused["compared"], sum(refused["refused"].values())) == (0, 2)
+
+    guardrail = {"name": "Alpha only", "allowed_providers": ["alpha"]}
+    made = desk.manage("POST", "/guardrails", guardrail).json()["data"]["id"]
+    asked = {"since": since, "guardrail_id": made, "provider": {"only": None, "order": None}}
+    guarded = desk.manage("POST", "/routing/what-if", asked).json()["data"]
+    assert guarded["after"]["providers"] == {"Alpha": 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}, "until"),
+        ({"provider": {"sort": "luck"}}, "provider.sort"),
+        ({"prices": [{"model": SMALL, "provider": "nobody", "prompt": 1}]}, "prices.0"),
+        ({"guardrail_id": "00000000-0000-4000-8000-000000000000"}, "guardrail_id"),
+        ({"workspace_id": "00000000-0000-4000-8000-000000000000"}, "workspace_id"),
+        ({"limit": 5001}, "limit"),
+    ],
+)
+def test_the_api_refuses_a_what_if_that_means_nothing(
+    desk: Desk, body: dict[str, Any], problem: str
+) -> None:
+    answer = desk.manage("POST", "/routing/what-if", body)
+    assert answer.status_code == 400
+    assert problem in answer.text
+
+
 def test_what_if_refuses_what_means_nothing(gateway: GatewayServer) -> None:
     for arguments, status in (
         (["--since", "yesterday"], 2),

@@ -211,6 +211,9 @@ _BODIES: Mapping[str, Callable[[Objects], dict[str, Any]]] = {
     "PATCH /api/v1/notifications/channels/{channel}": lambda objects: {"name": "Renamed"},
     "POST /api/v1/observability/destinations": Objects.new_destination,
     "PATCH /api/v1/observability/destinations/{destination}": lambda objects: {"name": "Renamed"},
+    "PATCH /api/v1/byok/{credential}": lambda objects: {"name": "Renamed"},
+    "POST /api/v1/privacy/erasures": lambda objects: {"user": "nobody"},
+    "POST /api/v1/routing/what-if": lambda objects: {},
     "POST /api/v1/scim/group-mappings": Objects.new_mapping,
 }
 _IN_BODIES: Mapping[str, Callable[[Objects], Any]] = {

@@ -13,10 +13,10 @@ import orjson
 import pytest
 from django.core.management import call_command
 
+from accounts.guard_rules import GuardrailEntry
 from accounts.models import ApiKey
 from routing.entities.entries import EMPTY, ModelEntry, Snapshot
 from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
-from routing.management.commands import what_if
 from routing.metering.models import Generation
 from routing.selection.select import select
 from routing.selection.trace import TracedAttempt, build_trace, freeze_state
@@ -29,7 +29,22 @@ from routing.selection.types import (
     Policy,
     Requirements,
 )
-from routing.what_if import ALL_FAILED, Comparison, GenerationRow, change_policy, compare
+from routing.what_if import period as what_if_period
+from routing.what_if.comparison import (
+    ALL_FAILED,
+    Comparison,
+    GenerationRow,
+    KeyChange,
+    change_policy,
+    compare,
+)
+from routing.what_if.period import (
+    NoSuchEndpoint,
+    PriceChange,
+    Rules,
+    apply_rules,
+    change_prices,
+)
 from tests.routing.selection.entries import endpoint, model
 from tests.support.operations import fill
 
@@ -92,10 +107,9 @@ def row(
 def tried(*rows: GenerationRow, world: ModelEntry = WORLD, **wanted: Any) -> Comparison:
     """The rows under a `provider` object of these keys."""
     wishes = resolve_provider(cast("Any", wanted)) or ProviderPreferences()
-    held = MappingProxyType({world.id: world})
     return compare(
         rows,
-        Snapshot(1, held, EMPTY.aliases, EMPTY.providers, (world,), 0),
+        world_snapshot(world),
         lambda policy: change_policy(policy, wishes, wanted),
         random=random.Random(0).random,
     )
@@ -140,6 +154,45 @@ def test_keys_that_are_given_replace_and_the_others_stay() -> None:
     wished = row(policy=Policy(ignore=("cheap",), sort="price", sort_named=True))
     assert tried(wished, zdr=False).after.providers == Counter(Dear=1)
     assert tried(wished, ignore=None).after.providers == Counter(Cheap=1)
+
+
+def world_snapshot(world: ModelEntry = WORLD) -> Snapshot:
+    held = MappingProxyType({world.id: world})
+    return Snapshot(1, held, EMPTY.aliases, EMPTY.providers, (world,), 0)
+
+
+def replay(rules: Rules, *rows: GenerationRow) -> Comparison:
+    snapshot = world_snapshot()
+    return compare(
+        rows,
+        snapshot,
+        lambda policy: apply_rules(policy, rules),
+        changed=change_prices(snapshot, rules.prices),
+        random=random.Random(0).random,
+    )
+
+
+def test_other_prices_move_and_are_paid() -> None:
+    cheaper = {"prompt": Decimal("0.0000001"), "completion": Decimal("0.0000001")}
+    sorted_by_price = row(
+        served="cheap", policy=Policy(sort="price", sort_named=True), api_key_id=7
+    )
+    found = replay(Rules(prices=[PriceChange(WORLD.id, "dear", cheaper)]), sorted_by_price)
+    assert (found.moved, found.before.cost_nano, found.after.cost_nano) == (1, CHEAP_NANO, 1_500)
+    assert found.keys[7] == KeyChange(1, 1, 0, CHEAP_NANO, 1_500)
+    with pytest.raises(NoSuchEndpoint) as missing:
+        change_prices(world_snapshot(), [PriceChange(WORLD.id, "nobody", cheaper)])
+    assert missing.value.at == 0
+
+
+def test_an_ignored_provider_and_a_guardrail_are_added_to_what_held() -> None:
+    narrowed = row(served="dear", policy=Policy(guard_providers=frozenset({"dear", "cheap"})))
+    only_cheap = GuardrailEntry("workspace", allowed_providers=frozenset({"cheap", "other"}))
+    assert replay(Rules(guardrail=only_cheap), narrowed).after.providers == Counter(Cheap=1)
+    banned = row(served="cheap", policy=Policy(account_ignored=("cheap",)), api_key_id=7)
+    refused = replay(Rules(ignored_providers=["dear"]), banned)
+    assert refused.refused.total() == 1
+    assert refused.keys[7] == KeyChange(requests=1, refused=1)
 
 
 def test_a_policy_is_changed_in_the_fields_of_its_keys() -> None:
@@ -251,7 +304,7 @@ def told(*options: str) -> Any:
 def test_every_row_of_a_period_is_seen_once_and_a_limit_is_kept(
     monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr(what_if, "_PORTION_ROWS", 30)
+    monkeypatch.setattr(what_if_period, "_PORTION_ROWS", 30)
     add(rows)
     found = told()
     assert found["generations"] == rows

@@ -74,6 +74,7 @@ _add("GET", "/api/v1/generation/content?id={generation}", (401, 403, 404), admin
 _add("POST", "/api/v1/generation/feedback", MANAGERS, _SAID)
 _add("GET", "/api/v1/activity", MANAGERS)
 _add("GET", "/api/v1/activity/export", MANAGERS)
+_add("POST", "/api/v1/routing/what-if", MANAGERS, "{}")
 _add("POST", "/api/v1/privacy/erasures", MANAGERS, '{"user": "nobody"}')
 _add("GET", "/api/v1/analytics/meta", MANAGERS)
 _add("POST", "/api/v1/analytics/query", MANAGERS, '{"metrics": ["request_count"]}')

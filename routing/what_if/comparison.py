@@ -5,7 +5,7 @@ that time. Endpoints that failed then fail again. Both sides are priced with sto
 and today's prices; an endpoint that left the catalogue keeps the prices of its record.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -43,6 +43,7 @@ class GenerationRow(NamedTuple):
     latency_ms: int | None
     detail: JsonObject
     trace: str
+    api_key_id: int | None = None
 
 
 @dataclass
@@ -62,9 +63,20 @@ class Side:
 
 
 @dataclass
+class KeyChange:
+    """Sums over the compared and refused requests of one key."""
+
+    requests: int = 0
+    moved: int = 0
+    refused: int = 0
+    cost_before_nano: int = 0
+    cost_after_nano: int = 0
+
+
+@dataclass
 class Comparison:
     """`seen` requests are `compared`, `refused` under the other policy (by step), or not replayed
-    (by reason). Latency is compared where it was known of both endpoints."""
+    (by reason). Latency is compared where it was known of both endpoints. `keys` are by number."""
 
     seen: int = 0
     compared: int = 0
@@ -75,6 +87,7 @@ class Comparison:
     after: Side = field(default_factory=Side)
     refused: Counter[str] = field(default_factory=Counter)
     not_replayed: Counter[str] = field(default_factory=Counter)
+    keys: defaultdict[int | None, KeyChange] = field(default_factory=lambda: defaultdict(KeyChange))
 
 
 def compare(
@@ -82,14 +95,16 @@ def compare(
     snapshot: Snapshot,
     change: Change,
     *,
+    changed: Snapshot | None = None,
     random: Callable[[], float],
 ) -> Comparison:
-    """Replay row by row, keeping only sums."""
+    """Replay row by row, keeping only sums. `changed` is the catalogue of the other policy, the
+    same if absent."""
     result = Comparison()
     for row in rows:
         result.seen += 1
         try:
-            _replay_row(result, row, snapshot, change, random)
+            _replay_row(result, row, snapshot, changed or snapshot, change, random)
         except NotReplayable as reason:
             result.not_replayed[str(reason)] += 1
     return result
@@ -133,6 +148,7 @@ def _replay_row(
     result: Comparison,
     row: GenerationRow,
     snapshot: Snapshot,
+    changed: Snapshot,
     change: Change,
     random: Callable[[], float],
 ) -> None:
@@ -143,7 +159,7 @@ def _replay_row(
     except ValueError:
         raise NotReplayable("a trace that cannot be read") from None
     replay = read_replay(trace)
-    models = [model for name in replay.models if (model := snapshot.models.get(name))]
+    models = [model for name in replay.models if (model := changed.models.get(name))]
     if not models:
         raise NotReplayable("its models are gone from the catalogue")
     then = row.model, row.endpoint_tag
@@ -156,15 +172,23 @@ def _replay_row(
         random=random,
     )
     now = next((each for each in plan.order if not replay.failed(each)), None)
+    of_key = result.keys[row.api_key_id]
+    of_key.requests += 1
     if now is None:
         result.refused[plan.failed_step or ALL_FAILED] += 1
+        of_key.refused += 1
         return
     assert now.prices is not None
+    cost_now_nano = _compute_cost_nano(row, now.prices)
+    has_moved = endpoint_name(now) != then
     result.compared += 1
-    result.moved += endpoint_name(now) != then
+    result.moved += has_moved
+    of_key.moved += has_moved
+    of_key.cost_before_nano += cost_then_nano
+    of_key.cost_after_nano += cost_now_nano
     result.charged_nano += row.charge_nano
     result.before.add(row.model, row.provider_name or "", cost_then_nano)
-    result.after.add(now.model_id, now.provider.name, _compute_cost_nano(row, now.prices))
+    result.after.add(now.model_id, now.provider.name, cost_now_nano)
     then_s, now_s = _find_median_s(replay, then), _find_median_s(replay, endpoint_name(now))
     if then_s is not None and now_s is not None:
         result.latency_known += 1

@@ -1,0 +1,1 @@
+"""What a period would have cost under other rules."""
