@@ -74,6 +74,7 @@ SECTIONS: Final = (
             NavItem("Playground", "console:playground", "play"),
             NavItem("Models", "console:models", "cube"),
             NavItem("Providers", "console:providers", "server"),
+            NavItem("What-if", "console:what_if", "scales"),
         ),
     ),
     NavSection(

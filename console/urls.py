@@ -17,6 +17,7 @@ from console.views import (
     requests,
     settings,
     sign_in,
+    what_if,
     workspaces,
 )
 
@@ -34,6 +35,7 @@ urlpatterns = [
     path("console/playground/key", playground.give_key, name="playground_key"),
     path("console/models", models.show_models, name="models"),
     path("console/models/<path:model_id>", models.show_model, name="model"),
+    path("console/what-if", what_if.show_what_if, name="what_if"),
     path("console/keys", keys.show_keys, name="keys"),
     path("console/keys/new", keys.make_key, name="new_key"),
     path("console/keys/<int:number>", keys.show_key, name="key"),

@@ -24,6 +24,7 @@ PAGES = {
     "playground": "/console/playground",
     "models": "/console/models",
     "model": "/console/models/simulated/small",
+    "what-if": "/console/what-if?sort=price&without=thrifty",
     "keys": "/console/keys",
     "new-key": "/console/keys/new",
     "key": "/console/keys/1",

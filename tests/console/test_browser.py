@@ -25,6 +25,7 @@ ARRIVES_MS = 10_000
 PAGES = (
     *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
     "/console/playground",
+    "/console/what-if?sort=price&max_price_in=5",
     *("/console/keys", "/console/keys/new", "/console/keys/1"),
     *("/console/workspaces", "/console/workspaces/new", "/console/people", "/console/people/new"),
     *("/console/credits", "/console/settings", "/console/settings/logging"),

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from accounts.models import User
+from accounts.models import Guardrail, User
 from tests.console.people import BACKEND, ROLES, Team, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -17,7 +17,17 @@ SEES = {
     "operator": {"own", "led", "far"},
 }
 # Every list; a new page joins it.
-LISTS = ("home", "requests", "playground", "models", "keys", "new_key", "providers", "sessions")
+LISTS = (
+    "home",
+    "requests",
+    "playground",
+    "models",
+    "what_if",
+    "keys",
+    "new_key",
+    "providers",
+    "sessions",
+)
 
 
 @pytest.fixture
@@ -71,6 +81,20 @@ def test_another_tenant_s_account_or_workspace_is_not_there(
     assert client.get(path, {"account": str(theirs.account.pk)}).status_code == 404
     assert client.get(path, {"view": str(strange.pk)}).status_code == 404
     assert client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("role", ["member", "lead", "admin"])
+def test_what_if_replays_the_requests_that_the_role_may_see(
+    ours: Team, theirs: Team, role: str
+) -> None:
+    strange = Guardrail.objects.create(workspace=theirs.account.workspaces.get(slug="led"))
+    client, path = ours.client(role), reverse("console:what_if")
+
+    text = client.get(path, {"sort": "price"}).text
+
+    assert f"{len(SEES[role])}: it was not answered" in text
+    answer = client.get(path, {"sort": "price", "guardrail": str(strange.pk)}).text
+    assert "Select a valid choice" in answer
 
 
 def test_a_member_cannot_choose_the_view_of_a_lead(ours: Team) -> None:

@@ -1,0 +1,152 @@
+"""What-if: past requests under rules that do not hold yet."""
+
+from decimal import Decimal
+from typing import Any, Final
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+
+from console.page import PageContext, page, render_page
+from console.queries.what_if import (
+    REQUESTS_MAX,
+    find_guardrails,
+    list_key_moves,
+    list_providers,
+    list_shares,
+    replay_view,
+)
+from console.scope import Scope
+from console.table import Column, Table, csv_response, render_table
+from routing.formats.provider_preferences import ProviderPreferences
+from routing.what_if.comparison import Comparison
+from routing.what_if.period import NoSuchEndpoint, PriceChange, Rules
+
+_SORTS: Final = [
+    ("", "As the requests asked"),
+    ("price", "The cheapest first"),
+    ("latency", "The soonest first token first"),
+    ("throughput", "The fastest first"),
+]
+_MILLION: Final = 1_000_000
+_COLUMNS: Final = (
+    Column("Key", lambda row: row.name),
+    Column("Requests", lambda row: row.requests, "count"),
+    Column("Would move", lambda row: row.moved, "count"),
+    Column("Would be refused", lambda row: row.refused, "count"),
+    Column("Cost", lambda row: row.cost_before_nano, "usd"),
+    Column("Cost under the rules", lambda row: row.cost_after_nano, "usd"),
+)
+
+
+class RulesForm(forms.Form):
+    """The rules to try; all that are given hold together."""
+
+    sort = forms.ChoiceField(label="Order of providers", required=False, choices=_SORTS)
+    first = forms.ChoiceField(label="Ask first", required=False)
+    without = forms.ChoiceField(label="Without", required=False)
+    guardrail = forms.ChoiceField(label="Under the guardrail", required=False)
+    max_price_in = forms.DecimalField(
+        label="Highest price in",
+        required=False,
+        min_value=0,
+        help_text="USD for a million tokens of prompt.",
+    )
+    max_price_out = forms.DecimalField(
+        label="Highest price out",
+        required=False,
+        min_value=0,
+        help_text="USD for a million tokens of answer.",
+    )
+    model = forms.CharField(
+        label="Another price: model", required=False, help_text="The model's id."
+    )
+    provider = forms.ChoiceField(label="… of", required=False)
+    price_in = forms.DecimalField(label="… in", required=False, min_value=0)
+    price_out = forms.DecimalField(label="… out", required=False, min_value=0)
+
+    def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        providers = list_providers()
+        guardrails = find_guardrails(scope).values_list("pk", "name")
+        choices = {
+            "first": [("", "Nobody in particular"), *providers],
+            "without": [("", "All may answer"), *providers],
+            "provider": [("", "Choose a provider"), *providers],
+            "guardrail": [("", "Those of the requests"), *((str(pk), n) for pk, n in guardrails)],
+        }
+        for name, of_field in choices.items():
+            self.fields[name].choices = of_field  # type: ignore[attr-defined]  # It is a choice.
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        if bool(given.get("model")) != bool(given.get("provider")):
+            self.add_error("model", "Another price needs a model and a provider.")
+        return given
+
+    def read_rules(self) -> Rules:
+        given = self.cleaned_data
+        caps = {"prompt": given["max_price_in"], "completion": given["max_price_out"]}
+        wishes: dict[str, Any] = {}
+        if given["sort"]:
+            wishes["sort"] = given["sort"]
+        if given["first"]:
+            wishes["order"] = (given["first"],)
+        if any(cap is not None for cap in caps.values()):
+            wishes["max_price"] = {name: cap for name, cap in caps.items() if cap is not None}
+        fields = {"max_price_usd" if name == "max_price" else name: wishes[name] for name in wishes}
+        return Rules(
+            preferences=ProviderPreferences(**fields),
+            named=tuple(wishes),
+            ignored_providers=[given["without"]] if given["without"] else [],
+            prices=[self._read_price()] if given["model"] else [],
+        )
+
+    def _read_price(self) -> PriceChange:
+        given = self.cleaned_data
+        prices: dict[str, Decimal | None] = {
+            "prompt": given["price_in"],
+            "completion": given["price_out"],
+        }
+        per_token = {name: usd / _MILLION for name, usd in prices.items() if usd is not None}
+        return PriceChange(given["model"], given["provider"], per_token)
+
+
+@page
+def show_what_if(request: HttpRequest, page: PageContext) -> HttpResponse:
+    is_asked = "sort" in request.GET
+    form = RulesForm(page.scope, request.GET if is_asked else None)
+    found: Comparison | None = None
+    if is_asked and form.is_valid():
+        try:
+            found = replay_view(
+                page.scope,
+                form.read_rules(),
+                guardrail_id=form.cleaned_data["guardrail"],
+                start=page.period.start(page.now),
+                end=page.now,
+            )
+        except NoSuchEndpoint:
+            form.add_error("model", "This provider has no such model.")
+    context: dict[str, Any] = {"title": "What-if", "form": form, "requests_max": REQUESTS_MAX}
+    if found is not None:
+        moves = list_key_moves(found)
+        if request.GET.get("csv"):
+            return csv_response("what-if", _COLUMNS, moves)
+        context |= {
+            "found": found,
+            "latency": _describe_latency(found),
+            "refused": found.refused.most_common(),
+            "refused_count": found.refused.total(),
+            "not_replayed": found.not_replayed.most_common(),
+            "shares": list_shares(found),
+            "table": render_table(request, Table(_COLUMNS, moves, "Keys")),
+        }
+    return render_page(request, page, "console/what_if.html", context)
+
+
+def _describe_latency(found: Comparison) -> tuple[float, float] | None:
+    """Expected milliseconds to the first token before and after, where it is known."""
+    known = found.latency_known
+    if not known:
+        return None
+    return 1000 * found.before.latency_s / known, 1000 * found.after.latency_s / known
