@@ -1,5 +1,6 @@
 """Values as people read them: money with every digit it has, times for the viewer's zone."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -116,3 +117,8 @@ def plain_value(value: Any) -> str:
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     text = str(value)
     return "'" + text if text[:1] in ("=", "+", "@", "\t", "\r") else text
+
+
+def format_tags(tags: Mapping[str, str] | None) -> str:
+    """`team=blue, feature=search`; empty where there are none."""
+    return ", ".join(f"{name}={value}" for name, value in (tags or {}).items())

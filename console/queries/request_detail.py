@@ -18,7 +18,7 @@ from console.queries.explanation import (
     shorten_provider,
 )
 from console.scope import Role, Scope, find_scope_of_account
-from console.words import format_count, format_ms, format_price
+from console.words import format_count, format_ms, format_price, format_tags
 from gateway.http.jsonio import dumps, loads
 from gateway.sealing import unseal_bytes
 from routing.admin.trace_table import RULES, list_facts
@@ -113,6 +113,7 @@ class RequestDetail:
             "Id at the provider": self.record.upstream_id,
             "Session": self.record.session_id,
             "End user": self.record.external_user,
+            "Tags": format_tags(detail.get("tags")),
             "App": detail.get("app_title") or detail.get("http_referer"),
             "Client": detail.get("user_agent"),
             "Format": detail.get("format"),

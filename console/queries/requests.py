@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from django.db.models import F, Q, QuerySet, Value
-from django.db.models.functions import Coalesce
+from django.db.models import F, Q, QuerySet, TextField, Value
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.functions import Cast, Coalesce
 
 from accounts.models import ApiKey, Workspace
 from console.scope import Scope
@@ -39,23 +40,25 @@ _FIELDS: Final = (
     *("pk", "created_at", "model", "provider_name", "status", "error_type", "cancelled", "lost"),
     *("streamed", "charge_nano", "tokens_prompt", "tokens_completion", "latency_ms"),
     *("generation_time_ms", "attempts", "session_id", "external_user"),
-    *("api_key_id", "workspace_id", "place"),
+    *("api_key_id", "workspace_id", "place", "detail__tags"),
 )
 _REFUSED_FIELDS: Final = (
     *("pk", "at", "requested_model", "status", "error_type", "reason", "text", "streamed"),
-    *("duration_ms", "request_id", "api_key_id", "workspace_id", "place"),
+    *("duration_ms", "request_id", "api_key_id", "workspace_id", "place", "tags"),
 )
 
 
 class RequestFilter(NamedTuple):
     """What a list is narrowed to; empty fields narrow nothing. `text` is an id (of the generation,
-    the request, the session, the end user or the upstream's answer)."""
+    the request, the session, the end user or the upstream's answer), `tag` is `name=value` or the
+    name of a tag."""
 
     text: str = ""
     model: str = ""
     provider: str = ""
     outcome: str = ""
     key: str = ""
+    tag: str = ""
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> "RequestFilter":
@@ -92,6 +95,7 @@ class RequestRow(NamedTuple):
     lost: bool = False
     session_id: str | None = None
     external_user: str | None = None
+    tags: Mapping[str, str] | None = None
     refusal: str = ""
     key_name: str = ""
     person: str = ""
@@ -180,7 +184,7 @@ def _narrow_asked(scope: Scope, wanted: RequestFilter, start: datetime) -> Query
             rows = rows.filter(cancelled=True)
         case "refused":
             rows = rows.none()
-    return _narrow_key(rows, wanted)
+    return _narrow_key(_narrow_tag(rows, KeyTransform("tags", "detail"), wanted), wanted)
 
 
 def _narrow_refused(
@@ -194,7 +198,16 @@ def _narrow_refused(
         rows = rows.filter(request_id=wanted.text)
     if wanted.model:
         rows = rows.filter(requested_model__icontains=wanted.model)
-    return _narrow_key(rows, wanted)
+    return _narrow_key(_narrow_tag(rows, "tags", wanted), wanted)
+
+
+def _narrow_tag(rows: QuerySet[Any], tags: Any, wanted: RequestFilter) -> QuerySet[Any]:
+    if not wanted.tag:
+        return rows
+    name, equals, value = wanted.tag.partition("=")
+    # Compared as text: a lookup of a JSON key takes its value for JSON.
+    rows = rows.annotate(tag_value=Cast(KeyTextTransform(name, tags), TextField()))
+    return rows.filter(tag_value=value) if equals else rows.filter(tag_value__isnull=False)
 
 
 def _narrow_key(rows: QuerySet[Any], wanted: RequestFilter) -> QuerySet[Any]:
@@ -249,12 +262,16 @@ def _read_asked(row: Mapping[str, Any]) -> RequestRow:
         source=_ASKED,
         duration_ms=row["generation_time_ms"],
         key_id=row["api_key_id"],
+        tags=row["detail__tags"],
         **{name: row[name] for name in same},
     )
 
 
 def _read_refused(row: Mapping[str, Any]) -> RequestRow:
-    same = ("place", "pk", "status", "duration_ms", "workspace_id", "streamed", "error_type")
+    same = (
+        *("place", "pk", "status", "duration_ms", "workspace_id", "streamed", "error_type"),
+        "tags",
+    )
     return RequestRow(
         source=_REFUSED,
         created_at=row["at"],

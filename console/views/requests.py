@@ -18,7 +18,7 @@ from console.queries.requests import (
     list_requests,
 )
 from console.table import Column, Table, csv_response, render_table
-from console.words import Badge
+from console.words import Badge, format_tags
 
 CSV_ROWS_MAX: Final = 5_000
 _CSV_PAGE: Final = 250
@@ -62,6 +62,7 @@ _CSV_COLUMNS: Final = (
     *COLUMNS,
     Column("Session", lambda row: row.session_id),
     Column("End user", lambda row: row.external_user),
+    Column("Tags", lambda row: format_tags(row.tags)),
     Column("Error", lambda row: row.error_type),
     Column("Why refused", lambda row: row.refusal),
 )

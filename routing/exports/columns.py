@@ -1,8 +1,8 @@
 """The columns of an export, and the SQL of each.
 
 A row is made of ledger entries (`e`), so that amounts sum to the ledger's. What was asked of whom
-comes from the generation (`g`), and is empty once that is no longer kept. There is no column for
-tags: requests have none.
+comes from the generation (`g`), and is empty once that is no longer kept. `tags` are all tags of a
+request as one JSON object, so that each charge is in one row.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +11,14 @@ from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
+from gateway.http.jsonio import dumps, loads
 from routing.entities.end_users import hash_user
 from routing.history.dialect import Dialect
 
 Per = Literal["generation", "day"]
 PERIODS: Final[tuple[Per, ...]] = ("generation", "day")
 # `words` are texts that somebody chose; `usd` and `nano` are both made of nano-USD.
-Kind = Literal["text", "words", "whole", "flag", "moment", "day", "user", "usd", "nano"]
+Kind = Literal["text", "words", "whole", "flag", "moment", "day", "user", "usd", "nano", "tags"]
 
 
 class Column(NamedTuple):
@@ -41,6 +42,7 @@ def list_columns(per: Per, dialect: Dialect) -> tuple[Column, ...]:
     if per == "generation":
         return _list_generation_columns(dialect, workspace_id)
     amounts = (("charge", "SUM(e.amount_nano)"), ("byok", "SUM(e.byok_nano)"))
+    app = dialect.json_text("g.detail", "app")
     return (
         Column("account_id", "text", f"MAX({dialect.text_of_uuid('e.account_id')})"),
         Column("account", "words", "MAX(a.name)"),
@@ -52,6 +54,8 @@ def list_columns(per: Per, dialect: Dialect) -> tuple[Column, ...]:
         Column("model", "text", "COALESCE(g.model, '')", groups=True),
         Column("provider", "text", "COALESCE(g.provider_name, '')", groups=True),
         Column("user", "user", "COALESCE(g.external_user, '')", groups=True),
+        Column("app", "words", f"COALESCE({app}, '')", groups=True),
+        Column("tags", "tags", f"COALESCE({_text_of_tags(dialect)}, '')", groups=True),
         Column("requests", "whole", "SUM(CASE WHEN e.kind = 'usage' THEN 1 ELSE 0 END)"),
         *(
             Column(name, "whole", f"COALESCE(SUM({_CHARGED.format(f'g.{name}')}), 0)")
@@ -81,12 +85,18 @@ def _list_generation_columns(dialect: Dialect, workspace_id: str) -> tuple[Colum
         Column("provider", "text", "g.provider_name"),
         Column("endpoint", "text", "g.endpoint_tag"),
         Column("user", "user", "g.external_user"),
+        Column("app", "words", dialect.json_text("g.detail", "app")),
+        Column("tags", "tags", _text_of_tags(dialect)),
         Column("api_type", "text", "g.api_type"),
         Column("status", "whole", "g.status"),
         Column("streamed", "flag", "g.streamed"),
         *(Column(name, "whole", _CHARGED.format(f"g.{name}")) for name in _TOKENS),
         *_list_amounts(amounts),
     )
+
+
+def _text_of_tags(dialect: Dialect) -> str:
+    return f"CAST({dialect.json_part('g.detail', 'tags')} AS text)"
 
 
 def _list_amounts(amounts: Sequence[tuple[str, str]]) -> list[Column]:
@@ -109,6 +119,7 @@ def build_reader(
         "moment": read_moment,
         "day": date.fromisoformat,
         "user": lambda user: hash_user(account_id, user) if user else None,
+        "tags": _write_tags,
     }
     each = [readers[column.kind] for column in columns]
 
@@ -119,6 +130,11 @@ def build_reader(
         ]
 
     return read
+
+
+def _write_tags(text: str) -> str | None:
+    """The same for all that are alike: the databases space and order them as they like."""
+    return dumps(dict(sorted(loads(text.encode()).items()))).decode() if text else None
 
 
 def read_moment(value: Any) -> datetime:

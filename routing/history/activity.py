@@ -11,6 +11,7 @@ from accounts.ports import RecentUsage, UsageScope
 from gateway.http.errors import NotFound
 from gateway.http.jsonio import JsonObject, usd
 from routing.history.analytics import fetch_rows
+from routing.history.conditions import match_tags
 from routing.history.deadline import deadline
 from routing.history.dialect import dialect
 from routing.history.metrics import METRICS
@@ -55,6 +56,7 @@ def read_activity(account_id: UUID, query: ActivityQuery, now: datetime) -> list
         time="day",
         conditions=conditions,
         order=(("period", True), ("credits_usage", True)),
+        singles=query.tag is not None,
     )
     with deadline(settings.ANALYTICS_TIMEOUT):
         return [_serialize_row(row) for row in fetch_rows(usage_query, now)]
@@ -68,6 +70,8 @@ def _build_conditions(account_id: UUID, query: ActivityQuery) -> tuple[QueryCond
             raise NotFound
         value = sql_dialect.uuid(query.workspace_id)
         conditions.append(QueryCondition("workspace_id", "{column} = %s", (value,)))
+    if query.tag is not None:
+        conditions.append(match_tags([query.tag], sql_dialect))
     if query.user_id is not None:
         user = _find_user(account_id, query.user_id)
         conditions.append(QueryCondition("user", "{column} = %s", (user,)))

@@ -80,6 +80,8 @@ FIGURES: Final = (
     *("own_cost_nano", "own_fee_nano"),
     *("web_nano", "web_cost_nano", "guarded", "from_cache", "failed", "latency_ms", "speed_dtps"),
 )
+# A tag as filters and rows name it, of the pairs that the statement joins (`Dialect.tags`).
+TAG: Final = "tag.key || '=' || tag.value"
 # The sum that only refused requests have; no generation is one.
 REFUSED: Final = "refused"
 _NOT_REFUSED: Final = {REFUSED: "0", "refusal_reason": "''"}
@@ -117,6 +119,7 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
         "finish_reason": "COALESCE(g.finish_reason, '')",
         "context_length_bucket": _context_bucket_sql("g.tokens_prompt"),
         "external_user": f"CASE WHEN g.external_user IS NULL THEN '' ELSE {user} END",
+        "tags": dialect.json_part("g.detail", "tags"),
         "tokens_prompt": "g.tokens_prompt",
         "tokens_completion": "g.tokens_completion",
         "tokens_reasoning": "g.tokens_reasoning",
@@ -150,6 +153,7 @@ _OF_LINE: Final = {name: f"l.{name}" for name in ("workspace_id", "api_key_id", 
 FACT_COLUMNS: Final[Mapping[str, str]] = {
     **_OF_LINE,
     **{name: f"f.{name}" for name in ("at", "account_id", "generation_id", "external_user")},
+    "tags": "f.tags",
     **{name: f"f.{name}" for name in FIGURES},
     # Facts of an older version do not say.
     "status": "COALESCE(f.status, 200)",
@@ -179,11 +183,13 @@ REFUSAL_COLUMNS: Final[Mapping[str, str]] = {
     **_OF_REFUSALS,
     **dict.fromkeys(("model", "permaslug"), "f.requested_model"),
     "at": "f.at",
+    "tags": "f.tags",
     REFUSED: "1",
 }
 REFUSAL_COUNT_COLUMNS: Final[Mapping[str, str]] = {
     **_OF_REFUSALS,
     "at": "f.minute",
+    "tags": "CAST(NULL AS jsonb)",
     REFUSED: "f.requests",
 }
 TABLES: Final[Mapping[Source, str]] = {

@@ -8,6 +8,7 @@ from uuid import UUID
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, describe_options, name_json_type
 from routing.entities.end_users import hash_user
+from routing.history.columns import TAG
 from routing.history.dialect import Dialect, Sql
 from routing.history.metrics import ARRAY, DIMENSIONS, SCALAR
 from routing.history.schemas import AnalyticsFilter
@@ -18,7 +19,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _LARGEST: Final = 2**63 - 1
 # Their order has no meaning, so only equality is offered.
-_UNORDERED: Final = frozenset({"user", "workspace"})
+_UNORDERED: Final = frozenset({"user", "workspace", "tag"})
 _EQUALITIES: Final = ("eq", "neq", "in", "not_in")
 # An id that no row has.
 _NOBODY: Final = -1
@@ -50,9 +51,9 @@ def _build_condition(
     dimension = DIMENSIONS[query_filter.field]
     if query_filter.field in _UNORDERED and query_filter.operator not in _EQUALITIES:
         raise _UnusableValue("operator", describe_options(_EQUALITIES))
-    given_values = (
-        query_filter.value if isinstance(query_filter.value, list) else [query_filter.value]
-    )
+    if query_filter.field == "tag":
+        return _build_tag_condition(query_filter, account_id, sql_dialect)
+    given_values = _list_values(query_filter)
     read_value = _READERS.get(query_filter.field, _read_text)
     bound = [each for value in given_values for each in read_value(value, account_id, sql_dialect)]
     comparison = _build_comparison(
@@ -68,6 +69,33 @@ def _build_condition(
         if query_filter.include_unset:
             sql = f"({sql} OR {{column}} = {unset})"
     return QueryCondition(dimension.column, sql, comparison.values)
+
+
+def _list_values(query_filter: AnalyticsFilter) -> list[Any]:
+    value = query_filter.value
+    return value if isinstance(value, list) else [value]
+
+
+def _build_tag_condition(
+    query_filter: AnalyticsFilter, account_id: UUID, sql_dialect: Dialect
+) -> QueryCondition:
+    """Whether a request has one of these tags, or none of them."""
+    values = _list_values(query_filter)
+    for value in values:
+        _read_text(value, account_id, sql_dialect)
+    matching = match_tags(values, sql_dialect)
+    if query_filter.operator not in {"neq", "not_in"}:
+        return matching
+    unset = "" if query_filter.include_unset else " AND {column} IS NOT NULL"
+    return matching._replace(sql=f"(NOT {matching.sql}{unset})")
+
+
+def match_tags(tags: Sequence[str], sql_dialect: Dialect) -> QueryCondition:
+    """That a request has one of these tags, each `name=value`."""
+    places = ", ".join(["%s"] * len(tags))
+    pairs = sql_dialect.tags("{column}")
+    has = f"EXISTS (SELECT 1 FROM {pairs} WHERE {TAG} IN ({places}))"  # noqa: S608 - Constant fragments and placeholders.
+    return QueryCondition("tags", has, tuple(tags))
 
 
 _UNSET: Final = {"user": "0"}

@@ -25,6 +25,18 @@ class Dialect:
             return f"json_extract({column}, '$.{name}')"
         return f"({column} ->> '{name}')"
 
+    def json_part(self, column: str, name: str) -> str:
+        """A top-level object of a JSON column as JSON, null where it is not there."""
+        if self.sqlite:
+            return f"json_extract({column}, '$.{name}')"
+        return f"({column} -> '{name}')"
+
+    def tags(self, column: str) -> str:
+        """Behind a FROM or a JOIN: the pairs of a JSON object, as rows of `tag`."""
+        if self.sqlite:
+            return f"json_each({column}) AS tag"
+        return f"jsonb_each_text({column}) AS tag(key, value)"
+
     def aggregate(self, value: str) -> str:
         """All values of a group as one JSON list."""
         return f"json_group_array({value})" if self.sqlite else f"jsonb_agg({value})"

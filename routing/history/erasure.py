@@ -22,6 +22,7 @@ from accounts.models import ApiKey, RepeatableRequest
 from accounts.services.records import Actor, record_change
 from gateway.database.db import Lane, run_queries
 from routing.entities.end_users import hash_user, user_salt
+from routing.entities.tags import Tags
 from routing.history.dialect import dialect
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
 from routing.history.spans import DAY, day_of
@@ -114,9 +115,7 @@ def _erase_some(user: EndUser, day: datetime, erased: ErasedRows) -> bool:
         ids = [row.pk for row in rows]
         for row in rows:
             row.external_user = row.session_id = None
-            row.detail = {
-                name: value for name, value in row.detail.items() if name not in _PERSONAL
-            }
+            row.detail = _erase_detail(row.detail, user)
         Generation.objects.bulk_update(rows, ["external_user", "session_id", "detail"])
         facts = GenerationFact.objects.filter(
             account_id=user.account_id,
@@ -125,6 +124,10 @@ def _erase_some(user: EndUser, day: datetime, erased: ErasedRows) -> bool:
             external_user=user.hash,
         )
         erased.generations += len(rows)
+        tagged = list(facts.filter(tags__isnull=False).only("tags"))
+        for fact in tagged:
+            fact.tags = _erase_tags(fact.tags, user)
+        GenerationFact.objects.bulk_update(tagged, ["tags"], batch_size=_AT_ONCE)
         erased.facts += facts.update(external_user="")
         if ids:
             contents = GenerationContent.objects.filter(pk__in=ids)
@@ -136,6 +139,22 @@ def _erase_some(user: EndUser, day: datetime, erased: ErasedRows) -> bool:
             feedback = GenerationFeedback.objects.filter(generation_id__in=ids)
             erased.comments += feedback.exclude(comment="").update(comment="")
     return len(rows) == _AT_ONCE
+
+
+def _erase_detail(detail: dict[str, Any], user: EndUser) -> dict[str, Any]:
+    """Without what tells of a person, and without tags that name him."""
+    kept = {name: value for name, value in detail.items() if name not in _PERSONAL}
+    if "tags" in kept:
+        kept["tags"] = _erase_tags(kept["tags"], user)
+    return kept
+
+
+def _erase_tags(tags: Tags, user: EndUser) -> Tags:
+    return {
+        name: value
+        for name, value in tags.items()
+        if hash_user(user.account_id, value) != user.hash
+    }
 
 
 def _select_generations(user: EndUser, day: datetime) -> QuerySet[Generation]:

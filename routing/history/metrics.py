@@ -121,8 +121,9 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 
 class Dimension(NamedTuple):
-    """`column` is one of `routing.history.columns`, "user" for the key's creator, "" where nothing
-    is known. `is_number` ones are compared as numbers; `is_single` ones need facts."""
+    """`column` is one of `routing.history.columns`, "user" for the key's creator, "tag" for a row
+    of each tag, "" where nothing is known. `is_number` ones are compared as numbers; `is_single`
+    ones need facts."""
 
     label: str
     column: str
@@ -145,6 +146,7 @@ DIMENSIONS: Final[Mapping[str, Dimension]] = {
     "country": Dimension("Country", "", SHORT_DAYS),
     "finish_reason": Dimension("Finish reason", "finish_reason", SHORT_DAYS),
     "external_user": Dimension("External user", "external_user", SHORT_DAYS, is_single=True),
+    "tag": Dimension("Tag", "tag", SHORT_DAYS, is_single=True),
     "status": Dimension("Status", "status", SHORT_DAYS, is_number=True, is_single=True),
     "error_type": Dimension("Error type", "error_type", SHORT_DAYS, is_single=True),
     "refusal_reason": Dimension("Refusal reason", "refusal_reason", SHORT_DAYS, is_single=True),

@@ -128,6 +128,7 @@ class GenerationFact(models.Model):
     latency_ms = models.IntegerField(null=True)
     speed_dtps = models.BigIntegerField(null=True)
     external_user = models.CharField(max_length=64)
+    tags = models.JSONField(null=True)
 
     class Meta:
         indexes = [

@@ -204,7 +204,10 @@ def _insert_lines(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
 
 def _insert_facts(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
     columns = raw_columns(sql_dialect)
-    own = ["generation_id", "account_id", "at", "external_user", "status", "error_type", *FIGURES]
+    own = [
+        *("generation_id", "account_id", "at", "external_user", "status", "error_type", "tags"),
+        *FIGURES,
+    ]
     # Users of all accounts at once: the salt (`routing.entities.end_users`) is computed in SQL from
     # the bound secret and the row's account.
     salt = f"%s || {sql_dialect.text_of_uuid('g.account_id')} || {sql_dialect.separator}"

@@ -21,6 +21,7 @@ from routing.history.columns import (
     SALT,
     SUMS,
     TABLES,
+    TAG,
     bucket_sql,
     find_cut,
     get_columns,
@@ -215,6 +216,7 @@ class Statement:
         columns = {
             **get_columns(source, self.dialect),
             "user": "COALESCE(k.creator_id, 0)",
+            "tag": f"COALESCE({TAG}, '')",
             "": "''",
         }
         groups = {f"by_{number}": columns[name] for number, name in enumerate(self.query.groups)}
@@ -242,7 +244,11 @@ class Statement:
         names |= {"api_key_id"} if "user" in names else set()
         needed = any(columns[name].startswith(LINE_PREFIX) for name in names)
         creators = _CREATORS.format(key=columns["api_key_id"]) if "user" in names else ""
-        return TABLES[source] + (LINES if needed else "") + creators
+        tags = ""
+        if "tag" in names:
+            # A row of each tag, and one of what has none.
+            tags = f" LEFT JOIN {self.dialect.tags(columns['tags'])} ON 1 = 1"
+        return TABLES[source] + (LINES if needed else "") + creators + tags
 
     def _build_conditions(
         self, source: Source, spans: Sequence[Span], columns: Mapping[str, str]

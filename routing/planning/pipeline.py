@@ -28,6 +28,7 @@ from routing.catalogue.snapshot import catalogue
 from routing.destinations.selection import workspace_destinations
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.ids import generation_id
+from routing.entities.tags import Tags, TagsInvalid, read_tags
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.guarding.filters import filtered
@@ -342,7 +343,16 @@ def _build_context(
         plugins=planning.plugins,
         identity=get_identity(),
         cache_options=options,
+        tags=_read_tags(request, chat),
     )
+
+
+def _read_tags(request: HttpRequest, chat: ChatRequest) -> Tags:
+    """Raises `SchemaInvalid` for a header that is none."""
+    try:
+        return read_tags(request.META.get("HTTP_X_TAGS"), chat.metadata, chat.trace)
+    except TagsInvalid as error:
+        raise SchemaInvalid([Issue("X-Tags", f"Invalid input: {error}")]) from None
 
 
 def _start_draft(context: RequestContext) -> ContentDraft | None:

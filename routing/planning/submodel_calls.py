@@ -122,5 +122,6 @@ def plan_submodel_call(asker: RequestProgress, chat: ChatRequest) -> RequestProg
         refusal=planning.refusal,
         plugins=planning.plugins,
         identity=asking.identity,
+        tags=asking.tags,
     )
     return RequestProgress(context, loop, parent=asker, stages=planning.stages)

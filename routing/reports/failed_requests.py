@@ -142,6 +142,7 @@ class FailureWriter:
             duration_ms=report.duration_ms,
             detail=error.detail,
             plan=report.plan,
+            tags=dict(report.tags) or None,
         )
         self._new.append((row, self._describe_count(report)))
 

@@ -25,6 +25,8 @@ class FailedRequest(models.Model):
     duration_ms = models.IntegerField()
     detail = models.JSONField(default=dict)
     plan = models.TextField(default="")
+    # Null where it had none, and where an older version wrote it.
+    tags = models.JSONField(null=True)
 
     class Meta:
         indexes = [

@@ -11,6 +11,7 @@ from gateway.http.address import find_client
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
+from routing.entities.tags import NO_TAGS, Tags, TagsInvalid, read_tags
 from routing.reports.flood import gate
 from routing.reports.report import NO_PHASES, Phases, RequestReport, describe_error
 from routing.serving.request.process import now
@@ -52,7 +53,17 @@ def build_refusal_report(
         phases=phases,
         plan="" if is_counted or write_plan is None else write_plan(),
         is_counted=is_counted,
+        tags=NO_TAGS if is_counted else _read_tags(request, body),
     )
+
+
+def _read_tags(request: HttpRequest, body: JsonObject) -> Tags:
+    """As far as they can be read: what is refused may be no request at all."""
+    try:
+        header = request.META.get("HTTP_X_TAGS")
+        return read_tags(header, body.get("metadata"), body.get("trace"))
+    except TagsInvalid:
+        return NO_TAGS
 
 
 def read_requested_model(body: JsonObject) -> str:

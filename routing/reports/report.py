@@ -9,6 +9,7 @@ from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
+from routing.entities.tags import NO_TAGS, Tags
 from routing.formats.caller import ToolActivity
 from routing.history.content_draft import ContentDraft
 from routing.ledger.tickets import Ticket
@@ -88,6 +89,7 @@ class RequestReport(NamedTuple):
     ended_calls: Mapping[tuple[str, bool], int] = {}
     submodel_attempts: Sequence[Sequence[Attempt]] = ()
     is_repeat: bool = False
+    tags: Tags = NO_TAGS
 
     @property
     def duration_ms(self) -> int:

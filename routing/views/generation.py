@@ -86,7 +86,7 @@ def _read_record(caller: Caller, given_id: str) -> JsonObject:
             return serialize_refusal(failure)
     if row is None:
         raise NotFound("Generation not found")
-    return serialize_generation(row)
+    return serialize_generation(row, key_id=caller.key_id)
 
 
 def _find_request(caller: Caller, request_id: str) -> tuple[FailedRequest | None, str | None]:

@@ -45,6 +45,21 @@ def test_a_refused_request_is_found_by_its_request_id(
     assert record["error"]["message"] == error["message"]
 
 
+def test_a_refusal_has_the_tags_of_its_request(own_wide_desk: Desk) -> None:
+    desk, only = own_wide_desk, {"only": ["nobody"]}
+    refused = desk.post(
+        model="acme/small", provider=only, headers={"X-Tags": "team=blue"}, metadata={"run": "7"}
+    )
+    odd = desk.post(model="acme/small", headers={"X-Tags": "team"}, metadata={"run": "7"})
+
+    record = find_record(desk, refused.headers["X-Request-Id"])
+
+    assert record["tags"] == {"team": "blue", "run": "7"}
+    assert odd.status_code == 400
+    message = as_json(odd)["error"]["message"]
+    assert message == "X-Tags: Invalid input: expected name=value pairs with commas between"
+
+
 def test_the_record_of_a_refusal_names_the_filter_that_removed_each_endpoint(
     own_wide_desk: Desk,
 ) -> None:

@@ -121,7 +121,12 @@ def test_records_and_figures_tell_who_asked_at_once(desk: Desk) -> None:
         "User-Agent": "tests/1",
         "x-session-id": "s",
     }
-    answer = desk.ok(user="alice", headers=headers)
+    answer = desk.ok(
+        user="alice",
+        headers=headers | {"X-Tags": "team=blue, cost%20center=4%2C711"},
+        metadata={"feature": "search", "team": "red"},
+        trace={"trace_id": "t-1", "run": 7, "nested": {"no": "tag"}},
+    )
     asked = {
         "metrics": ["request_count", "credits_usage", "tokens_total", "p50_latency"],
         "dimensions": ["app", "external_user"],
@@ -136,10 +141,16 @@ def test_records_and_figures_tell_who_asked_at_once(desk: Desk) -> None:
         "http_referer": headers["HTTP-Referer"],
         "user_agent": "tests/1",
         "session_id": "s",
+        "user": "alice",
+        "tags": {"team": "blue", "cost center": "4,711", "feature": "search", "run": "7"},
         "data_region": "global",
         "workspace_id": desk.account.workspace_id,
     }
     assert {name: record[name] for name in told} == told
+    others = desk.server.get(
+        f"/api/v1/generation?id={answer['id']}", key=desk.account.management_key
+    )
+    assert as_json(others)["data"]["user"] is None
     # As providers are told of the same user.
     assert record["external_user"] != "alice"
     assert len(record["external_user"]) == 64

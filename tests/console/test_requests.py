@@ -11,6 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from console.queries.explanation import tell_in_a_sentence
+from routing.reports.models import FailedRequest
 from tests.console.people import Team, ask, make_team, refuse
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -97,6 +98,17 @@ def test_refused_ones_are_found_by_their_request_id(client: Client, team: Team) 
     page = client.get(reverse("console:refused", args=[row.pk])).text
     assert "limit is reached" in page
     assert "you paid nothing" in page
+
+
+@pytest.mark.parametrize("tag", ["team=blue", "team"])
+def test_requests_are_found_by_a_tag(client: Client, team: Team, tag: str) -> None:
+    ask(team.keys["own"], "gen-tagged", detail={"tags": {"team": "blue"}})
+    ask(team.keys["own"], "gen-other", detail={"tags": {"step": "blue"}})
+    FailedRequest.objects.filter(pk=team.refused["own"].pk).update(tags={"team": "blue"})
+
+    found = read_all_pages(client, tag=tag)
+
+    assert set(found) == {"gen-tagged", f"refused/{team.refused['own'].pk}"}
 
 
 def test_a_csv_has_the_list_with_money_in_full(client: Client, team: Team) -> None:

@@ -18,6 +18,7 @@ from gateway.limits.limits import Taken
 from gateway.limits.rules import LimitsTaken
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
+from routing.entities.tags import NO_TAGS, Tags
 from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.output_guard import OutputGuard
@@ -136,6 +137,7 @@ class RequestContext(NamedTuple):
     identity: RequestIdentity | None = None
     # None where the answer may not come from the response cache.
     cache_options: CacheOptions | None = None
+    tags: Tags = NO_TAGS
 
     @property
     def created(self) -> int:

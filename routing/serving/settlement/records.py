@@ -75,6 +75,7 @@ def build_report(
         ended_calls=loop.ended_calls if loop is not None else {},
         submodel_attempts=loop.submodel_attempts if loop is not None else (),
         is_counted=error is not None and not gate.admits(str(context.caller.key_id)),
+        tags=context.tags,
     )
 
 
@@ -192,6 +193,7 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
         "app_title": progress.context.app.title,
         "app_categories": progress.context.app.categories,
         "user_agent": progress.context.app.user_agent,
+        "tags": progress.context.tags,
         "usage_estimated": outcome.usage.estimated,
         "completion_images": outcome.usage.completion_image_tokens,
         "media_parts": progress.context.chat.media_parts,

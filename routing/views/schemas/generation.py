@@ -70,6 +70,7 @@ class RefusedRequestObject(ResourceObject):
     streamed: bool
     duration: _Milliseconds
     total_cost: _Charge
+    tags: dict[str, str]
     error: RequestError
     removed_endpoints: list[RemovedEndpoint]
 
@@ -131,6 +132,8 @@ class GenerationObject(ResourceObject):
     preset_id: str | None
     session_id: str | None
     external_user: str | None
+    user: str | None = Field(description="As it was sent, for the key that sent it; else null.")
+    tags: dict[str, str] = Field(description="From `X-Tags`, `metadata` and `trace`.")
     origin: str
     http_referer: str | None
     user_agent: str | None
@@ -166,8 +169,8 @@ class GenerationObject(ResourceObject):
     error: RequestError | None
 
 
-def serialize_generation(row: Generation) -> JsonObject:
-    """The JSON of a `GenerationObject`."""
+def serialize_generation(row: Generation, *, key_id: int) -> JsonObject:
+    """The JSON of a `GenerationObject` for the key that asks for it."""
     detail, user = row.detail, row.external_user
     saved_nano = detail.get("cache_saved_nano")
     # The list price of what was got with the team's own credentials.
@@ -180,6 +183,8 @@ def serialize_generation(row: Generation) -> JsonObject:
         router=detail.get("router"),
         app_id=detail.get("app"),
         external_user=None if user is None else hash_user(row.account_id, user),
+        user=user if row.api_key_id == key_id else None,
+        tags=detail.get("tags", {}),
         origin=detail.get("origin", ""),
         http_referer=detail.get("http_referer"),
         user_agent=detail.get("user_agent"),
@@ -222,6 +227,7 @@ def serialize_refusal(row: FailedRequest) -> JsonObject:
         model=row.requested_model,
         duration=row.duration_ms,
         total_cost=0,
+        tags=row.tags or {},
         error={
             "code": row.status,
             "error_type": row.error_type,

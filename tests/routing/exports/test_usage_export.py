@@ -65,7 +65,10 @@ def mine() -> Office:
         for key, model, user in ((0, "acme/one", "alice"), (1, "beta/two", None)):
             number += 1
             at = MIDNIGHT + minutes * MINUTE
-            fact = Fact(f"gen-{number}", at - MINUTE, key, model, user=user, charge=7 * number)
+            tags = (("team", "blue"), ("app", "é")) if number % 2 else ()
+            fact = Fact(
+                f"gen-{number}", at - MINUTE, key, model, user=user, charge=7 * number, tags=tags
+            )
             fee, byok = (3, 1_000) if key else (0, 0)
             book(made, fact, at=at, fee=fee, byok=byok)
     Generation.objects.filter(pk="gen-5").delete()
@@ -111,7 +114,7 @@ def test_rows_of_any_page_size_sum_to_the_ledger(mine: Office, per: Any, page: i
         keys = [
             (row["entry_id"],)
             if per == "generation"
-            else tuple(row[name] for name in ("day", "key_id", "model", "provider", "user"))
+            else tuple(row[name] for name in ("day", "key_id", "model", "provider", "user", "tags"))
             for row in found
         ]
         assert len(keys) == len(set(keys)) > 0
@@ -127,6 +130,8 @@ def test_a_charge_stands_on_the_day_it_was_booked_with_its_fee_and_its_user(mine
     assert (begun_before["charge_nano"], begun_before["byok_nano"]) == (42, 1_000)
     assert (begun_before["model"], begun_before["tokens_prompt"]) == ("beta/two", 10)
     assert by_id["gen-7", "usage"]["user"] == hash_user(mine.account.pk, "alice")
+    assert by_id["gen-7", "usage"]["tags"] == '{"app":"é","team":"blue"}'
+    assert by_id["gen-6", "usage"]["tags"] is None
 
     unrecorded, reversal = by_id["gen-5", "usage"], by_id["gen-1", "usage_reversal"]
     assert (unrecorded["charge_nano"], unrecorded["model"]) == (35, None)

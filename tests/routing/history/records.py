@@ -73,6 +73,7 @@ class Fact:
     latency: int | None = 100
     took: int | None = 500
     lost: bool = False
+    tags: tuple[tuple[str, str], ...] = ()
 
     @property
     def error_type(self) -> str:
@@ -98,6 +99,8 @@ def _row(mine: Office, fact: Fact) -> Generation:
         detail["guarded"] = True
     if fact.cached:
         detail["cache_saved_nano"] = fact.cached * 3
+    if fact.tags:
+        detail["tags"] = dict(fact.tags)
     if fact.own is not None:
         detail |= dict(zip(("own_cost_nano", "own_fee_nano"), fact.own, strict=True))
     key = mine.keys[fact.key]

@@ -45,6 +45,7 @@ def facts(request: pytest.FixtureRequest, mine: Office) -> list[Fact]:
             user=("alice", None)[n % 2],
             charge=1_000_000 * n,
             latency=10 * n,
+            tags=(("team", "blue"), ("step", str(n % 4)))[: 2 - n % 2] if n % 3 else (),
         )
         for n in range(12)
     ]
@@ -163,6 +164,11 @@ def test_users_and_apps_bear_names(boss: Manager, mine: Office, facts: list[Fact
         ("country", "eq", "DE", {"include_unset": True}, 12),
         ("finish_reason", "eq", "stop", {}, 12),
         ("context_length_bucket", "eq", "0-1K", {}, 12),
+        ("tag", "eq", "team=blue", {}, 8),
+        ("tag", "in", ["team=blue", "step=2"], {}, 8),
+        ("tag", "eq", "step=2", {}, 2),
+        ("tag", "neq", "step=2", {}, 6),
+        ("tag", "not_in", ["step=2"], {"include_unset": True}, 10),
         ("user", "eq", "user_of_nobody", {}, 0),
         ("user", "neq", "user_of_nobody", {}, 8),
     ],
@@ -172,6 +178,22 @@ def test_filters(
 ) -> None:
     wanted = {"field": field, "operator": operator, "value": value, **more}
     assert counted(boss, filters=[wanted]) == count
+
+
+def test_each_tag_is_a_row_and_so_is_what_has_none(boss: Manager, facts: list[Fact]) -> None:
+    asked: dict[str, Any] = {"metrics": ["request_count", "credits_usage"], "dimensions": ["tag"]}
+    expected: dict[str | None, tuple[int, float]] = {}
+    for fact in facts:
+        for tag in ["=".join(pair) for pair in fact.tags] or [None]:
+            count, usd = expected.get(tag, (0, 0.0))
+            expected[tag] = count + 1, round(usd + fact.charge / 10**9, 9)
+
+    found = rows(boss, **asked)
+
+    told = {each["tag"]: (each["request_count"], each["credits_usage"]) for each in found}
+    assert told == expected
+    days = boss.ok("GET", "/activity?tag=team%3Dblue")["data"]
+    assert sum(each["requests"] for each in days) == 8
 
 
 def test_filters_by_ids(boss: Manager, mine: Office, facts: list[Fact]) -> None:

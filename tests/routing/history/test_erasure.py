@@ -40,7 +40,8 @@ def mine() -> Office:
     save(other, [Fact("gen-o", NOON, 0, user="alice")])
     roll_up(datetime.now(UTC))
     Generation.objects.filter(pk="gen-s").update(session_id="alice")
-    personal = {"user_agent": "alice's phone", "app": "https://one.example"}
+    tags = {"tags": {"team": "blue", "customer": "alice"}}
+    personal = {"user_agent": "alice's phone", "app": "https://one.example"} | tags
     Generation.objects.filter(pk="gen-a1").update(session_id="s1", detail=personal)
     for id in ("gen-a1", "gen-b", "gen-o"):
         account_id = other.account.pk if id == "gen-o" else made.account.pk
@@ -115,7 +116,8 @@ def test_what_names_her_goes_and_everything_else_stays(mine: Office, by_hash: bo
         ("gen-b", "bob", None, 7),
         ("gen-s", None, None, 7),
     ]
-    assert Generation.objects.get(pk="gen-a1").detail == {"app": "https://one.example"}
+    kept = {"app": "https://one.example", "tags": {"team": "blue"}}
+    assert Generation.objects.get(pk="gen-a1").detail == kept
     assert not GenerationFact.objects.filter(external_user=hashed).exists()
     assert GenerationFact.objects.exclude(external_user="").count() == 2
     contents = GenerationContent.objects.order_by("pk").values_list("pk", flat=True)

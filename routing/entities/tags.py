@@ -1,0 +1,79 @@
+"""Tags of a request: names and values that its caller gives, to see later what spent what.
+
+They come from the header `X-Tags`, from `metadata`, and from what `trace` has beside its own keys;
+of a name that is given twice the first of these counts.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+TAGS_MAX: Final = 16
+NAME_CHARS_MAX: Final = 64
+VALUE_CHARS_MAX: Final = 512
+_HEADER_CHARS_MAX: Final = 8_192
+# What a trace is shaped by, and who is asked for: neither tells what spends.
+_NO_TAGS: Final = frozenset(
+    {
+        *("trace_id", "trace_name", "span_name", "generation_name", "parent_span_id"),
+        *("user", "user_id"),
+    }
+)
+Tags = Mapping[str, str]
+NO_TAGS: Final[Tags] = {}
+
+
+class TagsInvalid(ValueError):
+    """The header is no list of tags. The text says why, for whoever sent it."""
+
+
+def read_tags(header: str | None, metadata: Any, trace: Any) -> Tags:
+    """The tags of a request. Raises `TagsInvalid` for the header alone: what else has no room, or
+    is too long or no plain value, is not meant to be a tag."""
+    if not header and not metadata and not trace:
+        return NO_TAGS
+    tags = _parse_header(header) if header else {}
+    for source in (metadata, trace):
+        for name, value in _yield_plain(source) if isinstance(source, dict) else ():
+            if len(tags) < TAGS_MAX:
+                tags.setdefault(name, value)
+    return tags
+
+
+def _parse_header(header: str) -> dict[str, str]:
+    """`team=blue,feature=search`, percent-encoded where a name or value needs it."""
+    if len(header) > _HEADER_CHARS_MAX:
+        raise TagsInvalid(f"expected at most {_HEADER_CHARS_MAX} characters")
+    tags: dict[str, str] = {}
+    for pair in filter(None, map(str.strip, header.split(","))):
+        quoted_name, equals, quoted_value = pair.partition("=")
+        name, value = unquote(quoted_name.strip()), unquote(quoted_value.strip())
+        if not equals or not name or not value:
+            raise TagsInvalid("expected name=value pairs with commas between")
+        if "=" in name or "\x00" in name + value:
+            raise TagsInvalid("expected no equals sign in a name, and no null character")
+        if len(name) > NAME_CHARS_MAX or len(value) > VALUE_CHARS_MAX:
+            raise TagsInvalid(
+                f"expected names of at most {NAME_CHARS_MAX} characters and values of at most "
+                f"{VALUE_CHARS_MAX}"
+            )
+        tags.setdefault(name, value)
+    if len(tags) > TAGS_MAX:
+        raise TagsInvalid(f"expected at most {TAGS_MAX} tags")
+    return tags
+
+
+def _yield_plain(source: dict[Any, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in source.items():
+        if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX or "=" in name:
+            continue
+        text = _write_value(value)
+        if name not in _NO_TAGS and 0 < len(text) <= VALUE_CHARS_MAX and "\x00" not in name + text:
+            yield name, text
+
+
+def _write_value(value: Any) -> str:
+    """Empty for what is no plain value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else ""
