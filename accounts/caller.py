@@ -27,7 +27,12 @@ from accounts.models import (
     Workspace,
     WorkspaceBudget,
 )
-from accounts.spending import SpendScope, build_workspace_scopes
+from accounts.spending import (
+    EndUserBudget,
+    SpendScope,
+    build_workspace_scopes,
+    read_end_user_budget,
+)
 from accounts.windows import find_limited_window
 from gateway.database.compiled_queries import CompiledQuery
 from gateway.http.address import Network
@@ -51,8 +56,8 @@ class Caller:
     account's own lists; None allows every provider. `disabled_server_tools` is the workspace's.
     `byok` are the provider credentials that the team brought and this key may use, in their order.
     `limited` is the window that the key's own limit stands on, "" where it has none; `budgets` are
-    all that apply beside, in the order in which they refuse. They are at least as new as the
-    account's `limits_version`.
+    all that apply beside, in the order in which they refuse, but for `end_user_budget`, which
+    depends on the request. They are at least as new as the account's `limits_version`.
     """
 
     key_id: int
@@ -76,6 +81,8 @@ class Caller:
     # What the account ever bought.
     bought_nano: int = 0
     budgets: tuple[SpendScope, ...] = ()
+    # What each end user of the workspace may spend; None where nothing limits them.
+    end_user_budget: EndUserBudget | None = None
     limited: str = ""
     limits_version: int = 0
     # The account's policy, its workspace's default guardrail, the member's, the key's; and as one.
@@ -148,6 +155,7 @@ def read_caller(key_hash: str) -> Caller | None:
         # Read with the key, so before the budgets: what changes in between shows.
         limits_version=key.account.limits_version,
         limited=find_limited_window(key),
+        end_user_budget=read_end_user_budget(key.workspace) if key.workspace else None,
         **_read_defaults(key.account, key.workspace),
         **_load_limits(key),
     )

@@ -6,7 +6,7 @@ writer guards. Whoever makes, changes or ends a budget says so in the same trans
 holds exactly, for requests under way too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
@@ -15,7 +15,7 @@ NO_COUNTER: Final = "0"
 # The limit of counters whose budget only warns. Requests are held on them as on any other, so that
 # what is under way when the budget is set counts too; none is ever refused.
 UNREACHABLE_NANO: Final = 2**62
-ScopeKind = Literal["workspace", "guardrail"]
+ScopeKind = Literal["workspace", "guardrail", "end_user"]
 WindowName = Literal["total", "day", "week", "month"]
 # Broadest first, the order in which workspace budgets are looked at; and what people call them.
 WINDOW_WORDS: Final[dict[WindowName, str]] = {
@@ -30,7 +30,8 @@ WINDOW_OF_WORD: Final = {word: window for window, word in WINDOW_WORDS.items()}
 class SpendScope(NamedTuple):
     """One budget as it applies to a key: whose spending, in which window, how much at most.
 
-    `scope_id` is the workspace's id in hex, or `format_guardrail_scope_id(...)`. `counts_byok` says
+    `scope_id` is the workspace's id in hex, `format_guardrail_scope_id(...)`, or that of
+    `EndUserBudget`. `counts_byok` says
     that spending on credentials of the account's own counts too. `workspace` (an id in hex) narrows
     a guardrail's budget to what the holder spends there, as for a workspace's default guardrail;
     empty means anywhere in the account. One that is not enforced only warns.
@@ -48,6 +49,53 @@ class SpendScope(NamedTuple):
     def counter_limit_nano(self) -> int:
         """The limit on its counters."""
         return self.limit_nano if self.is_enforced else UNREACHABLE_NANO
+
+
+class EndUserBudget(NamedTuple):
+    """What each end user of a workspace may spend in a window: `limit_nano`, or what `limits` say
+    of the hash of his id; None limits nothing. `workspace` is an id in hex.
+
+    Spending counts from when the budget is set: no entry of the ledger says whose end user it was.
+    """
+
+    workspace: str
+    window: WindowName
+    limit_nano: int | None
+    limits: Mapping[str, int | None]
+    counts_byok: bool
+
+    def build_scope(self, user_hash: str) -> SpendScope | None:
+        """The budget of one end user, None where nothing limits him."""
+        limit_nano = self.limits.get(user_hash, self.limit_nano)
+        if limit_nano is None:
+            return None
+        return SpendScope(
+            "end_user",
+            format_end_user_scope_id(self.workspace, user_hash),
+            self.window,
+            limit_nano,
+            self.counts_byok,
+            self.workspace,
+        )
+
+
+def format_end_user_scope_id(workspace: str, user_hash: str) -> str:
+    """As much of the hash as the column has room for."""
+    return f"{workspace}:{user_hash[:31]}"
+
+
+def read_end_user_budget(workspace: Any) -> EndUserBudget | None:
+    """The budget in a `Workspace`'s column `end_user_budget`."""
+    stored = workspace.end_user_budget
+    if stored is None:
+        return None
+    return EndUserBudget(
+        workspace.pk.hex,
+        WINDOW_OF_WORD[stored["interval"]],
+        stored["limit_nano"],
+        stored["limits"],
+        workspace.include_byok_in_budgets,
+    )
 
 
 def format_guardrail_scope_id(

@@ -9,7 +9,7 @@ from django.conf import settings
 
 from accounts.events import delivery
 from accounts.metrics import record_audit
-from accounts.services import repeatable, scim_jobs, watching, workspaces
+from accounts.services import end_user_budgets, repeatable, scim_jobs, watching, workspaces
 from accounts.services.audit import compare_books, recount_budgets
 from accounts.services.credits import expire_old_credits
 
@@ -53,6 +53,13 @@ def forget_repeatable_requests() -> int:
 def clear_deleted_workspaces() -> int:
     """Every ten minutes, remove what nobody sees any more because its workspace was deleted."""
     return workspaces.clear_deleted_workspaces()
+
+
+# What is left goes the next time.
+@shared_task(soft_time_limit=120, time_limit=150)
+def delete_old_end_user_counters() -> int:
+    """Every hour, delete counters of end users' budgets whose windows are long over."""
+    return end_user_budgets.delete_old_counters(datetime.now(UTC))
 
 
 # What is left is seen the next time.

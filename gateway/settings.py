@@ -192,6 +192,10 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
     "expire-credits": {"task": "accounts.tasks.expire_credits", "schedule": 3600.0},
     "forget-repeatables": {"task": "accounts.tasks.forget_repeatable_requests", "schedule": 300.0},
+    "end-user-counters": {
+        "task": "accounts.tasks.delete_old_end_user_counters",
+        "schedule": 3600.0,
+    },
     "watch-spending": {
         "task": "accounts.tasks.watch_spending",
         "schedule": 15.0,

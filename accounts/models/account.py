@@ -160,8 +160,9 @@ class Workspace(models.Model):
     `disabled_server_tools` holds names as in `SERVER_TOOLS`, null for none.
     `io_logging_api_key_ids` holds keys' numbers, null for all keys; `io_logging_sampling_rate` is
     the share of requests that are logged. `rate_limits` are as `gateway.limits.rules.dump_limits`
-    writes them, null for none. Two flags only say what the team allows: data in return
-    for a discount, and sending traces to its destinations.
+    writes them, null for none. `end_user_budget` holds the interval, the `limit_nano` of each end
+    user, and `limits` of some by the hash of their ids; null for none. Two flags only say what the
+    team allows: data in return for a discount, and sending traces to its destinations.
     """
 
     class ProviderSort(models.TextChoices):
@@ -189,6 +190,7 @@ class Workspace(models.Model):
     is_observability_io_logging_enabled = models.BooleanField(default=False, db_default=False)
     include_byok_in_budgets = models.BooleanField(default=False, db_default=False)
     rate_limits = models.JSONField(null=True, blank=True, default=None)
+    end_user_budget = models.JSONField(null=True, blank=True, default=None, editable=False)
     created_by = models.ForeignKey(
         User, on_delete=models.PROTECT, related_name="+", null=True, blank=True, editable=False
     )

@@ -158,6 +158,7 @@ class SpendCounter(models.Model):
         KEY = "key", "API key"
         WORKSPACE = "workspace", "Workspace"
         GUARDRAIL = "guardrail", "Guardrail"
+        END_USER = "end_user", "End user"
 
     class Window(models.TextChoices):
         TOTAL = "total", "All time"

@@ -168,11 +168,12 @@ def _check_budgets(now: datetime) -> dict[UUID, list[str]]:
 
 def _select_budget_counters(now: datetime) -> QuerySet[SpendCounter]:
     """The counters of budgets in the windows of now. Older ones may be from before a budget was
-    taken away and set again."""
+    taken away and set again. Those of end users are the only word on what these spent."""
     current = Q()
     for window, start in find_window_starts(now).items():
         current |= Q(window=window, window_start=start)
-    budgets = SpendCounter.objects.exclude(scope=SpendCounter.Scope.KEY)
+    scopes = (SpendCounter.Scope.WORKSPACE, SpendCounter.Scope.GUARDRAIL)
+    budgets = SpendCounter.objects.filter(scope__in=scopes)
     return budgets.filter(current, limit_nano__isnull=False).order_by("account_id", "pk")
 
 

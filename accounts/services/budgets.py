@@ -54,6 +54,8 @@ class _QueryBuilder:
 
     def counted(self, name: str, scope: SpendScope) -> _Sql:
         """A row that begins with the name: what counts against the budget."""
+        if scope.scope == "end_user":
+            return self._of_end_user(name, scope)
         if scope.scope == "workspace":
             books = self._in_workspace(scope)
         elif scope.workspace:
@@ -67,6 +69,15 @@ class _QueryBuilder:
             # The second is only carried out where the first finds nothing.
             f"SELECT '{name}', COALESCE(({mine.text}), ({books.text}), 0), 0",
             [*mine.values, *books.values],
+        )
+
+    def _of_end_user(self, name: str, scope: SpendScope) -> _Sql:
+        """The counter alone: the books do not say whose end user it was."""
+        spent = _sum_expression(scope, "spent_nano", "byok_spent_nano")
+        return _Sql(
+            f"SELECT '{name}', COALESCE((SELECT {spent} FROM accounts_spendcounter"  # noqa: S608 - Constants; values are bound.
+            f" WHERE scope = %s AND scope_id = %s AND {_AT}), 0), 0",
+            [scope.scope, scope.scope_id, *self._at(scope.window)],
         )
 
     def _on_counter(self, scope: SpendScope) -> _Sql:

@@ -20,6 +20,7 @@ from accounts.models import (
 )
 from accounts.services.byok import wipe_credentials_of
 from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.spend_scopes import outdate_limits
 from gateway.http.errors import InvalidRequest, NotFound, PermissionDenied, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
@@ -33,7 +34,7 @@ SETTINGS: Final = (
     *("default_provider_sort", "disabled_server_tools", "rate_limits"),
     *("io_logging_api_key_ids", "io_logging_sampling_rate"),
     *("is_data_discount_logging_enabled", "is_observability_broadcast_enabled"),
-    "is_observability_io_logging_enabled",
+    *("is_observability_io_logging_enabled", "end_user_budget"),
 )
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _KEYS: Final = "keys"
@@ -139,6 +140,8 @@ def change_workspace(
 ) -> Any:
     """The workspace with its settings changed. Raises `NotFound`, `SlugTaken`, `SchemaInvalid`."""
     with transaction.atomic():
+        if "end_user_budget" in changes:
+            outdate_limits(account_id)
         workspace = find_workspace(account_id, reference, lock=True)
         before = read_fields(workspace, SETTINGS)
         for name, value in changes.items():

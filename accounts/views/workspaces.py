@@ -14,6 +14,7 @@ from accounts.views.schemas.workspace import (
     WorkspaceMember,
     WorkspaceObject,
     WorkspaceUserIds,
+    hash_end_users,
     read_new_workspace,
     read_workspace_changes,
     serialize_workspace,
@@ -72,7 +73,7 @@ class WorkspacesViewSet(ManagedViewSet):
     )
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        columns = read_new_workspace(managed_body(request))
+        columns = hash_end_users(read_new_workspace(managed_body(request)), caller.account_id)
         row = run_queries(
             Lane.OPERATOR,
             lambda: workspaces.create_workspace(
@@ -109,7 +110,7 @@ class WorkspacesViewSet(ManagedViewSet):
     )
     def partial_update(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        changes = read_workspace_changes(managed_body(request))
+        changes = hash_end_users(read_workspace_changes(managed_body(request)), caller.account_id)
         row = run_queries(
             Lane.OPERATOR,
             lambda: workspaces.change_workspace(

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
+from gateway.end_users import hash_user
 from gateway.http.jsonio import dumps, loads
-from routing.entities.end_users import hash_user
 from routing.history.dialect import Dialect
 
 Per = Literal["generation", "day"]

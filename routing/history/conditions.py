@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from gateway.end_users import hash_user
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, describe_options, name_json_type
-from routing.entities.end_users import hash_user
 from routing.history.columns import TAG
 from routing.history.dialect import Dialect, Sql
 from routing.history.metrics import ARRAY, DIMENSIONS, SCALAR

@@ -19,9 +19,10 @@ from django.db.models import BooleanField, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from accounts.models import ApiKey, RepeatableRequest
+from accounts.services.end_user_budgets import erase_end_user_budget
 from accounts.services.records import Actor, record_change
 from gateway.database.db import Lane, run_queries
-from routing.entities.end_users import hash_user, user_salt
+from gateway.end_users import hash_user, user_salt
 from routing.entities.tags import Tags
 from routing.history.dialect import dialect
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
@@ -90,6 +91,7 @@ def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
         day = run_queries(Lane.OPERATOR, partial(_find_day, user.account_id, day + DAY))
     for erase in _erase_sessions:
         erased.sessions += run_queries(Lane.OPERATOR, partial(erase, user))
+    run_queries(Lane.OPERATOR, partial(erase_end_user_budget, user.account_id, user.hash))
     run_queries(Lane.OPERATOR, partial(_erase_keys, user, erased, by))
     return erased
 
@@ -126,7 +128,7 @@ def _erase_some(user: EndUser, day: datetime, erased: ErasedRows) -> bool:
         erased.generations += len(rows)
         tagged = list(facts.filter(tags__isnull=False).only("tags"))
         for fact in tagged:
-            fact.tags = _erase_tags(fact.tags, user)
+            fact.tags = _erase_tags(fact.tags or {}, user)
         GenerationFact.objects.bulk_update(tagged, ["tags"], batch_size=_AT_ONCE)
         erased.facts += facts.update(external_user="")
         if ids:

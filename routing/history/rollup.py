@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.db import connection, transaction
 
-from routing.entities.end_users import SEPARATOR
+from gateway.end_users import SEPARATOR
 from routing.history.columns import (
     CUTS,
     FIGURES,
@@ -208,7 +208,7 @@ def _insert_facts(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
         *("generation_id", "account_id", "at", "external_user", "status", "error_type", "tags"),
         *FIGURES,
     ]
-    # Users of all accounts at once: the salt (`routing.entities.end_users`) is computed in SQL from
+    # Users of all accounts at once: the salt (`gateway.end_users`) is computed in SQL from
     # the bound secret and the row's account.
     salt = f"%s || {sql_dialect.text_of_uuid('g.account_id')} || {sql_dialect.separator}"
     columns = {**columns, "external_user": columns["external_user"].replace(SALT, salt)}

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from routing.entities.end_users import user_salt
+from gateway.end_users import user_salt
 from routing.history.columns import (
     LINE_PREFIX,
     LINES,

@@ -81,6 +81,12 @@ class CounterCache:
     def find_or_create(self, session: LedgerSession, payer: Payer) -> CounterSet:
         """The counters of a payer who knows the limits of now. The account's row must be locked."""
         counter_set = self._find_seen(payer)
+        if counter_set is None and payer.budgets and payer.budgets[-1].scope == "end_user":
+            others = self.find_or_create(session, payer._replace(budgets=payer.budgets[:-1]))
+            own = _put_end_user_counter(session, payer, payer.budgets[-1])
+            counter_set = self._new[payer[2:]] = CounterSet(
+                tuple(sorted({*others.every, own})), tuple(sorted({*others.limited, own}))
+            )
         if counter_set is None:
             existing = (
                 None
@@ -253,6 +259,30 @@ def _build_set(rows: Sequence[Any]) -> CounterSet:
 def _workspace(scope: SpendScope) -> str:
     """The one workspace that counts, in hex; empty for anywhere."""
     return scope.scope_id if scope.scope == "workspace" else scope.workspace
+
+
+def _put_end_user_counter(session: LedgerSession, payer: Payer, scope: SpendScope) -> int:
+    """The id of the counter, with the limit as the payer knows it. What it says was spent stays: it
+    counts since the budget was set."""
+    found = session.execute(
+        'INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start, spent_nano,'
+        " held_nano, limit_nano, byok_spent_nano, counts_byok, account_id, workspace_id)"
+        " VALUES (%s, %s, %s, %s, 0, 0, %s, 0, %s, %s, %s)"
+        ' ON CONFLICT (scope, scope_id, "window", window_start) DO UPDATE SET'
+        " limit_nano = excluded.limit_nano, counts_byok = excluded.counts_byok RETURNING id",
+        (
+            scope.scope,
+            scope.scope_id,
+            scope.window,
+            _day(session, dict(payer.windows)[scope.window]),
+            scope.counter_limit_nano,
+            scope.counts_byok,
+            session.uuid(payer.account_id),
+            session.uuid(payer.workspace_id),
+        ),
+    ).fetchone()
+    counter_id: int = found[0]
+    return counter_id
 
 
 def _create_budget_counter(

@@ -83,6 +83,9 @@ def _membership_rule(
 ) -> Callable[[_OpenHold], bool]:
     """Which holds spend what the counter limits."""
     workspace = session.uuid(UUID(counter.workspace)) if counter.workspace else None
+    if counter.scope == "end_user":
+        # No hold says whose it is; those that were placed on the counter name it.
+        return lambda hold: False
     if counter.scope == "workspace":
         return lambda hold: hold.workspace == workspace
     keys = _read_keys(session, payer, counter)

@@ -54,6 +54,7 @@ from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Pla
 from routing.serving.attempts.first_byte import find_total_s
 from routing.serving.attempts.own_credentials import add_own_credentials
 from routing.serving.request import process
+from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import (
     Choice,
     RequestContext,
@@ -321,7 +322,7 @@ def _build_context(
     return RequestContext(
         generation_id=chosen_id or generation_id(planning.format.id_prefix),
         caller=caller,
-        payer=build_payer(caller, now),
+        payer=build_payer(caller, now, chat.user),
         format=planning.format,
         chat=chat,
         demand=measure_demand(chat),
@@ -377,15 +378,15 @@ def _may_be_sent(caller: Caller) -> bool:
     return workspace_destinations.may_want_content(caller.workspace_id)
 
 
-def build_payer(caller: Caller, at: datetime) -> Payer:
-    """Whom a request of this moment is charged to; its windows are pinned here."""
+def build_payer(caller: Caller, at: datetime, user: str | None) -> Payer:
+    """Whom a request of this moment for an end user is charged to; its windows are pinned here."""
     assert caller.workspace_id is not None
     return Payer(
         caller.account_id,
         caller.workspace_id,
         caller.key_id,
         list_windows(at.date()),
-        caller.budgets,
+        list_budgets(caller, user),
         caller.limits_version,
         caller.limited,
     )

@@ -50,6 +50,7 @@ def test_a_new_workspace_shows_every_field(mine: Manager) -> None:
         "default_guardrail_id": str(uuid.UUID(made["default_guardrail_id"], version=5)),
         "disabled_server_tools": None,
         "include_byok_in_budgets": False,
+        "end_user_budget": None,
         "io_logging_api_key_ids": None,
         "io_logging_sampling_rate": 1,
         "is_data_discount_logging_enabled": False,

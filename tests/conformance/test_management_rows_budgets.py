@@ -80,6 +80,39 @@ def test_a_monthly_budget_that_is_spent(
     desk.ok()
 
 
+def test_each_end_user_is_held_to_a_budget_of_his_own(own_wide_desk: Desk) -> None:
+    """The spent one at once, the others not; of the same key."""
+    desk = own_wide_desk
+    path = f"/workspaces/{desk.account.workspace_id}"
+    wanted = {
+        "reset_interval": "daily",
+        "limit_usd": 10,
+        "overrides": [{"user": "vip", "limit_usd": None}],
+    }
+    assert desk.manage("PATCH", path, {"end_user_budget": wanted}).status_code == 200
+    desk.ok(user="alice")
+    own = [{"user": "alice", "limit_usd": 0.000000001}, *wanted["overrides"]]
+    changed = desk.manage("PATCH", path, {"end_user_budget": wanted | {"overrides": own}})
+
+    assert changed.status_code == 200, changed.text
+    told = as_json(changed)["data"]["end_user_budget"]
+    assert (told["reset_interval"], told["limit_usd"]) == ("daily", 10)
+    assert [each["limit_usd"] for each in told["overrides"]] == [0.000000001, None]
+    assert "alice" not in changed.text
+    desk.upstream.clear()
+    error = desk.refused(403, "permission_denied", user="alice")
+    assert error["message"] == (
+        "End user daily budget of $0.000000001 exceeded. Contact your org admin."
+    )
+    for user in ("vip", "bob", None):
+        desk.ok(**({"user": user} if user else {}))
+    twice = {"reset_interval": "daily", "overrides": [{"limit_usd": 1}]}
+    text = error_of(desk.manage("PATCH", path, {"end_user_budget": twice}), 400)["message"]
+    assert text == "end_user_budget.overrides.0: Invalid input: expected user or user_hash"
+    assert desk.manage("PATCH", path, {"end_user_budget": None}).status_code == 200
+    desk.ok(user="alice")
+
+
 @pytest.mark.parametrize(
     ("reset", "word"),
     [(None, "total"), ("daily", "daily"), ("weekly", "weekly"), ("monthly", "monthly")],

@@ -19,13 +19,17 @@ from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
 from accounts.views.schemas.fields import (
     ENFORCEMENT,
     Enforcement,
+    KeyHash,
     PositiveUsd,
     RateLimits,
     ResetInterval,
+    UsdAmount,
     UserId,
     each_once,
+    nano_or_none,
     resolve_rate_limits,
 )
+from gateway.end_users import hash_user
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, usd
 from gateway.http.resources import ResourceObject
@@ -34,6 +38,8 @@ from gateway.limits.rules import describe_limits
 
 # A list of keys is looked up in one query.
 LOGGED_KEYS_MAX: Final = 1000
+# Every process reads them with each key of the workspace.
+END_USER_LIMITS_MAX: Final = 200
 # Columns of models are this wide; no catalogue holds a longer name.
 _MODEL_CHARS_MAX: Final = 200
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
@@ -62,6 +68,29 @@ _KeyReferences = Annotated[
     Field(max_length=LOGGED_KEYS_MAX),
 ]
 _Role = Literal["admin", "member"]
+
+
+class NewEndUserLimit(ManagedBody):
+    """The limit of one end user. One of the two names him."""
+
+    user: str | None = Field(
+        None,
+        min_length=1,
+        description="The id as requests give it in `user` or `metadata.user_id`.",
+        json_schema_extra={"writeOnly": True},
+    )
+    user_hash: KeyHash | None = Field(None, description="The same as history tells it.")
+    limit_usd: PositiveUsd | None = Field(description="USD; null limits nothing.")
+
+
+class NewEndUserBudget(ManagedBody):
+    """What each end user of a workspace may spend in an interval (UTC), from when it is set."""
+
+    reset_interval: ResetInterval
+    limit_usd: PositiveUsd | None = Field(
+        None, description="Of everybody without an override; null limits nothing."
+    )
+    overrides: Annotated[list[NewEndUserLimit], Field(max_length=END_USER_LIMITS_MAX)] = []
 
 
 class _Settings(BaseModel):
@@ -94,6 +123,9 @@ class _Settings(BaseModel):
         False, description="Prompts and answers are kept."
     )
     rate_limits: RateLimits = None
+    end_user_budget: NewEndUserBudget | None = Field(
+        None, description="Ours. Requests without an end user are not held to it."
+    )
 
 
 class NewWorkspace(ManagedBody, _Settings):
@@ -111,6 +143,21 @@ class _Identified(ResourceObject):
     id: UUID
 
 
+class EndUserLimit(ResourceObject):
+    """The limit of one end user, who is named by the hash of his id."""
+
+    user_hash: KeyHash
+    limit_usd: UsdAmount | None = Field(description="Null limits nothing.")
+
+
+class EndUserBudget(ResourceObject):
+    """What each end user of a workspace may spend in an interval (UTC)."""
+
+    reset_interval: ResetInterval
+    limit_usd: UsdAmount | None = Field(description="Of everybody without an override.")
+    overrides: list[EndUserLimit]
+
+
 class WorkspaceObject(_Settings, _Identified):
     """A team of the account: its keys, budgets and settings."""
 
@@ -121,6 +168,7 @@ class WorkspaceObject(_Settings, _Identified):
     )
     default_guardrail_id: UUID = Field(description="The same for the workspace's life.")
     include_byok_in_budgets: bool
+    end_user_budget: EndUserBudget | None  # type: ignore[assignment]  # Answers name nobody.
     created_at: datetime
     created_by: UserId | None
     updated_at: datetime | None = Field(description="Null until the first change.")
@@ -196,6 +244,44 @@ def _columns(fields: JsonObject) -> JsonObject:
     return fields | {name: model or "" for name, model in models.items()}
 
 
+def hash_end_users(columns: JsonObject, account_id: UUID) -> JsonObject:
+    """The columns with the budget of end users as its own has it; of one who is named twice the
+    last limit counts. Raises `SchemaInvalid`."""
+    budget = columns.get("end_user_budget")
+    if budget is None:
+        return columns
+    limits: dict[str, int | None] = {}
+    for index, each in enumerate(budget["overrides"]):
+        user, user_hash = each["user"], each["user_hash"]
+        if (user is None) == (user_hash is None):
+            path = f"end_user_budget.overrides.{index}"
+            raise SchemaInvalid([Issue(path, "Invalid input: expected user or user_hash")])
+        limits[user_hash or hash_user(account_id, user)] = nano_or_none(each["limit_usd"])
+    stored = {
+        "interval": budget["reset_interval"],
+        "limit_nano": nano_or_none(budget["limit_usd"]),
+        "limits": limits,
+    }
+    return columns | {"end_user_budget": stored}
+
+
+def _show_end_user_budget(stored: JsonObject | None) -> JsonObject | None:
+    if stored is None:
+        return None
+    return {
+        "reset_interval": stored["interval"],
+        "limit_usd": _usd_or_none(stored["limit_nano"]),
+        "overrides": [
+            {"user_hash": user_hash, "limit_usd": _usd_or_none(limit_nano)}
+            for user_hash, limit_nano in stored["limits"].items()
+        ],
+    }
+
+
+def _usd_or_none(amount_nano: int | None) -> Any:
+    return None if amount_nano is None else usd(amount_nano)
+
+
 def _is_known(model: str) -> bool:
     return 0 < len(model) <= _MODEL_CHARS_MAX and higher_apps().is_known_model(model)
 
@@ -230,6 +316,7 @@ def serialize_workspace(row: Any) -> JsonObject:
         io_logging_sampling_rate=int(rate) if rate == int(rate) else rate,
         created_by=row.creator_public_id,
         rate_limits=describe_limits(row.rate_limits),
+        end_user_budget=_show_end_user_budget(row.end_user_budget),
     )
 
 

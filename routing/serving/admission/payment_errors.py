@@ -15,7 +15,7 @@ from accounts.models import Account, ApiKey
 from accounts.money import format_dollars
 from accounts.services.budgets import read_spending
 from accounts.services.key_limits import read_usage
-from accounts.spending import WINDOW_WORDS, SpendScope
+from accounts.spending import WINDOW_WORDS, ScopeKind, SpendScope
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import PaymentRequired, PermissionDenied
 from gateway.http.jsonio import JsonObject
@@ -108,10 +108,17 @@ def payment_required(
     return _in_flight(next(iter(busy), None))
 
 
+_OWNERS: Final[dict[ScopeKind, str]] = {
+    "workspace": "Workspace",
+    "guardrail": "Guardrail",
+    "end_user": "End user",
+}
+
+
 def budget_exceeded(scope: SpendScope) -> PermissionDenied:
     """Somebody set this budget: only they can do something about it."""
     return PermissionDenied(
-        f"{scope.scope.capitalize()} {WINDOW_WORDS[scope.window]} budget of "
+        f"{_OWNERS[scope.scope]} {WINDOW_WORDS[scope.window]} budget of "
         f"{format_dollars(scope.limit_nano)} exceeded. Contact your org admin.",
         metadata={"remedy_hint": "Ask who manages the budget to raise it, or wait for its reset."},
         reason=f"{scope.scope}_budget",
@@ -182,6 +189,10 @@ def _budget_words(context: RequestContext, scope: SpendScope) -> tuple[str, str]
     owner = str(UUID(scope.scope_id.partition(":")[0]))
     window = WINDOW_WORDS[scope.window]
     path = f"PATCH /api/v1/guardrails/{owner}"
+    if scope.scope == "end_user":
+        path = f"PATCH /api/v1/workspaces/{owner}"
+        name = f"the {window} budget of {format_dollars(scope.limit_nano)} of this end user"
+        return name, _managed_remedy(context, path)
     if scope.scope == "workspace":
         path = f"PUT /api/v1/workspaces/{owner}/budgets/{window}"
     name = f"the {window} budget of {format_dollars(scope.limit_nano)} of {scope.scope} {owner}"

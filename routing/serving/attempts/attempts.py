@@ -49,6 +49,7 @@ from routing.serving.attempts.own_credentials import (
 )
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
+from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.errors import DeadlinePassed, ProviderError
 from routing.statistics.observation import is_request_at_fault, record_attempt
@@ -373,7 +374,7 @@ class Attempts:
             if caller.workspace_id != progress.root.context.payer.workspace_id:
                 raise Unavailable
             payer = progress.root.context.payer._replace(
-                budgets=caller.budgets,
+                budgets=list_budgets(caller, progress.root.context.chat.user),
                 limits_version=caller.limits_version,
                 limited=caller.limited,
             )

@@ -4,13 +4,13 @@ client, and the head of the answer."""
 from dataclasses import replace
 from typing import Final
 
+from gateway.end_users import hash_user
 from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from gateway.tracing.spans import build_span_id
 from routing.entities.efforts import Effort, EffortRules, effort_for_budget, fit_effort
-from routing.entities.end_users import hash_user
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT

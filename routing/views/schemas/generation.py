@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from accounts.views.schemas.fields import UsdAmount
+from gateway.end_users import hash_user
 from gateway.http.jsonio import JsonObject, loads, usd
 from gateway.http.resources import ABSENT, Query, ResourceObject
-from routing.entities.end_users import hash_user
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from routing.selection.explain import Cause, RouteVerdict, explain_route

@@ -18,8 +18,8 @@ from accounts.authentication import forget_keys
 from accounts.models import Account, LedgerEntry, SpendCounter
 from accounts.models.ledger import USAGE_KINDS
 from accounts.windows import list_windows
+from gateway.end_users import hash_user
 from gateway.environment.object_store import build_s3_storage
-from routing.entities.end_users import hash_user
 from routing.exports.files import write_export
 from routing.exports.rows import UsageExport, read_pages
 from routing.exports.store import export_finished_days

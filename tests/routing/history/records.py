@@ -10,7 +10,7 @@ from typing import Any
 from accounts.models import Account, ApiKey, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
-from routing.entities.end_users import hash_user
+from gateway.end_users import hash_user
 from routing.history.columns import context_bucket
 from routing.metering.models import Generation
 

@@ -8,7 +8,7 @@ import pytest
 from accounts.models import Workspace
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
-from routing.entities.end_users import hash_user
+from gateway.end_users import hash_user
 from routing.history import deadline
 from routing.history.metrics import DIMENSIONS, METRICS
 from routing.history.rollup import roll_up

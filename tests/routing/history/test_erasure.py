@@ -12,7 +12,7 @@ from django.test import Client
 from accounts.authentication import forget_keys
 from accounts.models import AuditRecord, RepeatableRequest
 from accounts.services.keys import create_key
-from routing.entities.end_users import hash_user
+from gateway.end_users import hash_user
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
 from routing.history.rollup import roll_up
 from routing.metering.models import Generation

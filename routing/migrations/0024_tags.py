@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('routing', '0021_feedback_leaves_with_its_generation'),
+        ('routing', '0023_first_byte_of_models'),
     ]
 
     operations = [
