@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from gateway.tracing.exporter import CachingExporter
 from gateway.tracing.spans import Span
 
 log = logging.getLogger("gateway.traces")
 
 QUEUE_MAX: Final = 4_096
 # So many are encoded at once; it holds the event loop for less than 5 ms.
-BATCH_MAX: Final = 64
+BATCH_MAX: Final = 128
 SEND_EVERY_S: Final = 1.0
 # A collector that is gone for long is one line a minute.
 _LOG_EVERY_S: Final = 60.0
@@ -172,7 +172,7 @@ def build_sender(
     """A sender to the collector at `endpoint`, a URL without the path of traces."""
     # It says of each try and each batch what the sender's line says once.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    exporter = OTLPSpanExporter(
+    exporter = CachingExporter(
         endpoint=f"{endpoint}/v1/traces",
         headers=dict(headers),
         timeout=timeout_s,

@@ -23,7 +23,7 @@ from routing.formats.caller import ToolActivity
 from routing.reports.attempt_attributes import describe_attempt, is_first_token_known
 from routing.reports.report import RequestReport
 from routing.reports.span_content import describe_content
-from routing.selection.replay import REMOVED, UNREADABLE, read_rows
+from routing.selection.replay import UNREADABLE, read_names
 from routing.serving.request.context import Attempt
 
 log = logging.getLogger("gateway.traces")
@@ -200,9 +200,8 @@ class _RequestSpans:
     def _describe_plan(
         self, plan: Any, at_ns: int
     ) -> tuple[dict[str, Attribute | None], list[SpanEvent]]:
-        rows = list(read_rows(plan))
-        removed = [row for row in rows if row.verdict == REMOVED]
-        candidates = [f"{row.model} {row.tag}" for row in rows if row.verdict != REMOVED]
+        names, removed = read_names(plan)
+        candidates = [f"{model} {tag}" for model, tag in names]
         attributes: dict[str, Attribute | None] = {
             "gateway.plan.strategy": plan["strategy"],
             "gateway.plan.rule": plan["rule"],
@@ -217,12 +216,12 @@ class _RequestSpans:
                 "endpoint removed",
                 at_ns,
                 {
-                    "gateway.model": row.model,
-                    "gateway.endpoint": row.tag,
-                    "gateway.plan.step": row.why or "",
+                    "gateway.model": model,
+                    "gateway.endpoint": tag,
+                    "gateway.plan.step": step or "",
                 },
             )
-            for row in removed[:_REMOVED_MAX]
+            for model, tag, step in removed[:_REMOVED_MAX]
         ]
         return attributes, events
 

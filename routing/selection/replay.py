@@ -97,6 +97,19 @@ def read_replay(trace: Any) -> Replay:
 UNREADABLE: Final = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
+def read_names(
+    trace: Mapping[str, Any],
+) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
+    """Model and tag of the endpoints in the order, and of the removed ones with the step that
+    removed them: what of `read_rows` costs a tenth of it."""
+    tags, steps, models = trace["tag"], trace.get("removed", []), trace["models"]
+    ordered = len(tags) - len(steps)
+    at_model = trace.get("model") or [0] * len(tags)
+    names = [(models[at], tag) for at, tag in zip(at_model, tags, strict=True)]
+    removed = zip(names[ordered:], steps, strict=True)
+    return names[:ordered], [(*name, step) for name, step in removed]
+
+
 def read_rows(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
     """The endpoints of a trace: those of the order, then the removed ones."""
     tags, steps = trace["tag"], trace.get("removed", [])

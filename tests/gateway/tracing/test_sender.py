@@ -1,13 +1,26 @@
 """Spans that a collector does not take are lost, and counted; nobody waits for them."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as encode_as_the_sdk
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from gateway.tracing.exporter import encode_spans
 from gateway.tracing.sender import SpanSender, build_sender
-from gateway.tracing.spans import Span, SpanLink, build_span_id, build_trace_id, is_sampled
+from gateway.tracing.spans import (
+    Span,
+    SpanEvent,
+    SpanKind,
+    SpanLink,
+    build_span_id,
+    build_trace_id,
+    is_sampled,
+)
 from tests.support.collector import Collector, serve_collector
 
 MakeSender = Callable[..., SpanSender]
@@ -89,6 +102,28 @@ def test_a_collector_that_is_gone_loses_batches_with_one_line(
 
     assert (sender.sent, sender.lost) == (0, 300)
     assert len(caplog.records) == 1
+
+
+def test_spans_are_encoded_as_the_exporter_of_the_sdk_does() -> None:
+    class Kept(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            kept.extend(spans)
+            return SpanExportResult.SUCCESS
+
+    kept: list[ReadableSpan] = []
+    sender = SpanSender(Kept(), resource=Resource({"service.name": "tested"}), version="1")
+    attributes = {"text": "é" * 300, "flag": True, "one": 1, "float": 1.0, "list": ["a", "b"]}
+    event = SpanEvent("first token", 10**18 + 1, {"gateway.model": "acme/small"})
+    plain = make_span()._replace(attributes=attributes, events=[event], failed=True)
+    kinds: tuple[SpanKind, ...] = ("internal", "server", "client", "producer", "consumer")
+    child = {"parent_id": build_span_id(), "is_parent_remote": True}
+
+    sender.add([plain._replace(kind=kind, **child) for kind in kinds])
+    sender.add([plain, plain._replace(attributes={"one": 1.0, "flag": 1})])
+    sender.stop(10)
+
+    assert len(kept) == 7
+    assert encode_spans(kept) == encode_as_the_sdk(kept)
 
 
 def test_a_share_of_traces_is_sampled_and_all_agree_which() -> None:
