@@ -25,6 +25,11 @@ def whole_body() -> str:
     return _chat("whole", "Say the same again.", max_tokens=400)
 
 
+def unknown_body() -> str:
+    """What is refused: nobody knows the model."""
+    return _chat("unknown", "Say the same again.")
+
+
 def stream_body(chunks: int) -> str:
     """Asks the simulated upstream for a stream of that many words, each a chunk."""
     return stream_request("chat", "bench/paced", chunks)

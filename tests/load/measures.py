@@ -13,8 +13,18 @@ from tests.load.apart import measured_apart
 from tests.load.books import commit_p50_ms, settled_commits
 from tests.load.crossings import BY_WIRE, CONTENT, CROSSINGS, FORMATS, Crossing
 from tests.load.figures import Interval, Pair
+from tests.load.flooding import (
+    GOOD_PER_S,
+    REFUSALS_PER_S,
+    Flooded,
+    Paced,
+    read_paced,
+    read_tables,
+    start_paced,
+)
 from tests.load.generators import Load
 from tests.load.history import Told
+from tests.load.observing import Observing, observed_gateways
 from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
 from tests.load.rules import ruled_gateway
 from tests.load.samples import (
@@ -23,6 +33,7 @@ from tests.load.samples import (
     FirstTokens,
     Formats,
     Memory,
+    Observed,
     Selected,
     Single,
     Tools,
@@ -190,6 +201,46 @@ class Measures:
             pairs.append(Pair(self._busy(loop), self._busy(single)))
             toolless.append(Toolless(**self._apart("toolless", self.plan.selection_s)))
         return Tools(pairs, toolless)
+
+    def observing(self) -> Observed:
+        """64 connections: with metrics and without, with traces of a tenth and without, in turn;
+        and the parts alone."""
+        seconds = self.plan.busy_s
+        pairs: dict[str, list[Pair]] = {"metrics": [], "traces": []}
+        with observed_gateways(self.stand, self._governed) as gateways:
+            for target, web in gateways.values():
+                self._load(target, BUSY_CONNECTIONS, self.plan.warm_up_s, web)
+            for number in range(self.plan.observing_pairs):
+                self.say(f"metrics and traces, pair {number + 1} of {self.plan.observing_pairs}")
+                for name, found in pairs.items():
+                    # Whoever comes first has a colder machine, so both do in turn.
+                    order = (name, "plain") if number % 2 else ("plain", name)
+                    done = {
+                        each: self._load(target, BUSY_CONNECTIONS, seconds, web)
+                        for each in order
+                        for target, web in (gateways[each],)
+                    }
+                    found.append(Pair(done[name], done["plain"]))
+        alone = Observing(**self._apart("observing", self.plan.observing_s))
+        return Observed(**pairs, alone=alone)
+
+    def flood(self) -> list[Flooded]:
+        """Good requests so often a second, alone and beside 500 refusals a second, in turn."""
+        found, refused, seconds = [], 0, self.plan.flood_s
+        unknown = self._chat_target(asks.unknown_body())
+        for _ in self._turns("flood, pair", self.plan.flood_pairs):
+            quiet = self._pace(seconds)
+            flood = start_paced(unknown, REFUSALS_PER_S, seconds)
+            flooded = self._pace(seconds)
+            refused += read_paced(flood, seconds).statuses.get("400", 0)
+            tables = read_tables(self.stand.postgres, expected=refused)
+            found.append(Flooded(quiet.p95_ms, flooded.p95_ms, *tables))
+        return found
+
+    def _pace(self, seconds: float) -> Paced:
+        done = read_paced(start_paced(self._governed, GOOD_PER_S, seconds), seconds)
+        self.answered += done.statuses.get("200", 0)
+        return done
 
     def history(self) -> Told:
         """What is told of a million generations, in a database of its own."""

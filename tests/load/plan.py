@@ -23,6 +23,10 @@ _PLANS: Final[dict[str, tuple[Any, Any, Any]]] = {
     "format_chunks": (200, 60, 100),
     "first_token_s": (2, 0.4, 1),
     "translating_s": (3, 0.7, 1.5),
+    "observing_pairs": (10, 2, 6),
+    "observing_s": (3, 0.7, 3),
+    "flood_pairs": (3, 1, 3),
+    "flood_s": (10, 2, 10),
     "second_starts": (3, 1, 1),
     "history_rows": (1_000_000, 20_000, 1_000_000),
     "history_rounds": (20, 2, 20),
@@ -32,7 +36,7 @@ FULL, QUICK, BRIEF = (
 )
 PARTS = (
     *("memory", "requests", "rules", "selection", "single", "commits", "streams", "formats"),
-    *("decisions", "tools", "history", "start"),
+    *("decisions", "tools", "observing", "flood", "history", "start"),
 )
 BUSY_CONNECTIONS = 64
 STREAMS = 200

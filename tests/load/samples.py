@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from tests.load.crossings import CROSSINGS, Crossing
 from tests.load.figures import Figure, Interval, Line, Lines, Pair, figures, percentile, ratio_line
+from tests.load.flooding import Flooded
 from tests.load.generators import Load
 from tests.load.history import PAGE, RECORD, Told
+from tests.load.observing import SHARE, Observing
 from tests.load.plan import STREAMS
 from tests.load.selecting import Choosing
 from tests.load.toolless import Toolless
@@ -107,6 +109,15 @@ class Tools:
 
 
 @dataclass(frozen=True)
+class Observed:
+    """Pairs of a gateway with metrics, or with traces of a tenth, and one with neither."""
+
+    metrics: Sequence[Pair]
+    traces: Sequence[Pair]
+    alone: Observing
+
+
+@dataclass(frozen=True)
 class Samples:
     """What was measured of a run; a part that was not asked for is empty.
 
@@ -124,6 +135,8 @@ class Samples:
     formats: Formats | None = None
     decisions: Decided | None = None
     tools: Tools | None = None
+    observing: Observed | None = None
+    flood: Sequence[Flooded] = ()
     history: Told | None = None
     starts_s: Sequence[float] = ()
     no_start: str = ""
@@ -225,6 +238,37 @@ def _tools_lines(tools: Tools) -> Lines:
     return {"tools_ratio": ratio_line(tools.pairs), "toolless_percent": Line(share * 100, note)}
 
 
+def _observing_lines(observed: Observed) -> Lines:
+    """What each pair's first side costs beyond its second."""
+    alone = observed.alone
+    request_us = median(pair.ceiling.cpu_us_per_unit for pair in observed.metrics)
+    alone_us = {"metrics": alone.metrics_us, "traces": alone.traced_us * SHARE}
+    found = {
+        "untraced_percent": Line(
+            alone.untraced_us / request_us * 100,
+            f"{alone.untraced_us:.1f} us of {request_us:.0f} us",
+        )
+    }
+    for name, pairs in (("metrics", observed.metrics), ("traces", observed.traces)):
+        line = ratio_line(pairs)
+        note = f"{line.note}; alone {alone_us[name]:.1f} us"
+        found[f"{name}_percent"] = Line(((line.value or 0) - 1) * 100, note)
+    return found
+
+
+def _flood_lines(samples: Sequence[Flooded]) -> Lines:
+    """The tables hold what all floods have left."""
+    last = samples[-1]
+    quiet_ms = median(one.quiet_ms for one in samples)
+    flooded_ms = median(one.flooded_ms for one in samples)
+    ratio = median(one.flooded_ms / one.quiet_ms for one in samples)
+    kept = f"{last.records} records; {last.counted} counted in {last.counts} rows"
+    return {
+        "flood_p95_ratio": Line(ratio, f"{flooded_ms:.1f} ms and {quiet_ms:.1f} ms"),
+        "flood_records": Line(last.in_a_second, kept),
+    }
+
+
 def _history_lines(told: Told) -> Lines:
     """The slowest p95 of each bound, and which it was."""
     p95_ms = {name: percentile(taken_ms, 95) for name, taken_ms in told.taken_ms.items()}
@@ -260,6 +304,8 @@ _LINES: Final[dict[str, Callable[[Any], Lines]]] = {
     "formats": _formats_lines,
     "decisions": _decisions_lines,
     "tools": _tools_lines,
+    "observing": _observing_lines,
+    "flood": _flood_lines,
     "history": _history_lines,
     "memory": _memory_lines,
     "starts_s": lambda all_s: {"second_start_s": Line(median(all_s), f"{len(all_s)} measured")},

@@ -83,8 +83,9 @@ def _endpoint(model_pk: int, place: int) -> dict[str, Any]:
     return {**keys, "upstream_model": f"m{model_pk}", **costs, **takes, **rest}
 
 
-def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], None]:
-    """What one request costs: everything that is done with the values of selection."""
+def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], dict[str, Any]]:
+    """What one request costs: everything that is done with the values of selection. It gives the
+    trace of the choice."""
     from routing.selection.auto import AutoSettings
     from routing.selection.policy import build_policy
     from routing.selection.resolution import resolve_models
@@ -102,7 +103,7 @@ def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], None]:
     state = EndpointState(figures=figures)
     kinds, supplied = frozenset({"openai"}), frozenset({"temperature", "max_tokens"})
 
-    def choose() -> None:
+    def choose() -> dict[str, Any]:
         ask = Requirements(
             kinds=kinds,
             supplied_parameters=supplied,
@@ -113,7 +114,7 @@ def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], None]:
         found = resolve_models(snapshot, [reference], ask, auto=AutoSettings(), random=chance)
         policy = build_policy(None, resolution=found)
         plan = select(found.models, ask, policy, state, random=chance)
-        build_trace(
+        return build_trace(
             plan,
             ask,
             policy,

@@ -12,8 +12,10 @@ from tests.load.asks import QUESTIONS, check_decided, check_governed, decisions_
 from tests.load.books import Books
 from tests.load.crossings import BY_WIRE, CROSSINGS
 from tests.load.figures import REQUIRED, Interval, Line, Pair, differences, percentile, regressions
+from tests.load.flooding import Flooded
 from tests.load.generators import Load
 from tests.load.history import PAGE, RECORD, Told
+from tests.load.observing import Observing
 from tests.load.peers import __main__ as bench_peers
 from tests.load.peers import installs
 from tests.load.peers.comparing import Compared, grown_s
@@ -64,6 +66,11 @@ def whole_run() -> Samples:
             [Load(10, 2.0, 171.0, ms, 0) for ms in (190.0, 210.0, 200.0)], PAIRS
         ),
         "tools": samples.Tools(PAIRS, [Toolless(12.0 * slow) for slow in (1, 10, 1)]),
+        "observing": samples.Observed(PAIRS, PAIRS, Observing(9.0, 0.01, 200.0)),
+        "flood": [
+            Flooded(4.0, 4.4, 50, 1_500, 13_500, 12),
+            Flooded(8.0, 8.8, 50, 1_500, 8_500, 12),
+        ],
         "history": Told(1_000_000, {RECORD: [3.0], PAGE: [8.0], "totals": [90.0, 80.0]}),
         "starts_s": [3.0],
     }
@@ -109,6 +116,11 @@ def test_figures_come_from_the_samples_and_ratios_are_taken_within_a_pair() -> N
             "decisions_cpu_ratio": 1.6,
             "toolless_percent": 1.2,
             "tools_ratio": 1.6,
+            "metrics_percent": 60,
+            "untraced_percent": 0.001,
+            "traces_percent": 60,
+            "flood_p95_ratio": 1.1,
+            "flood_records": 50,
             "history_record_ms": 3,
             "history_page_ms": 8,
             "history_query_ms": 90,

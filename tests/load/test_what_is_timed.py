@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from routing.catalogue.assembly import assemble
-from tests.load import toolless, translating
+from tests.load import observing, toolless, translating
 from tests.load.apart import timed_us
 from tests.load.crossings import CONTENT
 from tests.load.selecting import AUTO, ENDPOINTS, MODEL, chooser, rows_of
@@ -92,6 +92,8 @@ def test_every_translation_its_parsing_and_the_steps_of_tools_are_timed() -> Non
         assert found.parsing_us[caller] > 0
         assert found.translating_us(caller, wire) > -found.parsing_us[caller]
     assert 0 < toolless.measured(0.02).steps_us < 1000
+    observed = observing.measured(0.3)
+    assert 0 < observed.untraced_us < observed.metrics_us < observed.traced_us
 
 
 def test_every_endpoint_of_the_catalogue_can_be_chosen() -> None:
