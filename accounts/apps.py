@@ -15,8 +15,9 @@ class AccountsConfig(AppConfig):
 
         register_carrier(_carry_out_once)
         register_source("books", _read_books)
-        # It listens to who signs in.
+        # They listen to who signs in.
         import_module("accounts.sign_in")
+        import_module("accounts.people.records")
 
 
 def _carry_out_once(view: Any, act: Any, request: Any, **path: str) -> Any:

@@ -17,6 +17,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from accounts.models import SignInAttempts, User
+from accounts.people.records import record_sign_in
 from accounts.services.records import command_actor, record_change
 from gateway.http.address import find_client
 
@@ -50,6 +51,18 @@ class BoundedSignIn:
             return
         if not count_try(name=username, address=find_client(request), now=datetime.now(UTC)):
             raise PermissionDenied
+
+
+class WrongPassword:
+    """Comes after the backend that looks at passwords: who reaches it was wrong."""
+
+    def authenticate(
+        self, request: HttpRequest | None, username: str | None = None, **credentials: Any
+    ) -> None:
+        """Record it. A name that nobody has is not kept: it may be a password."""
+        if request is not None and username:
+            user = User.objects.filter(username__iexact=username).first()
+            record_sign_in(request, "failed", user=user)
 
 
 @transaction.atomic

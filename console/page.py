@@ -127,6 +127,16 @@ def page(view: PageView) -> PageView:
     return serve
 
 
+def secure(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """The view with the headers that every page carries, for people who are not signed in too."""
+
+    @wraps(view)
+    def serve(request: HttpRequest, *args: Any, **path: Any) -> HttpResponseBase:
+        return _secure(view(request, *args, **path))
+
+    return serve
+
+
 def render_page(
     request: HttpRequest,
     page: PageContext,

@@ -24,7 +24,6 @@ from console.views import (
 app_name = "console"
 urlpatterns = [
     path("", sign_in.front_page, name="home"),
-    path("console/sign-in", sign_in.sign_in, name="sign_in"),
     path("console/sign-out", sign_in.sign_out, name="sign_out"),
     path("console/link/<str:public_id>/<str:token>", sign_in.link, name="link"),
     path("console/first-request", home.show_first_request, name="first_request"),

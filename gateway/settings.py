@@ -17,6 +17,7 @@ from gateway.environment.interns import archive_storage
 from gateway.environment.notifications import *
 from gateway.environment.object_store import build_s3_storage
 from gateway.environment.process import *
+from gateway.environment.sign_in import *
 from gateway.environment.tools import *
 from gateway.environment.traces import *
 from gateway.home import PROJECT, find_package
@@ -34,6 +35,11 @@ DEBUG = False
 INSTALLED_APPS = [
     "gateway.apps.GatewayConfig",
     "console.apps.ConsoleConfig",
+    # Templates of ours come before theirs, and pages of the admin after.
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
     "interns.apps.InternsConfig",
     "routing.apps.RoutingConfig",
     "accounts.apps.AccountsConfig",
@@ -52,6 +58,7 @@ AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = [
     "accounts.sign_in.BoundedSignIn",
     "django.contrib.auth.backends.ModelBackend",
+    "accounts.sign_in.WrongPassword",
 ]
 ROOT_URLCONF = "gateway.urls"
 WSGI_APPLICATION = "gateway.wsgi.application"
@@ -67,9 +74,38 @@ MIDDLEWARE = [
     "gateway.http.middleware.PageAuthentication",
     "gateway.http.middleware.PageMessages",
     "gateway.http.middleware.PageFrameOptions",
+    "allauth.account.middleware.AccountMiddleware",
+    "accounts.people.middleware.PageSecondFactor",
 ]
-# Where pages for people send whoever is not signed in.
-LOGIN_URL = "admin:login"
+# Where pages for people send whoever is not signed in, and where they come to then.
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "console:home"
+# In the database, where all web processes count the same tries, and a hint store is not needed.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "accounts_page_cache",
+    }
+}
+ACCOUNT_ADAPTER = "accounts.people.adapter.SignInAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_SESSION_REMEMBER = True
+# Wrong codes of second factors; `accounts.sign_in` counts wrong passwords.
+ACCOUNT_RATE_LIMITS = {
+    "login": "60/m/ip",
+    "login_failed": "20/m/ip,5/5m/key",
+    "reauthenticate": "10/m/user",
+}
+MFA_ADAPTER = "accounts.people.adapter.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "Routing Gateway"
+MFA_TOTP_TOLERANCE = 1
+# Browsers take passkeys from http://localhost too.
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not PRODUCTION
+SESSION_COOKIE_AGE = SESSION_HOURS * 3600
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

@@ -26,7 +26,10 @@ urlpatterns = [
     re_path(r"^docs/?$", docs, name="docs"),
     path("auth", include("accounts.page_urls")),
     path("scim/v2/", include("accounts.scim_urls")),
+    path("console/", include("console.sign_in_urls")),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),
+    # People sign in to the admin where they sign in to all pages.
+    path("admin/login/", RedirectView.as_view(pattern_name="admin_sign_in", query_string=True)),
     path("admin/", admin.site.urls),
     path("", include("console.urls")),
 ]

@@ -10,6 +10,7 @@ from accounts.admin import (
     guardrail,
     key,
     notification,
+    second_factor,
     user,
     workspace,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "guardrail",
     "key",
     "notification",
+    "second_factor",
     "user",
     "workspace",
 ]

@@ -1,21 +1,27 @@
-"""The front page for those who are not signed in, signing in by password or by link, and out."""
+"""The front page for those who are not signed in, one-time links, and the ways from the admin and
+out."""
 
 from datetime import UTC, datetime
-from typing import Any
 
-from django.contrib.auth import login, logout
-from django.contrib.auth.forms import AuthenticationForm
+from allauth.account import views as account
+from allauth.account.internal.flows.login import perform_login, record_authentication
+from allauth.account.models import Login
+from django.contrib.auth import logout
+from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render, resolve_url
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.page import PageContext, page, render_open_page
+from console.page import PageContext, page, render_open_page, secure
 from console.playground_keys import end_playground_keys
-from console.sign_in_links import find_linked_user, sign_in_by_link
+from console.sign_in_links import find_linked_user, use_link
 from console.views.home import show_home
 from gateway.http.errors import MethodNotAllowed, UnknownPath
 from gateway.http.responses import error_response
+
+_show_form = secure(account.login)
 
 
 def front_page(request: HttpRequest) -> HttpResponseBase:
@@ -27,26 +33,27 @@ def front_page(request: HttpRequest) -> HttpResponseBase:
         return error_response(MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
     if request.user.is_authenticated:
         return show_home(request)
-    return _show_form(request, AuthenticationForm(request))
+    return _show_form(request)
 
 
-@require_POST
-def sign_in(request: HttpRequest) -> HttpResponseBase:
-    """By name and password, as the admin does, with the same bound on guesses."""
-    form = AuthenticationForm(request, data=request.POST)
-    if not form.is_valid():
-        return _show_form(request, form, status=400)
-    login(request, form.get_user())
-    return HttpResponseRedirect(_find_target(request))
+@require_safe
+def sign_in_to_admin(request: HttpRequest) -> HttpResponse:
+    """Where the admin sends whom it does not let in: to sign in, or back if that has happened."""
+    if request.user.is_authenticated:
+        return render(request, "console/no_operator.html", status=403)
+    return redirect_to_login(_find_target(request, "admin:index"), resolve_url("account_login"))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def link(request: HttpRequest, public_id: str, token: str) -> HttpResponseBase:
     """A one-time link. Looking at it changes nothing: mail programs and browsers look ahead."""
     if request.method == "POST":
-        if sign_in_by_link(request, public_id, token):
-            return HttpResponseRedirect(reverse("console:home"))
-        return render_open_page(request, "console/link_used.html", {}, status=410)
+        user = use_link(public_id, token)
+        if user is None:
+            return render_open_page(request, "console/link_used.html", {}, status=410)
+        record_authentication(request, user, "link")
+        answer: HttpResponseBase = perform_login(request, Login(user=user))
+        return answer
     user = find_linked_user(public_id, token)
     if user is None:
         return render_open_page(request, "console/link_used.html", {}, status=410)
@@ -69,21 +76,13 @@ def show_nothing(request: HttpRequest, page: PageContext) -> HttpResponse:
     raise Http404
 
 
-def _show_form(
-    request: HttpRequest, form: AuthenticationForm, *, status: int = 200
-) -> HttpResponse:
-    target = request.POST.get("next") or request.GET.get("next", "")
-    context: dict[str, Any] = {"form": form, "next": target}
-    return render_open_page(request, "console/sign_in.html", context, status=status)
-
-
-def _find_target(request: HttpRequest) -> str:
-    """Where the form says to go on, if that is a page of ours."""
-    target = request.POST.get("next", "")
+def _find_target(request: HttpRequest, otherwise: str) -> str:
+    """The page of ours that the query names."""
+    target = request.GET.get("next", "")
     ours = url_has_allowed_host_and_scheme(
         target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return target if ours else reverse("console:home")
+    return target if ours else reverse(otherwise)
 
 
 def _wants_html(request: HttpRequest) -> bool:

@@ -284,7 +284,7 @@ def test_without_a_callback_the_code_is_shown(office: Office) -> None:
 def test_the_page_asks_who_is_there_and_refuses_odd_requests(office: Office) -> None:
     stranger: Any = Client().get(ASKED)
     assert stranger.status_code == 302
-    assert stranger["Location"].startswith("/admin/login/?next=/auth%3Fcallback_url")
+    assert stranger["Location"].startswith("/console/sign-in?next=/auth%3Fcallback_url")
     for odd in (
         "/auth",
         page(callback_url="http://app.example", code_challenge="x"),

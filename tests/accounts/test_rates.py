@@ -194,11 +194,11 @@ def test_a_key_that_is_good_no_more_counts_as_wrong(settings: Settings) -> None:
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PAGE = "/admin/login/"
+PAGE = "/console/sign-in"
 
 
 def signs_in(password: str, *, address: str = "192.0.2.1", name: str = "op") -> bool:
-    form = {"username": name, "password": password}
+    form = {"login": name, "password": password}
     return Client(REMOTE_ADDR=address).post(PAGE, form).status_code == 302
 
 
@@ -213,7 +213,7 @@ def test_the_right_password_comes_too_late_behind_too_many_wrong_ones(operator: 
 
     assert not signs_in("right horse")
     assert signs_in("right horse", address="192.0.2.2")
-    record = AuditRecord.objects.get(object_type="sign_in")
+    record = AuditRecord.objects.get(object_type="sign_in", action="blocked")
     assert record.object_id == str(operator.pk)
     assert record.after == {"by": "pair", "address": "192.0.2.1", "tries": BOUNDS["pair"].tries}
 
@@ -222,8 +222,8 @@ def test_what_is_read_does_not_tell_whether_the_user_exists(operator: User) -> N
     def page(name: str) -> bytes:
         client = Client(REMOTE_ADDR="192.0.2.9")
         for _ in range(BOUNDS["pair"].tries + 1):
-            answer = client.post(PAGE, {"username": name, "password": "wrong"})
-        return answer.content.split(b"errornote")[1].split(b"</p>")[0]
+            answer = client.post(PAGE, {"login": name, "password": "wrong"})
+        return answer.content.split(b'class="errors"')[1].split(b"</p>")[0]
 
     assert page("op") == page("nobody")
 

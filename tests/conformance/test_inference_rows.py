@@ -254,7 +254,7 @@ def test_without_money_there_are_free_answers_at_most(
             f"{desk.server.root_url}{page}"
         )
         # It asks who wants to see it.
-        assert desk.server.get(page).url.endswith(f"/admin/login/?next={page}")
+        assert desk.server.get(page).url.endswith(f"/console/sign-in?next={page}")
     else:
         assert desk.paid_nano(desk.ok(model="acme/small:free")) == 0
 

@@ -114,7 +114,7 @@ def test_an_operator_brings_one_on_a_running_gateway(desk: Desk, orm_of: Orm) ->
             )
             return browser.post(root + path, data=typed | {"csrfmiddlewaretoken": token})
 
-        post("/admin/login/", username="operator", password="a-long-password-1")
+        post("/console/sign-in", login="operator", password="a-long-password-1")
         page = "/admin/accounts/byokcredential/add/"
         done = post(page, account=desk.account.account_id, provider="gamma", key=KEY)
 

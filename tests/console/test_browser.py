@@ -34,6 +34,7 @@ PAGES = (
     *("/console/settings/sessions", "/console/guardrails", "/console/guardrails/new"),
     *("/console/providers", "/console/providers/new", "/console/providers/simulated-thrifty"),
     "/console/providers/simulated-thrifty/prices",
+    *("/console/you", "/console/you/passkeys/new"),
 )
 
 
@@ -105,3 +106,35 @@ def test_the_front_page_has_no_barriers(browser: Browser) -> None:
     assert find_barriers(tab) == []
     tab.keyboard.press("Tab")
     assert not is_scrolled_sideways(tab)
+
+
+def test_a_passkey_signs_in_without_a_password(facts: dict[str, Any]) -> None:
+    # Browsers take passkeys for names, not for addresses.
+    with open_browser(facts["root_url"].replace("127.0.0.1", "localhost")) as browser:
+        tab = sign_in(browser, facts)
+        devtools = tab.context.new_cdp_session(tab)
+        devtools.send("WebAuthn.enable")
+        device = {
+            "protocol": "ctap2", "transport": "internal", "hasResidentKey": True,
+            "hasUserVerification": True, "isUserVerified": True,
+        }  # fmt: skip
+        devtools.send("WebAuthn.addVirtualAuthenticator", {"options": device})
+        tab.goto("/console/you")
+        tab.get_by_role("link", name="Add a passkey").click()
+        tab.get_by_label("Password").fill(facts["admin_password"])
+        tab.get_by_role("button", name="Go on").click()
+        tab.get_by_role("button", name="Make the passkey").click()
+        expect(tab.get_by_role("heading", name="Recovery codes")).to_be_visible()
+        tab.get_by_role("link", name="Done").click()
+        tab.get_by_role("button", name="Sign out").click()
+
+        tab.get_by_role("button", name="Use a passkey").click()
+
+        expect(tab.get_by_role("button", name="Light or dark")).to_be_visible()
+        assert browser.complaints == []
+        tab.goto("/console/you")
+        tab.get_by_role("link", name="Remove Master key").click()
+        tab.get_by_label("Password").fill(facts["admin_password"])
+        tab.get_by_role("button", name="Go on").click()
+        tab.get_by_role("button", name="Remove it").click()
+        expect(tab.get_by_text("Remove Master key")).to_have_count(0)

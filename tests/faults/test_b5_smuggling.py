@@ -139,7 +139,7 @@ UNREAD = {
     "a GET with a body": ("GET", "/healthz", 200),
     "another method": ("PUT", CHAT, 405),
     "no key": ("POST", CHAT, 401),
-    "a page": ("POST", "/admin/login/", 403),
+    "a page": ("POST", "/console/sign-in", 403),
 }
 
 

@@ -86,7 +86,7 @@ def answer_to_slow_form(server: GatewayServer, form: bytes) -> bytes:
     assert where.port
     with socket.create_connection((where.hostname, where.port), timeout=10) as caller:
         caller.sendall(
-            b"POST /admin/login/ HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n"
+            b"POST /console/sign-in HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n"
             b"Cookie: csrftoken=" + TOKEN + b"\r\n"
             b"Content-Type: application/x-www-form-urlencoded\r\n"
             b"Content-Length: " + str(len(form)).encode() + b"\r\n\r\n"
@@ -99,5 +99,5 @@ def answer_to_slow_form(server: GatewayServer, form: bytes) -> bytes:
 
 @pytest.mark.both
 def test_a_form_may_come_in_pieces(gateway: GatewayServer) -> None:
-    form = b"username=someone&password=something&csrfmiddlewaretoken=" + TOKEN
+    form = b"login=someone&password=something&csrfmiddlewaretoken=" + TOKEN
     assert answer_to_slow_form(gateway, form).startswith(b"HTTP/1.1 200 ")

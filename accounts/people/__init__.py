@@ -1,0 +1,1 @@
+"""How people prove who they are: passwords, second factors, their organization's provider."""

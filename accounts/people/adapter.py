@@ -1,0 +1,73 @@
+"""What allauth asks about sign-ins here: nobody registers by himself, and secrets are sealed."""
+
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core import context
+from allauth.mfa.adapter import DefaultMFAAdapter
+from django.http import HttpRequest
+
+from gateway.http.address import find_address
+from gateway.live_settings import settings
+from gateway.sealing import seal, unseal
+
+_PURPOSE = "second-factor"
+# allauth seals before there is a row, so that values are bound to the purpose alone.
+_ROW = "any"
+
+
+class SignInAdapter(DefaultAccountAdapter):
+    """People come from operators, teams and directories. `accounts.sign_in` bounds guesses."""
+
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "username_password_mismatch": "This user name and password do not fit together. "
+        "After several tries, wait a little before the next.",
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return False
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Does nothing: the first backend counts tries, and tells nobody."""
+
+    def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
+        """Not of somebody who came by a link or a provider and has nothing to repeat yet."""
+        return bool(self.get_reauthentication_methods(context.request.user))
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """Where the request comes from; a socket without an address has the unspecified one."""
+        return str(find_address(request) or "0.0.0.0")  # noqa: S104 - Nothing listens on it.
+
+    def add_message(self, *args: Any, **options: Any) -> None:
+        """Says nothing: the page that follows shows what changed."""
+
+
+class SecondFactorAdapter(DefaultMFAAdapter):
+    """Seeds and recovery codes are sealed under the master key."""
+
+    def encrypt(self, text: str) -> str:
+        return seal(text, purpose=_PURPOSE, row=_ROW)
+
+    def decrypt(self, encrypted_text: str) -> str:
+        return unseal(encrypted_text, purpose=_PURPOSE, row=_ROW)
+
+    def can_delete_authenticator(self, authenticator: Any) -> bool:
+        """Who needs a second factor keeps the last one."""
+        if not needs_second_factor(authenticator.user):
+            return True
+        factors = list_factors(authenticator.user)
+        return any(each.pk != authenticator.pk for each in factors)
+
+
+def needs_second_factor(user: Any) -> bool:
+    """Whether pages stay closed to this person without one."""
+    return bool(settings.STAFF_SECOND_FACTOR and user.is_staff)
+
+
+def list_factors(user: Any) -> list[Any]:
+    """The person's second factors, oldest first; recovery codes alone are none."""
+    # allauth's models need the apps to be loaded.
+    from allauth.mfa.models import Authenticator
+
+    kinds = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
+    return list(Authenticator.objects.filter(user=user.pk, type__in=kinds).order_by("pk"))

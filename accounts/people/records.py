@@ -1,0 +1,77 @@
+"""Audit records of who came in, who did not, and which factors were added and taken away."""
+
+from typing import Any, Final
+
+from allauth.mfa import signals as factors
+from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.db import transaction
+from django.dispatch import receiver
+from django.http import HttpRequest
+
+from accounts.services.records import Actor, command_actor, operator_actor, record_change
+from gateway.http.address import find_client
+from gateway.http.jsonio import JsonObject
+
+_AGENT_CHARS_MAX: Final = 200
+_BY_NOBODY: Final = command_actor("sign-in")
+
+
+def describe_client(request: HttpRequest) -> JsonObject:
+    """Where a request comes from and what sent it, as audit records have it."""
+    agent = request.META.get("HTTP_USER_AGENT", "")
+    return {"address": find_client(request), "agent": agent[:_AGENT_CHARS_MAX]}
+
+
+def record_sign_in(
+    request: HttpRequest, action: str, *, user: Any, by: Actor = _BY_NOBODY, **facts: Any
+) -> None:
+    """One record of what somebody did to come in; `user` is None for a name that nobody has."""
+    with transaction.atomic():
+        record_change(
+            by=by,
+            action=action,
+            object_type="sign_in",
+            object_id=user.pk if user else "unknown",
+            account_id=None,
+            before=None,
+            after=describe_client(request) | facts,
+        )
+
+
+@receiver(user_logged_in)
+def record_entry(sender: Any, request: HttpRequest | None, user: Any, **_: Any) -> None:
+    if request is not None:
+        steps = request.session.get("account_authentication_methods", [])
+        methods = [step.get("type") or step["method"] for step in steps]
+        record_sign_in(request, "signed in", user=user, by=operator_actor(user), methods=methods)
+
+
+@receiver(user_logged_out)
+def record_exit(sender: Any, request: HttpRequest, user: Any, **_: Any) -> None:
+    if user is not None:
+        record_sign_in(request, "signed out", user=user, by=operator_actor(user))
+
+
+@receiver(factors.authentication_failed)
+def record_wrong_code(
+    sender: Any, request: HttpRequest, user: Any, authenticator: Any, **_: Any
+) -> None:
+    record_sign_in(request, "second factor failed", user=user, factor=authenticator.type)
+
+
+def _record_factor(action: str) -> Any:
+    def record(sender: Any, request: HttpRequest, user: Any, authenticator: Any, **_: Any) -> None:
+        record_sign_in(
+            request, action, user=user, by=operator_actor(user), factor=authenticator.type
+        )
+
+    return record
+
+
+_RECORDERS: Final = {
+    factors.authenticator_added: _record_factor("factor added"),
+    factors.authenticator_removed: _record_factor("factor removed"),
+    factors.authenticator_reset: _record_factor("factor renewed"),
+}
+for _signal, _recorder in _RECORDERS.items():
+    _signal.connect(_recorder)

@@ -1,0 +1,44 @@
+"""How people sign in, below /console/. allauth looks for these names, which have no namespace."""
+
+from allauth.account import views as account
+from allauth.mfa.base import views as factors
+from allauth.mfa.recovery_codes import views as codes
+from allauth.mfa.totp import views as totp
+from allauth.mfa.webauthn import views as passkeys
+from django.urls import path
+from django.views.generic import RedirectView
+
+from console.page import secure
+from console.views import sign_in, you
+
+urlpatterns = [
+    path("sign-in", secure(account.login), name="account_login"),
+    path("sign-in/admin", secure(sign_in.sign_in_to_admin), name="admin_sign_in"),
+    path("sign-in/second-factor", secure(factors.authenticate), name="mfa_authenticate"),
+    path("sign-in/passkey", secure(passkeys.login_webauthn), name="mfa_login_webauthn"),
+    path("sign-in/inactive", secure(account.account_inactive), name="account_inactive"),
+    path("you", secure(you.show_factors), name="mfa_index"),
+    path("you/sessions", secure(you.end_sessions), name="end_sessions"),
+    path("you/password", secure(account.reauthenticate), name="account_reauthenticate"),
+    path("you/code", secure(factors.reauthenticate), name="mfa_reauthenticate"),
+    path(
+        "you/passkey",
+        secure(passkeys.reauthenticate_webauthn),
+        name="mfa_reauthenticate_webauthn",
+    ),
+    path("you/app", secure(totp.activate_totp), name="mfa_activate_totp"),
+    path("you/app/remove", secure(totp.deactivate_totp), name="mfa_deactivate_totp"),
+    path("you/passkeys", RedirectView.as_view(pattern_name="mfa_index"), name="mfa_list_webauthn"),
+    path("you/passkeys/new", secure(passkeys.add_webauthn), name="mfa_add_webauthn"),
+    path(
+        "you/passkeys/<int:pk>/remove",
+        secure(passkeys.remove_webauthn),
+        name="mfa_remove_webauthn",
+    ),
+    path("you/recovery", secure(codes.view_recovery_codes), name="mfa_view_recovery_codes"),
+    path(
+        "you/recovery/new",
+        secure(codes.generate_recovery_codes),
+        name="mfa_generate_recovery_codes",
+    ),
+]

@@ -1,0 +1,211 @@
+"""Second factors, who must have one, and where somebody is signed in."""
+
+import io
+import json
+import re
+import time
+from typing import Any
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
+from allauth.usersessions.models import UserSession
+from django.core.cache import cache
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+
+from accounts.models import AuditRecord, User
+from accounts.services.accounts import open_account
+from console.sign_in_links import build_link_path
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+PASSWORD = "correct horse"
+AGENT = "Browser/1"
+
+
+@pytest.fixture
+def person() -> User:
+    return User.objects.create_superuser(username="ada", password=PASSWORD)
+
+
+def browser() -> Client:
+    return Client(headers={"Accept": "text/html", "User-Agent": AGENT})
+
+
+def sign_in(client: Client, password: str = PASSWORD) -> Any:
+    return client.post(reverse("account_login"), {"login": "ada", "password": password})
+
+
+def code_of(seed: str) -> str:
+    return format_hotp_value(hotp_value(seed, int(time.time()) // 30))
+
+
+def set_up_app(client: Client) -> tuple[str, list[str]]:
+    """The seed of the person's app, and the recovery codes."""
+    path = reverse("mfa_activate_totp")
+    asked = client.get(path)
+    if asked.status_code == 302:
+        client.post(asked["Location"], {"password": PASSWORD, "next": path})
+        asked = client.get(path)
+    (seed,) = re.findall(r'<code id="seed">(\w+)</code>', asked.text)
+    done = client.post(path, {"code": code_of(seed)}, follow=True)
+    # A code works once: what was used to set the app up is not to be in the way of a test.
+    cache.clear()
+    return seed, re.findall(r"^(?:<pre id=\"codes\">)?([\w-]{8,})$", done.text, re.MULTILINE)
+
+
+def told(action: str) -> list[Any]:
+    rows = AuditRecord.objects.filter(object_type="sign_in", action=action)
+    return [row.after for row in rows.order_by("pk")]
+
+
+def test_a_code_is_asked_for_after_the_password_and_works_once(person: User) -> None:
+    first, second, third = browser(), browser(), browser()
+    sign_in(first)
+    seed, _ = set_up_app(first)
+
+    assert sign_in(second)["Location"] == reverse("mfa_authenticate")
+    assert "_auth_user_id" not in second.session
+    assert second.get(reverse("admin:index")).status_code == 302
+    wrong = second.post(reverse("mfa_authenticate"), {"code": "000000"})
+    assert 'role="alert"' in wrong.text
+    code = code_of(seed)
+    assert second.post(reverse("mfa_authenticate"), {"code": code})["Location"] == "/"
+    assert second.get(reverse("admin:index")).status_code == 200
+    sign_in(third)
+    assert third.post(reverse("mfa_authenticate"), {"code": code}).status_code == 200
+    assert "_auth_user_id" not in third.session
+    assert [each["methods"] for each in told("signed in")] == [["password"], ["password", "totp"]]
+    assert told("second factor failed")[0] == {
+        "address": "127.0.0.1", "agent": AGENT, "factor": "totp",
+    }  # fmt: skip
+
+
+def test_codes_cannot_be_guessed(person: User) -> None:
+    first, guesser = browser(), browser()
+    sign_in(first)
+    seed, _ = set_up_app(first)
+    sign_in(guesser)
+    for number in range(5):
+        guesser.post(reverse("mfa_authenticate"), {"code": f"00000{number}"})
+
+    guesser.post(reverse("mfa_authenticate"), {"code": code_of(seed)})
+
+    assert "_auth_user_id" not in guesser.session
+
+
+def test_a_recovery_code_stands_in_once(person: User) -> None:
+    first, second, third = browser(), browser(), browser()
+    sign_in(first)
+    _, codes = set_up_app(first)
+    assert len(codes) == 10
+    for client in (second, third):
+        sign_in(client)
+        client.post(reverse("mfa_authenticate"), {"code": codes[0]})
+
+    assert ["_auth_user_id" in client.session for client in (second, third)] == [True, False]
+
+
+def test_a_link_asks_for_the_second_factor_too(person: User) -> None:
+    first, second = browser(), browser()
+    sign_in(first)
+    set_up_app(first)
+    person.refresh_from_db()
+
+    assert second.post(build_link_path(person))["Location"] == reverse("mfa_authenticate")
+
+
+def test_no_seed_is_readable_in_the_database_or_the_admin(person: User) -> None:
+    client = browser()
+    sign_in(client)
+    seed, codes = set_up_app(client)
+    pages = [
+        client.get(reverse("admin:mfa_authenticator_changelist")).text,
+        *(
+            client.get(reverse("admin:mfa_authenticator_change", args=[each.pk])).text
+            for each in Authenticator.objects.all()
+        ),
+    ]
+    kept = json.dumps(list(Authenticator.objects.values_list("data", flat=True)))
+
+    for text in (*pages, kept):
+        assert seed not in text
+        assert codes[0] not in text
+
+
+def test_staff_needs_a_second_factor_where_it_is_set(person: User, settings: Any) -> None:
+    settings.STAFF_SECOND_FACTOR = True
+    client = browser()
+    open_account(name="acme")
+    client.post(build_link_path(person))
+    for path in ("/", reverse("admin:index"), reverse("console:keys")):
+        assert client.get(path)["Location"] == reverse("mfa_index")
+    assert "need a second factor" in client.get(reverse("mfa_index")).text
+
+    seed, _ = set_up_app(client)
+
+    assert client.get(reverse("admin:index")).status_code == 200
+    client.post(reverse("mfa_reauthenticate"), {"code": code_of(seed)})
+    kept = client.post(reverse("mfa_deactivate_totp"))
+    assert "Set up another second factor first" in kept.text
+
+
+def test_the_admin_signs_in_where_all_pages_do(person: User, client: Client) -> None:
+    asked = client.get(reverse("admin:index"), follow=True)
+    assert asked.redirect_chain[-1][0] == "/console/sign-in?next=/admin/"
+    assert "default-src 'none'" in asked["Content-Security-Policy"]
+    member = User.objects.create_user(username="eve")
+    client.force_login(member, backend="django.contrib.auth.backends.ModelBackend")
+
+    refused = client.get(reverse("admin:index"), follow=True)
+
+    assert (refused.status_code, "for operators" in refused.text) == (403, True)
+
+
+def test_wrong_passwords_are_on_record_and_names_are_not(person: User, client: Client) -> None:
+    for name in ("ada", "my-password"):
+        client.post(reverse("account_login"), {"login": name, "password": "wrong"})
+
+    rows = AuditRecord.objects.filter(object_type="sign_in", action="failed").order_by("pk")
+    assert [row.object_id for row in rows] == [str(person.pk), "unknown"]
+    assert "my-password" not in json.dumps([row.after for row in rows])
+    assert not AuditRecord.objects.filter(action="signed in").exists()
+
+
+def test_sessions_are_listed_and_ended(person: User) -> None:
+    first, second, stranger = browser(), browser(), browser()
+    for client in (first, second):
+        sign_in(client)
+    User.objects.create_user(username="eve", password=PASSWORD)
+    stranger.post(reverse("account_login"), {"login": "eve", "password": PASSWORD})
+    assert first.get(reverse("mfa_index")).text.count(AGENT) == 2
+    foreign = UserSession.objects.get(user__username="eve")
+
+    first.post(reverse("end_sessions"), {"session": foreign.pk})
+    first.post(reverse("end_sessions"))
+
+    signed_in = [
+        client.get(reverse("mfa_index")).status_code for client in (first, second, stranger)
+    ]
+    assert signed_in == [200, 302, 200]
+
+
+def test_the_first_operator_comes_by_a_link(client: Client) -> None:
+    printed = io.StringIO()
+    call_command("create_operator", "--user", "root", "--link", "--json", stdout=printed)
+    path = json.loads(printed.getvalue())["path"]
+
+    assert client.post(path).status_code == 302
+    assert client.get(reverse("admin:index")).status_code == 200
+    assert AuditRecord.objects.filter(command="create_operator", object_type="user").count() == 1
+    with pytest.raises((SystemExit, CommandError)):
+        call_command("create_operator", "--user", "root", "--link", "--json", stdout=printed)
+
+
+def test_an_operator_gets_no_weak_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+
+    with pytest.raises((SystemExit, CommandError)):
+        call_command("create_operator", "--user", "root", "--json", stdout=io.StringIO())
+    assert not User.objects.exists()
