@@ -9,13 +9,23 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from console.page import secure
-from console.views import sign_in, you
+from console.views import provider_sign_in, sign_in, you
 
 urlpatterns = [
     path("sign-in", secure(account.login), name="account_login"),
     path("sign-in/admin", secure(sign_in.sign_in_to_admin), name="admin_sign_in"),
     path("sign-in/second-factor", secure(factors.authenticate), name="mfa_authenticate"),
     path("sign-in/passkey", secure(passkeys.login_webauthn), name="mfa_login_webauthn"),
+    path(
+        "sign-in/at/<str:provider_id>",
+        secure(provider_sign_in.go_to_provider),
+        name="provider_sign_in",
+    ),
+    path(
+        "sign-in/at/<str:provider_id>/back",
+        secure(provider_sign_in.come_back),
+        name="provider_back",
+    ),
     path("sign-in/inactive", secure(account.account_inactive), name="account_inactive"),
     path("you", secure(you.show_factors), name="mfa_index"),
     path("you/sessions", secure(you.end_sessions), name="end_sessions"),

@@ -12,6 +12,7 @@ from accounts.models.directory import (
 from accounts.models.event import Alarm, Channel, Delivery, Event
 from accounts.models.guardrail import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.idempotency import RepeatableRequest
+from accounts.models.identity import ClaimMapping, PersonIdentity
 from accounts.models.key import ApiKey, FormerHash
 from accounts.models.ledger import Hold, LedgerEntry, SpendCounter
 from accounts.models.oauth import App, AuthorizationCode
@@ -29,6 +30,7 @@ __all__ = [
     "AuthorizationCode",
     "ByokCredential",
     "Channel",
+    "ClaimMapping",
     "Delivery",
     "Event",
     "FormerHash",
@@ -38,6 +40,7 @@ __all__ = [
     "Hold",
     "LedgerEntry",
     "Membership",
+    "PersonIdentity",
     "PurchaseFee",
     "RepeatableRequest",
     "ScimGroup",

@@ -3,10 +3,15 @@
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.internal.flows.login import get_authentication_records
+from allauth.account.internal.stagekit import clear_login
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 
+from accounts.people.oidc import find_forced_provider
+from accounts.people.records import record_sign_in
 from gateway.http.address import find_address
 from gateway.live_settings import settings
 from gateway.sealing import seal, unseal
@@ -14,6 +19,8 @@ from gateway.sealing import seal, unseal
 _PURPOSE = "second-factor"
 # allauth seals before there is a row, so that values are bound to the purpose alone.
 _ROW = "any"
+# By the provider itself, or by a link that an operator made.
+_WAYS_PAST_A_PASSWORD = frozenset({"oidc", "link"})
 
 
 class SignInAdapter(DefaultAccountAdapter):
@@ -29,6 +36,18 @@ class SignInAdapter(DefaultAccountAdapter):
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Does nothing: the first backend counts tries, and tells nobody."""
+
+    def pre_login(self, request: HttpRequest, user: Any, **hooks: Any) -> HttpResponse | None:
+        """Whose organization signs in at its provider comes by no other way, operators excepted."""
+        provider = None if user.is_staff else find_forced_provider(user.username, user.email)
+        ways = {step["method"] for step in get_authentication_records(request, user)}
+        if provider is None or ways & _WAYS_PAST_A_PASSWORD:
+            refusal: HttpResponse | None = super().pre_login(request, user, **hooks)
+            return refusal
+        clear_login(request)
+        reason = f"signs in at {provider.id} only"
+        record_sign_in(request, "failed", user=user, reason=reason)
+        return render(request, "console/provider_only.html", {"provider": provider}, status=403)
 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
         """Not of somebody who came by a link or a provider and has nothing to repeat yet."""

@@ -34,14 +34,16 @@ def find_user(account_id: UUID, user_id: UUID) -> ScimUser:
     return found
 
 
-def create_user(*, account_id: UUID, fields: Mapping[str, Any], by: Actor) -> ScimUser:
+def create_user(
+    *, account_id: UUID, fields: Mapping[str, Any], by: Actor, user: User | None = None
+) -> ScimUser:
     """A person of the directory, with the columns `fields`. A member of that name or address is the
-    same person. Raises `NameTaken`."""
+    same person, unless `user` is who it is. Raises `NameTaken`."""
     now = datetime.now(UTC)
     with transaction.atomic():
         account = lock_account(account_id)
         _refuse_taken(account_id, fields["user_name"], None)
-        member = _find_member(account, fields)
+        member = user or _find_member(account, fields)
         row = ScimUser(
             account=account,
             user=member or _make_user(fields),

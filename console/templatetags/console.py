@@ -3,6 +3,7 @@
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -57,3 +58,9 @@ def bar(stage: Stage, total_ms: float) -> SafeString:
         "</svg>",
         *(stage.tone, f"{min(stage.start_ms * scale, 99.6):.2f}", f"{length:.2f}"),
     )
+
+
+@register.simple_tag
+def sign_in_providers() -> Any:
+    """Identity providers at which people may sign in."""
+    return settings.OIDC_PROVIDERS

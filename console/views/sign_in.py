@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from accounts.people.oidc import build_sign_out_url
 from console.page import PageContext, page, render_open_page, secure
 from console.playground_keys import end_playground_keys
 from console.sign_in_links import find_linked_user, use_link
@@ -41,7 +42,7 @@ def sign_in_to_admin(request: HttpRequest) -> HttpResponse:
     """Where the admin sends whom it does not let in: to sign in, or back if that has happened."""
     if request.user.is_authenticated:
         return render(request, "console/no_operator.html", status=403)
-    return redirect_to_login(_find_target(request, "admin:index"), resolve_url("account_login"))
+    return redirect_to_login(find_target(request, "admin:index"), resolve_url("account_login"))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -62,10 +63,15 @@ def link(request: HttpRequest, public_id: str, token: str) -> HttpResponseBase:
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
+    """Out of here; whoever came by a provider is offered to sign out there too."""
+    elsewhere = build_sign_out_url(request, back_to=request.build_absolute_uri("/"))
     if request.user.is_authenticated:
         end_playground_keys(request, datetime.now(UTC))
     logout(request)
-    return HttpResponseRedirect(reverse("console:home"))
+    if elsewhere is None:
+        return HttpResponseRedirect(reverse("console:home"))
+    provider, url = elsewhere
+    return render_open_page(request, "console/signed_out.html", {"provider": provider, "url": url})
 
 
 @page
@@ -76,7 +82,7 @@ def show_nothing(request: HttpRequest, page: PageContext) -> HttpResponse:
     raise Http404
 
 
-def _find_target(request: HttpRequest, otherwise: str) -> str:
+def find_target(request: HttpRequest, otherwise: str) -> str:
     """The page of ours that the query names."""
     target = request.GET.get("next", "")
     ours = url_has_allowed_host_and_scheme(

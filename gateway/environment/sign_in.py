@@ -1,8 +1,29 @@
 """How people sign in to pages."""
 
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
 from gateway import env
-from gateway.env import Section
+from gateway.env import Section, SettingError
 from gateway.environment.process import PRODUCTION
+
+
+@dataclass(frozen=True)
+class OidcProvider:
+    """Where an organization's people sign in. `domains` are those of e-mail addresses whose people
+    may sign in nowhere else."""
+
+    id: str
+    name: str
+    issuer: str
+    client_id: str
+    client_secret: str
+    domains: tuple[str, ...] = ()
+    scopes: str = "openid profile email"
+
 
 setting = Section("Sign-in of people")
 STAFF_SECOND_FACTOR = setting(
@@ -19,3 +40,107 @@ SESSION_HOURS = setting(
     minimum=1,
     maximum=8760,
 )
+OIDC_ISSUER = setting(
+    "OIDC_ISSUER",
+    "identity provider at which people sign in, as its discovery document calls itself; empty is "
+    "none",
+    env.text,
+)
+OIDC_NAME = setting("OIDC_NAME", "what the sign-in page calls it", env.text, "your organization")
+OIDC_CLIENT_ID = setting("OIDC_CLIENT_ID", "the gateway's name at that provider", env.text)
+OIDC_CLIENT_SECRET = setting(
+    "OIDC_CLIENT_SECRET", "its secret there; empty where PKCE alone is asked for", env.text
+)
+OIDC_CLIENT_SECRET_FILE = setting(
+    "OIDC_CLIENT_SECRET_FILE", "file that holds that secret instead", env.text
+)
+OIDC_SCOPES = setting(
+    "OIDC_SCOPES", "what is asked for there, with spaces between", env.text, "openid profile email"
+)
+OIDC_DOMAINS = setting(
+    "OIDC_DOMAINS",
+    "domains of e-mail addresses, with commas between, whose people sign in there and by no "
+    "password; operators excepted",
+    env.host_names,
+)
+OIDC_PROVIDERS_FILE = setting(
+    "OIDC_PROVIDERS_FILE",
+    "JSON file with a list of further providers: objects with `id`, `name`, `issuer`, "
+    "`client_id`, `client_secret` or `client_secret_file`, and where wanted `domains` and `scopes`",
+    env.text,
+)
+IDENTITY_PRIVATE_HOSTS = tuple(
+    setting(
+        "IDENTITY_PRIVATE_HOSTS",
+        "hosts of trusted issuers that may have private addresses or no TLS, with commas between; "
+        "those of the providers above may",
+        env.host_names,
+    )
+)
+
+
+def _read_secret(setting_name: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SettingError(setting_name, f"{path}: {error.strerror}") from error
+
+
+def _read_file(path: str) -> list[dict[str, Any]]:
+    try:
+        rows = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError("OIDC_PROVIDERS_FILE", f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise SettingError("OIDC_PROVIDERS_FILE", f"{path} is not JSON: {error}") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise SettingError("OIDC_PROVIDERS_FILE", f"{path} is no list of objects")
+    return rows
+
+
+def _build_provider(setting_name: str, row: dict[str, Any]) -> OidcProvider:
+    for field in ("id", "issuer", "client_id"):
+        if not isinstance(row.get(field), str) or not row[field]:
+            raise SettingError(setting_name, f"a provider has no {field}")
+    parts = urlsplit(row["issuer"])
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingError(setting_name, f"{row['issuer']!r} is no URL")
+    if PRODUCTION and parts.scheme != "https":
+        raise SettingError(setting_name, "needs https:// in production")
+    secret_file = row.get("client_secret_file", "")
+    secret = _read_secret(setting_name, secret_file) if secret_file else row.get("client_secret")
+    return OidcProvider(
+        id=row["id"],
+        name=row.get("name") or row["id"],
+        issuer=row["issuer"],
+        client_id=row["client_id"],
+        client_secret=secret or "",
+        domains=tuple(each.lower() for each in row.get("domains", ())),
+        scopes=row.get("scopes", "openid profile email"),
+    )
+
+
+def read_providers() -> tuple[OidcProvider, ...]:
+    """All of them, by their order. Raises `SettingError`."""
+    found = []
+    if OIDC_ISSUER:
+        row = {
+            "id": "oidc",
+            "name": OIDC_NAME,
+            "issuer": OIDC_ISSUER,
+            "client_id": OIDC_CLIENT_ID,
+            "client_secret": OIDC_CLIENT_SECRET,
+            "client_secret_file": OIDC_CLIENT_SECRET_FILE,
+            "domains": OIDC_DOMAINS,
+            "scopes": OIDC_SCOPES,
+        }
+        found.append(_build_provider("OIDC_ISSUER", row))
+    if OIDC_PROVIDERS_FILE:
+        rows = _read_file(OIDC_PROVIDERS_FILE)
+        found += [_build_provider("OIDC_PROVIDERS_FILE", row) for row in rows]
+    if len({each.id for each in found}) < len(found):
+        raise SettingError("OIDC_PROVIDERS_FILE", "two providers have one id")
+    return tuple(found)
+
+
+OIDC_PROVIDERS = read_providers()

@@ -104,6 +104,10 @@ def _directory(number: int, workspace: Workspace, user: User, key: ApiKey) -> No
         group=group, workspace=workspace, role="member", **whose
     )
     of_accounts.ScimSyncJob.objects.create(account=account, management_key=key, created_at=now)
+    of_accounts.PersonIdentity.objects.create(
+        user=user, issuer="https://id.example", subject=f"s-{number}"
+    )
+    of_accounts.ClaimMapping.objects.create(account=account, value=f"group {number}")
 
 
 def _failures(number: int, workspace: Workspace, key: ApiKey) -> None:

@@ -1,0 +1,204 @@
+"""What issuers publish of themselves, and the keys they sign with, as this process knows them.
+
+Keys are asked for once they are older than `_FRESH_S`, and at once where a token names one that is
+not among them, but not more often than every `_ASK_AGAIN_S`. Where the issuer does not answer, the
+keys of before stay good for `_KEPT_S`.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import jwt
+from jwt import PyJWK
+
+from gateway.http.jsonio import JsonObject
+from gateway.live_settings import settings
+from gateway.outbound.doors import door_for
+from gateway.outbound.errors import OutboundError
+from gateway.outbound.http_client import Limits
+from gateway.outbound.targets import TargetRefused, split_url, target_of
+
+_FRESH_S: Final = 600.0
+_ASK_AGAIN_S: Final = 15.0
+_KEPT_S: Final = 24 * 3600.0
+_TOTAL_S: Final = 5.0
+_LIMITS: Final = Limits(3.0, _TOTAL_S, _TOTAL_S, 256 * 1024)
+_DISCOVERY: Final = "/.well-known/openid-configuration"
+# None whose key both sides share, and not the one that signs nothing.
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+_LEEWAY_S: Final = 30
+
+
+class IssuerSilent(Exception):
+    """The issuer did not answer, or not with what was asked for. The text says what happened."""
+
+
+class TokenRefused(Exception):
+    """A token that proves nothing. The text says why, for logs and audit records."""
+
+
+def fetch_json(
+    url: str, *, method: str = "GET", body: bytes = b"", headers: tuple[tuple[str, str], ...] = ()
+) -> JsonObject:
+    """What stands at the URL. Raises `IssuerSilent`.
+
+    Addresses that are not public are asked for providers of the settings and for
+    `IDENTITY_PRIVATE_HOSTS` only.
+    """
+    try:
+        target = target_of(*split_url(url))
+        private = _list_private_hosts()
+        if not target.origin.is_tls and target.host not in private:
+            raise TargetRefused("The URL begins with https://")
+        reply = door_for(target.host, private=private).send(
+            target.origin,
+            method=method,
+            path=target.path,
+            headers=[("Accept", "application/json"), *headers],
+            body=body,
+            limits=_LIMITS,
+            deadline=time.monotonic() + _TOTAL_S,
+        )
+        with reply:
+            status, text = reply.status, reply.read_all()
+    except (OutboundError, TargetRefused) as error:
+        raise IssuerSilent(str(error)) from error
+    if status != 200:
+        raise IssuerSilent(f"it answered {status}")
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise IssuerSilent("it answered with something else than JSON") from error
+    if not isinstance(found, dict):
+        raise IssuerSilent("it answered with something else than an object")
+    return found
+
+
+def _list_private_hosts() -> frozenset[str]:
+    ours = {urlsplit(each.issuer).hostname or "" for each in settings.OIDC_PROVIDERS}
+    return frozenset(ours | set(settings.IDENTITY_PRIVATE_HOSTS))
+
+
+class Issuer:
+    """One issuer as this process knows it. `jwks_url` is found by discovery where it is empty."""
+
+    def __init__(self, url: str, jwks_url: str = "", *, ask_again_s: float = _ASK_AGAIN_S) -> None:
+        self.url, self._ask_again_s = url, ask_again_s
+        self._jwks_url = jwks_url
+        self._facts: JsonObject | None = None
+        self._keys: Mapping[str, PyJWK] = {}
+        self._asked_at = self._answered_at = float("-inf")
+        self._lock = Lock()
+
+    def read_facts(self) -> JsonObject:
+        """Its discovery document. Raises `IssuerSilent`."""
+        if self._facts is None:
+            facts = fetch_json(self.url.rstrip("/") + _DISCOVERY)
+            if facts.get("issuer") != self.url:
+                raise IssuerSilent("its discovery document is of another issuer")
+            self._facts = facts
+        return self._facts
+
+    def find_keys(self, key_id: str, *, newer: bool = False) -> list[PyJWK]:
+        """The key of that name; for a token that names none all there are. With `newer` they are
+        asked for again first. Raises `TokenRefused`, `IssuerSilent`."""
+        now = time.monotonic()
+        found = self._select(key_id)
+        if newer or not found or now - self._answered_at >= _FRESH_S:
+            self._ask(now)
+            found = self._select(key_id)
+        if not found:
+            raise TokenRefused("it is signed with a key that the issuer does not publish")
+        return found
+
+    def _select(self, key_id: str) -> list[PyJWK]:
+        if not key_id:
+            return list(self._keys.values())
+        key = self._keys.get(key_id)
+        return [key] if key is not None else []
+
+    def _ask(self, now: float) -> None:
+        """Read the keys, unless somebody just did. Raises `IssuerSilent` where none are left."""
+        with self._lock:
+            if now - self._asked_at < self._ask_again_s:
+                return
+            self._asked_at = now
+            try:
+                url = self._jwks_url or str(self.read_facts()["jwks_uri"])
+                self._keys = _read_keys(fetch_json(url))
+                self._answered_at = now
+            except (IssuerSilent, KeyError) as error:
+                if now - self._answered_at > _KEPT_S:
+                    self._keys, self._asked_at = {}, float("-inf")
+                    raise IssuerSilent(str(error)) from error
+
+
+def _read_keys(answer: JsonObject) -> dict[str, PyJWK]:
+    """Those that verify, by name; one without a name has the empty one."""
+    keys = {}
+    for row in answer.get("keys") or ():
+        try:
+            if row.get("use", "sig") == "sig":
+                keys[str(row.get("kid", ""))] = PyJWK(row)
+        except (jwt.PyJWTError, AttributeError):
+            continue
+    return keys
+
+
+_issuers: dict[tuple[str, str], Issuer] = {}
+
+
+def find_issuer(url: str, jwks_url: str = "") -> Issuer:
+    """The process's own knowledge of an issuer."""
+    return _issuers.setdefault((url, jwks_url), Issuer(url, jwks_url))
+
+
+def forget_issuers() -> None:
+    """Drop what this process knows."""
+    _issuers.clear()
+
+
+def verify(token: str, issuer: Issuer, *, audience: str | list[str]) -> dict[str, Any]:
+    """The claims of a good token. Raises `TokenRefused`, `IssuerSilent`."""
+    try:
+        header = jwt.get_unverified_header(token)
+        if header.get("alg") not in ALGORITHMS:
+            raise TokenRefused("its algorithm is not taken")
+        key_id = str(header.get("kid") or "")
+        try:
+            return _decode(token, issuer, issuer.find_keys(key_id), audience)
+        except jwt.InvalidSignatureError:
+            # An issuer may put another key in the place of one that has no name.
+            return _decode(token, issuer, issuer.find_keys(key_id, newer=True), audience)
+    except jwt.PyJWTError as error:
+        raise TokenRefused(str(error)) from error
+
+
+def _decode(
+    token: str, issuer: Issuer, keys: list[PyJWK], audience: str | list[str]
+) -> dict[str, Any]:
+    """The claims, by whichever key it is signed with. Raises `PyJWTError`."""
+    for last, key in enumerate(keys, 1 - len(keys)):
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key=key.key,
+                algorithms=[key.algorithm_name],
+                issuer=issuer.url,
+                audience=audience,
+                leeway=_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError):
+            if last == 0:
+                raise
+            continue
+        return claims
+    raise TokenRefused("the issuer publishes no key")

@@ -1,0 +1,69 @@
+"""Who people are at identity providers, and what their claims give them here."""
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from accounts.models.account import Account, Membership, User, Workspace
+from accounts.models.workspace_membership import WorkspaceMembership
+
+
+class PersonIdentity(models.Model):
+    """A person as a provider names it: `subject` is its own id there, for life."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=400)
+    subject = models.CharField(max_length=255)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "identity"
+        verbose_name_plural = "identities"
+        constraints = [
+            models.UniqueConstraint(
+                name="accounts_personidentity_once", fields=["issuer", "subject"]
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} at {self.issuer}"
+
+
+class ClaimMapping(models.Model):
+    """People whose claim has the value are in the account, and in the workspace where one is named.
+
+    `provider` is the id of one of the settings, empty for any. `claim` may name a list, of which
+    one value is enough; `*` stands for every value.
+    """
+
+    provider = models.CharField(
+        max_length=100, blank=True, help_text="Id of a provider; empty for any."
+    )
+    claim = models.CharField(max_length=100, default="groups")
+    value = models.CharField(max_length=255, help_text="One value, or * for every one.")
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="claim_mappings")
+    role = models.CharField(
+        max_length=16, choices=Membership.Role.choices, default=Membership.Role.MEMBER
+    )
+    workspace = models.ForeignKey(
+        Workspace, on_delete=models.CASCADE, related_name="+", null=True, blank=True
+    )
+    workspace_role = models.CharField(
+        max_length=8,
+        choices=WorkspaceMembership.Role.choices,
+        default=WorkspaceMembership.Role.MEMBER,
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "claim mapping"
+
+    def __str__(self) -> str:
+        return f"{self.claim} {self.value} in {self.account}"
+
+    def clean(self) -> None:
+        if self.workspace is None:
+            return
+        if self.workspace.account_id != self.account_id:
+            raise ValidationError("This workspace belongs to another account.")
+        if self.workspace.is_default:
+            raise ValidationError("Everybody of the account belongs to its default workspace.")

@@ -1,0 +1,175 @@
+"""Signing in at an organization's identity provider: authorization code with PKCE, state, nonce.
+
+What was begun is kept in the session by its state, for ten minutes, and taken out before it is
+looked at, so that an answer is good once.
+"""
+
+import base64
+import secrets
+import time
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from django.http import HttpRequest
+
+from accounts.identity.issuers import (
+    Issuer,
+    IssuerSilent,
+    TokenRefused,
+    fetch_json,
+    find_issuer,
+    verify,
+)
+from gateway.environment.sign_in import OidcProvider
+from gateway.live_settings import settings
+
+_BEGUN: Final = "oidc_begun"
+_LIFETIME_S: Final = 600
+_BEGUN_MAX: Final = 5
+# Where the session was made, and with which token, for the sign-out there.
+_ENTERED: Final = "oidc_entered"
+
+
+class SignInRefused(Exception):
+    """Nobody comes in by this answer. The text says why, for audit records."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Somebody as a provider names it, and all that it says of the person."""
+
+    provider: OidcProvider
+    subject: str
+    claims: dict[str, Any]
+    id_token: str
+
+
+def find_provider(provider_id: str) -> OidcProvider | None:
+    return next((each for each in settings.OIDC_PROVIDERS if each.id == provider_id), None)
+
+
+def find_forced_provider(*names: str) -> OidcProvider | None:
+    """The provider at which whoever has one of these names or addresses has to sign in."""
+    domains = {name.rpartition("@")[2].lower() for name in names if "@" in name}
+    return next((each for each in settings.OIDC_PROVIDERS if domains & set(each.domains)), None)
+
+
+def begin(request: HttpRequest, provider: OidcProvider, *, back_to: str, next_path: str) -> str:
+    """The URL at the provider that the browser goes to. Raises `IssuerSilent`."""
+    facts = find_issuer(provider.issuer).read_facts()
+    state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+    begun = request.session.get(_BEGUN, {})
+    begun[state] = {
+        "provider": provider.id,
+        "nonce": nonce,
+        "verifier": verifier,
+        "next": next_path,
+        "at": time.time(),
+    }
+    newest = sorted(begun, key=lambda each: begun[each]["at"])[-_BEGUN_MAX:]
+    request.session[_BEGUN] = {each: begun[each] for each in newest}
+    digest = sha256(verifier.encode()).digest()
+    query = {
+        "response_type": "code",
+        "client_id": provider.client_id,
+        "redirect_uri": back_to,
+        "scope": provider.scopes,
+        "state": state,
+        "nonce": nonce,
+        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
+    endpoint = str(facts["authorization_endpoint"])
+    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+
+
+def complete(request: HttpRequest, provider: OidcProvider, *, back_to: str) -> tuple[Identity, str]:
+    """Who came back from the provider, and where to go on. Raises `SignInRefused`, and
+    `IssuerSilent` where the provider does not answer."""
+    begun = request.session.get(_BEGUN, {})
+    kept = begun.pop(request.GET.get("state", ""), None)
+    request.session[_BEGUN] = begun
+    request.session.save()
+    if kept is None or kept["provider"] != provider.id:
+        raise SignInRefused("the state is none that was begun here, or was used")
+    if time.time() - kept["at"] > _LIFETIME_S:
+        raise SignInRefused("it was begun too long ago")
+    if "code" not in request.GET:
+        raise SignInRefused(f"the provider says {request.GET.get('error', 'nothing')[:100]}")
+    issuer = find_issuer(provider.issuer)
+    id_token = _exchange(issuer, provider, request.GET["code"], kept["verifier"], back_to)
+    try:
+        claims = verify(id_token, issuer, audience=provider.client_id)
+    except TokenRefused as error:
+        raise SignInRefused(f"the token proves nothing: {error}") from error
+    if not secrets.compare_digest(str(claims.get("nonce", "")), kept["nonce"]):
+        raise SignInRefused("the token was made for another sign-in")
+    azp = claims.get("azp", provider.client_id)
+    if azp != provider.client_id:
+        raise SignInRefused("the token was made for another client")
+    return Identity(provider, str(claims["sub"]), claims, id_token), kept["next"]
+
+
+def keep_entry(request: HttpRequest, identity: Identity) -> None:
+    """Remember in the session by which provider the person came in."""
+    request.session[_ENTERED] = {"provider": identity.provider.id, "token": identity.id_token}
+
+
+def build_sign_out_url(request: HttpRequest, *, back_to: str) -> tuple[OidcProvider, str] | None:
+    """The page where the person signs out of the provider too, if there is one."""
+    entered = request.session.get(_ENTERED)
+    provider = find_provider(entered["provider"]) if entered else None
+    if provider is None:
+        return None
+    try:
+        endpoint = find_issuer(provider.issuer).read_facts().get("end_session_endpoint")
+    except IssuerSilent:
+        return None
+    if not endpoint:
+        return None
+    query = {
+        "id_token_hint": entered["token"],
+        "client_id": provider.client_id,
+        "post_logout_redirect_uri": back_to,
+    }
+    return provider, f"{endpoint}?{urlencode(query)}"
+
+
+def _exchange(
+    issuer: Issuer, provider: OidcProvider, code: str, verifier: str, back_to: str
+) -> str:
+    """The identity token that the code stands for. Raises `SignInRefused`, `IssuerSilent`."""
+    facts = issuer.read_facts()
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": back_to,
+        "code_verifier": verifier,
+        "client_id": provider.client_id,
+    }
+    headers = [("Content-Type", "application/x-www-form-urlencoded")]
+    methods = facts.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    if provider.client_secret and "client_secret_basic" in methods:
+        both = ":".join(
+            quote(each, safe="") for each in (provider.client_id, provider.client_secret)
+        )
+        headers.append(("Authorization", f"Basic {base64.b64encode(both.encode()).decode()}"))
+    elif provider.client_secret:
+        form["client_secret"] = provider.client_secret
+    try:
+        answer = fetch_json(
+            str(facts["token_endpoint"]),
+            method="POST",
+            body=urlencode(form).encode(),
+            headers=tuple(headers),
+        )
+    except IssuerSilent as error:
+        if str(error) in ("it answered 400", "it answered 401"):
+            raise SignInRefused(f"the provider takes the code for none: {error}") from error
+        raise
+    token = answer.get("id_token")
+    if not isinstance(token, str):
+        raise SignInRefused("the provider gave no identity token")
+    return token

@@ -1,0 +1,81 @@
+"""To an organization's identity provider, and back."""
+
+import logging
+from typing import Any
+
+from allauth.account.internal.flows.login import perform_login, record_authentication
+from allauth.account.models import Login
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from accounts.identity.issuers import IssuerSilent
+from accounts.people.admission import admit
+from accounts.people.oidc import SignInRefused, begin, complete, find_provider, keep_entry
+from accounts.people.records import record_sign_in
+from console.views.sign_in import find_target
+from gateway.environment.sign_in import OidcProvider
+from gateway.live_settings import settings
+
+log = logging.getLogger("gateway.sign_in")
+
+
+@require_safe
+@never_cache
+def go_to_provider(request: HttpRequest, provider_id: str) -> HttpResponseBase:
+    provider = _find(provider_id)
+    try:
+        url = begin(
+            request,
+            provider,
+            back_to=_build_back_url(request, provider),
+            next_path=find_target(request, "console:home"),
+        )
+    except IssuerSilent as error:
+        return _tell_silence(request, provider, error)
+    return HttpResponseRedirect(url)
+
+
+@require_safe
+@never_cache
+def come_back(request: HttpRequest, provider_id: str) -> HttpResponseBase:
+    """Whom the provider names comes in, by a second factor where the person has one here."""
+    provider = _find(provider_id)
+    try:
+        identity, target = complete(request, provider, back_to=_build_back_url(request, provider))
+        user = admit(identity)
+    except IssuerSilent as error:
+        return _tell_silence(request, provider, error)
+    except SignInRefused as refusal:
+        record_sign_in(
+            request, "failed", user=None, provider=provider.id, reason=str(refusal)[:200]
+        )
+        context = {"provider": provider}
+        return render(request, "console/provider_refused.html", context, status=403)
+    record_authentication(request, user, "oidc", provider=provider.id)
+    keep_entry(request, identity)
+    answer: HttpResponseBase = perform_login(request, Login(user=user, redirect_url=target))
+    return answer
+
+
+def _find(provider_id: str) -> OidcProvider:
+    provider = find_provider(provider_id)
+    if provider is None:
+        raise Http404
+    return provider
+
+
+def _build_back_url(request: HttpRequest, provider: OidcProvider) -> str:
+    path = reverse("provider_back", args=[provider.id])
+    root: Any = settings.PUBLIC_URL
+    return root.rstrip("/") + path if root else request.build_absolute_uri(path)
+
+
+def _tell_silence(
+    request: HttpRequest, provider: OidcProvider, error: IssuerSilent
+) -> HttpResponse:
+    log.warning("The identity provider %s does not answer: %s", provider.id, error)
+    context = {"provider": provider}
+    return render(request, "console/provider_silent.html", context, status=503)

@@ -1,0 +1,316 @@
+"""Signing in at an identity provider, a real one over loopback, and answers that sign nobody in."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+import requests
+from django.db import transaction
+from django.test import Client
+from oidc_provider_mock import User as Person
+from oidc_provider_mock import run_server_in_thread
+
+from accounts.identity.issuers import Issuer, TokenRefused, forget_issuers, verify
+from accounts.models import (
+    AuditRecord,
+    ClaimMapping,
+    Membership,
+    PersonIdentity,
+    ScimUser,
+    User,
+    WorkspaceMembership,
+)
+from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.keys import create_key
+from accounts.services.records import SYSTEM
+from accounts.services.scim_groups import lock_account
+from accounts.services.scim_users import change_user
+from gateway.environment.sign_in import OidcProvider
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.both,
+    # The provider's own libraries.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+PASSWORD = "correct horse"
+CLAIMS: dict[str, object] = {
+    "preferred_username": "ada",
+    "email": "ada@acme.test",
+    "email_verified": True,
+    "given_name": "Ada",
+    "groups": ["research"],
+}
+
+
+class Provider:
+    """The identity provider of a test, which can be restarted with other keys."""
+
+    def __init__(self, settings: Any) -> None:
+        self._settings, self._stack, self._port = settings, ExitStack(), 0
+        self.claims = dict(CLAIMS)
+        self.start()
+
+    def start(self, *, lifetime: timedelta = timedelta(hours=1)) -> None:
+        people = [Person(sub="s-1", claims=self.claims)]
+        server = self._stack.enter_context(
+            run_server_in_thread(
+                self._port, user_claims=people, access_token_max_age=lifetime, require_nonce=True
+            )
+        )
+        self._port = server.server_port
+        self.issuer = f"http://localhost:{self._port}"
+        self._settings.OIDC_PROVIDERS = (
+            OidcProvider("acme", "Acme", self.issuer, "gateway", "secret", ("acme.test",)),
+        )
+
+    def stop(self) -> None:
+        self._stack.close()
+        self._stack = ExitStack()
+
+    def restart(self, **options: Any) -> None:
+        """With new keys, which this process has time to learn of."""
+        self.stop()
+        forget_issuers()
+        self.start(**options)
+
+    def agree(self, url: str, **changes: str) -> str:
+        """What the browser is sent back to once the person agreed; `changes` are to the URL."""
+        parts = urlsplit(url)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()} | changes
+        asked = f"{self.issuer}{parts.path}?{urlencode(query)}"
+        answer = requests.post(asked, data={"sub": "s-1"}, allow_redirects=False, timeout=10)
+        assert answer.status_code == 302, answer.text
+        return answer.headers["Location"].removeprefix("http://testserver")
+
+
+@pytest.fixture
+def provider(settings: Any) -> Iterator[Provider]:
+    forget_issuers()
+    provider = Provider(settings)
+    yield provider
+    provider.stop()
+    forget_issuers()
+
+
+@pytest.fixture
+def account() -> Any:
+    account = open_account(name="acme")
+    ClaimMapping.objects.create(value="research", account=account)
+    return account
+
+
+def go(client: Client, target: str = "/console/keys") -> str:
+    began = client.get(f"/console/sign-in/at/acme?next={target}")
+    assert began.status_code == 302, began.content
+    return began["Location"]
+
+
+def sign_in(client: Client, provider: Provider) -> Any:
+    return client.get(provider.agree(go(client)))
+
+
+def is_in(client: Client) -> bool:
+    return "_auth_user_id" in client.session
+
+
+def last_reason() -> str:
+    record = AuditRecord.objects.filter(object_type="sign_in", action="failed").latest("pk")
+    assert record.after
+    return str(record.after["reason"])
+
+
+def test_a_new_person_comes_in_with_account_workspace_and_role(
+    provider: Provider, account: Any
+) -> None:
+    workspace = open_workspace(account=account, slug="lab")
+    ClaimMapping.objects.all().delete()
+    ClaimMapping.objects.create(
+        value="research", account=account, role="org:admin", workspace=workspace,
+        workspace_role="admin",
+    )  # fmt: skip
+    client = Client()
+
+    came = sign_in(client, provider)
+
+    assert came.status_code == 302, last_reason()
+    assert came["Location"] == "/console/keys"
+    user = User.objects.get(username="ada")
+    assert (user.email, user.first_name, user.is_staff) == ("ada@acme.test", "Ada", False)
+    assert Membership.objects.get(account=account, user=user).role == "org:admin"
+    assert WorkspaceMembership.objects.get(membership__user=user).role == "admin"
+    record = AuditRecord.objects.get(object_type="sign_in", action="signed in")
+    assert record.after
+    assert record.after["methods"] == ["oidc"]
+    # The next time it is the same person, whatever the provider calls it now.
+    again = Client()
+    provider.claims["preferred_username"] = "ada.l"
+    provider.restart()
+    sign_in(again, provider)
+    assert again.session["_auth_user_id"] == client.session["_auth_user_id"]
+
+
+def test_whom_no_mapping_fits_does_not_exist_here(provider: Provider) -> None:
+    client = Client()
+
+    refused = sign_in(client, provider)
+
+    assert (refused.status_code, is_in(client)) == (403, False)
+    assert last_reason() == "no mapping fits the person's claims"
+    assert not User.objects.exists()
+
+
+def test_an_expired_token_is_refused(provider: Provider, account: Any) -> None:
+    provider.restart(lifetime=timedelta(seconds=-120))
+    client = Client()
+
+    assert sign_in(client, provider).status_code == 403
+    assert (is_in(client), "expired" in last_reason()) == (False, True)
+
+
+def test_a_token_for_another_sign_in_is_refused(provider: Provider, account: Any) -> None:
+    client = Client()
+
+    client.get(provider.agree(go(client), nonce="of-somebody-else"))
+
+    assert (is_in(client), last_reason()) == (False, "the token was made for another sign-in")
+
+
+def test_a_code_of_another_client_is_refused(provider: Provider, account: Any) -> None:
+    client = Client()
+
+    client.get(provider.agree(go(client), client_id="another"))
+
+    assert (is_in(client), "code for none" in last_reason()) == (False, True)
+
+
+def test_a_state_is_good_once_and_in_its_own_browser(provider: Provider, account: Any) -> None:
+    client, other = Client(), Client()
+    back = provider.agree(go(client))
+    assert other.get(back).status_code == 403
+    assert client.get(back).status_code == 302
+    client.post("/console/sign-out")
+
+    assert client.get(back).status_code == 403
+    assert (is_in(client), "state" in last_reason()) == (False, True)
+
+
+def test_rotated_keys_are_found_and_keys_of_nobody_are_not(
+    provider: Provider, account: Any
+) -> None:
+    issuer = Issuer(provider.issuer, ask_again_s=0)
+
+    def make_token() -> str:
+        back = provider.agree(go(Client()))
+        form = {
+            "grant_type": "authorization_code",
+            "client_id": "gateway",
+            "client_secret": "secret",
+            "code": parse_qs(urlsplit(back).query)["code"][0],
+            "redirect_uri": "http://testserver/console/sign-in/at/acme/back",
+        }
+        return str(
+            requests.post(f"{provider.issuer}/oauth2/token", form, timeout=10).json()["id_token"]
+        )
+
+    before = make_token()
+    assert verify(before, issuer, audience="gateway")["sub"] == "s-1"
+    provider.restart()
+    after = make_token()
+
+    assert verify(after, issuer, audience="gateway")["sub"] == "s-1"
+    with pytest.raises(TokenRefused):
+        verify(before, issuer, audience="gateway")
+    with pytest.raises(TokenRefused, match="Audience"):
+        verify(after, issuer, audience="another")
+    provider.stop()
+    # Its keys stay good while it is away.
+    assert verify(after, issuer, audience="gateway")["sub"] == "s-1"
+
+
+def test_nobody_gets_another_persons_place_by_an_address(provider: Provider, account: Any) -> None:
+    there = admit_member(account=account, username="ada@acme.test", role=Membership.Role.ADMIN)
+    User.objects.filter(pk=there.pk).update(email="ada@acme.test")
+    root = User.objects.create_superuser("ada", "ada@acme.test", PASSWORD)
+    client = Client()
+
+    sign_in(client, provider)
+
+    assert int(client.session["_auth_user_id"]) not in {there.pk, root.pk}
+
+
+def test_who_left_the_directory_is_out_at_once(provider: Provider, account: Any) -> None:
+    client = Client()
+    sign_in(client, provider)
+    person = ScimUser.objects.get(account=account)
+    key, _ = create_key(
+        account=account,
+        name="k",
+        workspace=account.workspaces.get(),
+        creator=person.user,
+    )
+    with transaction.atomic():
+        lock_account(account.pk)
+        change_user(row=person, fields={"active": False}, by=SYSTEM)
+
+    assert client.get("/console/keys")["Location"].startswith("/?next=")
+    key.refresh_from_db()
+    assert key.disabled
+    assert sign_in(Client(), provider).status_code == 403
+    assert not ScimUser.objects.filter(active=True).exists()
+
+
+def test_claims_take_away_what_they_no_longer_give(provider: Provider, account: Any) -> None:
+    sign_in(Client(), provider)
+    provider.claims["groups"] = []
+    provider.restart()
+    assert sign_in(Client(), provider).status_code == 403
+    assert not Membership.objects.filter(account=account).exists()
+
+    provider.claims["groups"] = ["research"]
+    provider.restart()
+
+    assert sign_in(Client(), provider).status_code == 302
+    assert Membership.objects.filter(account=account).count() == 1
+
+
+def test_a_domain_signs_in_at_its_provider_only_and_operators_by_password(
+    provider: Provider, account: Any
+) -> None:
+    User.objects.create_user("bob", "bob@acme.test", PASSWORD)
+    User.objects.create_superuser("root", "root@acme.test", PASSWORD)
+    people = {name: Client() for name in ("bob", "root")}
+    answers = {
+        name: client.post("/console/sign-in", {"login": name, "password": PASSWORD})
+        for name, client in people.items()
+    }
+
+    assert {name: is_in(client) for name, client in people.items()} == {"bob": False, "root": True}
+    assert "/console/sign-in/at/acme" in answers["bob"].text
+    assert last_reason() == "signs in at acme only"
+    assert "Acme" in Client().get("/console/sign-in").text
+
+
+def test_signing_out_offers_to_sign_out_there_too(provider: Provider, account: Any) -> None:
+    client = Client()
+    sign_in(client, provider)
+
+    left = client.post("/console/sign-out")
+
+    (url,) = re.findall(r'href="(http://localhost[^"]+)"', left.text)
+    assert "id_token_hint=" in url
+    assert not is_in(client)
+
+
+def test_a_provider_that_is_gone_is_said_on_the_page(provider: Provider, account: Any) -> None:
+    provider.stop()
+
+    answer = Client().get("/console/sign-in/at/acme")
+
+    assert (answer.status_code, "does not answer" in answer.text) == (503, True)
+    assert PersonIdentity.objects.count() == 0
