@@ -7,7 +7,7 @@ from datetime import datetime
 from ipaddress import ip_network
 from typing import Any, Literal, NamedTuple
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Subquery
 
 from accounts.byok import ByokEntry, load_credentials
 from accounts.guard_rules import (
@@ -104,6 +104,10 @@ class Caller:
     filters_catalogue: bool = False
     # What a management key may do; None is everything.
     scopes: frozenset[str] | None = None
+    # The workspaces that a management key is for; None is all, and the account itself.
+    managed_workspaces: frozenset[uuid.UUID] | None = None
+    # The creator's role in the account, as `Membership.role`; None for a key of nobody.
+    creator_role: str | None = None
     # Where the key may be used from; None is anywhere.
     allowed_networks: tuple[Network, ...] | None = None
     # The key's own, then its workspace's.
@@ -132,7 +136,8 @@ def read_caller(key_hash: str) -> Caller | None:
         workspace_id=key.workspace_id,
         creator_id=creator.public_id if creator else None,
         creator_key=key.creator_id,
-        creator_left=creator is not None and not key.creator_stays,
+        creator_left=creator is not None and key.creator_role is None,
+        creator_role=key.creator_role if creator else None,
         disabled=key.disabled,
         expires_at=key.expires_at,
         key_name=key.name,
@@ -148,6 +153,9 @@ def read_caller(key_hash: str) -> Caller | None:
         vault_writes_enabled=key.account.vault_writes_enabled,
         filters_catalogue=key.account.is_filtered_model_catalog_enabled,
         scopes=None if key.scopes is None else frozenset(key.scopes),
+        managed_workspaces=None
+        if key.managed_workspaces is None
+        else frozenset(map(uuid.UUID, key.managed_workspaces)),
         allowed_networks=None
         if key.allowed_ips is None
         else tuple(ip_network(each) for each in key.allowed_ips),
@@ -193,7 +201,7 @@ def _select_keys() -> Any:
         ApiKey.objects.living()
         .select_related("account", "workspace", "creator")
         .annotate(
-            creator_stays=Exists(member),
+            creator_role=Subquery(member.values("role")[:1]),
             has_guardrails=match_guardrails(),
             has_byok=Exists(brought),
             has_budgets=Exists(budgets),

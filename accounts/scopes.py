@@ -1,17 +1,25 @@
 """What a management key may do, and from where a key may be used.
 
 A key without scopes may do everything in its account. One with scopes reads what `read` or the
-area's own scope opens, and changes what the area's own scope opens.
+area's own scope opens, and changes what the area's own scope opens. A key that is for some
+workspaces manages these and their keys; a key of a person does no more than that person may.
 """
 
 import re
 from collections.abc import Iterable
 from ipaddress import ip_network
 from typing import Final, Literal, get_args
+from urllib.parse import unquote
+from uuid import UUID
 
+from django.db.models import Q
 from django.http import HttpRequest
 
 from accounts.caller import Caller
+from accounts.models import Workspace
+from accounts.models.account import default_workspace_id
+from accounts.roles import Action, may_key_of
+from gateway.database.db import Lane, run_queries
 from gateway.http.address import Network, find_address
 from gateway.http.errors import PermissionDenied
 
@@ -32,6 +40,9 @@ _AREAS: Final = {
 }
 _AREA_OF_WORD: Final = {word: area for area, words in _AREAS.items() for word in words.split()}
 _FIRST_WORD: Final = re.compile(r"/api/v1/([a-z-]+)")
+_WORKSPACE_PATH: Final = re.compile(r"/api/v1/workspaces/([^/]+)")
+_KEYS_PATH: Final = re.compile(r"/api/v1/keys(/|$)")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CONNECTOR: Final = "/scim/v2"
 
 
@@ -45,20 +56,74 @@ class ScopeMissing(PermissionDenied):
         super().__init__(text, metadata={"required_scope": scope})
 
 
+class RoleTooLow(PermissionDenied):
+    """`role` is the creator's in the account."""
+
+    def __init__(self, role: str) -> None:
+        text = "The role of this key's creator does not allow this"
+        super().__init__(text, metadata={"role": role})
+
+
+class WorkspaceRefused(PermissionDenied):
+    message = "This management key is for some workspaces only, and this is not in them"
+
+
 class AddressRefused(PermissionDenied):
     default_reason = "key_address"
     message = "This key cannot be used from this address"
 
 
 def check_scope(caller: Caller, request: HttpRequest) -> None:
-    """Raise `ScopeMissing` for what the management key may not do."""
-    if caller.scopes is None:
-        return
+    """Raise `ScopeMissing`, `RoleTooLow` or `WorkspaceRefused` for what the management key may not
+    do."""
     path, area = request.path_info.rstrip("/"), find_area(request.path_info)
+    if path == _OWN_KEY:
+        return
     is_read = request.method in _READS or path in _READ_PATHS
-    if path == _OWN_KEY or area in caller.scopes or (is_read and "read" in caller.scopes):
+    _check_role(caller, area, is_read=is_read)
+    if caller.managed_workspaces is not None:
+        _check_workspace_path(caller, path)
+    if caller.scopes is None or area in caller.scopes or (is_read and "read" in caller.scopes):
         return
     raise ScopeMissing("read" if is_read and area is None else area)
+
+
+def check_managed_workspace(caller: Caller, workspace_id: UUID | None) -> None:
+    """Raise `WorkspaceRefused` for a workspace that the key is not for; None is the default one."""
+    wanted = workspace_id or default_workspace_id(caller.account_id)
+    if caller.managed_workspaces is not None and wanted not in caller.managed_workspaces:
+        raise WorkspaceRefused
+
+
+def _check_role(caller: Caller, area: str | None, *, is_read: bool) -> None:
+    """A key of a person does no more than the person."""
+    if caller.creator_role is None:
+        return
+    allowed = {Action(area)} if area else {Action.ACCOUNT}
+    if is_read:
+        allowed.add(Action.READ)
+    if not any(may_key_of(caller.creator_role, action) for action in allowed):
+        raise RoleTooLow(caller.creator_role)
+
+
+def _check_workspace_path(caller: Caller, path: str) -> None:
+    """Of the API keys and single workspaces are open to a key that is for some workspaces; views of
+    keys look at the workspace of each."""
+    match = _WORKSPACE_PATH.match(path)
+    if match is None:
+        if _KEYS_PATH.match(path):
+            return
+        raise WorkspaceRefused
+    reference = unquote(match[1])
+    wanted = Q(slug=reference)
+    if _UUID.fullmatch(reference):
+        wanted |= Q(pk=UUID(reference))
+    rows = Workspace.objects.filter(wanted, account=caller.account_id).values_list("pk", flat=True)
+    found = set(run_queries(Lane.READ, lambda: list(rows)))
+    assert caller.managed_workspaces is not None
+    # A slug may read like another one's id.
+    if not found <= caller.managed_workspaces:
+        raise WorkspaceRefused
 
 
 def find_area(path: str) -> str | None:

@@ -12,7 +12,9 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 
+from accounts import roles
 from accounts.models import Account, ApiKey, Membership, User, Workspace, WorkspaceMembership
+from accounts.roles import Action, allows, list_workspace_roles, read_account_role
 from routing.history.dialect import dialect
 from routing.history.statement import QueryCondition
 
@@ -27,8 +29,17 @@ class Role(Enum):
 
     MEMBER = "Member"
     LEAD = "Workspace lead"
+    BILLING = "Billing"
     ADMIN = "Account admin"
+    OWNER = "Account owner"
     OPERATOR = "Operator"
+
+
+_SEEN_AS: Final[dict[roles.Role | None, Role]] = {
+    roles.Role.OWNER: Role.OWNER,
+    roles.Role.ADMIN: Role.ADMIN,
+    roles.Role.BILLING: Role.BILLING,
+}
 
 
 class View(NamedTuple):
@@ -54,6 +65,22 @@ class Scope:
     views: tuple[View, ...]
     view: View
     accounts: tuple[Account, ...]
+
+    def allows(self, action: Action) -> bool:
+        """Whether the person may in all of the account; in a workspace, `allows_in` says more."""
+        role = roles.find_account_role(self.user, self.account.pk)
+        return role is not None and allows(role, action)
+
+    def allows_in(self, action: Action, workspace_id: UUID | None) -> bool:
+        """Whether the person may in this workspace, by either role."""
+        if self.allows(action):
+            return True
+        mine = WorkspaceMembership.objects.filter(
+            workspace=workspace_id,
+            membership__user=self.user.pk,
+            role__in=list_workspace_roles(action),
+        )
+        return workspace_id is not None and mine.exists()
 
     @property
     def is_operator(self) -> bool:
@@ -156,22 +183,23 @@ def list_views(user: Any, account: Account) -> tuple[Role, tuple[View, ...]]:
     """The person's role in the account, and its views, the widest first."""
     membership = Membership.objects.filter(account=account, user=user).first()
     own = View(OWN, "My keys", None, is_own=True)
-    is_admin = membership is not None and membership.role == Membership.Role.ADMIN
-    if user.is_staff or is_admin:
+    account_role = read_account_role(membership) if membership else None
+    if user.is_staff or (account_role and allows(account_role, Action.USAGE)):
         workspaces = Workspace.objects.filter(account=account).order_by("name")
         views = [View(WHOLE, "All workspaces", None), *map(_view_workspace, workspaces)]
-        role = Role.OPERATOR if user.is_staff else Role.ADMIN
-        return role, (*views, own) if membership else tuple(views)
-    led = Workspace.objects.filter(
-        account=account,
-        memberships__membership=membership,
-        memberships__role=WorkspaceMembership.Role.ADMIN,
+        seen_as = Role.OPERATOR if user.is_staff else _SEEN_AS[account_role]
+        return seen_as, (*views, own) if membership else tuple(views)
+    held = dict(
+        WorkspaceMembership.objects.filter(membership=membership).values_list("workspace", "role")
     )
-    views = [_view_workspace(each) for each in led.order_by("name")]
+    seen = [pk for pk, role in held.items() if role in list_workspace_roles(Action.USAGE)]
+    rows = Workspace.objects.filter(account=account, pk__in=seen).order_by("name")
+    views = [_view_workspace(each) for each in rows]
     if len(views) > 1:
         ids = tuple(pk for view in views for pk in view.workspace_ids or ())
-        views.insert(0, View(WHOLE, "Workspaces I lead", ids))
-    return (Role.LEAD if views else Role.MEMBER), (*views, own)
+        views.insert(0, View(WHOLE, "Workspaces I see", ids))
+    is_lead = any(role in list_workspace_roles(Action.OTHERS_KEYS) for role in held.values())
+    return (Role.LEAD if is_lead else Role.MEMBER), (*views, own)
 
 
 def _view_workspace(workspace: Workspace) -> View:

@@ -19,6 +19,7 @@ from accounts.authentication import authenticate, read_key_string
 from accounts.caller import Caller
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from accounts.roles import Action, list_account_roles, list_workspace_roles
 from gateway.database.db import Lane, run_queries
 from gateway.http.address import MAIN_REGION, find_region
 from gateway.http.body import read_body
@@ -153,12 +154,12 @@ def is_workspace_admin(caller: Caller) -> bool:
     """Whether the key's creator is an admin of its workspace, or of the whole account."""
     admins = Membership.objects.filter(account=caller.account_id, user=caller.creator_key)
     of_workspace = WorkspaceMembership.objects.filter(
-        workspace=caller.workspace_id, role=WorkspaceMembership.Role.ADMIN
+        workspace=caller.workspace_id,
+        role__in=list_workspace_roles(Action.OTHERS_INTERNS),
     ).values("membership")
-    return run_queries(
-        Lane.READ,
-        lambda: admins.filter(Q(role=Membership.Role.ADMIN) | Q(pk__in=of_workspace)).exists(),
-    )
+    by_account = Q(role__in=list_account_roles(Action.OTHERS_INTERNS))
+    allowed = admins.filter(by_account | Q(pk__in=of_workspace))
+    return run_queries(Lane.READ, allowed.exists)
 
 
 def _parse_uuid(text: str) -> UUID | None:

@@ -7,6 +7,7 @@ from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from accounts.admin.recorded import RecordedMixin
 from accounts.models import Membership, User
 from gateway.admin import ReadOnlyInline
 
@@ -30,8 +31,11 @@ class AccountInline(ReadOnlyInline):
 
 
 @admin.register(User)
-class UserAdmin(_UserAdmin):
+class UserAdmin(RecordedMixin, _UserAdmin):
     """Django's own page, with the public id and the accounts."""
+
+    object_type = "user"
+    facts = ("username", "email", "is_active", "is_staff", "is_superuser")
 
     list_display = ("username", "email", "public_id", "is_active", "is_staff", "last_login")
     list_filter = ("is_active", "is_staff", "is_superuser")
@@ -40,6 +44,9 @@ class UserAdmin(_UserAdmin):
     readonly_fields = ("public_id", "last_login", "date_joined")
     fieldsets = (*_FIELDSETS, ("API", {"fields": ("public_id",)}))
     inlines = (AccountInline,)
+
+    def find_account_id(self, obj: Any) -> None:
+        """Nobody's own: a person may belong to several."""
 
     def get_inlines(self, request: Any, obj: Any) -> Any:
         return self.inlines if obj else ()

@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.budgets import BudgetInline
 from accounts.admin.fields import NumbersField, RateLimitsField, build_checkboxes
 from accounts.admin.history import render_usage
+from accounts.admin.recorded import RecordedAdmin
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.ports import higher_apps
@@ -170,8 +171,11 @@ class WorkspaceAdmin(PageAdmin):
 
 
 @admin.register(WorkspaceMembership)
-class WorkspaceMembershipAdmin(PageAdmin):
+class WorkspaceMembershipAdmin(RecordedAdmin):
     """Members of workspaces beside the default ones, to which everybody of the account belongs."""
+
+    object_type = "workspace_membership"
+    facts = ("workspace_id", "membership_id", "role")
 
     list_display = ("membership", "workspace", "role", "created_at")
     list_select_related = ("membership__user", "membership__account", "workspace__account")
@@ -181,7 +185,10 @@ class WorkspaceMembershipAdmin(PageAdmin):
     autocomplete_fields = ("workspace", "membership")
     exclude = ("own_role",)
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+    def find_account_id(self, obj: Any) -> Any:
+        return obj.workspace.account_id
+
+    def save_row(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """What an operator says is the member's own role, beside those that groups give."""
         obj.own_role = obj.role
         obj.save()
@@ -193,8 +200,11 @@ class WorkspaceMembershipAdmin(PageAdmin):
 
 
 @admin.register(Membership)
-class MembershipAdmin(PageAdmin):
+class MembershipAdmin(RecordedAdmin):
     """Whoever leaves takes the keys they created out of service."""
+
+    object_type = "membership"
+    facts = ("user_id", "role")
 
     list_display = ("user", "account", "role", "created_at")
     list_select_related = ("user", "account")

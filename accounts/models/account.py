@@ -122,7 +122,9 @@ class Membership(models.Model):
     """A person's role in an account."""
 
     class Role(models.TextChoices):
+        OWNER = "org:owner", "Owner"
         ADMIN = "org:admin", "Admin"
+        BILLING = "org:billing", "Billing"
         MEMBER = "org:member", "Member"
 
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="memberships")
@@ -137,7 +139,7 @@ class Membership(models.Model):
             ),
             models.CheckConstraint(
                 name="accounts_membership_role_known",
-                condition=Q(role__in=["org:admin", "org:member"]),
+                condition=Q(role__in=["org:owner", "org:admin", "org:billing", "org:member"]),
             ),
         ]
 

@@ -98,7 +98,7 @@ class ScimGroupMapping(models.Model):
             ),
             models.CheckConstraint(
                 name="accounts_scimgroupmapping_role_known",
-                condition=Q(role__in=["admin", "member"]),
+                condition=Q(role__in=["admin", "member", "viewer"]),
             ),
         ]
 

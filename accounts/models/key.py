@@ -113,6 +113,8 @@ class ApiKey(models.Model):
     external_user = models.CharField(max_length=256, null=True, blank=True, editable=False)
     # Words of `accounts.scopes.SCOPES` for management keys; null for everything.
     scopes = models.JSONField(null=True, blank=True, default=None)
+    # Ids of workspaces that a management key is for; null for all, and the account itself.
+    managed_workspaces = models.JSONField(null=True, blank=True, default=None, editable=False)
     # Canonical slugs that an inference key may ask for; null for all.
     allowed_models = models.JSONField(null=True, blank=True, default=None)
     # Networks that it may be used from, such as `192.0.2.0/24`; null for all.
@@ -139,6 +141,10 @@ class ApiKey(models.Model):
             models.CheckConstraint(
                 name="accounts_apikey_scopes_are_of_management_keys",
                 condition=Q(kind="management") | Q(scopes__isnull=True),
+            ),
+            models.CheckConstraint(
+                name="accounts_apikey_managed_workspaces_are_of_management_keys",
+                condition=Q(kind="management") | Q(managed_workspaces__isnull=True),
             ),
             models.CheckConstraint(
                 name="accounts_apikey_limit_not_negative",

@@ -20,6 +20,7 @@ class WorkspaceMembership(models.Model):
     class Role(models.TextChoices):
         ADMIN = "admin", "Admin"
         MEMBER = "member", "Member"
+        VIEWER = "viewer", "Viewer"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     # The constraint's index begins with it.
@@ -40,7 +41,7 @@ class WorkspaceMembership(models.Model):
             ),
             models.CheckConstraint(
                 name="accounts_workspacemembership_role_known",
-                condition=Q(role__in=["admin", "member"]),
+                condition=Q(role__in=["admin", "member", "viewer"]),
             ),
         ]
 

@@ -98,7 +98,7 @@ def _join(
         raise SignInRefused("the account's directory has switched the person off")
     membership = Membership.objects.get(account=account, user=person.user_id)
     set_role(membership=membership, role=_find_role(mappings), by=_BY)
-    wanted = {_open_group(account, each).pk for each in mappings if each.workspace is not None}
+    wanted: set[Any] = {_open_group(account, each).pk for each in mappings if each.workspace}
     named = ScimGroup.objects.filter(
         account=account, display_name__in=read_values(identity.claims, "groups")
     )

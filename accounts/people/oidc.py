@@ -119,8 +119,8 @@ def keep_entry(request: HttpRequest, identity: Identity) -> None:
 
 def build_sign_out_url(request: HttpRequest, *, back_to: str) -> tuple[OidcProvider, str] | None:
     """The page where the person signs out of the provider too, if there is one."""
-    entered = request.session.get(_ENTERED)
-    provider = find_provider(entered["provider"]) if entered else None
+    entered: dict[str, str] = request.session.get(_ENTERED) or {}
+    provider = find_provider(entered.get("provider", ""))
     if provider is None:
         return None
     try:

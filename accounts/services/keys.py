@@ -29,7 +29,7 @@ from gateway.http.validation import Issue
 GRACE_S_MAX: Final = 604_800
 _FACTS: Final = (
     *("name", "hash", "label", "kind", "workspace_id", "creator_id", "external_user", "app_id"),
-    *("disabled", "scopes", "allowed_models", "allowed_ips", "rate_limits"),
+    *("disabled", "scopes", "managed_workspaces", "allowed_models", "allowed_ips", "rate_limits"),
     *("limit_nano", "limit_reset", "limit_enforcement", "include_byok_in_limit"),
     *("expires_at", "deleted_at"),
 )
@@ -64,6 +64,7 @@ def create_key(
     app: App | None = None,
     playground_user: User | None = None,
     scopes: Sequence[str] | None = None,
+    managed_workspaces: Sequence[str] | None = None,
     allowed_models: Sequence[str] | None = None,
     allowed_ips: Sequence[str] | None = None,
     rate_limits: Sequence[JsonObject] | None = None,
@@ -90,6 +91,7 @@ def create_key(
             app=app,
             playground_user=playground_user,
             scopes=scopes,
+            managed_workspaces=managed_workspaces,
             allowed_models=allowed_models,
             allowed_ips=allowed_ips,
             rate_limits=rate_limits,

@@ -19,6 +19,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from accounts.models import ApiKey, App, AuthorizationCode, Membership, User, Workspace
 from accounts.models.oauth import ORIGIN_CHARS_MAX
+from accounts.roles import Action, list_account_roles, list_workspace_roles
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.records import Actor, record_change
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, PermissionDenied
@@ -99,8 +100,11 @@ def select_usable_workspaces(user: User) -> QuerySet[Workspace]:
     accounts the default one and those he belongs to."""
     mine = Q(account__memberships__user=user) & (
         Q(is_default=True)
-        | Q(account__memberships__role=Membership.Role.ADMIN)
-        | Q(memberships__membership__user=user)
+        | Q(account__memberships__role__in=list_account_roles(Action.OTHERS_KEYS))
+        | Q(
+            memberships__membership__user=user,
+            memberships__role__in=list_workspace_roles(Action.OWN_KEYS),
+        )
     )
     rows = Workspace.objects.filter(mine).select_related("account").distinct()
     return rows.order_by("account__name", "-is_default", "slug")

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
 from accounts.models import (
     Account,
@@ -26,6 +26,7 @@ from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
 _ADMIN: Final = WorkspaceMembership.Role.ADMIN
+_FROM_HIGHEST: Final = WorkspaceMembership.Role.values
 _MAPPING_FACTS: Final = ("group_id", "workspace_id", "role")
 Place = tuple[UUID, int]
 
@@ -138,8 +139,10 @@ def delete_mapping(*, account_id: UUID, mapping_id: UUID, keep_members: bool, by
                 workspace=mapping.workspace_id, membership__user__in=users
             )
             # A higher role of somebody's own stays.
-            lower = Q(own_role__isnull=True) | Q(own_role=WorkspaceMembership.Role.MEMBER)
-            kept.filter(lower).update(own_role=mapping.role)
+            lower = _FROM_HIGHEST[_FROM_HIGHEST.index(mapping.role) + 1 :]
+            kept.filter(Q(own_role__isnull=True) | Q(own_role__in=lower)).update(
+                own_role=mapping.role
+            )
         before = read_fields(mapping, _MAPPING_FACTS)
         ScimGroupMapping.objects.filter(pk=mapping.pk).delete()
         _record_mapping(mapping, by, "deleted", before=before | {"keep_members": keep_members})
@@ -164,7 +167,7 @@ def apply_groups(*, account_id: UUID, by: Actor) -> None:
     mapped = WorkspaceMembership.objects.filter(by_groups, workspace__account=account_id)
     # Roles that a mapping of before gave beside somebody's own.
     raised = WorkspaceMembership.objects.filter(
-        workspace__account=account_id, role=_ADMIN, own_role=WorkspaceMembership.Role.MEMBER
+        ~Q(role=F("own_role")), workspace__account=account_id, own_role__isnull=False
     )
     there = {
         (row.workspace_id, row.membership.user_id): row
@@ -331,7 +334,7 @@ def _find_group_roles(account_id: UUID) -> dict[Place, str]:
 
 def _find_highest(roles: set[Any]) -> Any:
     """The highest of some roles, among which may be None."""
-    return _ADMIN.value if _ADMIN in roles else next((each for each in roles if each), None)
+    return next((role for role in _FROM_HIGHEST if role in roles), None)
 
 
 def _disable_keys(places: Iterable[Place], by: Actor) -> None:

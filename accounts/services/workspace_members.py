@@ -16,6 +16,7 @@ from accounts.models import (
     Workspace,
     WorkspaceMembership,
 )
+from accounts.roles import Action, list_account_roles
 from accounts.services.records import Actor
 from accounts.services.workspaces import find_workspace, record_workspace_change
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
@@ -206,7 +207,7 @@ def _build_member(workspace: Workspace, row: Membership | WorkspaceMembership) -
 
 def _shorten_role(role: str) -> str:
     """`admin` or `member`, of a role in the account."""
-    return role.removeprefix("org:")
+    return "admin" if role in list_account_roles(Action.WORKSPACES) else "member"
 
 
 def _build_fact(user_ids: Iterable[str]) -> JsonObject:

@@ -18,6 +18,7 @@ from accounts.models import (
     Workspace,
     WorkspaceBudget,
 )
+from accounts.roles import Action, list_account_roles
 from accounts.services.byok import wipe_credentials_of
 from accounts.services.records import Actor, read_fields, record_change
 from accounts.services.spend_scopes import outdate_limits
@@ -77,7 +78,7 @@ def select_workspaces(account_id: UUID) -> QuerySet[Any]:
     The account's first admin stands for a creator that is not known.
     """
     admins = Membership.objects.filter(
-        account=OuterRef("account"), role=Membership.Role.ADMIN
+        account=OuterRef("account"), role__in=list_account_roles(Action.WORKSPACES)
     ).order_by("created_at", "pk")
     creator = Coalesce("created_by__public_id", Subquery(admins.values("user__public_id")[:1]))
     budgets = WorkspaceBudget.objects.filter(workspace=OuterRef("pk"))
@@ -308,7 +309,7 @@ def _find_creator(account_id: UUID, public_id: str | None) -> User | None:
     """The member of that id; the account's first admin where none is named."""
     members = Membership.objects.filter(account_id=account_id)
     if public_id is None:
-        members = members.filter(role=Membership.Role.ADMIN)
+        members = members.filter(role__in=list_account_roles(Action.WORKSPACES))
     else:
         members = members.filter(user__public_id=public_id)
     found = members.select_related("user").order_by("created_at", "pk").first()

@@ -18,6 +18,7 @@ from accounts.models import ApiKey, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
 from accounts.money import usd_to_nano
 from accounts.rates import read_free_requests
+from accounts.scopes import check_managed_workspace
 from accounts.services.key_limits import KeyUsage, build_zero_usage, read_usage, read_usages
 from accounts.services.keys import (
     NoSuchWorkspace,
@@ -116,6 +117,7 @@ class KeysViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         query = read_key_query(request.GET.dict())
+        check_managed_workspace(caller, query.workspace_id)
         return json_response({"data": _run_query(lambda: _load_page(caller, query))})
 
     @_operation(
@@ -131,6 +133,7 @@ class KeysViewSet(ManagedViewSet):
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         body = NewKey.read(managed_body(request))
+        check_managed_workspace(caller, body.workspace_id)
         models = resolve_models(body.allowed_models)
         limits = resolve_rate_limits(body.model_dump(include={"rate_limits"})["rate_limits"])
         key, string = _run_query(lambda: _create_key(caller, body, models, limits))
@@ -165,6 +168,8 @@ class KeysViewSet(ManagedViewSet):
         caller = self.manager(request)
         keys = _find_key(caller, key_hash)
         changes = read_key_changes(managed_body(request))
+        if "workspace_id" in changes:
+            check_managed_workspace(caller, changes["workspace_id"])
         data = _run_query(
             lambda: _with_usage(
                 *change_key_with_usage(keys=keys, changes=changes, by=key_actor(caller))
@@ -217,7 +222,10 @@ def _find_key(caller: Caller, key_hash: str) -> ApiKeyQuerySet:
     """The account's inference key of that hash. Raises `NotFound` for what can be no hash."""
     if not _HASH.fullmatch(key_hash):
         raise NotFound
-    return ApiKey.objects.inference(caller.account_id).filter(hash=key_hash)
+    keys = ApiKey.objects.inference(caller.account_id).filter(hash=key_hash)
+    if caller.managed_workspaces is not None:
+        keys = keys.filter(workspace__in=caller.managed_workspaces)
+    return keys
 
 
 def _load_page(caller: Caller, query: KeyQuery) -> Sequence[JsonObject]:

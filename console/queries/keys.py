@@ -10,6 +10,7 @@ from django.db.models.expressions import OrderBy
 from django.http import Http404
 
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from accounts.roles import Action, list_workspace_roles
 from accounts.services.key_limits import KeyUsage, read_usages
 from console.scope import Scope, find_scope_of_account
 from console.words import Badge
@@ -127,14 +128,21 @@ def _describe_limit(limit: JsonObject) -> str:
 
 def may_change_limits(scope: Scope, key: ApiKey) -> bool:
     """A limit on a key is set by somebody else than who spends: the workspace's lead, an admin."""
-    return scope.leads(key.workspace_id)
+    return scope.allows_in(Action.OTHERS_KEYS, key.workspace_id)
+
+
+def may_switch(scope: Scope, key: ApiKey) -> bool:
+    """Whether the person may disable and rotate the key: his own, or as who may change limits."""
+    return key.creator_id == scope.user.pk or may_change_limits(scope, key)
 
 
 def list_workspaces_for_keys(scope: Scope) -> list[Workspace]:
     """Those in which the person may make a key, the default one first."""
     rows = Workspace.objects.filter(account=scope.account)
-    if not scope.rules_account:
-        own = WorkspaceMembership.objects.filter(membership__user=scope.user)
+    if not scope.allows(Action.OTHERS_KEYS):
+        own = WorkspaceMembership.objects.filter(
+            membership__user=scope.user, role__in=list_workspace_roles(Action.OWN_KEYS)
+        )
         rows = rows.filter(Q(is_default=True) | Q(pk__in=own.values("workspace")))
     return list(rows.order_by("-is_default", "name"))
 

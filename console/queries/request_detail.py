@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from django.http import Http404
 
 from accounts.models import ApiKey, LedgerEntry
+from accounts.roles import Action
 from console.queries.explanation import (
     Candidate,
     Explanation,
@@ -17,7 +18,7 @@ from console.queries.explanation import (
     read_explanation,
     shorten_provider,
 )
-from console.scope import Role, Scope, find_scope_of_account
+from console.scope import Scope, find_scope_of_account
 from console.words import format_count, format_ms, format_price, format_tags
 from gateway.http.jsonio import dumps, loads
 from gateway.sealing import unseal_bytes
@@ -126,7 +127,7 @@ class RequestDetail:
     @property
     def may_read_content(self) -> bool:
         """Prompts are for the account's admins and operators, as in the API."""
-        return self.scope.role in (Role.ADMIN, Role.OPERATOR)
+        return self.scope.allows(Action.CONTENTS)
 
     @cached_property
     def messages(self) -> list[Message]:

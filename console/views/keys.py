@@ -22,6 +22,7 @@ from console.queries.keys import (
     list_keys,
     list_workspaces_for_keys,
     may_change_limits,
+    may_switch,
 )
 from console.queries.snippets import list_snippets
 from console.scope import Scope
@@ -193,6 +194,7 @@ def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpRespon
         "row": row,
         "form": form,
         "may_change": may_change,
+        "may_switch": may_switch(scope, row.key),
         "graces": _GRACE_CHOICES,
     }
     status = 400 if form.is_bound else 200
@@ -205,7 +207,8 @@ def switch_key(request: HttpRequest, page: PageContext, number: int) -> HttpResp
     """Disable a key, or enable it again, which takes more: somebody may have had a reason."""
     row, scope = _find(request, page, number)
     disabled = request.POST.get("to") == "disabled"
-    if not disabled and not may_change_limits(scope, row.key):
+    may = may_switch if disabled else may_change_limits
+    if not may(scope, row.key):
         raise Http404
     keys = ApiKey.objects.filter(pk=row.key.pk)
     set_disabled(keys=keys, disabled=disabled, by=operator_actor(request.user))
@@ -218,9 +221,9 @@ def switch_key(request: HttpRequest, page: PageContext, number: int) -> HttpResp
 @page
 def renew_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
     """Give a key a new string."""
-    row, _ = _find(request, page, number)
+    row, scope = _find(request, page, number)
     form = RotationForm(request.POST)
-    if not form.is_valid():
+    if not form.is_valid() or not may_switch(scope, row.key):
         raise Http404
     keys = ApiKey.objects.filter(pk=row.key.pk)
     grace_s = int(form.cleaned_data["grace_s"])

@@ -51,9 +51,6 @@ OIDC_CLIENT_ID = setting("OIDC_CLIENT_ID", "the gateway's name at that provider"
 OIDC_CLIENT_SECRET = setting(
     "OIDC_CLIENT_SECRET", "its secret there; empty where PKCE alone is asked for", env.text
 )
-OIDC_CLIENT_SECRET_FILE = setting(
-    "OIDC_CLIENT_SECRET_FILE", "file that holds that secret instead", env.text
-)
 OIDC_SCOPES = setting(
     "OIDC_SCOPES", "what is asked for there, with spaces between", env.text, "openid profile email"
 )
@@ -130,7 +127,6 @@ def read_providers() -> tuple[OidcProvider, ...]:
             "issuer": OIDC_ISSUER,
             "client_id": OIDC_CLIENT_ID,
             "client_secret": OIDC_CLIENT_SECRET,
-            "client_secret_file": OIDC_CLIENT_SECRET_FILE,
             "domains": OIDC_DOMAINS,
             "scopes": OIDC_SCOPES,
         }

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 
 from accounts.caller import Caller
 from accounts.models import Membership
+from accounts.roles import Action, list_account_roles
 from gateway.http.errors import NotFound, PermissionDenied
 from gateway.http.jsonio import JsonObject, dumps
 from gateway.http.resources import ABSENT, OpenObject, ResourceObject
@@ -169,7 +170,7 @@ def read_content(caller: Caller, generation_id: str) -> orjson.Fragment:
 
 def _may_read(account_id: UUID, creator_id: str | None) -> bool:
     """Whether the key may read contents: in an organization its creator must be an admin."""
-    admins = Q(role=Membership.Role.ADMIN, user__public_id=creator_id)
+    admins = Q(role__in=list_account_roles(Action.CONTENTS), user__public_id=creator_id)
     counts = Membership.objects.filter(account_id=account_id).aggregate(
         members=Count("pk"), admins=Count("pk", filter=admins)
     )

@@ -8,7 +8,8 @@ from typing import Any, Final
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import FilteredRelation, OuterRef, Q, Subquery
 
-from accounts.models import Membership, User, Workspace
+from accounts.models import User, Workspace
+from accounts.roles import Action, list_account_roles
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import GatewayError, NotFound, PayloadTooLarge
 from gateway.http.jsonio import JsonObject, dumps
@@ -115,7 +116,9 @@ def _find_row(scope: PresetScope, slug: str, creator: str | None) -> JsonObject:
         makers = User.objects.filter(public_id=creator)
     else:
         member = {"memberships__account": OuterRef("account")}
-        admins = User.objects.filter(memberships__role=Membership.Role.ADMIN, **member)
+        admins = User.objects.filter(
+            memberships__role__in=list_account_roles(Action.WORKSPACES), **member
+        )
         makers = admins.order_by("memberships__created_at", "memberships__pk")
     row: JsonObject | None = (
         Workspace.objects.filter(scope.workspace)

@@ -13,6 +13,7 @@ from tests.support.browser import (
     Browser,
     find_barriers,
     is_scrolled_sideways,
+    open_browser,
 )
 
 pytestmark = [

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from accounts.models import Account
+from accounts.models import Account, Workspace
 from accounts.scopes import SCOPES, clean_networks
 from accounts.services.keys import create_key
 from accounts.services.records import command_actor
@@ -29,6 +29,11 @@ class Command(JsonCommand):
             action="append",
             help="an address or network that it may be used from, once for each",
         )
+        parser.add_argument(
+            "--workspace",
+            action="append",
+            help="slug of a workspace that it is for, once for each; the whole account without",
+        )
         parser.add_argument("--days", type=int, help="after how many days it expires")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
@@ -42,11 +47,17 @@ class Command(JsonCommand):
             networks = clean_networks(ips) if ips else None
         except ValueError as error:
             raise Misused(f"--allowed-ip: {error}") from error
+        slugs = options["workspace"]
+        rows = Workspace.objects.filter(account=account, slug__in=slugs or ())
+        ids = {row.slug: str(row.pk) for row in rows}
+        if missing := sorted(set(slugs or ()) - ids.keys()):
+            raise Refused(f"The account has no workspace {missing[0]!r}")
         key, string = create_key(
             account=account,
             name=options["name"],
             workspace=None,
             scopes=options["scope"],
+            managed_workspaces=sorted(ids.values()) if slugs else None,
             allowed_ips=networks,
             expires_at=datetime.now(UTC) + timedelta(days=days) if days else None,
             by=command_actor("create_management_key"),

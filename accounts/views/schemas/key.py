@@ -259,6 +259,9 @@ class CurrentKey(_Spending):
     scopes: list[Scope] | None = Field(
         description="What a management key may do; null for everything."
     )
+    managed_workspaces: list[UUID] | None = Field(
+        description="The workspaces that a management key is for; null for the whole account."
+    )
 
 
 def read_key_changes(body: Mapping[str, Any]) -> JsonObject:

@@ -8,11 +8,12 @@ from pydantic import ConfigDict, Field
 
 from accounts.limit_words import ManagedBody
 from accounts.models import Account, Membership, ScimGroup, ScimGroupMapping
+from accounts.roles import Action, list_account_roles
 from accounts.views.schemas.fields import Id
 from gateway.http.jsonio import JsonObject
 from gateway.http.resources import Query, ResourceObject
 
-Role = Literal["admin", "member"]
+Role = Literal["admin", "member", "viewer"]
 
 
 class OrganizationMember(ResourceObject):
@@ -110,7 +111,10 @@ def serialize_member(row: Membership) -> JsonObject:
     """The JSON of an `OrganizationMember`."""
     user = row.user
     return OrganizationMember.from_row(
-        user, id=user.public_id, role=row.role, email=user.email or user.username
+        user,
+        id=user.public_id,
+        role="org:admin" if row.role in list_account_roles(Action.MEMBERS) else "org:member",
+        email=user.email or user.username,
     )
 
 

@@ -67,7 +67,7 @@ _KeyReferences = Annotated[
     list[Annotated[int | str, BeforeValidator(_key_reference)]],
     Field(max_length=LOGGED_KEYS_MAX),
 ]
-_Role = Literal["admin", "member"]
+_Role = Literal["admin", "member", "viewer"]
 
 
 class NewEndUserLimit(ManagedBody):

@@ -13,7 +13,7 @@ def make_table(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("accounts", "0022_guardrail_budgets_that_only_warn")]
+    dependencies = [("accounts", "0023_rate_limits")]
 
     operations = [
         migrations.RunPython(
