@@ -1,4 +1,5 @@
-"""From the Authorization header to a `Caller`. Only what could be a key of ours is looked up."""
+"""From the Authorization header to a `Caller`. Only what could be a key of ours, or a token, is
+looked up."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,6 +8,8 @@ from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest
 
 from accounts.caller import Caller, read_caller
+from accounts.identity.issuers import IssuerSilent, TokenRefused
+from accounts.identity.workloads import examine, is_known, is_token
 from accounts.key_uses import uses
 from accounts.keystring import hash_key, is_well_formed
 from accounts.rates import count_management_request, guard_lookup
@@ -17,9 +20,16 @@ from gateway.http.errors import (
     MissingCredential,
     PermissionDenied,
     Unauthenticated,
+    Unavailable,
 )
 from gateway.live_settings import settings
 from gateway.ttl_cache import TtlCache
+
+
+class IssuerGone(Unavailable):
+    """Whether the token is good cannot be said before its issuer answers."""
+
+    message, default_reason = "The token's issuer does not answer", "issuer"
 
 
 class KeyCache(TtlCache[str, Caller]):
@@ -139,6 +149,13 @@ def _read_key(request: HttpRequest, *, by_api_key_header: bool) -> str:
     return _parse_bearer(request.META.get("HTTP_AUTHORIZATION", ""))
 
 
+def authenticate_credential(request: HttpRequest, credential: str) -> tuple[Caller, float | None]:
+    """Whoever a key or a token from a request's body stands for, and when the token expires (None
+    for a key). Raises what `authenticate` raises."""
+    caller = _find_caller(request, credential)
+    return caller, examine(credential).expires_at if is_token(credential) else None
+
+
 def _find_caller(request: HttpRequest, key: str) -> Caller:
     caller = _find_by_string(request, key)
     if caller.allowed_networks is not None:
@@ -147,11 +164,26 @@ def _find_caller(request: HttpRequest, key: str) -> Caller:
 
 
 def _find_by_string(request: HttpRequest, key: str) -> Caller:
+    if is_token(key):
+        return guard_lookup(request, lambda: _look_up_token(key), trusted=is_known(key))
     key_hash = hash_key(key) if is_well_formed(key, settings.API_KEY_PREFIX) else None
     if not settings.RATE_FAILED_CREDENTIALS:
         return _look_up(key_hash)
     was_good = key_hash is not None and _keys.knows(key_hash)
     return guard_lookup(request, lambda: _look_up(key_hash), trusted=was_good)
+
+
+def _look_up_token(token: str) -> Caller:
+    """Raises `IssuerGone` as well."""
+    try:
+        key_hash = examine(token).key_hash
+    except TokenRefused as error:
+        raise Unauthenticated from error
+    except IssuerSilent as error:
+        raise IssuerGone from error
+    except (DatabaseError, InterfaceError, TimeoutError) as error:
+        raise DatabaseGone from error
+    return _look_up(key_hash)
 
 
 def _look_up(key_hash: str | None) -> Caller:

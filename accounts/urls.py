@@ -20,6 +20,7 @@ from accounts.views.organization import (
 )
 from accounts.views.payments import PaymentsViewSet
 from accounts.views.statement import StatementViewSet
+from accounts.views.workloads import PublicKeysViewSet, TokensViewSet
 from accounts.views.workspace_budgets import WorkspaceBudgetsViewSet
 from accounts.views.workspaces import WorkspaceMembersViewSet, WorkspacesViewSet
 
@@ -39,6 +40,8 @@ urlpatterns: list[URLPattern] = [
     re_path(rf"{_KEY}/rotate$", KeysViewSet.as_view({"post": "rotate"})),
     path("v1/auth/keys", ExchangeViewSet.as_view({"post": "create"})),
     path("v1/auth/keys/code", CodesViewSet.as_view({"post": "create"})),
+    path("v1/oauth/token", TokensViewSet.as_view({"post": "create"})),
+    path("v1/oauth/jwks", PublicKeysViewSet.as_view({"get": "retrieve"})),
     path("v1/auth/apps", AppsViewSet.as_view({"get": "list"})),
     re_path(rf"{_APP}$", AppsViewSet.as_view({"get": "retrieve", "delete": "destroy"})),
     re_path(rf"{_APP}/keys$", AppsViewSet.as_view({"get": "list_keys"})),

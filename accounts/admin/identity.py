@@ -1,10 +1,19 @@
-"""What claims of identity providers give, and whom these providers brought."""
+"""What claims of identity providers give, whom these providers brought, and programs that come with
+tokens of issuers that accounts trust."""
 
+from typing import Any
+
+from django import forms
 from django.contrib import admin
+from django.http import HttpRequest
 
+from accounts.admin.fields import UsdField
 from accounts.admin.recorded import RecordedAdmin
-from accounts.models import ClaimMapping, PersonIdentity
-from gateway.admin import ReadOnlyAdmin
+from accounts.models import ApiKey, ClaimMapping, PersonIdentity, TrustedIssuer, Workload, Workspace
+from accounts.scopes import SCOPES
+from accounts.services.records import operator_actor
+from accounts.services.workloads import change_conditions, create_workload, delete_workload
+from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
 
 
 @admin.register(ClaimMapping)
@@ -30,3 +39,115 @@ class PersonIdentityAdmin(ReadOnlyAdmin):
     list_select_related = ("user",)
     search_fields = ("user__username", "subject")
     ordering = ("user__username", "pk")
+
+
+@admin.register(TrustedIssuer)
+class TrustedIssuerAdmin(RecordedAdmin):
+    """Whose tokens an account takes. Disabled, none of them counts within a second."""
+
+    object_type = "trusted_issuer"
+    facts = ("name", "url", "jwks_url", "audience", "enabled")
+    list_display = ("name", "account", "url", "audience", "enabled")
+    list_filter = ("enabled",)
+    list_select_related = ("account",)
+    search_fields = ("name", "url", "account__name")
+    autocomplete_fields = ("account",)
+    ordering = ("account__name", "name")
+    actions = None
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("account",) if obj else ()
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Not while workloads stand behind it: their keys end with them."""
+        is_used = obj is not None and obj.workloads.exists()
+        return not is_used and super().has_delete_permission(request, obj)
+
+
+class WorkloadForm(Form):
+    """A new workload, with the limits that its key begins with; the key's page changes them."""
+
+    name = forms.CharField(max_length=100, required=False)
+    workspace = forms.ModelChoiceField(
+        Workspace.objects.select_related("account"),
+        required=False,
+        help_text="Where its requests count. Empty: it manages the account, by scopes.",
+    )
+    limit_usd = UsdField(label="Limit in USD", required=False, min_value=0)
+    limit_reset = forms.ChoiceField(
+        label="The limit begins anew",
+        required=False,
+        choices=[("", "Never"), *ApiKey.Reset.choices],
+    )
+    scopes = forms.MultipleChoiceField(
+        choices=[(each, each) for each in SCOPES],
+        required=False,
+        help_text="Of one that manages; none is everything.",
+    )
+
+    class Meta:
+        model = Workload
+        fields = ("issuer", "conditions")
+        help_texts = {"conditions": 'A pattern for each claim: {"sub": "repo:acme/app:*"}'}
+
+    def clean_conditions(self) -> dict[str, str]:
+        found = self.cleaned_data["conditions"]
+        is_good = isinstance(found, dict) and all(
+            isinstance(pattern, str) and pattern.strip("*") for pattern in found.values()
+        )
+        if not found or not is_good:
+            raise forms.ValidationError("Name at least one claim, each with a pattern of text.")
+        return dict(found)
+
+    def clean(self) -> None:
+        issuer = self.cleaned_data.get("issuer")
+        workspace = self.cleaned_data.get("workspace")
+        if issuer and workspace and workspace.account_id != issuer.account_id:
+            self.add_error("workspace", "This workspace belongs to another account.")
+        if workspace and self.cleaned_data.get("scopes"):
+            self.add_error("scopes", "Scopes are for workloads that manage.")
+
+
+@admin.register(Workload)
+class WorkloadAdmin(PageAdmin):
+    """Programs by the claims of their tokens. The first that fits counts."""
+
+    form = WorkloadForm
+    list_display = ("key", "issuer", "conditions", "created_at")
+    list_select_related = ("key", "issuer__account")
+    search_fields = ("key__name", "issuer__name", "issuer__account__name")
+    autocomplete_fields = ("issuer",)
+    ordering = ("pk",)
+    actions = None
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is not None:
+            return ("issuer", "key", "conditions")
+        limits = ("limit_usd", "limit_reset")
+        return ("issuer", "name", "conditions", "workspace", *limits, "scopes")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("issuer", "key") if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        by, said = operator_actor(request.user), form.cleaned_data
+        if change:
+            before = Workload.objects.get(pk=obj.pk)
+            change_conditions(workload=before, conditions=said["conditions"], by=by)
+            return
+        made = create_workload(
+            issuer=said["issuer"],
+            name=said["name"] or "workload",
+            conditions=said["conditions"],
+            workspace=said["workspace"],
+            limit_nano=said["limit_usd"],
+            limit_reset=said["limit_reset"] or None,
+            scopes=said["scopes"] or None,
+            by=by,
+        )
+        # The page goes on with what was made.
+        obj.pk, obj.key = made.pk, made.key
+        obj._state.adding = False
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        delete_workload(workload=obj, by=operator_actor(request.user))

@@ -12,7 +12,12 @@ from accounts.models.directory import (
 from accounts.models.event import Alarm, Channel, Delivery, Event
 from accounts.models.guardrail import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.idempotency import RepeatableRequest
-from accounts.models.identity import ClaimMapping, PersonIdentity
+from accounts.models.identity import (
+    ClaimMapping,
+    PersonIdentity,
+    TrustedIssuer,
+    Workload,
+)
 from accounts.models.key import ApiKey, FormerHash
 from accounts.models.ledger import Hold, LedgerEntry, SpendCounter
 from accounts.models.oauth import App, AuthorizationCode
@@ -49,7 +54,9 @@ __all__ = [
     "ScimUser",
     "SignInAttempts",
     "SpendCounter",
+    "TrustedIssuer",
     "User",
+    "Workload",
     "Workspace",
     "WorkspaceBudget",
     "WorkspaceMembership",

@@ -1,9 +1,10 @@
-"""Who people are at identity providers, and what their claims give them here."""
+"""Who people and programs are at issuers elsewhere, and what their claims give them here."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
 from accounts.models.account import Account, Membership, User, Workspace
+from accounts.models.key import ApiKey
 from accounts.models.workspace_membership import WorkspaceMembership
 
 
@@ -67,3 +68,51 @@ class ClaimMapping(models.Model):
             raise ValidationError("This workspace belongs to another account.")
         if self.workspace.is_default:
             raise ValidationError("Everybody of the account belongs to its default workspace.")
+
+
+class TrustedIssuer(models.Model):
+    """An issuer whose tokens an account takes in place of keys, such as a build service.
+
+    Its keys stand at `jwks_url`, or where its discovery document says. `audience` is what tokens
+    are made for.
+    """
+
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="trusted_issuers")
+    name = models.CharField(max_length=100)
+    url = models.CharField(
+        "issuer", max_length=400, help_text="As tokens name it in `iss`, to the last character."
+    )
+    jwks_url = models.CharField(
+        "keys", max_length=400, blank=True, help_text="Empty: its discovery document says."
+    )
+    audience = models.CharField(max_length=200)
+    enabled = models.BooleanField(default=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="accounts_trustedissuer_once",
+                fields=["account", "url", "audience"],
+            ),
+        ]
+        indexes = [models.Index(name="accounts_trustedissuer_url", fields=["url"])]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.account}"
+
+
+class Workload(models.Model):
+    """Programs whose tokens have these claims, and the key whose limits hold for them.
+
+    `conditions` has a pattern for each claim, all of which fit; `*` stands for any characters.
+    Nobody has the string of the key: it was never kept.
+    """
+
+    issuer = models.ForeignKey(TrustedIssuer, on_delete=models.CASCADE, related_name="workloads")
+    conditions = models.JSONField(default=dict)
+    key = models.OneToOneField(ApiKey, on_delete=models.PROTECT, related_name="workload")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.key.name} at {self.issuer}"

@@ -207,6 +207,11 @@ _QUERIES: Mapping[str, Callable[[Objects], dict[str, str]]] = {
 }
 _BODIES: Mapping[str, Callable[[Objects], dict[str, Any]]] = {
     "POST /api/v1/auth/keys": Objects.authorization_code,
+    "POST /api/v1/oauth/token": lambda objects: {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "subject_token": objects.account.api_key,
+        "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+    },
     "POST /api/v1/notifications/channels": lambda objects: dict(_WEBHOOK_CHANNEL),
     "PATCH /api/v1/notifications/channels/{channel}": lambda objects: {"name": "Renamed"},
     "POST /api/v1/observability/destinations": Objects.new_destination,

@@ -108,6 +108,13 @@ _HERE = f'{{{_CALLBACK}, "workspace_id": "{{workspace}}"}}'
 _add("POST", "/api/v1/auth/keys/code", (401, 403, 200), _HERE, foreign=400)
 # Nobody's code, whatever the credential.
 _add("POST", "/api/v1/auth/keys", (403, 403, 403), '{"code": "x"}')
+_EXCHANGE = (
+    '{"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token": "x", '
+    '"subject_token_type": "urn:ietf:params:oauth:token-type:access_token"}'
+)
+# Nobody's key, whatever the credential.
+_add("POST", "/api/v1/oauth/token", (401, 401, 401), _EXCHANGE)
+_add("GET", "/api/v1/oauth/jwks", ANYONE)
 _add("GET", "/api/v1/auth/apps", MANAGERS)
 _add("GET DELETE", "/api/v1/auth/apps/{app}", MANAGERS)
 _add("GET", "/api/v1/auth/apps/{app}/keys", MANAGERS)

@@ -17,6 +17,7 @@ from accounts.services.channels import create_channel, send_test_message
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
+from accounts.services.workloads import create_workload
 from accounts.windows import ALL_TIME
 from interns import models as of_interns
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
@@ -108,6 +109,16 @@ def _directory(number: int, workspace: Workspace, user: User, key: ApiKey) -> No
         user=user, issuer="https://id.example", subject=f"s-{number}"
     )
     of_accounts.ClaimMapping.objects.create(account=account, value=f"group {number}")
+    issuer = of_accounts.TrustedIssuer.objects.create(
+        account=account, name="CI", url="https://ci.example", audience="gateway"
+    )
+    create_workload(
+        issuer=issuer,
+        name=f"build {number}",
+        conditions={"sub": "*"},
+        workspace=workspace,
+        by=SYSTEM,
+    )
 
 
 def _failures(number: int, workspace: Workspace, key: ApiKey) -> None:

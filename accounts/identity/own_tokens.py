@@ -1,0 +1,106 @@
+"""Short-lived tokens of this gateway's own, which stand for a key.
+
+They are signed by Ed25519 with a key that all processes derive from the master key. Tokens that
+were signed under a former master key count for as long as that is among the settings.
+"""
+
+import base64
+import time
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from accounts.identity.issuers import TokenRefused
+from gateway.http.jsonio import JsonObject
+from gateway.live_settings import settings
+
+LIFETIME_MAX_S: Final = 900
+AUDIENCE: Final = "routing-gateway"
+_ALGORITHM: Final = "EdDSA"
+
+
+class SigningKey(NamedTuple):
+    key_id: str
+    private: Ed25519PrivateKey
+    public: Ed25519PublicKey
+
+
+def find_issuer_name() -> str:
+    """What own tokens say in `iss`."""
+    return settings.PUBLIC_URL or "urn:routing-gateway"
+
+
+def issue(key_hash: str, *, lifetime_s: int = LIFETIME_MAX_S) -> str:
+    """A token that stands for the key of this hash, for so long at most."""
+    assert 0 < lifetime_s <= LIFETIME_MAX_S
+    now, signing = int(time.time()), _derive(settings.VAULT_MASTER_KEY)
+    claims = {
+        "iss": find_issuer_name(),
+        "aud": AUDIENCE,
+        "sub": key_hash,
+        "iat": now,
+        "exp": now + lifetime_s,
+    }
+    return jwt.encode(
+        claims, signing.private, algorithm=_ALGORITHM, headers={"kid": signing.key_id}
+    )
+
+
+def verify_own(token: str) -> tuple[str, float]:
+    """The hash of the key, and when the token expires. Raises `TokenRefused`."""
+    try:
+        key_id = jwt.get_unverified_header(token).get("kid")
+        signing = next((each for each in _list_keys() if each.key_id == key_id), None)
+        if signing is None:
+            raise TokenRefused("it is signed with a key of nobody here")
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            signing.public,
+            algorithms=[_ALGORITHM],
+            issuer=find_issuer_name(),
+            audience=AUDIENCE,
+            options={"require": ["exp", "iat", "sub"]},
+        )
+    except jwt.PyJWTError as error:
+        raise TokenRefused(str(error)) from error
+    return str(claims["sub"]), float(claims["exp"])
+
+
+def list_public_keys() -> list[JsonObject]:
+    """The keys that verify own tokens, as JWK."""
+    return [
+        {
+            "kty": "OKP",
+            "crv": "Ed25519",
+            "alg": _ALGORITHM,
+            "use": "sig",
+            "kid": each.key_id,
+            "x": _encode(each.public.public_bytes(Encoding.Raw, PublicFormat.Raw)),
+        }
+        for each in _list_keys()
+    ]
+
+
+def _list_keys() -> list[SigningKey]:
+    return [
+        _derive(each) for each in (settings.VAULT_MASTER_KEY, *settings.VAULT_FORMER_MASTER_KEYS)
+    ]
+
+
+@lru_cache(maxsize=8)
+def _derive(master_key: str) -> SigningKey:
+    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"own-tokens")
+    private = Ed25519PrivateKey.from_private_bytes(derived.derive(master_key.encode()))
+    public = private.public_key()
+    raw = public.public_bytes(Encoding.Raw, PublicFormat.Raw)
+    return SigningKey(sha256(raw).hexdigest()[:16], private, public)
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -1,0 +1,164 @@
+"""From a token of a program to the key that it stands for.
+
+A token that was good is known by its hash until it expires, at most for a minute: then its
+signature is looked at again. That its issuer, its workload or its key counts no more is known
+within a second, as of any key.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import jwt
+
+from accounts.identity import own_tokens
+from accounts.identity.issuers import TokenRefused, find_issuer, verify
+from accounts.models import Workload
+from gateway.database.db import Lane, run_queries
+from gateway.live_settings import settings
+from gateway.ttl_cache import TtlCache
+
+_KNOWN_S: Final = 60.0
+_KNOWN_MAX: Final = 10_000
+TOKEN_CHARS_MAX: Final = 8_192
+
+
+class TrustedWorkload(NamedTuple):
+    """A workload as it stood when it was read."""
+
+    jwks_url: str
+    audience: str
+    conditions: Mapping[str, str]
+    key_hash: str
+
+
+class KnownToken(NamedTuple):
+    """`issuer` and `workload` are None for a token of the gateway's own."""
+
+    key_hash: str
+    expires_at: float
+    until: float
+    issuer: str | None = None
+    workload: TrustedWorkload | None = None
+
+    def still_counts(self, now: float) -> bool:
+        if now >= self.until:
+            return False
+        return self.issuer is None or self.workload in (_trusted.find(self.issuer) or ())
+
+
+class WorkloadCache(TtlCache[str, list[TrustedWorkload]]):
+    """`find(issuer)` gives the workloads of that issuer, in their order, or None."""
+
+
+_trusted = WorkloadCache(
+    lambda issuer: run_queries(Lane.READ, lambda: _load(issuer)),
+    age_max_s=settings.API_KEY_CACHE_SECONDS,
+)
+_known: OrderedDict[bytes, KnownToken] = OrderedDict()
+_lock = threading.Lock()
+
+
+def is_token(credential: str) -> bool:
+    """Whether it is written as a token, which no key is."""
+    return credential.startswith("eyJ") and credential.count(".") == 2
+
+
+def is_known(token: str) -> bool:
+    """Whether the token was good the last time somebody looked."""
+    return _digest(token) in _known
+
+
+def examine(token: str) -> KnownToken:
+    """Which key the token stands for. Raises `TokenRefused`, `IssuerSilent`."""
+    digest, now = _digest(token), time.time()
+    known = _known.get(digest)
+    if known is not None and known.still_counts(now):
+        return known
+    known = _examine(token, now)
+    with _lock:
+        _known[digest] = known
+        _known.move_to_end(digest)
+        while len(_known) > _KNOWN_MAX:
+            _known.popitem(last=False)
+    return known
+
+
+def forget_tokens() -> None:
+    """Drop what this process knows of tokens and workloads."""
+    with _lock:
+        _known.clear()
+    _trusted.forget()
+
+
+def _examine(token: str, now: float) -> KnownToken:
+    if len(token) > TOKEN_CHARS_MAX:
+        raise TokenRefused("it is too long")
+    try:
+        issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
+    except jwt.PyJWTError as error:
+        raise TokenRefused(str(error)) from error
+    if issuer == own_tokens.find_issuer_name():
+        key_hash, expires_at = own_tokens.verify_own(token)
+        return KnownToken(key_hash, expires_at, min(expires_at, now + _KNOWN_S))
+    workloads = _trusted.find(issuer) if isinstance(issuer, str) and "\x00" not in issuer else None
+    if not workloads:
+        raise TokenRefused("nobody here trusts its issuer")
+    good: dict[tuple[str, str], dict[str, Any] | TokenRefused] = {}
+    for each in workloads:
+        place = each.jwks_url, each.audience
+        if place not in good:
+            good[place] = _try(token, str(issuer), each)
+        claims = good[place]
+        if isinstance(claims, dict) and fits(each.conditions, claims):
+            expires_at = float(claims["exp"])
+            until = min(expires_at, now + _KNOWN_S)
+            return KnownToken(each.key_hash, expires_at, until, str(issuer), each)
+    refusals = [each for each in good.values() if isinstance(each, TokenRefused)]
+    raise refusals[0] if len(refusals) == len(good) else TokenRefused("no workload has its claims")
+
+
+def _try(token: str, issuer: str, workload: TrustedWorkload) -> dict[str, Any] | TokenRefused:
+    """What the token says, or why it proves nothing to this account."""
+    try:
+        known = find_issuer(issuer, workload.jwks_url)
+        return verify(token, known, audience=workload.audience)
+    except TokenRefused as refusal:
+        return refusal
+
+
+def fits(conditions: Mapping[str, str], claims: Mapping[str, Any]) -> bool:
+    """Whether each condition fits a value of its claim. None at all fit nobody."""
+    return bool(conditions) and all(
+        any(
+            isinstance(value, str | int) and fnmatchcase(str(value), pattern)
+            for value in _list_values(claims, name)
+        )
+        for name, pattern in conditions.items()
+    )
+
+
+def _list_values(claims: Mapping[str, Any], name: str) -> list[Any]:
+    value: Any = claims.get(name)
+    if value is None and "." in name:
+        value = claims
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+    return value if isinstance(value, list) else [value]
+
+
+def _load(issuer: str) -> list[TrustedWorkload] | None:
+    rows = Workload.objects.filter(issuer__url=issuer, issuer__enabled=True)
+    found = [
+        TrustedWorkload(row.issuer.jwks_url, row.issuer.audience, row.conditions, row.key.hash)
+        for row in rows.select_related("issuer", "key").order_by("pk")
+    ]
+    return found or None
+
+
+def _digest(token: str) -> bytes:
+    return sha256(token.encode("utf-8", "replace")).digest()

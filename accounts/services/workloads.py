@@ -1,0 +1,69 @@
+"""Programs that prove by a token of a trusted issuer who they are, and the keys they stand for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from accounts.models import ApiKey, TrustedIssuer, Workload, Workspace
+from accounts.services.keys import create_key, delete_keys
+from accounts.services.records import Actor, record_change
+
+
+def create_workload(
+    *,
+    issuer: TrustedIssuer,
+    name: str,
+    conditions: Mapping[str, str],
+    workspace: Workspace | None,
+    by: Actor,
+    limit_nano: int | None = None,
+    limit_reset: str | None = None,
+    scopes: Sequence[str] | None = None,
+) -> Workload:
+    """A workload with a key of its own, whose string nobody learns. Without a workspace it manages
+    the account, by `scopes`."""
+    assert conditions
+    with transaction.atomic():
+        key, _ = create_key(
+            account=issuer.account,
+            name=name,
+            workspace=workspace,
+            limit_nano=limit_nano,
+            limit_reset=limit_reset,
+            scopes=scopes,
+            by=by,
+        )
+        row = Workload.objects.create(issuer=issuer, conditions=dict(conditions), key=key)
+        _record(row, by, "created", None, {"conditions": row.conditions, "key": key.pk})
+    return row
+
+
+def change_conditions(*, workload: Workload, conditions: Mapping[str, str], by: Actor) -> None:
+    """Whose tokens stand for the key from now on, within a second."""
+    with transaction.atomic():
+        before, workload.conditions = workload.conditions, dict(conditions)
+        workload.save(update_fields=["conditions"])
+        _record(
+            workload, by, "updated", {"conditions": before}, {"conditions": workload.conditions}
+        )
+
+
+def delete_workload(*, workload: Workload, by: Actor) -> None:
+    """Nobody stands for the key any more, which ends within a second; its history stays."""
+    with transaction.atomic():
+        _record(workload, by, "deleted", {"conditions": workload.conditions}, None)
+        workload.delete()
+        delete_keys(keys=ApiKey.objects.filter(pk=workload.key_id), by=by)
+
+
+def _record(row: Workload, by: Actor, action: str, before: Any, after: Any) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="workload",
+        object_id=row.pk,
+        account_id=row.issuer.account_id,
+        before=before,
+        after=after,
+    )

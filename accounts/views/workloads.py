@@ -1,0 +1,103 @@
+"""/oauth/token and /oauth/jwks: tokens of the gateway's own for programs without a key."""
+
+import time
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+
+from accounts.authentication import authenticate_credential
+from accounts.identity import own_tokens
+from accounts.identity.workloads import is_token
+from accounts.views.managed import ManagedViewSet, managed_body
+from accounts.views.schemas.workload import (
+    ACCESS_TOKEN,
+    EXCHANGE,
+    ID_TOKEN,
+    JWT,
+    ExchangedToken,
+    TokenExchange,
+)
+from gateway.http.body import read_body
+from gateway.http.errors import SchemaInvalid
+from gateway.http.jsonio import JsonObject
+from gateway.http.responses import json_response
+from gateway.http.validation import Issue
+from gateway.openapi.components import NO_KEY, Component, array, component, described, obj
+from gateway.openapi.errors import error_responses
+
+_TAG: Final = "OAuth"
+_FORM: Final = "application/x-www-form-urlencoded"
+_TOKENS: Final = {JWT, ID_TOKEN}
+_KEYS: Final = Component(
+    "PublicKeys",
+    obj({"keys": array(described({"type": "object"}, "A key as RFC 7517 has it."))}),
+)
+assert EXCHANGE
+assert ACCESS_TOKEN
+
+
+class TokensViewSet(ManagedViewSet):
+    """Whoever has a token of a trusted issuer, or a key."""
+
+    secret_answers = frozenset({"create"})
+
+    @extend_schema(
+        operation_id="exchangeToken",
+        summary="Exchange a token for one of the gateway",
+        description="RFC 8693. A token of an issuer that an account trusts, or a key, becomes a "
+        "token that stands for the same key for a quarter of an hour at most, and no longer than "
+        "what it was made of. Takes no credential but the one in its body.",
+        tags=[_TAG],
+        auth=NO_KEY,
+        request={
+            "application/json": component(TokenExchange),
+            _FORM: component(TokenExchange),
+        },
+        responses={
+            200: OpenApiResponse(component(ExchangedToken), description="The token."),
+            **error_responses(400, 401, 403, 413, 429, 500, 503),
+        },
+    )
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        body = TokenExchange.read(_read_fields(request))
+        if is_token(body.subject_token) != (body.subject_token_type in _TOKENS):
+            raise SchemaInvalid([Issue("subject_token", "Invalid input: not of this type")])
+        caller, expires_at = authenticate_credential(request, body.subject_token)
+        lifetime_s = own_tokens.LIFETIME_MAX_S
+        if expires_at is not None:
+            lifetime_s = max(1, min(lifetime_s, int(expires_at - time.time())))
+        answer = {
+            "access_token": own_tokens.issue(caller.key_hash, lifetime_s=lifetime_s),
+            "issued_token_type": body.requested_token_type or ACCESS_TOKEN,
+            "token_type": "Bearer",
+            "expires_in": lifetime_s,
+        }
+        response = json_response(answer)
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class PublicKeysViewSet(ManagedViewSet):
+    """Anybody."""
+
+    @extend_schema(
+        operation_id="listPublicKeys",
+        summary="List keys that verify the gateway's tokens",
+        description="As RFC 7517 has them. Takes no credential.",
+        tags=[_TAG],
+        auth=NO_KEY,
+        responses={200: OpenApiResponse(_KEYS, description="The keys."), **error_responses(500)},
+    )
+    def retrieve(self, request: HttpRequest) -> HttpResponseBase:
+        return json_response({"keys": own_tokens.list_public_keys()})
+
+
+def _read_fields(request: HttpRequest) -> JsonObject:
+    """The body's fields, of a form as RFC 8693 has it or of JSON."""
+    if request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != _FORM:
+        return managed_body(request)
+    raw: Any = read_body(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
+    return dict(parse_qsl(bytes(raw).decode("utf-8", "replace")))

@@ -1,0 +1,254 @@
+"""Programs that come with a token of an issuer that their account trusts."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from django.test import Client
+
+from accounts.authentication import forget_keys
+from accounts.identity.issuers import forget_issuers
+from accounts.identity.own_tokens import AUDIENCE, find_issuer_name
+from accounts.identity.workloads import forget_tokens
+from accounts.models import ApiKey, AuditRecord, TrustedIssuer, Workload
+from accounts.services.records import SYSTEM
+from accounts.services.workloads import change_conditions, create_workload, delete_workload
+from tests.accounts.office import KEYS, Office, open_office
+from tests.support.issuer import Issuer, new_key
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+TYPES = "urn:ietf:params:oauth:token-type:"
+
+
+@pytest.fixture
+def issuer(settings: Any) -> Iterator[Issuer]:
+    settings.IDENTITY_PRIVATE_HOSTS = ("127.0.0.1",)
+    forget()
+    made = Issuer()
+    yield made
+    made.stop()
+    forget()
+
+
+@pytest.fixture
+def office(db: None) -> Office:
+    return open_office()
+
+
+def forget() -> None:
+    """What a second of waiting would do."""
+    forget_tokens()
+    forget_keys()
+    forget_issuers()
+
+
+def forget_keys_only() -> None:
+    forget_tokens()
+    forget_keys()
+
+
+def trust(office: Office, issuer: Issuer) -> TrustedIssuer:
+    return TrustedIssuer.objects.create(
+        account=office.account, name="CI", url=issuer.url, audience="gateway"
+    )
+
+
+def build(office: Office, issuer: Issuer, **fields: Any) -> Workload:
+    usual: dict[str, Any] = {
+        "issuer": trust(office, issuer),
+        "name": "builds",
+        "conditions": {"sub": "repo:acme/*"},
+        "workspace": office.account.workspaces.get(),
+        "by": SYSTEM,
+    }
+    return create_workload(**usual | fields)
+
+
+def status(office: Office, token: str, path: str = "/key") -> int:
+    code: int = office.call("GET", path, key=token)[0]
+    return code
+
+
+def exchange(**fields: str) -> Any:
+    form = {"grant_type": EXCHANGE, "subject_token_type": f"{TYPES}jwt"} | fields
+    kind = "application/x-www-form-urlencoded"
+    return Client().post("/api/v1/oauth/token", urlencode(form), content_type=kind)
+
+
+def test_a_token_stands_for_a_key_with_its_limits(office: Office, issuer: Issuer) -> None:
+    workload = build(office, issuer, limit_nano=2_500_000_000)
+
+    code, said = office.call("GET", "/key", key=issuer.make_token())
+
+    assert code == 200
+    assert (said["data"]["limit"], said["data"]["is_management_key"]) == (2.5, False)
+    assert said["data"]["workspace_id"] == str(workload.key.workspace_id)
+    assert office.ok("GET", f"{KEYS}/{workload.key.hash}")["data"]["name"] == "builds"
+
+
+def test_a_workload_may_manage_within_scopes(office: Office, issuer: Issuer) -> None:
+    build(office, issuer, workspace=None, scopes=["keys"])
+    token = issuer.make_token()
+
+    assert [status(office, token, path) for path in (KEYS, "/credits")] == [200, 403]
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": 1},
+        {"exp": None},
+        {"aud": "another"},
+        {"aud": None},
+        {"iss": "https://elsewhere.example"},
+        {"iss": None},
+        {"sub": "repo:other/app:main"},
+        {"sub": None},
+        {"nbf": 2**33},
+    ],
+    ids=str,
+)
+def test_claims_that_do_not_fit_open_nothing(
+    office: Office, issuer: Issuer, claims: dict[str, Any]
+) -> None:
+    build(office, issuer)
+
+    assert status(office, issuer.make_token(**claims)) == 401
+
+
+def test_signatures_of_others_open_nothing(office: Office, issuer: Issuer) -> None:
+    build(office, issuer)
+    public = issuer.keys["first"].public_key()
+    pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    good = issuer.make_token()
+    head, claims, signature = good.split(".")
+    # PyJWT itself refuses to sign with a public key, so this is done by hand.
+    secret = pem.hex()
+    forged = {
+        "another key": issuer.make_token(key=new_key()),
+        "a shared secret": issuer.make_token(key=secret, algorithm="HS256"),
+        "no algorithm": jwt.encode(
+            {"iss": issuer.url, "aud": "gateway", "sub": "repo:acme/a", "exp": 2**33},
+            None,
+            algorithm="none",
+        ),
+        "no signature": f"{head}.{claims}.",
+        "other claims": f"{head}.{issuer.make_token(sub='repo:acme/x').split('.')[1]}.{signature}",
+        "nonsense": "eyJ.eyJ.x",
+    }
+    assert {name: status(office, token) for name, token in forged.items()} == dict.fromkeys(
+        forged, 401
+    )
+    assert status(office, good) == 200
+
+
+def test_keys_are_asked_for_once_and_again_when_they_rotate(office: Office, issuer: Issuer) -> None:
+    build(office, issuer)
+    for number in range(5):
+        assert status(office, issuer.make_token(jti=str(number))) == 200
+    assert issuer.asked == 1
+    # An issuer is asked again by whoever learns nothing for a while, not by each guess.
+    for _ in range(5):
+        assert status(office, issuer.make_token(key=new_key())) == 401
+    assert issuer.asked == 1
+    issuer.rotate()
+    forget_issuers()
+    assert status(office, issuer.make_token()) == 200
+
+
+def test_tokens_count_while_the_issuer_is_away(office: Office, issuer: Issuer) -> None:
+    build(office, issuer)
+    assert status(office, issuer.make_token()) == 200
+    issuer.stop()
+
+    assert status(office, issuer.make_token(jti="new")) == 200
+    forget()
+    code, said = office.call("GET", "/key", key=issuer.make_token())
+    assert (code, said["error"]["message"]) == (503, "The token's issuer does not answer")
+
+
+def test_what_is_taken_away_ends(office: Office, issuer: Issuer) -> None:
+    workload, token = build(office, issuer), issuer.make_token()
+    assert status(office, token) == 200
+    TrustedIssuer.objects.update(enabled=False)
+    forget_keys_only()
+    assert status(office, token) == 401
+    TrustedIssuer.objects.update(enabled=True)
+    change_conditions(workload=workload, conditions={"sub": "repo:other/*"}, by=SYSTEM)
+    forget_keys_only()
+    assert status(office, token) == 401
+    change_conditions(workload=workload, conditions={"sub": "repo:acme/*"}, by=SYSTEM)
+    forget_keys_only()
+    assert status(office, token) == 200
+
+    delete_workload(workload=workload, by=SYSTEM)
+
+    forget_keys_only()
+    assert status(office, token) == 401
+    assert ApiKey.objects.get(pk=workload.key_id).deleted_at
+    told = AuditRecord.objects.filter(object_type="workload").order_by("pk")
+    assert [record.action for record in told] == ["created", "updated", "updated", "deleted"]
+
+
+def test_private_issuers_are_asked_only_where_the_operator_says(
+    office: Office, issuer: Issuer, settings: Any
+) -> None:
+    settings.IDENTITY_PRIVATE_HOSTS = ()
+    build(office, issuer)
+
+    assert status(office, issuer.make_token()) == 503
+    assert issuer.asked == 0
+
+
+def test_a_token_is_exchanged_for_a_short_one(office: Office, issuer: Issuer) -> None:
+    build(office, issuer)
+    made = exchange(subject_token=issuer.make_token(exp=int(time.time()) + 7200))
+    said = made.json()
+    assert (made.status_code, said["expires_in"], said["token_type"]) == (200, 900, "Bearer")
+    assert made["Cache-Control"] == "no-store"
+    assert status(office, said["access_token"]) == 200
+
+    (key,) = Client().get("/api/v1/oauth/jwks").json()["keys"]
+    claims = jwt.decode(
+        said["access_token"],
+        jwt.PyJWK(key),
+        algorithms=["EdDSA"],
+        audience=AUDIENCE,
+        issuer=find_issuer_name(),
+    )
+    assert claims["exp"] - claims["iat"] == 900
+    # Nothing lives longer by being exchanged.
+    short = exchange(subject_token=issuer.make_token(exp=int(time.time()) + 60)).json()
+    again = exchange(subject_token=short["access_token"]).json()
+    assert again["expires_in"] <= short["expires_in"] <= 60
+
+
+def test_a_key_is_exchanged_too_and_the_token_ends_with_it(office: Office, issuer: Issuer) -> None:
+    made = office.new()
+    body = {"subject_token": made["key"], "subject_token_type": f"{TYPES}access_token"}
+    token = exchange(**body).json()["access_token"]
+    assert status(office, token) == 200
+
+    office.ok("PATCH", f"{KEYS}/{made['data']['hash']}", {"disabled": True})
+
+    forget_keys_only()
+    assert status(office, token) == 401
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"subject_token": "sk-rt-v1-nobody", "subject_token_type": f"{TYPES}access_token"}, 401),
+        ({"subject_token": "eyJ.eyJ.x"}, 401),
+        ({"subject_token": "sk-rt-v1-nobody"}, 400),
+        ({"subject_token": "eyJ.eyJ.x", "grant_type": "password"}, 400),
+        ({}, 400),
+    ],
+)
+def test_nothing_else_is_exchanged(db: None, fields: dict[str, str], expected: int) -> None:
+    assert exchange(**fields).status_code == expected
