@@ -7,7 +7,7 @@ scopes open, and of a person's key what that person's role allows too.
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from accounts.models import Membership, WorkspaceMembership
 
@@ -109,11 +109,3 @@ def may_key_of(membership_role: str | None, action: Action) -> bool:
     if membership_role is None:
         return True
     return allows(_OF_ACCOUNT[Membership.Role(membership_role)], action)
-
-
-def find_account_role(user: Any, account_id: Any) -> Role | None:
-    """The person's highest role in the account, workspaces aside; None for a stranger."""
-    if user.is_staff:
-        return Role.OPERATOR
-    membership = Membership.objects.filter(account=account_id, user=user.pk).first()
-    return read_account_role(membership) if membership else None

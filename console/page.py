@@ -17,6 +17,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from accounts.roles import Action
 from console.scope import Role, Scope, find_scope
 from gateway.http.errors import GatewayError
 
@@ -49,12 +50,14 @@ PERIODS: Final = (
 
 
 class NavItem(NamedTuple):
-    """A page in the sidebar: its URL's name, and the least role it is for."""
+    """A page in the sidebar: its URL's name, and the least role it is for, or what one may do who
+    sees it."""
 
     label: str
     url_name: str
     icon: str
     least: Role = Role.MEMBER
+    action: Action | None = None
 
 
 class NavSection(NamedTuple):
@@ -84,7 +87,7 @@ SECTIONS: Final = (
             NavItem("Workspaces", "console:workspaces", "folder", Role.LEAD),
             NavItem("People", "console:people", "people", Role.ADMIN),
             NavItem("Guardrails", "console:guardrails", "shield", Role.LEAD),
-            NavItem("Credits", "console:credits", "coins", Role.ADMIN),
+            NavItem("Credits", "console:credits", "coins", action=Action.BILLING),
             NavItem("Settings", "console:settings", "tools"),
         ),
     ),
@@ -183,10 +186,16 @@ def _find_period(request: HttpRequest) -> Period:
 def _frame(request: HttpRequest, page: PageContext | None = None) -> dict[str, Any]:
     rank = _RANKS[page.scope.role] if page else 0
     sections = [
-        section._replace(items=[item for item in section.items if _RANKS[item.least] <= rank])
+        section._replace(items=[item for item in section.items if _is_for(item, page, rank)])
         for section in SECTIONS
     ]
     return {"page": page, "sections": sections, "periods": PERIODS}
+
+
+def _is_for(item: NavItem, page: PageContext | None, rank: int) -> bool:
+    if item.action is not None:
+        return page is not None and page.scope.allows(item.action)
+    return _RANKS[item.least] <= rank
 
 
 def _send_to_sign_in(request: HttpRequest) -> HttpResponse:

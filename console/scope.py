@@ -28,17 +28,23 @@ class Role(Enum):
     """The roles, from the least to the most."""
 
     MEMBER = "Member"
-    LEAD = "Workspace lead"
     BILLING = "Billing"
+    LEAD = "Workspace lead"
     ADMIN = "Account admin"
     OWNER = "Account owner"
     OPERATOR = "Operator"
 
 
-_SEEN_AS: Final[dict[roles.Role | None, Role]] = {
+_SEEN_AS: Final[dict[roles.Role, Role]] = {
     roles.Role.OWNER: Role.OWNER,
     roles.Role.ADMIN: Role.ADMIN,
     roles.Role.BILLING: Role.BILLING,
+}
+
+
+_ACCOUNT_ROLES: Final = {
+    Role.OPERATOR: roles.Role.OPERATOR,
+    **{seen_as: role for role, seen_as in _SEEN_AS.items()},
 }
 
 
@@ -50,6 +56,8 @@ class View(NamedTuple):
     label: str
     workspace_ids: tuple[UUID, ...] | None
     is_own: bool = False
+    # Of a workspace in which the person decides, and does not only look.
+    is_led: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,7 @@ class Scope:
 
     def allows(self, action: Action) -> bool:
         """Whether the person may in all of the account; in a workspace, `allows_in` says more."""
-        role = roles.find_account_role(self.user, self.account.pk)
-        return role is not None and allows(role, action)
+        return allows(_ACCOUNT_ROLES.get(self.role, roles.Role.MEMBER), action)
 
     def allows_in(self, action: Action, workspace_id: UUID | None) -> bool:
         """Whether the person may in this workspace, by either role."""
@@ -89,13 +96,14 @@ class Scope:
     @property
     def rules_account(self) -> bool:
         """Whether the person decides for all of the account."""
-        return self.role in (Role.ADMIN, Role.OPERATOR)
+        return self.role in (Role.ADMIN, Role.OWNER, Role.OPERATOR)
 
     def leads(self, workspace_id: UUID | None) -> bool:
         """Whether the person decides for that workspace of the account."""
         if self.rules_account:
             return True
-        return any(workspace_id in (view.workspace_ids or ()) for view in self.views)
+        led = (view.workspace_ids or () for view in self.views if view.is_led)
+        return any(workspace_id in ids for ids in led)
 
     def filter(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Those rows that belong to the view. They have an account, a workspace and a key."""
@@ -187,18 +195,21 @@ def list_views(user: Any, account: Account) -> tuple[Role, tuple[View, ...]]:
     if user.is_staff or (account_role and allows(account_role, Action.USAGE)):
         workspaces = Workspace.objects.filter(account=account).order_by("name")
         views = [View(WHOLE, "All workspaces", None), *map(_view_workspace, workspaces)]
-        seen_as = Role.OPERATOR if user.is_staff else _SEEN_AS[account_role]
+        seen_as = Role.OPERATOR
+        if account_role and not user.is_staff:
+            seen_as = _SEEN_AS[account_role]
         return seen_as, (*views, own) if membership else tuple(views)
     held = dict(
         WorkspaceMembership.objects.filter(membership=membership).values_list("workspace", "role")
     )
     seen = [pk for pk, role in held.items() if role in list_workspace_roles(Action.USAGE)]
     rows = Workspace.objects.filter(account=account, pk__in=seen).order_by("name")
-    views = [_view_workspace(each) for each in rows]
+    leading = list_workspace_roles(Action.OTHERS_KEYS)
+    views = [_view_workspace(each)._replace(is_led=held[each.pk] in leading) for each in rows]
+    is_lead = any(view.is_led for view in views)
     if len(views) > 1:
         ids = tuple(pk for view in views for pk in view.workspace_ids or ())
         views.insert(0, View(WHOLE, "Workspaces I see", ids))
-    is_lead = any(role in list_workspace_roles(Action.OTHERS_KEYS) for role in held.values())
     return (Role.LEAD if is_lead else Role.MEMBER), (*views, own)
 
 

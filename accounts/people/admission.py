@@ -6,6 +6,7 @@ and their mappings, as they do for people that a directory brings.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
@@ -23,7 +24,7 @@ from accounts.models import (
     User,
 )
 from accounts.people.oidc import Identity, SignInRefused
-from accounts.services.members import set_role
+from accounts.services.organization import LastAdmin, change_role
 from accounts.services.records import command_actor
 from accounts.services.scim_groups import apply_groups, lock_account
 from accounts.services.scim_users import change_user, create_user
@@ -96,8 +97,11 @@ def _join(
     person = _find_person(account, identity, user)
     if not person.active:
         raise SignInRefused("the account's directory has switched the person off")
-    membership = Membership.objects.get(account=account, user=person.user_id)
-    set_role(membership=membership, role=_find_role(mappings), by=_BY)
+    role, user_id = _find_role(mappings), person.user.public_id
+    if Membership.objects.get(account=account, user=person.user_id).role != role:
+        # An account keeps an admin, whatever a provider says.
+        with suppress(LastAdmin):
+            change_role(account_id=account.pk, user_id=user_id, role=role, by=_BY)
     wanted: set[Any] = {_open_group(account, each).pk for each in mappings if each.workspace}
     named = ScimGroup.objects.filter(
         account=account, display_name__in=read_values(identity.claims, "groups")

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.models import Account, ApiKey, Membership, User
+from accounts.roles import Action, list_account_roles
 from accounts.services.keys import set_disabled
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import Conflict, NotFound
@@ -98,7 +99,7 @@ def change_role(*, account_id: UUID, user_id: str, role: str, by: Actor) -> None
     with transaction.atomic():
         membership = _lock_member(account_id, user_id)
         before, membership.role = membership.role, role
-        if role != Membership.Role.ADMIN:
+        if role not in list_account_roles(Action.MEMBERS):
             _keep_an_admin(membership)
         membership.save(update_fields=["role"])
         told = {"role": before}, {"role": role}
@@ -128,7 +129,8 @@ def _lock_member(account_id: UUID, user_id: str) -> Membership:
 
 
 def _keep_an_admin(leaving: Membership) -> None:
-    admins = Membership.objects.filter(account=leaving.account_id, role=Membership.Role.ADMIN)
+    roles = list_account_roles(Action.MEMBERS)
+    admins = Membership.objects.filter(account=leaving.account_id, role__in=roles)
     if admins.filter(pk=leaving.pk).exists() and not admins.exclude(pk=leaving.pk).exists():
         raise LastAdmin
 

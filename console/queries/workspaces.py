@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Count, F, Q
 
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from accounts.roles import Action, list_account_roles
 from console.queries.budgets import BudgetUse, list_budgets
 from console.queries.usage import sum_spend_by
 from console.scope import Scope, find_scope_of_account
@@ -89,7 +90,7 @@ class Member(NamedTuple):
 
     @property
     def role_word(self) -> str:
-        return "Lead" if self.role == WorkspaceMembership.Role.ADMIN else "Member"
+        return "Lead" if self.role == WorkspaceMembership.Role.ADMIN else self.role.title()
 
 
 def list_members(workspace: Workspace) -> list[Member]:
@@ -124,7 +125,7 @@ class Person:
 
     @property
     def role(self) -> Badge:
-        is_admin = self.membership.role == Membership.Role.ADMIN
+        is_admin = self.membership.role in list_account_roles(Action.MEMBERS)
         return Badge("good" if is_admin else "plain", self.membership.get_role_display())
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 
+from accounts.roles import Action
 from accounts.services.statement import StatementPeriod
 from accounts.services.statement_file import FORMATS, write_statement
 from accounts.views.statement import download
@@ -89,5 +90,5 @@ def download_statement(request: HttpRequest, page: PageContext) -> HttpResponseB
 
 
 def _require_admin(scope: Scope) -> None:
-    if not scope.rules_account:
+    if not scope.allows(Action.BILLING):
         raise Http404

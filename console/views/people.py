@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from accounts.models import Membership
+from accounts.roles import Action
 from accounts.services.organization import add_new_person, change_role, remove_member
 from accounts.services.records import operator_actor
 from console.page import PageContext, page, render_page
@@ -17,6 +18,12 @@ from console.queries.workspaces import find_person, list_people
 from console.scope import Scope
 from console.sign_in_links import build_link_path
 from console.table import Column, Table, csv_response, render_table
+from gateway.http.errors import PermissionDenied
+
+
+class OwnersDecide(PermissionDenied):
+    message = "Only owners of the account and operators decide who its owners are"
+
 
 COLUMNS: Final = (
     Column("Name", lambda row: row.membership.user.username, link=lambda row: _link(row)),
@@ -71,6 +78,7 @@ def add_person(request: HttpRequest, page: PageContext) -> HttpResponse:
         context = {"title": "New person", "nav": "People", "form": form}
         status = 400 if form.is_bound else 200
         return render_page(request, page, "console/new_person.html", context, status=status)
+    _require_right_to(page.scope, form.cleaned_data["role"])
     user = add_new_person(
         account_id=page.scope.account.pk, **form.cleaned_data, by=operator_actor(request.user)
     )
@@ -99,6 +107,7 @@ def show_person(request: HttpRequest, page: PageContext, user_id: str) -> HttpRe
 def change_person(request: HttpRequest, page: PageContext, user_id: str) -> HttpResponse:
     """Give somebody another role, or let them go with the keys they made."""
     membership, to = _find(page, user_id), request.POST.get("to", "")
+    _require_right_to(page.scope, membership.role, to)
     place = {
         "account_id": page.scope.account.pk,
         "user_id": membership.user.public_id,
@@ -126,6 +135,12 @@ def _find(page: PageContext, user_id: str) -> Membership:
 def _require_admin(scope: Scope) -> None:
     if not scope.rules_account:
         raise Http404
+
+
+def _require_right_to(scope: Scope, *roles: str) -> None:
+    """Who is an owner is for owners to decide."""
+    if Membership.Role.OWNER in roles and not scope.allows(Action.OWNERS):
+        raise OwnersDecide
 
 
 def _link(row: object) -> str:

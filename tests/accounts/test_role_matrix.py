@@ -13,7 +13,7 @@ from accounts.roles import ALLOWED, Action, Role
 from accounts.scopes import RoleTooLow, ScopeMissing, WorkspaceRefused, check_scope, find_area
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
-from accounts.services.members import set_role
+from accounts.services.organization import change_role
 from accounts.services.records import SYSTEM
 from tests.console.people import make_team
 
@@ -78,7 +78,8 @@ def test_a_role_that_is_lowered_lowers_the_key() -> None:
     person = admit_member(account=account, username="p", role=Membership.Role.ADMIN)
     key, _ = create_key(account=account, name="k", workspace=None, creator=person)
     before = read_caller(key.hash)
-    set_role(membership=Membership.objects.get(user=person), role="org:member", by=SYSTEM)
+    admit_member(account=account, username="other", role=Membership.Role.OWNER)
+    change_role(account_id=account.pk, user_id=person.public_id, role="org:member", by=SYSTEM)
     after = read_caller(key.hash)
 
     assert before

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0026_roles'),
+        ('accounts', '0028_roles'),
     ]
 
     operations = [

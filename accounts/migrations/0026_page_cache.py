@@ -13,7 +13,7 @@ def make_table(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("accounts", "0023_rate_limits")]
+    dependencies = [('accounts', '0025_end_user_budgets')]
 
     operations = [
         migrations.RunPython(

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0024_page_cache'),
+        ('accounts', '0026_page_cache'),
     ]
 
     operations = [

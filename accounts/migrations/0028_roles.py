@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0025_identities'),
+        ('accounts', '0027_identities'),
     ]
 
     operations = [
