@@ -46,13 +46,14 @@ class Column(NamedTuple):
 
 class Table(NamedTuple):
     """The rows of one page. `order` is the current one, with `-` before it where it descends;
-    `next_cursor` is empty on the last page."""
+    `next_cursor` is empty on the last page. `csv` is what the page's query calls its file."""
 
     columns: Sequence[Column]
     rows: Sequence[Any]
     caption: str
     order: str = ""
     next_cursor: str = ""
+    csv: str = "1"
 
 
 def render_table(request: HttpRequest, table: Table) -> SafeString:
@@ -69,7 +70,7 @@ def render_table(request: HttpRequest, table: Table) -> SafeString:
         first = format_html('<a class="button" href="{}">First page</a>', query)
     export = format_html(
         '<a class="button quiet" href="{}">Download CSV</a>',
-        keep_query(request, cursor=None, csv="1"),
+        keep_query(request, cursor=None, csv=table.csv),
     )
     return format_html(
         '{}<div class="table-foot">{}{}<span class="spring"></span>{}</div>',

@@ -7,7 +7,7 @@ from typing import Final
 from django.db import IntegrityError, transaction
 
 from accounts.models import ApiKey, User, Workspace
-from accounts.services.keys import create_key, rotate_key
+from accounts.services.keys import change_key, create_key, rotate_key
 from accounts.services.records import Actor
 from gateway.http.errors import Conflict
 
@@ -55,5 +55,9 @@ def _renew_or_create(
         )
     if key.disabled:
         raise PlaygroundDisabled
+    creator_id = creator.pk if creator else None
+    if key.creator_id != creator_id:
+        # An operator joined the account, or left it.
+        change_key(keys=own, changes={"creator_id": creator_id}, by=by, at=at)
     grace_s = int(GRACE.total_seconds())
     return rotate_key(keys=own, grace_s=grace_s, expires_at=expires_at, by=by, at=at)

@@ -99,6 +99,7 @@ def _admin_password(kept: dict[str, Any], ids: dict[str, Any]) -> str:
 DEMO_CATALOGUE = "routing.catalogue.files.demo_catalogue"
 CONFIGURED_PROVIDERS = "routing.providers.discovery.configured_from_environment"
 DEMO_DEFAULT_MODEL = "simulated/intern"
+ADMIT_MEMBER = "accounts.services.accounts.admit_member"
 _STATUS_DISABLED = -5
 _LOOK_AGAIN_S = 0.5
 
@@ -170,6 +171,13 @@ def choose_default_model(workspace_id: str) -> None:
     )
 
 
+def admit_admin(account_id: str) -> None:
+    """Make the admin a member of the demo's account: only members own interns and talk to them."""
+    account = apps.get_model("accounts", "Account")._default_manager.get(pk=account_id)
+    role = apps.get_model("accounts", "Membership").Role.ADMIN
+    import_string(ADMIT_MEMBER)(account=account, username=ADMIN, role=role)
+
+
 def main() -> int:
     django.setup()
     check_settings()
@@ -179,6 +187,8 @@ def main() -> int:
     demo = access(command)
     simulator_url = sys.stdin.readline().strip()
     load_demo_catalogue(simulator_url)
+    if is_new:
+        admit_admin(demo["account_id"])
     if is_new and simulator_url:
         choose_default_model(demo["workspace_id"])
     # Made anew for each run, so it stands in no file of the home but `ready.json`.

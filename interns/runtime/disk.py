@@ -11,7 +11,9 @@ import fcntl
 import os
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -19,6 +21,7 @@ from django.conf import settings
 from gateway.home import private_folder
 from gateway.sandbox import host_users
 
+_COUNTED_MAX: Final = 20_000
 PARTS = ("workspace", "sessions")
 
 
@@ -48,6 +51,29 @@ def make_disk(intern_id: UUID) -> Path:
     for part in PARTS:
         private_folder(disk / part)
     return disk
+
+
+class DiskUse(NamedTuple):
+    """What is on a disk; `is_whole` is false where there are more files than were counted."""
+
+    bytes: int
+    files: int
+    is_whole: bool
+
+
+def measure_disk(intern_id: UUID) -> DiskUse | None:
+    """What the intern's disk holds on this machine; None where it has none here."""
+    if not disk_folder(intern_id).is_dir():
+        return None
+    size = files = 0
+    for _, _, names, descriptor in os.fwalk(disk_folder(intern_id), follow_symlinks=False):
+        for name in names:
+            with suppress(OSError):
+                size += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
+            files += 1
+        if files > _COUNTED_MAX:
+            return DiskUse(size, files, False)
+    return DiskUse(size, files, True)
 
 
 def assign_owner(intern_id: UUID) -> int | None:

@@ -4,6 +4,7 @@ from django.contrib import admin
 
 from gateway.admin import ReadOnlyAdmin, usd_column
 from routing.history.models import (
+    DecisionCalibration,
     GenerationContent,
     GenerationFact,
     GenerationFeedback,
@@ -26,6 +27,15 @@ class GenerationFeedbackAdmin(ReadOnlyAdmin):
     search_fields = ("generation_id__exact",)
     search_help_text = "Generation id"
     ordering = ("-created_at",)
+
+
+@admin.register(DecisionCalibration)
+class DecisionCalibrationAdmin(ReadOnlyAdmin):
+    """What `calibrate_decisions` measured, newest first."""
+
+    list_display = ("measured_at", "model", "account_id", "answers", "temperature", "is_applied")
+    list_filter = ("model",)
+    ordering = ("-measured_at",)
 
 
 @admin.register(GenerationContent)

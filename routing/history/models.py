@@ -244,3 +244,35 @@ class GenerationFeedback(models.Model):
 
     def __str__(self) -> str:
         return f"{self.category}: {self.generation_id}"
+
+
+class DecisionCalibration(models.Model):
+    """How far a model's decisions could be trusted when `calibrate_decisions` asked it.
+
+    `before` and `after` are the reports without and with the temperature, as the command prints
+    them; `questions` has one for each question's name, with its number of `answers`. Text and no
+    key of another table: a model may go, and what was measured stays. `account_id` asked and paid.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    account_id = models.UUIDField()
+    model = models.CharField(max_length=200)
+    measured_at = models.DateTimeField()
+    temperature = models.FloatField()
+    is_applied = models.BooleanField()
+    answers = models.PositiveIntegerField()
+    before = models.JSONField()
+    after = models.JSONField()
+    questions = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                F("account_id"),
+                F("measured_at").desc(),
+                name="routing_calibration_acct_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model}, {self.measured_at:%Y-%m-%d %H:%M}"

@@ -25,7 +25,8 @@ ARRIVES_MS = 10_000
 # Every page; a new one joins them.
 PAGES = (
     *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
-    "/console/playground",
+    *("/console/playground", "/console/presets", "/console/decisions"),
+    *("/console/interns", "/console/interns/new"),
     "/console/what-if?sort=price&max_price_in=5",
     *("/console/keys", "/console/keys/new", "/console/keys/1"),
     *("/console/workspaces", "/console/workspaces/new", "/console/people", "/console/people/new"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import requests
 from playwright.sync_api import Page, expect
 
 from tests.console.browsing import sign_in
@@ -53,9 +54,15 @@ def test_three_formats_answer_side_by_side(facts: dict[str, Any], browser: Brows
     assert {"chat/completions", "messages", "responses"} <= paths
     assert find_barriers(tab) == []
 
-    # A second turn has the first with it, and leads to why it went there.
+    # A second turn has the first with it, and a text file. It leads to why it went there.
+    note = {"name": "note.txt", "mimeType": "text/plain", "buffer": b"They blink at night."}
+    tab.locator("#file").set_input_files([note])
+    expect(tab.get_by_role("button", name="Remove", exact=True)).to_be_visible()
     send(tab, "And lighthouses?")
     expect(tab.locator(".play-facts a")).to_have_count(6, timeout=ARRIVES_MS)
+    for at in range(3):
+        answer = tab.locator(".play-column").nth(at).locator(".assistant").last
+        expect(answer).to_contain_text("They blink at night.")
     tab.locator(".play-facts a").last.click()
     expect(tab.get_by_role("heading", name="Who was considered")).to_be_visible()
     expect(tab.get_by_text("key Playground of admin")).to_be_visible()
@@ -121,3 +128,28 @@ def test_a_request_becomes_code_and_a_preset(facts: dict[str, Any], browser: Bro
     tab.locator(".play-model").fill("@preset/one-word")
     send(tab, "Which colour has the sea?")
     expect(tab.locator(".play-facts")).to_contain_text("Cost $", timeout=ARRIVES_MS)
+
+
+def test_a_former_version_of_a_preset_is_activated(facts: dict[str, Any], browser: Browser) -> None:
+    for words in ("Answer in one word.", "Answer in one word.\nNo more."):
+        answer = requests.post(
+            f"{facts['base_url']}/presets/brief/chat/completions",
+            headers={"Authorization": f"Bearer {facts['api_key']}"},
+            json={
+                "model": "simulated/small",
+                "messages": [{"role": "system", "content": words}],
+            },
+            timeout=30,
+        )
+        assert answer.status_code == 200
+    tab = sign_in(browser, facts)
+    tab.get_by_role("link", name="Presets", exact=True).click()
+    tab.get_by_role("link", name="brief").click()
+    expect(tab.locator(".diff tr.added")).to_contain_text("No more.")
+    assert find_barriers(tab) == []
+
+    tab.get_by_role("button", name="Activate version 1").click()
+
+    expect(tab.get_by_text("Version 1 is in force: requests get it")).to_be_visible()
+    tab.get_by_role("link", name="Try it").click()
+    expect(tab.locator(".play-model")).to_have_value("@preset/brief")

@@ -10,8 +10,9 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.keystring import hash_key
-from accounts.models import ApiKey, Workspace
+from accounts.models import ApiKey, Membership, Workspace
 from accounts.models.event import Event
+from accounts.services.accounts import admit_member
 from console.models import SignInSession
 from gateway.http.jsonio import dumps
 from gateway.sealing import seal_bytes
@@ -91,6 +92,16 @@ def test_another_session_gets_another_string_of_the_same_key(team: Team, led: Wo
 
     assert len(strings) == 2
     assert ApiKey.objects.filter(playground_user=team.people["member"]).count() == 1
+
+
+def test_the_key_of_an_operator_who_joins_becomes_their_own(team: Team, led: Workspace) -> None:
+    ask_for_key(team.client("operator"), led)
+    operator = team.people["operator"]
+    admit_member(account=team.account, username=operator.username, role=Membership.Role.MEMBER)
+
+    ask_for_key(team.client("operator"), led)
+
+    assert ApiKey.objects.get(playground_user=operator).creator == operator
 
 
 def test_signing_out_ends_the_string(team: Team, led: Workspace) -> None:

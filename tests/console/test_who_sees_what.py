@@ -27,6 +27,10 @@ LISTS = (
     "new_key",
     "providers",
     "sessions",
+    "presets",
+    "decisions",
+    "interns",
+    "new_intern",
 )
 
 

@@ -201,6 +201,16 @@ def _history(number: int, account: Account, key: ApiKey, at: datetime) -> None:
         **named, line_id=line.pk, at=at, **dict.fromkeys(FIGURES, 1)
     )
     of_history.GenerationContent.objects.create(**named, created_at=at, sealed=b"sealed")
+    of_history.DecisionCalibration.objects.create(
+        account_id=account.pk,
+        model="acme/one",
+        measured_at=at,
+        temperature=1.5,
+        is_applied=False,
+        answers=10,
+        before={},
+        after={},
+    )
     of_history.GenerationFeedback.objects.create(
         **named, api_key_id=key.pk, category="other", created_at=at, generation_at=at
     )

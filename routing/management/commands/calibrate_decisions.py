@@ -26,6 +26,7 @@ from routing.decisions.calibration import (
 )
 from routing.entities.entries import ModelEntry
 from routing.history.content_writer import content_writer
+from routing.history.models import DecisionCalibration
 from routing.ledger.writer import ledger
 from routing.management.labelled_questions import LabelledLine, read_labelled_lines
 from routing.views.inference import DecisionsViewSet
@@ -36,11 +37,38 @@ _PROGRESS_LINES: Final = 50
 _STOP_S: Final = 5.0
 
 
+class _NamedExample(NamedTuple):
+    """What was answered to the question of that name."""
+
+    question: str
+    example: Example
+
+
 class _Answers(NamedTuple):
     """Examples of each line that was answered, and why the others were not."""
 
-    examples: list[list[Example]]
+    examples: list[list[_NamedExample]]
     failed: dict[int, str]
+
+
+class _Reports(NamedTuple):
+    """All answers without and with the temperature, and with it those to each question."""
+
+    before: CalibrationReport
+    after: CalibrationReport
+    questions: dict[str, JsonObject]
+
+    @classmethod
+    def build(cls, told_on: Sequence[_NamedExample], temperature: float) -> "_Reports":
+        by_name: dict[str, list[Example]] = {}
+        for each in told_on:
+            by_name.setdefault(each.question, []).append(each.example)
+        examples = [each.example for each in told_on]
+        questions = {
+            name: {"answers": len(own), **_serialize_report(build_report(own, temperature))}
+            for name, own in by_name.items()
+        }
+        return cls(build_report(examples), build_report(examples, temperature), questions)
 
 
 class Command(JsonCommand):
@@ -49,7 +77,8 @@ class Command(JsonCommand):
         "sure it is with how often it is right. The file has a JSON object a line: state, "
         "questions, and answers by the questions' names (true or false, a label, a level's "
         "number). A temperature is fitted on one half of the lines and reported on the other; "
-        "--apply stores it with the model. The questions are charged to the given key."
+        "--apply stores it with the model. The questions are charged to the given key; what was "
+        "measured is shown to its account in the console."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -71,14 +100,26 @@ class Command(JsonCommand):
         random.Random(options["seed"]).shuffle(lines)  # noqa: S311 - Halves a file.
         answers = self._ask_questions(lines, model, caller)
         fitted_on, told_on = _split_in_halves(answers.examples)
-        temperature = fit_temperature(fitted_on)
-        before, after = build_report(told_on), build_report(told_on, temperature)
+        temperature = fit_temperature([each.example for each in fitted_on])
+        reports = _Reports.build(told_on, temperature)
+        before, after = reports.before, reports.after
         diagram = options["diagram"] or options["file"].with_suffix(".svg")
         diagram.write_text(draw_reliability(model.id, before, after), encoding="utf-8")
         if options["apply"]:
             row = Model.objects.get(slug=model.id)
             row.decisions_temperature = temperature
             row.save(update_fields=["decisions_temperature"])
+        DecisionCalibration.objects.create(
+            account_id=caller.account_id,
+            model=model.id,
+            measured_at=datetime.now(UTC),
+            temperature=temperature,
+            is_applied=options["apply"],
+            answers=len(told_on),
+            before=_serialize_report(before),
+            after=_serialize_report(after),
+            questions=reports.questions,
+        )
         result = {
             "model": model.id,
             "fitted_on": len(fitted_on),
@@ -159,7 +200,7 @@ def _find_caller(key_hash: str) -> Caller:
     return caller
 
 
-def _ask_line(line: LabelledLine, model: ModelEntry, caller: Caller) -> list[Example]:
+def _ask_line(line: LabelledLine, model: ModelEntry, caller: Caller) -> list[_NamedExample]:
     """What was answered, without the temperature that is stored. Raises `GatewayError`."""
     # No temperature is applied to the answers of native endpoints.
     native = [each.provider.slug for each in model.endpoints if each.decides == "native"]
@@ -178,11 +219,14 @@ def _ask_line(line: LabelledLine, model: ModelEntry, caller: Caller) -> list[Exa
             shares = (answer["noul"], 1 - answer["noul"])
         else:
             shares = tuple(answer["probabilities"].values())
-        examples.append(Example(apply_temperature(shares, undone), right))
+        example = Example(apply_temperature(shares, undone), right)
+        examples.append(_NamedExample(name, example))
     return examples
 
 
-def _split_in_halves(examples: Sequence[Sequence[Example]]) -> tuple[list[Example], list[Example]]:
+def _split_in_halves(
+    examples: Sequence[Sequence[_NamedExample]],
+) -> tuple[list[_NamedExample], list[_NamedExample]]:
     """By lines, so that no state is in both. Raises `Refused` where one is too small."""
     halves = [[one for line in examples[half::2] for one in line] for half in (0, 1)]
     if min(map(len, halves)) < _HALF_MIN:

@@ -29,6 +29,8 @@
     var files = turn.files || [];
     if (!files.length) return turn.text;
     return [{ type: text, text: turn.text }].concat(files.map(function (each) {
+      // Every model reads text, whatever the format has for files.
+      if (each.text !== undefined) return { type: text, text: "\n" + each.name + ":\n" + each.text };
       return isImage(each) ? image(each) : file(each);
     }));
   }

@@ -6,8 +6,9 @@
   if (!place) return;
   var kit = window.playground, formats = kit.formats;
   var data = JSON.parse(document.getElementById("playground-data").textContent);
-  var COLUMNS_MAX = 4, FILE_BYTES_MAX = 5e6, TRIES = 8, BEFORE_END_MS = 60000, STOPPED = "Stopped.";
-  var columns = [], files = [], keys = {}, count = 0;
+  var COLUMNS_MAX = 4, FILE_BYTES_MAX = 5e6, TRIES = 8, STOPPED = "Stopped.", QUESTION = "router.provide_input";
+  var columns = [], files = [], count = 0;
+  var call = kit.openKey(place, function () { return find("workspace").value; });
 
   function find(id) { return document.getElementById(id); }
 
@@ -21,30 +22,6 @@
   function announce(text) { find("announcements").textContent = text; }
 
   function wait(ms) { return new Promise(function (done) { setTimeout(done, ms); }); }
-
-  // --- The key --------------------------------------------------------------------------------------
-
-  // The string stays in this variable. It is asked for anew before it is over.
-  async function findKey(fresh) {
-    var workspace = find("workspace").value, kept = keys[workspace];
-    if (!fresh && kept && new Date(kept.expires_at) - Date.now() > BEFORE_END_MS) return kept.key;
-    var answer = await fetch(place.dataset.keyUrl, {
-      method: "POST", body: new URLSearchParams({ workspace: workspace }),
-      headers: { "X-CSRFToken": place.querySelector("[name=csrfmiddlewaretoken]").value },
-    });
-    var body = await answer.json().catch(function () { return { error: "Sign in again." }; });
-    if (!answer.ok) throw new Error(body.error);
-    keys[workspace] = body;
-    return body.key;
-  }
-
-  async function call(path, options, fresh) {
-    var key = await findKey(fresh);
-    var headers = { Authorization: "Bearer " + key, "Content-Type": "application/json", "X-Title": "Playground" };
-    var answer = await fetch(path, Object.assign({ headers: headers }, options));
-    // Somebody rotated the key meanwhile.
-    return answer.status === 401 && !fresh ? call(path, options, true) : answer;
-  }
 
   // --- Columns --------------------------------------------------------------------------------------
 
@@ -178,6 +155,7 @@
 
   function showEnd(element, answer) {
     answer.calls.filter(Boolean).forEach(function (each) {
+      if (each.name === QUESTION) { element.append(make("p", "", "It asks something, and waits for the answer on its page.")); return; }
       element.append(make("p", "soft", "It calls a tool:"), make("code", "play-call", each.name + " " + each.input));
     });
     if (answer.error) element.append(make("p", "notice bad", answer.error));
@@ -191,7 +169,7 @@
   function formatMs(ms) { return ms < 1000 ? Math.round(ms) + " ms" : (ms / 1000).toPrecision(3) + " s"; }
 
   // Cost, tokens, times and the way to why: from the request's record, which stands before the answer ends.
-  async function showFacts(element, generation, times, stopped) {
+  async function showFacts(element, generation, times, stopped, usage, intern) {
     var line = make("p", "play-facts"), record = null;
     element.append(line);
     for (var tried = 0; generation && !record && tried < TRIES; tried += 1) {
@@ -205,6 +183,10 @@
       words.push(["Cost", formatUsd(Number(record.total_cost))]);
       words.push(["Tokens", (record.tokens_prompt || 0) + " → " + (record.tokens_completion || 0)]);
     }
+    if (intern && usage) {
+      words.push(["Cost", formatUsd(usage.cost || 0)]);
+      words.push(["Tokens", usage.prompt_tokens + " → " + usage.completion_tokens]);
+    }
     if (times.first) words.push(["First token", formatMs(times.first)]);
     words.push(["Time", formatMs(times.whole)]);
     if (record && record.provider_name) words.push(["Provider", record.provider_name]);
@@ -213,8 +195,9 @@
       item.append(make("span", "soft", pair[0] + " "), make("strong", "", pair[1]));
       line.append(item);
     });
-    var link = make("a", "", generation ? "Why it went there" : "Its record");
+    var link = make("a", "", intern ? "Go on with it" : generation ? "Why it went there" : "All requests");
     link.href = place.dataset.requestUrl + (generation ? "/" + encodeURIComponent(generation) : "");
+    if (intern) link.href = place.dataset.internUrl + "/" + intern.intern_id;
     line.append(link);
   }
 
@@ -251,7 +234,7 @@
     if (answer.session) column.session = answer.session;
     if (answer.text) column.turns.push({ role: "assistant", text: answer.text });
     else column.turns = turns.slice(0, -1);
-    try { await showFacts(element, generation, times, answer.error === STOPPED); } catch (error) { /* The answer stands without them. */ }
+    try { await showFacts(element, generation, times, answer.error === STOPPED, answer.usage, findIntern(column)); } catch (error) { /* The answer stands without them. */ }
     column.log.scrollTop = column.log.scrollHeight;
   }
 
@@ -283,12 +266,14 @@
   function addFiles(chosen) {
     Array.from(chosen).forEach(function (file) {
       if (file.size > FILE_BYTES_MAX) { announce(file.name + " is larger than 5 MB"); return; }
-      var reader = new FileReader();
+      var reader = new FileReader(), isText = !/^image\/|^application\/pdf$/.test(file.type);
       reader.onload = function () {
-        files.push({ name: file.name, type: file.type || "text/plain", url: reader.result });
+        var own = isText ? { name: file.name, text: reader.result } : { name: file.name, type: file.type, url: reader.result };
+        files.push(own);
         listFiles();
       };
-      reader.readAsDataURL(file);
+      if (isText) reader.readAsText(file);
+      else reader.readAsDataURL(file);
     });
   }
 

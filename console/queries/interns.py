@@ -1,0 +1,262 @@
+"""Interns of a view: the board, and everything that may be seen of one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.http import Http404
+
+from accounts.models import ApiKey, User
+from accounts.services.key_limits import read_usages
+from console.queries.keys import is_member, list_workspaces_for_keys
+from console.scope import Role, Scope, find_scope_of_account
+from console.words import Badge
+from gateway.eventloop import run_in_thread
+from interns.keys import read_budget
+from interns.leases import is_pickup_overdue
+from interns.machine import STEPS, WAITING_TEXT
+from interns.models import (
+    ChatInteraction,
+    ChatRun,
+    Intern,
+    InternTransition,
+    Status,
+    WorkspaceArchive,
+)
+from interns.runtime.disk import DiskUse, measure_disk
+from interns.runtime.driver import current_driver
+from interns.vault.effective_secrets import (
+    AttachedVaultGone,
+    EffectiveSecret,
+    read_effective_secrets,
+)
+
+BOARD_MAX: Final = 200
+_RUNS_SHOWN: Final = 20
+_MOVES_SHOWN: Final = 30
+_LOG_LINES: Final = 100
+_BOARD: Final = (
+    ("Running", (Status.RUNNING,)),
+    ("On the way", (Status.QUEUED, Status.PROVISIONING, Status.DESTROYING)),
+    ("At rest", (Status.STOPPED, Status.AWAITING_SLACK_INSTALL)),
+    ("Needs somebody", (Status.FAILED, Status.DESTROY_FAILED)),
+)
+_TONES: Final[Mapping[str, str]] = {
+    Status.RUNNING: "good",
+    Status.QUEUED: "warn",
+    Status.PROVISIONING: "warn",
+    Status.DESTROYING: "warn",
+    Status.FAILED: "bad",
+    Status.DESTROY_FAILED: "bad",
+}
+_OPEN: Final = (ChatRun.State.RUNNING, ChatRun.State.WAITING)
+
+
+class Spend(NamedTuple):
+    """What an intern's key spent in the window of its budget; no budget is None."""
+
+    spent_nano: int = 0
+    budget_nano: int | None = None
+    reset: str | None = None
+
+    @property
+    def percent(self) -> int | None:
+        if self.budget_nano is None:
+            return None
+        return (
+            min(100, round(100 * self.spent_nano / self.budget_nano)) if self.budget_nano else 100
+        )
+
+    @property
+    def window(self) -> str:
+        words = {"daily": "a day", "weekly": "a week", "monthly": "a month"}
+        return words.get(self.reset or "", "in all")
+
+
+class InternCard(NamedTuple):
+    """An intern on the board, with the run that is open, if any."""
+
+    intern: Intern
+    run: ChatRun | None
+    spend: Spend
+    now: datetime
+
+    @property
+    def status(self) -> Badge:
+        status = Status(self.intern.status)
+        return Badge(_TONES.get(status, "plain"), status.label.lower())
+
+    @property
+    def doing(self) -> str:
+        """What it does now, in a few words."""
+        intern = self.intern
+        if is_pickup_overdue(intern, self.now):
+            return WAITING_TEXT
+        if intern.progress_step:
+            step = STEPS[intern.progress_step - 1]
+            return f"Step {intern.progress_step} of {len(STEPS)}: {step}"
+        if self.run is not None:
+            waits = self.run.state == ChatRun.State.WAITING
+            who = self.run.by.username if self.run.by else "somebody"
+            return f"Waits for an answer from {who}" if waits else f"Works for {who}"
+        if intern.status == Status.RUNNING:
+            return "Waits for work"
+        return intern.last_failure_message or intern.status_reason
+
+    @property
+    def age(self) -> timedelta:
+        return self.now - self.intern.status_since
+
+
+class BoardColumn(NamedTuple):
+    """Interns of statuses that belong together."""
+
+    title: str
+    cards: list[InternCard]
+
+
+def list_board(scope: Scope, now: datetime) -> list[BoardColumn]:
+    """The view's interns, the newest first in each column. Whoever may have a key in a workspace
+    sees its interns, as in the API; "my keys" are those one made."""
+    rows = Intern.objects.filter(workspace__in=list_workspaces_for_keys(scope))
+    if scope.view.is_own:
+        rows = rows.filter(creator=scope.user.pk)
+    elif scope.view.workspace_ids is not None:
+        rows = rows.filter(workspace__in=scope.view.workspace_ids)
+    found = rows.select_related("workspace", "creator", "api_key").order_by("-created_at")
+    cards = _build_cards(list(found[:BOARD_MAX]), now)
+    return [
+        BoardColumn(title, [card for card in cards if card.intern.status in statuses])
+        for title, statuses in _BOARD
+    ]
+
+
+def _build_cards(interns: Sequence[Intern], now: datetime) -> list[InternCard]:
+    open_runs = ChatRun.objects.filter(intern__in=interns, state__in=_OPEN).select_related("by")
+    runs = {run.intern_id: run for run in open_runs}
+    spends = read_spends(interns, now)
+    return [InternCard(each, runs.get(each.pk), spends[each.pk], now) for each in interns]
+
+
+def read_spends(interns: Sequence[Intern], now: datetime) -> dict[UUID, Spend]:
+    """By intern. One without a key has spent nothing yet."""
+    keys: list[ApiKey] = [each.api_key for each in interns if each.api_key is not None]
+    usages = read_usages(keys=keys, at=now)
+    spends = {}
+    for intern in interns:
+        key = intern.api_key
+        if key is None:
+            spends[intern.pk] = Spend(0, *read_budget(intern))
+        else:
+            counted = usages[key.pk].counted_nano(key)
+            spends[intern.pk] = Spend(counted, key.limit_nano, key.limit_reset)
+    return spends
+
+
+class InternMove(NamedTuple):
+    """Something that happened to an intern, and who did it by the name that people know."""
+
+    row: InternTransition
+    by: str
+
+    @property
+    def words(self) -> str:
+        source, target = self.row.from_status, self.row.to_status
+        if source == target:
+            return target.replace("_", " ")
+        return f"{source or 'nothing'} → {target or 'gone'}".replace("_", " ")
+
+
+def _name_actor(by: str, names: Mapping[str, str]) -> str:
+    """`user_1 with key 3` is told as `ada with key 3`."""
+    public_id, _, rest = by.partition(" ")
+    return f"{names[public_id]} {rest}".strip() if public_id in names else by
+
+
+@dataclass(frozen=True)
+class InternDetail:
+    """One intern and what belongs to it."""
+
+    intern: Intern
+    scope: Scope
+    now: datetime
+
+    @cached_property
+    def card(self) -> InternCard:
+        return _build_cards([self.intern], self.now)[0]
+
+    @property
+    def may_edit(self) -> bool:
+        """Its creator, who leads the workspace, and admins: as in the API."""
+        if self.intern.creator_id == self.scope.user.pk:
+            return True
+        return self.scope.role in (Role.ADMIN, Role.OPERATOR) or any(
+            self.intern.workspace_id in (view.workspace_ids or ()) for view in self.scope.views
+        )
+
+    @cached_property
+    def may_talk(self) -> bool:
+        """With a key of the person's own, which takes a member."""
+        return self.intern.status == Status.RUNNING and is_member(self.scope)
+
+    @cached_property
+    def question(self) -> ChatInteraction | None:
+        """What its open run waits for."""
+        rows = ChatInteraction.objects.select_related("run__session").filter(
+            run__intern=self.intern.pk,
+            run__state=ChatRun.State.WAITING,
+            state=ChatInteraction.State.PENDING,
+        )
+        return rows.order_by("-asked_at").first()
+
+    @cached_property
+    def runs(self) -> list[ChatRun]:
+        rows = ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
+        return list(rows.order_by("-started_at")[:_RUNS_SHOWN])
+
+    @cached_property
+    def moves(self) -> list[InternMove]:
+        rows = InternTransition.objects.filter(intern_id=self.intern.pk)
+        found = list(rows.order_by("-pk")[:_MOVES_SHOWN])
+        ids = {row.by.partition(" ")[0] for row in found}
+        names = dict(User.objects.filter(public_id__in=ids).values_list("public_id", "username"))
+        return [InternMove(row, _name_actor(row.by, names)) for row in found]
+
+    @cached_property
+    def secrets(self) -> list[EffectiveSecret] | None:
+        """Names and hosts, never values. None where the vault that it borrows is gone."""
+        try:
+            return read_effective_secrets(self.intern)
+        except AttachedVaultGone:
+            return None
+
+    @cached_property
+    def archives(self) -> list[WorkspaceArchive]:
+        rows = WorkspaceArchive.objects.filter(intern_id=self.intern.pk)
+        return list(rows.order_by("-created_at")[:5])
+
+    @cached_property
+    def disk(self) -> DiskUse | None:
+        # A disk may have thousands of files.
+        return run_in_thread(lambda: measure_disk(self.intern.pk))
+
+    @cached_property
+    def log(self) -> list[str]:
+        return current_driver().log_tail(self.intern.pk, lines=_LOG_LINES)
+
+
+def find_intern(user: Any, intern_id: UUID, now: datetime) -> InternDetail | None:
+    """The intern of that id, if the person may see it."""
+    rows = Intern.objects.select_related("workspace", "creator", "api_key")
+    intern = rows.filter(pk=intern_id).first()
+    if intern is None:
+        return None
+    try:
+        scope = find_scope_of_account(user, intern.workspace.account_id)
+    except Http404:
+        return None
+    seen = {workspace.pk for workspace in list_workspaces_for_keys(scope)}
+    return InternDetail(intern, scope, now) if intern.workspace_id in seen else None

@@ -1,0 +1,178 @@
+"""Interns: the board, making one, and one of them with what can be done to it."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.core.validators import RegexValidator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from accounts.caller import Caller, read_caller
+from accounts.keystring import hash_key
+from accounts.models import Account, Workspace
+from console.page import PageContext, keep_query, page, render_page
+from console.playground_keys import find_playground_key
+from console.queries.interns import InternDetail, find_intern, list_board
+from console.queries.keys import is_member, list_workspaces_for_keys
+from console.scope import Scope
+from interns import operations
+from interns.creation import NewIntern, create_intern
+from interns.models import Intern
+from interns.models.intern import DESCRIPTION_CHARS_MAX, INSTRUCTIONS_CHARS_MAX, NAME_CHARS_MAX
+from interns.views.schemas.intern import NAME_CHARS_MIN, NAME_PATTERN
+
+_NAME_HELP: Final = "Small letters and digits, with single hyphens between, such as notes-2."
+
+
+class NewInternForm(forms.Form):
+    """What a new intern is made of."""
+
+    name = forms.CharField(
+        label="Name",
+        min_length=NAME_CHARS_MIN,
+        max_length=NAME_CHARS_MAX,
+        validators=[RegexValidator(NAME_PATTERN, _NAME_HELP)],
+        help_text=_NAME_HELP,
+    )
+    workspace = forms.ChoiceField(label="Workspace")
+    description = forms.CharField(
+        label="What it is for", required=False, max_length=DESCRIPTION_CHARS_MAX
+    )
+    instructions = forms.CharField(
+        label="Standing instructions",
+        required=False,
+        max_length=INSTRUCTIONS_CHARS_MAX,
+        widget=forms.Textarea(attrs={"rows": 5}),
+    )
+
+    def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.workspaces = {str(each.pk): each for each in list_workspaces_for_keys(scope)}
+        choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
+        self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
+
+    def read(self) -> NewIntern:
+        return NewIntern(
+            name=self.cleaned_data["name"],
+            description=self.cleaned_data["description"],
+            instructions=self.cleaned_data["instructions"] or None,
+            provision=True,
+        )
+
+
+@page
+def show_interns(request: HttpRequest, page: PageContext) -> HttpResponse:
+    board = list_board(page.scope, page.now)
+    context = {
+        "title": "Interns",
+        "board": board,
+        "is_empty": not any(column.cards for column in board),
+        "may_make": _may_make(page.scope),
+        "is_on": page.scope.account.interns_enabled,
+        "live_url": keep_query(request, part="board"),
+    }
+    is_part = request.GET.get("part") == "board"
+    template = "console/parts/intern_board.html" if is_part else "console/interns.html"
+    return render_page(request, page, template, context)
+
+
+@page
+def make_intern(request: HttpRequest, page: PageContext) -> HttpResponse:
+    """It is provisioned at once."""
+    if not _may_make(page.scope):
+        raise Http404
+    form = NewInternForm(page.scope, request.POST if request.method == "POST" else None)
+    if request.method != "POST" or not form.is_valid():
+        context = {"title": "New intern", "nav": "Interns", "form": form}
+        status = 400 if form.is_bound else 200
+        return render_page(request, page, "console/new_intern.html", context, status=status)
+    workspace = form.workspaces[form.cleaned_data["workspace"]]
+    caller = _find_caller(request, page, workspace)
+    intern, _ = create_intern(caller, form.read(), key=None)
+    messages.success(request, f"{intern.name} was made and is being provisioned.")
+    return HttpResponseRedirect(_link(intern))
+
+
+@page
+def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> HttpResponse:
+    detail = _find(request, page, intern_id)
+    question = detail.question
+    context = {
+        "title": detail.intern.name,
+        "nav": "Interns",
+        "detail": detail,
+        "intern": detail.intern,
+        "card": detail.card,
+        "may_write": _may_write(detail.scope.account) and detail.may_edit,
+        "talk": {
+            "intern": str(detail.intern.pk),
+            "workspace": str(detail.intern.workspace_id),
+            "question": question
+            and {
+                "id": question.tool_call_id,
+                "session": question.run.session.session_id,
+                "asked": question.arguments,
+            },
+        },
+    }
+    is_part = request.GET.get("part") == "now"
+    template = "console/parts/intern_now.html" if is_part else "console/intern.html"
+    return render_page(request, page, template, context)
+
+
+@require_POST
+@page
+def operate_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> HttpResponse:
+    """Provision, suspend or delete it."""
+    detail = _find(request, page, intern_id)
+    if not (_may_write(detail.scope.account) and detail.may_edit):
+        raise Http404
+    intern, by = detail.intern, f"{page.scope.user.username} in the console"
+    wanted = request.POST.get("operation")
+    if wanted == "provision":
+        operations.provision(intern.pk, by=by)
+        messages.success(request, f"{intern.name} is being provisioned.")
+    elif wanted == "suspend":
+        operations.begin_suspend(intern.pk, by=by)
+        messages.success(request, f"{intern.name} is being suspended. Its disk stays.")
+    elif wanted == "delete" and request.POST.get("name") == intern.name:
+        operations.delete(intern.pk, by=by, acknowledged="loss" in request.POST)
+        messages.warning(request, f"{intern.name} is being deleted.")
+        return HttpResponseRedirect(reverse("console:interns"))
+    elif wanted == "delete":
+        messages.error(request, "Nothing was deleted: the name that was typed is another one.")
+    else:
+        raise Http404
+    return HttpResponseRedirect(_link(intern))
+
+
+def _may_write(account: Account) -> bool:
+    """Whether operators let the account keep interns, and change them."""
+    return account.interns_enabled and account.intern_writes_enabled
+
+
+def _may_make(scope: Scope) -> bool:
+    """An intern has an owner, who is a member of the account."""
+    return _may_write(scope.account) and is_member(scope)
+
+
+def _find_caller(request: HttpRequest, page: PageContext, workspace: Workspace) -> Caller:
+    """The person as the API sees them: with the key of their playground."""
+    key = find_playground_key(request, page.scope, workspace, page.now)
+    caller = read_caller(hash_key(key.string))
+    assert caller is not None
+    return caller
+
+
+def _find(request: HttpRequest, page: PageContext, intern_id: UUID) -> InternDetail:
+    detail = find_intern(request.user, intern_id, page.now)
+    if detail is None:
+        raise Http404
+    return detail
+
+
+def _link(intern: Intern) -> str:
+    return reverse("console:intern", args=[intern.pk])

@@ -1,0 +1,133 @@
+"""Interns in the console: who sees which, who may do what to them, and what is never shown."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.urls import reverse
+
+from accounts.models import User, Workspace
+from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, InternTransition, Status
+from interns.vault.service import create_intern_vault, put_managed
+from tests.console.people import ROLES, Team, make_team
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+SEES = {
+    "member": {"own", "led"},
+    "lead": {"own", "led"},
+    "admin": {"own", "led", "far"},
+    "operator": {"own", "led", "far"},
+}
+EDITS = {**SEES, "member": {"own"}}
+
+
+def make_intern(workspace: Workspace, creator: User, name: str, **fields: str) -> Intern:
+    now = datetime.now(UTC)
+    intern = Intern.objects.create(
+        workspace=workspace,
+        creator=creator,
+        name=name,
+        status_since=now,
+        created_at=now,
+        updated_at=now,
+        **{"status": Status.STOPPED, **fields},
+    )
+    create_intern_vault(intern, at=now)
+    return intern
+
+
+@pytest.fixture
+def team() -> Team:
+    return make_team("acme")
+
+
+@pytest.fixture
+def interns(team: Team) -> dict[str, Intern]:
+    """The member's own and the admin's in the lead's workspace, and one where neither is."""
+    led = team.account.workspaces.get(slug="led")
+    far = team.account.workspaces.create(name="Far", slug="far")
+    member, admin = team.people["member"], team.people["admin"]
+    return {
+        "own": make_intern(led, member, "helper-own"),
+        "led": make_intern(led, admin, "helper-led"),
+        "far": make_intern(far, admin, "helper-far"),
+    }
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_interns_are_there_for_who_may_see_them_alone(
+    team: Team, interns: dict[str, Intern], role: str
+) -> None:
+    client = team.client(role)
+    account = {"account": str(team.account.pk)} if role == "operator" else {}
+    # A member's only view is of what is their own.
+    shown = {"own"} if role == "member" else SEES[role]
+    board = client.get(reverse("console:interns"), account).text
+    assert {name for name in interns if f"helper-{name}" in board} == shown
+
+    theirs = make_team("theirs")
+    workspace = theirs.account.workspaces.get(is_default=True)
+    strange = make_intern(workspace, theirs.people["admin"], "helper-theirs")
+    for name, intern in {**interns, "theirs": strange}.items():
+        sees = name in SEES[role] or role == "operator"
+        edits = name in EDITS[role] or role == "operator"
+        page = client.get(reverse("console:intern", args=[intern.pk]))
+        assert (name, page.status_code) == (name, 200 if sees else 404)
+        assert (name, "Type its name to confirm" in page.text) == (name, edits)
+        operate = reverse("console:operate_intern", args=[intern.pk])
+        answer = client.post(operate, {"operation": "delete", "name": "another"})
+        assert (name, answer.status_code) == (name, 302 if edits else 404)
+    assert set(Intern.objects.values_list("status", flat=True)) == {Status.STOPPED}
+    assert not InternTransition.objects.exists()
+
+
+def test_a_pending_question_is_shown_and_secrets_by_name_alone(
+    team: Team, interns: dict[str, Intern]
+) -> None:
+    now, intern = datetime.now(UTC), interns["own"]
+    Intern.objects.filter(pk=intern.pk).update(status=Status.RUNNING, hostname="calm-otter")
+    session = ChatSession.objects.create(intern=intern, session_id="notes", created_at=now)
+    run = ChatRun.objects.create(
+        intern=intern,
+        session=session,
+        by=team.people["member"],
+        state=ChatRun.State.WAITING,
+        started_at=now,
+    )
+    ChatInteraction.objects.create(
+        run=run,
+        tool_call_id="call-7",
+        kind="permission",
+        arguments={"kind": "permission", "operation": "write notes.md", "options": ["allow_once"]},
+        asked_at=now,
+        deadline_at=now + timedelta(hours=1),
+    )
+    put_managed(intern.pk, "router_api_key", "canary-of-a-secret", ["127.0.0.1"])
+
+    page = team.client("lead").get(reverse("console:intern", args=[intern.pk])).text
+
+    for words in ("call-7", "write notes.md", "Waits for an answer from acme-member", "calm-otter"):
+        assert words in page
+    assert "canary-of-a-secret" not in page
+    live = team.client("lead").get(reverse("console:intern", args=[intern.pk]), {"part": "now"})
+    assert ("its question waits" in live.text, "<nav" in live.text) == (True, False)
+
+
+def test_an_account_without_interns_makes_none(team: Team, interns: dict[str, Intern]) -> None:
+    team.account.intern_writes_enabled = False
+    team.account.save(update_fields=["intern_writes_enabled"])
+    client, intern = team.client("admin"), interns["led"]
+
+    assert client.get(reverse("console:new_intern")).status_code == 404
+    assert "Resume" not in client.get(reverse("console:intern", args=[intern.pk])).text
+    operate = reverse("console:operate_intern", args=[intern.pk])
+    assert client.post(operate, {"operation": "provision"}).status_code == 404
+
+
+def test_a_name_that_no_intern_can_have_is_said_at_its_field(team: Team) -> None:
+    led = team.account.workspaces.get(slug="led")
+    fields = {"name": "No Name", "workspace": str(led.pk)}
+
+    answer = team.client("member").post(reverse("console:new_intern"), fields)
+
+    assert (answer.status_code, answer.text.count('class="error" role="alert"')) == (400, 1)
+    assert not Intern.objects.exists()
