@@ -1,7 +1,7 @@
 """Rate limits that somebody sets on a key, a workspace or an endpoint: their fields, and the rules
 that requests are held to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ _FIGURE_WORDS: Final = ", ".join(FIGURES)
 # The beginning of a counter's name says what it counts.
 REQUESTS, DAY, TOKENS = "rule_requests", "rule_day", "rule_tokens"
 
+_TAG: Final = r"^[^=]+=.+$"
 _Figure = Annotated[int, Field(ge=1, le=FIGURE_MAX)] | None
 _Name = Annotated[str, Field(min_length=1, max_length=200)] | None
 
@@ -35,6 +36,10 @@ class RateLimitScope(Body):
     provider: _Name = Field(None, description="A known provider's slug.")
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
         None, description="An end user (`user` of requests); `*` counts each of them apart."
+    )
+    tag: Annotated[str, Field(pattern=_TAG, max_length=600)] | None = Field(
+        None,
+        description="Requests with this tag (`team=blue`); `team=*` counts each value apart.",
     )
 
 
@@ -81,6 +86,13 @@ def describe_limits(column: Sequence[JsonObject] | None) -> list[JsonObject] | N
     return [RateLimit.model_validate(each).model_dump() for each in column]
 
 
+class Marks(NamedTuple):
+    """What a request says of who sends it: its end user and its tags."""
+
+    user: str | None = None
+    tags: Mapping[str, str] = {}
+
+
 class RateRule(NamedTuple):
     """One limit of an owner (`key:12`). `model` is a canonical slug."""
 
@@ -88,6 +100,7 @@ class RateRule(NamedTuple):
     model: str | None
     provider: str | None
     user: str | None
+    tag: str | None
     requests_per_minute: int | None
     requests_per_day: int | None
     tokens_per_minute: int | None
@@ -98,18 +111,31 @@ class RateRule(NamedTuple):
         """Whether it counts what some endpoints are asked, not whole requests."""
         return self.model is not None or self.provider is not None
 
-    def counts_user(self, user: str | None) -> bool:
-        """Whether requests of this end user count."""
-        return self.user is None or (user is not None and self.user in (EACH, user))
+    def counts(self, marks: Marks) -> bool:
+        """Whether requests with these marks count."""
+        if self.user is not None and (marks.user is None or self.user not in (EACH, marks.user)):
+            return False
+        if self.tag is None:
+            return True
+        name, _, value = self.tag.partition("=")
+        given = marks.tags.get(name)
+        return given is not None and value in (EACH, given)
 
-    def name_counter(self, user: str | None) -> str:
-        """The name of its counters. End users may be named at any length, and nobody is to read
-        their names in the store."""
-        of_user = ""
+    def name_counter(self, marks: Marks) -> str:
+        """The name of its counters. End users and tags may be of any length, and nobody is to read
+        them in the store."""
+        of_user = of_tag = ""
         if self.user is not None:
-            digest = blake2b((user or "").encode("utf-8", "replace"), digest_size=12)
-            of_user = ("*" if self.user == EACH else "=") + digest.hexdigest()
-        return f"{self.owner}|{self.model or ''}|{self.provider or ''}|{of_user}"
+            of_user = _digest(self.user == EACH, marks.user or "")
+        if self.tag is not None:
+            name, _, value = self.tag.partition("=")
+            of_tag = _digest(value == EACH, f"{name}={marks.tags.get(name, '')}")
+        return f"{self.owner}|{self.model or ''}|{self.provider or ''}|{of_user}|{of_tag}"
+
+
+def _digest(is_each: bool, text: str) -> str:
+    digest = blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
+    return ("*" if is_each else "=") + digest
 
 
 def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRule, ...]:
@@ -119,25 +145,27 @@ def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRu
 
 def _build_rule(owner: str, limit: JsonObject) -> RateRule:
     scope: Any = limit.get("scope") or {}
-    names = (scope.get(name) for name in ("model", "provider", "user"))
+    names = (scope.get(name) for name in ("model", "provider", "user", "tag"))
     return RateRule(owner, *names, *(limit.get(name) for name in FIGURES))
 
 
 def describe_counter(name: str) -> str:
     """Whose counter it is, in words: `this key for acme/small`."""
-    owner, model, provider, user = name.split("|")
+    owner, model, provider, user, tag = name.split("|")
     words = f"this {owner.partition(':')[0]}"
     if model:
         words += f" for {model}"
     if provider:
         words += f" at {provider}"
-    return f"{words} and end user" if user else words
+    if user:
+        words += " and end user"
+    return f"{words} and tag" if tag else words
 
 
-def list_windows(rule: RateRule, user: str | None, tokens: int) -> list[Limit]:
+def list_windows(rule: RateRule, marks: Marks, tokens: int) -> list[Limit]:
     """What a request of so many tokens at most takes of the rule's windows. One that may use more
     than the whole limit waits for a minute that is all its own."""
-    name, found = rule.name_counter(user), []
+    name, found = rule.name_counter(marks), []
     if rule.requests_per_minute is not None:
         found.append(Limit(f"{REQUESTS}:{name}", rule.requests_per_minute, MINUTE_S))
     if rule.requests_per_day is not None:
@@ -148,11 +176,11 @@ def list_windows(rule: RateRule, user: str | None, tokens: int) -> list[Limit]:
     return found
 
 
-def find_bound(rule: RateRule, user: str | None) -> Bound | None:
+def find_bound(rule: RateRule, marks: Marks) -> Bound | None:
     """How many requests of the rule may be under way; None where it does not say."""
     if rule.concurrent is None:
         return None
-    return Bound(f"places:{rule.name_counter(user)}", rule.concurrent)
+    return Bound(f"places:{rule.name_counter(marks)}", rule.concurrent)
 
 
 class LimitsTaken(NamedTuple):

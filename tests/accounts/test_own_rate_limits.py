@@ -32,7 +32,7 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
         {
             **NOTHING,
             "concurrent": 2,
-            "scope": {"model": None, "provider": None, "user": "*"},
+            "scope": {"model": None, "provider": None, "user": "*", "tag": None},
         },
     ]
     key = ApiKey.objects.get(hash=made["data"]["hash"])
@@ -41,8 +41,8 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
     assert caller is not None
     owner = f"key:{key.pk}"
     assert caller.rate_rules == (
-        RateRule(owner, None, None, None, 5, None, None, None),
-        RateRule(owner, None, None, "*", None, None, None, 2),
+        RateRule(owner, None, None, None, None, 5, None, None, None),
+        RateRule(owner, None, None, "*", None, None, None, None, 2),
     )
     # Without limits of its own it has its workspace's.
     office.ok("PATCH", at(made), {"rate_limits": []})
@@ -65,6 +65,7 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
         ({"requests_per_minute": True}, "requests_per_minute"),
         ({"requests_per_hour": 5, "concurrent": 1}, "requests_per_hour"),
         ({"scope": {"team": "a"}, "concurrent": 1}, "team"),
+        ({"scope": {"tag": "team"}, "concurrent": 1}, "tag"),
         ({"scope": {"model": "acme/none"}, "concurrent": 1}, "not a valid model"),
         ({"scope": {"provider": "none"}, "concurrent": 1}, "not a known provider"),
     ],

@@ -262,6 +262,19 @@ def test_a_key_s_limit_on_a_provider_moves_it_on_and_end_users_count_apart(pair:
     within_one(MINUTE_S, work)
 
 
+def test_requests_with_a_tag_count_by_its_value(pair: Pair) -> None:
+    def work() -> None:
+        limits = [{"scope": {"tag": "team=*"}, "requests_per_minute": 2}]
+        key = pair.account(rate_limits=limits).api_key
+        for team in ("blue", "red"):
+            answers = [pair.chat(n, key, metadata={"team": team}) for n in range(3)]
+            assert [each.status_code for each in answers] == [200, 200, 429]
+        assert "of this key and tag" in answers[2].json()["error"]["message"]
+        assert pair.statuses(3, key) == {200: 3}
+
+    within_one(MINUTE_S, work)
+
+
 def test_a_workspace_s_limit_is_that_of_all_its_keys(pair: Pair) -> None:
     server = pair.servers[0]
 

@@ -13,6 +13,7 @@ from gateway.limits.rules import (
     REQUESTS,
     TOKENS,
     LimitsTaken,
+    Marks,
     RateRule,
     describe_counter,
     find_bound,
@@ -66,29 +67,35 @@ def take_for_endpoint(
 ) -> LimitsTaken | Full | None:
     """What asking this endpoint takes; None where nothing limits it, and for a later turn of a
     loop, which goes on with what its first turn there took."""
-    rules, user = _list_rules(progress, endpoint), progress.context.chat.user
+    rules = _list_rules(progress, endpoint)
     if not rules:
         return None
+    marks = read_marks(progress)
     if progress.loop is not None and any(
         each.endpoint is endpoint and each.limits is not None for each in progress.attempts
     ):
         return None
     tokens = bound_tokens(progress, endpoint)
-    windows = [limit for rule in rules for limit in list_windows(rule, user, tokens)]
-    bounds = [bound for rule in rules if (bound := find_bound(rule, user)) is not None]
+    windows = [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
+    bounds = [bound for rule in rules if (bound := find_bound(rule, marks)) is not None]
     return take_limits(windows, bounds)
+
+
+def read_marks(progress: RequestProgress) -> Marks:
+    """The end user and the tags by which rules tell requests apart."""
+    return Marks(progress.context.chat.user, progress.context.tags)
 
 
 def _list_rules(progress: RequestProgress, endpoint: EndpointEntry) -> Sequence[RateRule]:
     own = progress.context.caller.rate_rules
     if not own:
         return endpoint.rate_rules
-    user = progress.context.chat.user
+    marks = read_marks(progress)
     naming = [
         rule
         for rule in own
         if rule.names_endpoints
-        and rule.counts_user(user)
+        and rule.counts(marks)
         and rule.model in (None, endpoint.canonical_slug)
         and rule.provider in (None, endpoint.provider.slug)
     ]

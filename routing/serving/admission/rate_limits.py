@@ -23,6 +23,7 @@ from routing.serving.admission.endpoint_limits import (
     build_limit_error,
     correct_tokens,
     count_tokens,
+    read_marks,
     settle_attempts,
     take_limits,
 )
@@ -92,8 +93,8 @@ def _limits_of(progress: RequestProgress) -> list[Limit]:
     free, other = _tiers_of(progress)
     limits = (_free_limits(progress) if free else []) + (_key_limits(progress) if other else [])
     if rules := _list_rules(progress):
-        user, tokens = progress.context.chat.user, _most_tokens(progress)
-        limits += [limit for rule in rules for limit in list_windows(rule, user, tokens)]
+        marks, tokens = read_marks(progress), _most_tokens(progress)
+        limits += [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
     return limits
 
 
@@ -101,18 +102,18 @@ def _bounds_of(progress: RequestProgress) -> list[Bound]:
     """How many requests may be under way. Who asks a model for a tool is one of them already."""
     if progress.parent is not None:
         return []
-    user = progress.context.chat.user
-    bounds = (find_bound(rule, user) for rule in _list_rules(progress))
+    marks = read_marks(progress)
+    bounds = (find_bound(rule, marks) for rule in _list_rules(progress))
     return [bound for bound in bounds if bound is not None]
 
 
 def _list_rules(progress: RequestProgress) -> list[RateRule]:
     """The rules of key and workspace that count whole requests."""
-    user = progress.context.chat.user
+    marks = read_marks(progress)
     return [
         rule
         for rule in progress.context.caller.rate_rules
-        if not rule.names_endpoints and rule.counts_user(user)
+        if not rule.names_endpoints and rule.counts(marks)
     ]
 
 
