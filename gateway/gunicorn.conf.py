@@ -12,6 +12,7 @@ locks.make_native()
 
 import logging
 import os
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 from gateway import settings
 from gateway.logs.setup import configure
 from gateway.metrics.files import begin_anew, sweep_dead_processes
+from gateway.server import masters
 from gateway.server.worker import forget_worker, retire_workers
 
 if TYPE_CHECKING:
@@ -61,10 +63,14 @@ def on_starting(server: "Arbiter") -> None:
 
 def when_ready(server: "Arbiter") -> None:
     """The master listens and is about to fork."""
+    # Only who waits for this master reads it: a full disk stops no start.
+    with suppress(OSError):
+        masters.begin_master(settings.WEB_CONCURRENCY)
     log.info("Web %s started, %d workers", settings.GATEWAY_VERSION, settings.WEB_CONCURRENCY)
 
 
 def on_exit(server: "Arbiter") -> None:
+    masters.end_master()
     log.info("Web stopped")
 
 
@@ -89,4 +95,5 @@ def child_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
     """In the master, once a worker's process has ended. gunicorn says so itself where it failed."""
     log.info("Web worker %d ended", worker.pid)
     forget_worker(server, worker)
+    masters.forget_worker(worker.pid)
     sweep_dead_processes(at_once=True)

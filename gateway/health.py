@@ -23,6 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.database.db import Lane, run_queries, under_gevent
+from gateway.database.migration_state import list_pending
 from gateway.http.responses import json_response
 from gateway.shared_cache import cache_key, shared_cache
 
@@ -34,6 +35,8 @@ CHECK_S = 1.8
 WRITTEN_S = 5.0
 # Three missed heartbeats of Celery's two seconds, and a little.
 WORKER_KEY_S = 8
+# Beat sends something every five seconds at least.
+BEAT_KEY_S = 30
 QUEUES: Final = ("celery", "interns", "intern-control", "destinations")
 
 
@@ -49,6 +52,7 @@ _checks: dict[str, Check] = {}
 # Looks that a probe did not wait for to the end; the next probe does not begin them again.
 _under_way: dict[str, gevent.Greenlet] = {}
 _written_at = float("-inf")
+_is_migrated = False
 
 
 def register_check(name: str, decides: bool, check: Callable[[], Report]) -> None:
@@ -151,6 +155,17 @@ def _find_write_trouble() -> str:
     return ""
 
 
+def _check_migrations() -> Report:
+    """A version whose tables are not there yet serves nobody; newer tables are no hindrance."""
+    global _is_migrated
+    if not _is_migrated:
+        pending = run_queries(Lane.READ, list_pending)
+        if pending:
+            return {"ok": False, "pending": len(pending)}
+        _is_migrated = True
+    return {"ok": True}
+
+
 def _check_home() -> Report:
     """Shown only: with PostgreSQL, requests do without it."""
     look = partial(_find_room_trouble, settings.GATEWAY_HOME)
@@ -191,6 +206,19 @@ def worked_queues() -> dict[str, bool | None]:
     return {queue: value is not None for queue, value in zip(QUEUES, alive, strict=True)}
 
 
+def is_beat_alive() -> bool | None:
+    """Whether beat sent something lately; None where nobody can tell."""
+    name = cache_key("beat")
+    found = shared_cache().run(lambda store: store.mget([name]), None)
+    return None if found is None else found[0] is not None
+
+
+def note_beat() -> None:
+    """Note that beat sends tasks; without a hint store there is nowhere to note it."""
+    name = cache_key("beat")
+    shared_cache().run(lambda store: store.set(name, 1, ex=BEAT_KEY_S), None)
+
+
 def note_worker(queues: Iterable[str]) -> None:
     """Note that a worker reads them; without a hint store there is nowhere to note it."""
     for name in map(_worker_key, queues):
@@ -202,6 +230,7 @@ def _worker_key(queue: str) -> str:
 
 
 register_check("database", True, _check_database)
+register_check("migrations", True, _check_migrations)
 register_check("home", False, _check_home)
 register_check("hints", False, _check_hints)
 register_check("worker", False, _check_worker)

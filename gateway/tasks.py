@@ -8,10 +8,16 @@ import time
 from typing import Any
 
 from celery import current_app
-from celery.signals import heartbeat_sent, worker_init, worker_ready
+from celery.signals import (
+    beat_init,
+    before_task_publish,
+    heartbeat_sent,
+    worker_init,
+    worker_ready,
+)
 
 from gateway.env import SUPERVISED
-from gateway.health import note_worker
+from gateway.health import note_beat, note_worker
 from gateway.metrics import tasks as _metrics  # noqa: F401 - Importing it listens to all tasks.
 
 _LOOK_S = 0.5
@@ -24,6 +30,15 @@ _ORPHAN_S = 4.0
 def show_life(**_: Any) -> None:
     """Every two seconds, from the worker's main process."""
     note_worker(current_app.amqp.queues.consume_from)
+
+
+@beat_init.connect
+def watch_beat(**_: Any) -> None:
+    before_task_publish.connect(show_beat)
+
+
+def show_beat(**_: Any) -> None:
+    note_beat()
 
 
 @worker_init.connect

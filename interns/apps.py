@@ -18,6 +18,7 @@ class InternsConfig(AppConfig):
             register_belongings,
             register_hindrance,
         )
+        from gateway.doctor.findings import register
         from gateway.metrics.scrape import register_source
         from gateway.server.front import answer_hosts_by
         from routing.history.erasure import register_session_eraser
@@ -29,6 +30,7 @@ class InternsConfig(AppConfig):
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
         register_source("interns", _read_interns)
         register_session_eraser(_erase_sessions)
+        register("sandbox", "interns.runtime.examination.examine_sandbox")
 
 
 def _list_interns() -> Any:

@@ -20,10 +20,12 @@ class RoutingConfig(AppConfig):
     def ready(self) -> None:
         from accounts.ports import register_higher_apps
         from accounts.services.workspaces import WorkspaceBelongings, register_belongings
+        from gateway.doctor.findings import register
         from gateway.health import register_check
         from gateway.http.vendor_names import register_router_check
 
         register_check("catalogue", True, _report_catalogue)
+        register("prices", "routing.catalogue.examination.examine_prices")
         register_router_check(_is_router_alias)
         register_belongings("presets", WorkspaceBelongings(_list_presets, _delete_presets))
         destinations = WorkspaceBelongings(_list_destinations, _delete_destinations, at_once=True)

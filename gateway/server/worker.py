@@ -20,6 +20,7 @@ from gevent.server import StreamServer
 from gunicorn import util
 from gunicorn.workers.ggevent import GeventWorker
 
+from gateway.server import masters
 from gateway.server.connection import Connection, describe_failure, write_failure
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class RollingWorker(GeventWorker):
         self._pools = [Pool(self.worker_connections) for _ in self.sockets]
         servers = [self._server(*pair) for pair in zip(self.sockets, self._pools, strict=True)]
         roster.accepts(self.age)
+        masters.note_accepting()
         while self.alive:
             self.notify()  # type: ignore[no-untyped-call]  # gunicorn is untyped.
             sleep(_LOOK_S)

@@ -1,0 +1,1 @@
+"""`manage.py doctor`: what is right and wrong with a deployment, in words."""

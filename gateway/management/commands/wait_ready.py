@@ -1,0 +1,45 @@
+"""wait_ready: return once a web process serves."""
+
+import time
+from typing import Any, Final
+
+from django.core.management.base import CommandParser
+
+from gateway.commands import JsonCommand, Misused, Refused
+from gateway.run.ready import answers
+from gateway.server.masters import MasterGone, count_missing_workers
+
+_LOOK_S: Final = 0.2
+
+
+class Command(JsonCommand):
+    help = (
+        "Wait until a web process serves: every worker of a gunicorn master (--pid) accepts "
+        "connections, an address (--url) answers /readyz with 200, or both. With a shared socket "
+        "only --pid tells two masters apart. Ends with 1 once the time is over or the master died."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--pid", type=int, help="process id of a gunicorn master")
+        parser.add_argument("--url", default="", help="root of a gateway, as http://127.0.0.1:8000")
+        parser.add_argument("--seconds", type=float, default=60, help="longest wait; 60")
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        pid, url = options["pid"], options["url"].rstrip("/")
+        if not (pid or url):
+            raise Misused("Say whom to wait for: --pid PID, --url URL, or both.")
+        begun = time.monotonic()
+        while missing := self._find_missing(pid, url):
+            if time.monotonic() - begun > options["seconds"]:
+                raise Refused(f"Not ready after {options['seconds']:g} s: {missing}.")
+            time.sleep(_LOOK_S)
+        return {"ready": True, "waited_s": round(time.monotonic() - begun, 1)}, 0
+
+    def _find_missing(self, pid: int | None, url: str) -> str:
+        """What is not ready yet, or nothing. Raises `Refused` where it never will be."""
+        try:
+            if pid and (count := count_missing_workers(pid)):
+                return f"{count} workers of master {pid} do not accept yet"
+        except MasterGone as error:
+            raise Refused(str(error)) from None
+        return "" if not url or answers(url, "/readyz") else f"{url}/readyz is not 200"
