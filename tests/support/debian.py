@@ -24,7 +24,7 @@ RELEASE: Final = "bookworm"
 # What the stand-ins of other projects' images need, beside the gateway's own base.
 PACKAGES: Final = (
     *("python3", "python3-venv", "ca-certificates"),
-    *("postgresql", "redis-server", "caddy"),
+    *("postgresql", "redis-server", "caddy", "bubblewrap", "openssl", "curl"),
 )
 # Engines ask for more open files than a machine may give.
 LIMITS: Final = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
