@@ -86,6 +86,7 @@ lint: installed-dev ## Check style, types, import contracts, migrations, setting
 	@$(MYPY) --allow-untyped-defs --allow-incomplete-defs tests
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/check_django.py
+	@$(BIN)/python .ci/check_migrations.py
 	@$(BIN)/python .ci/settings_page.py
 	@$(BIN)/python .ci/endpoint_pages.py
 	@$(BIN)/python .ci/check_locks.py
