@@ -99,6 +99,7 @@ def test_each_end_user_is_held_to_a_budget_of_his_own(own_wide_desk: Desk) -> No
     assert (told["reset_interval"], told["limit_usd"]) == ("daily", 10)
     assert [each["limit_usd"] for each in told["overrides"]] == [0.000000001, None]
     assert "alice" not in changed.text
+    desk.spent_nano = desk.total_usage_nano()
     desk.upstream.clear()
     error = desk.refused(403, "permission_denied", user="alice")
     assert error["message"] == (

@@ -57,7 +57,7 @@ def asking(payer: Payer, user: str) -> Payer:
 
 def counters(payer: Payer) -> list[Any]:
     rows = SpendCounter.objects.filter(scope="end_user", account=payer.account_id)
-    return list(rows.order_by("-spent_nano").values_list("spent_nano", "held_nano"))
+    return list(rows.order_by("-spent_nano", "held_nano").values_list("spent_nano", "held_nano"))
 
 
 def test_each_end_user_has_the_default_for_himself_and_some_their_own(writer, payer) -> None:
