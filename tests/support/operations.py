@@ -17,7 +17,6 @@ from accounts.services.channels import create_channel, send_test_message
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
-from accounts.services.workloads import create_workload
 from accounts.windows import ALL_TIME
 from interns import models as of_interns
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
@@ -112,13 +111,7 @@ def _directory(number: int, workspace: Workspace, user: User, key: ApiKey) -> No
     issuer = of_accounts.TrustedIssuer.objects.create(
         account=account, name="CI", url="https://ci.example", audience="gateway"
     )
-    create_workload(
-        issuer=issuer,
-        name=f"build {number}",
-        conditions={"sub": "*"},
-        workspace=workspace,
-        by=SYSTEM,
-    )
+    of_accounts.Workload.objects.create(issuer=issuer, conditions={"sub": "*"}, key=key)
 
 
 def _failures(number: int, workspace: Workspace, key: ApiKey) -> None:
