@@ -16,7 +16,10 @@ DEMO_MODEL = "simulated/small"
 
 def answers(root_url: str, path: str) -> bool:
     """Whether `GET` of the path is 200."""
-    connection = http.client.HTTPConnection(urlsplit(root_url).netloc, timeout=_LOOK_S)
+    parts = urlsplit(root_url)
+    is_secure = parts.scheme == "https"
+    connect = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
+    connection = connect(parts.netloc, timeout=_LOOK_S)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200

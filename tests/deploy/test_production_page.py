@@ -85,7 +85,7 @@ def test_every_block_of_the_page_works_in_its_order(machine: str, tmp_path: Path
     assert json.loads(through.stdout)["data"]["label"]
     found = json.loads(enter("gateway-manage doctor --json", check=False).stdout)
     problems = [each for each in found["findings"] if each["state"] == "problem"]
-    # The proxy's own authority, which it makes where no public one knows the name.
-    assert {each["subject"] for each in problems} <= {"tls"}, problems
+    # The proxy's own authority, which it makes where no public one knows the name, is trusted here.
+    assert problems == []
     # Both masters, on one socket.
     assert enter("ls -d /var/lib/gateway/run/web/* | wc -l").stdout.strip() == "2"
