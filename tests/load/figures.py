@@ -112,6 +112,7 @@ REQUIRED = (
     Required("history_record_ms", "GET /generation, p95 with 1,000,000 generations", "ms", 50),
     Required("history_page_ms", "GET /activity of a day, p95 likewise", "ms", 50),
     Required("history_query_ms", "analytics and activity, the slowest p95 likewise", "ms", 300),
+    Required("console_page_ms", "a page of the console, the slowest p95 likewise", "ms", 100),
     Required("worker_idle_mb", "memory per web worker, idle", "MB", 120),
     Required("worker_growth_percent", "its growth under requests", "%", 10),
     Required("second_start_s", "start to ready, second start", "s", 4),

@@ -106,14 +106,9 @@ def measure(rows: int, rounds: int) -> Told:
 
     call_command("migrate", verbosity=0)
     now = datetime.now(UTC)
-    key, owner = _account()
-    given = {**owner, "rows": rows, "days": DAYS, "end": now}
+    key, owner = open_bench_account()
     began = time.monotonic()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT setseed(0.7)")
-        for first in range(1, rows + 1, _PORTION):
-            portion = {"first": first, "last": min(rows, first + _PORTION - 1)}
-            cursor.execute(_FILL, given | portion)
+    fill_generations(owner, rows, now)
     filled = time.monotonic()
     while roll_up(now):
         pass
@@ -134,7 +129,19 @@ def measure(rows: int, rounds: int) -> Told:
     return told
 
 
-def _account() -> tuple[str, Mapping[str, Any]]:
+def fill_generations(owner: Mapping[str, Any], rows: int, now: datetime) -> None:
+    """So many within the last 30 days, of what `open_bench_account` made."""
+    from django.db import connection
+
+    given = {**owner, "rows": rows, "days": DAYS, "end": now}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setseed(0.7)")
+        for first in range(1, rows + 1, _PORTION):
+            portion = {"first": first, "last": min(rows, first + _PORTION - 1)}
+            cursor.execute(_FILL, given | portion)
+
+
+def open_bench_account() -> tuple[str, Mapping[str, Any]]:
     """A management key, and what the rows belong to."""
     from accounts.models import Membership
     from accounts.services.accounts import admit_member, open_account

@@ -11,6 +11,7 @@ from tests.load import asks, crossings
 from tests.load.accounting import ProcessTree
 from tests.load.apart import measured_apart
 from tests.load.books import commit_p50_ms, settled_commits
+from tests.load.console_pages import Pages
 from tests.load.crossings import BY_WIRE, CONTENT, CROSSINGS, FORMATS, Crossing
 from tests.load.figures import Interval, Pair
 from tests.load.flooding import (
@@ -244,15 +245,21 @@ class Measures:
 
     def history(self) -> Told:
         """What is told of a million generations, in a database of its own."""
+        return Told(**self._measure_filled("history", self.plan.history_rounds))
+
+    def console(self) -> Pages:
+        """The console's pages, likewise."""
+        return Pages(**self._measure_filled("console_pages", self.plan.console_rounds))
+
+    def _measure_filled(self, module: str, rounds: int) -> dict[str, Any]:
         rows, postgres = self.plan.history_rows, self.stand.postgres
-        self.say(f"history of {rows:,} generations")
-        postgres.create("history")
-        env = {**self.stand.gateway.env, "DATABASE_URL": postgres.url("history")}
-        numbers = rows, self.plan.history_rounds
+        self.say(f"{module} of {rows:,} generations")
+        postgres.create(module)
+        env = {**self.stand.gateway.env, "DATABASE_URL": postgres.url(module)}
         try:
-            return Told(**measured_apart(env, "history", *numbers, most_s=_HISTORY_S_MAX))
+            return measured_apart(env, module, rows, rounds, most_s=_HISTORY_S_MAX)
         finally:
-            postgres.drop("history")
+            postgres.drop(module)
 
     def _chat_target(self, body: str) -> Target:
         url = f"{self.stand.gateway.base_url}/chat/completions"

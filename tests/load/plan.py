@@ -30,13 +30,14 @@ _PLANS: Final[dict[str, tuple[Any, Any, Any]]] = {
     "second_starts": (3, 1, 1),
     "history_rows": (1_000_000, 20_000, 1_000_000),
     "history_rounds": (20, 2, 20),
+    "console_rounds": (20, 2, 20),
 }
 FULL, QUICK, BRIEF = (
     Plan(**{name: of[column] for name, of in _PLANS.items()}) for column in range(3)
 )
 PARTS = (
     *("memory", "requests", "rules", "selection", "single", "commits", "streams", "formats"),
-    *("decisions", "tools", "observing", "flood", "history", "start"),
+    *("decisions", "tools", "observing", "flood", "history", "console", "start"),
 )
 BUSY_CONNECTIONS = 64
 STREAMS = 200

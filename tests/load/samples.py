@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
+from tests.load.console_pages import Pages
 from tests.load.crossings import CROSSINGS, Crossing
 from tests.load.figures import Figure, Interval, Line, Lines, Pair, figures, percentile, ratio_line
 from tests.load.flooding import Flooded
@@ -138,6 +139,7 @@ class Samples:
     observing: Observed | None = None
     flood: Sequence[Flooded] = ()
     history: Told | None = None
+    console: Pages | None = None
     starts_s: Sequence[float] = ()
     no_start: str = ""
 
@@ -282,6 +284,13 @@ def _history_lines(told: Told) -> Lines:
     }
 
 
+def _console_lines(pages: Pages) -> Lines:
+    p95_ms = {name: percentile(taken_ms, 95) for name, taken_ms in pages.taken_ms.items()}
+    slowest = max(p95_ms, key=lambda name: p95_ms[name])
+    note = f"{slowest}; {len(p95_ms)} pages, {pages.rows:,} rows"
+    return {"console_page_ms": Line(p95_ms[slowest], note)}
+
+
 def _memory_lines(memory: Memory) -> Lines:
     warm = f"the larger one; warm {memory.warm_bytes / _MB:.1f} MB"
     grown = f"to {memory.after_bytes / _MB:.1f} MB over {memory.requests} requests"
@@ -307,6 +316,7 @@ _LINES: Final[dict[str, Callable[[Any], Lines]]] = {
     "observing": _observing_lines,
     "flood": _flood_lines,
     "history": _history_lines,
+    "console": _console_lines,
     "memory": _memory_lines,
     "starts_s": lambda all_s: {"second_start_s": Line(median(all_s), f"{len(all_s)} measured")},
     "no_start": lambda why: {"second_start_s": Line(None, why)},

@@ -10,6 +10,7 @@ from tests.load import bench, figures, samples
 from tests.load.accounting import ProcessReplaced, cpu_s_of, spent_s
 from tests.load.asks import QUESTIONS, check_decided, check_governed, decisions_body
 from tests.load.books import Books
+from tests.load.console_pages import Pages
 from tests.load.crossings import BY_WIRE, CROSSINGS
 from tests.load.figures import REQUIRED, Interval, Line, Pair, differences, percentile, regressions
 from tests.load.flooding import Flooded
@@ -72,6 +73,7 @@ def whole_run() -> Samples:
             Flooded(8.0, 8.8, 50, 1_500, 8_500, 12),
         ],
         "history": Told(1_000_000, {RECORD: [3.0], PAGE: [8.0], "totals": [90.0, 80.0]}),
+        "console": Pages(1_000_000, {"home": [40.0, 50.0], "keys": [20.0]}),
         "starts_s": [3.0],
     }
     return Samples(**parts)
@@ -124,6 +126,7 @@ def test_figures_come_from_the_samples_and_ratios_are_taken_within_a_pair() -> N
             "history_record_ms": 3,
             "history_page_ms": 8,
             "history_query_ms": 90,
+            "console_page_ms": 50,
             "worker_idle_mb": 90,
             "worker_growth_percent": 5,
             "second_start_s": 3,

@@ -1,0 +1,147 @@
+"""How fast the console's pages are made with a million generations, in a process of its own.
+
+`python -m tests.load.console_pages ROWS ROUNDS` fills the database of DATABASE_URL, which must be a
+new one on PostgreSQL, as the part `history` does, with as many entries in the ledger, and asks for
+every page through Django as an admin of the account and as an operator. It prints what each took.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import yaml
+
+from tests.load.apart import print_measured
+from tests.load.history import DAYS, fill_generations, open_bench_account
+from tests.support.catalogue import rewritten
+
+_WARM_ROUNDS: Final = 2
+_LISTS: Final = (
+    *("home", "requests", "models", "playground", "keys", "new_key", "workspaces", "people"),
+    *("credits", "settings", "logging", "audit", "destinations", "alerts", "sessions"),
+    *("guardrails", "providers"),
+)
+_FILL_LEDGER: Final = """
+INSERT INTO accounts_ledgerentry (account_id, workspace_id, api_key_id, kind, amount_nano,
+  byok_nano, generation_id, day, source, source_ref, note, created_at)
+SELECT account_id, workspace_id, api_key_id, 'usage', charge_nano, 0, id, created_at::date,
+  'generation', id, '', created_at FROM routing_generation
+"""
+_FILL_COUNTERS: Final = """
+INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start, spent_nano, held_nano)
+SELECT 'key', api_key_id::text, 'day', day, SUM(amount_nano), 0 FROM accounts_ledgerentry
+WHERE kind = 'usage' GROUP BY api_key_id, day
+"""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Each page's milliseconds, by its name, and the bytes of the largest one."""
+
+    rows: int
+    taken_ms: dict[str, list[float]] = field(default_factory=dict)
+    largest_bytes: int = 0
+
+
+def measure(rows: int, rounds: int) -> Pages:
+    """Fill, sum up, ask. Django must be set up."""
+    from django.core.management import call_command
+    from django.db import connection
+
+    from routing.catalogue.load import load_catalogue
+    from routing.history.rollup import roll_up
+
+    call_command("migrate", verbosity=0)
+    load_catalogue(yaml.safe_load(rewritten("http://127.0.0.1:9")))
+    now = datetime.now(UTC)
+    _, owner = open_bench_account()
+    fill_generations(owner, rows, now)
+    while roll_up(now):
+        pass
+    with connection.cursor() as cursor:
+        cursor.execute(_FILL_LEDGER)
+        cursor.execute(_FILL_COUNTERS)
+        # What autovacuum does some minutes after rows were written.
+        cursor.execute("VACUUM ANALYZE")
+    largest, taken_ms = 0, dict[str, list[float]]()
+    asked = _list_pages(owner, now)
+    for number in range(_WARM_ROUNDS + rounds):
+        for name, ask in asked.items():
+            asked_at = time.perf_counter()
+            largest = max(largest, ask())
+            if number >= _WARM_ROUNDS:
+                taken_ms.setdefault(name, []).append((time.perf_counter() - asked_at) * 1000)
+    return Pages(rows, taken_ms, largest)
+
+
+def _list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[], int]]:
+    """Every page by its path; each asks once, and must be answered. Those for operators alone are
+    asked for by one."""
+    from django.test import Client
+    from django.urls import reverse
+
+    from accounts.models import Account, User, Workspace
+    from accounts.services.guardrails import create_guardrail
+    from accounts.services.records import SYSTEM
+    from accounts.services.workspace_budgets import set_budget
+    from routing.catalogue.models import Model, Provider
+    from routing.metering.models import Generation
+
+    account, workspace = owner["account"], Workspace.objects.get(pk=owner["workspace"])
+    set_budget(
+        account_id=account,
+        reference=str(workspace.pk),
+        interval="monthly",
+        limit_nano=10**15,
+        include_byok=None,
+        by=SYSTEM,
+    )
+    filters = {"content_filter_builtins": [{"slug": "email", "action": "block"}]}
+    settings = {"name": "bench", **filters}
+    guardrail = create_guardrail(
+        account_id=account, workspace_id=workspace.pk, by=SYSTEM, settings=settings
+    )
+    middle = Generation.objects.filter(
+        account_id=account, created_at__gte=now - timedelta(days=DAYS // 2)
+    )
+    chosen = middle.order_by("created_at").values_list("pk", flat=True)[0]
+    person, provider = User.objects.get(username="bench"), Provider.objects.first()
+    model = Model.objects.first()
+    assert provider is not None
+    assert model is not None
+    names: dict[str, list[Any]] = {
+        **{name: [] for name in _LISTS},
+        "request": [chosen],
+        "model": [model.slug],
+        "key": [owner["keys"][0]],
+        "workspace": [workspace.pk],
+        "person": [person.public_id],
+        "guardrail": [guardrail.pk],
+        "guardrail_replay": [guardrail.pk],
+        "provider": [provider.slug],
+    }
+    operated: dict[str, list[Any]] = {"new_provider": [], "prices": [provider.slug]}
+    operator = User.objects.create(username="operator", is_staff=True)
+    assert Account.objects.count() == 1
+
+    def build(user: User, name: str, args: list[Any]) -> Callable[[], int]:
+        client = Client(headers={"Accept": "text/html"})
+        client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+        path = reverse(f"console:{name}", args=args)
+
+        def ask() -> int:
+            # The longest period, which sums up most.
+            response = client.get(path, {"period": "30d"})
+            assert response.status_code == 200, (path, response.status_code)
+            return len(response.content)
+
+        return ask
+
+    pages = {name: build(person, name, args) for name, args in names.items()}
+    return pages | {name: build(operator, name, args) for name, args in operated.items()}
+
+
+if __name__ == "__main__":
+    print_measured(measure)
