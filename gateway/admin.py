@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     Form = ModelForm[Any]
     TabularInline = admin.TabularInline[Any, Any]
 else:
-    _ModelAdmin, Form, TabularInline = admin.ModelAdmin, ModelForm, admin.TabularInline
+    # The theme's, which look as the pages around them.
+    from unfold.admin import ModelAdmin as _ModelAdmin
+    from unfold.admin import TabularInline
+
+    Form = ModelForm
 
 admin.site.site_header = "Routing Gateway"
 admin.site.site_title = "Routing Gateway"
 admin.site.index_title = "Operation"
-admin.site.site_url = "/docs"
+admin.site.site_url = "/"
 
 
 class PageAdmin(_ModelAdmin):

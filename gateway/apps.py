@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.contrib.admin.apps import SimpleAdminConfig
 
 _EXAMINATIONS = {
     "settings": "machine.examine_settings",
@@ -26,3 +27,9 @@ class GatewayConfig(AppConfig):
         for subject, function in _EXAMINATIONS.items():
             findings.register(subject, f"gateway.doctor.{function}")
         losses.register()
+
+
+class GatewayAdminConfig(SimpleAdminConfig):
+    """Django's admin with its theme. Nothing of it is loaded before somebody asks for the site."""
+
+    default_site = "unfold.sites.UnfoldAdminSite"

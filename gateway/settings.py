@@ -7,6 +7,7 @@ rest of this module is what Django and its libraries need.
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from gateway.admin_theme import UNFOLD as UNFOLD
 from gateway.env import refuse_unknown_names
 from gateway.environment.accounts import *
 from gateway.environment.destinations import *
@@ -43,8 +44,10 @@ INSTALLED_APPS = [
     "interns.apps.InternsConfig",
     "routing.apps.RoutingConfig",
     "accounts.apps.AccountsConfig",
+    # The admin's theme: its templates come before Django's own.
+    "unfold.apps.BasicAppConfig",
     # Pages are found with the URLs: workers and most commands have no use for them.
-    "django.contrib.admin.apps.SimpleAdminConfig",
+    "gateway.apps.GatewayAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -6,10 +6,11 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from accounts.admin.recorded import RecordedMixin
 from accounts.models import Membership, User
-from gateway.admin import ReadOnlyInline
+from gateway.admin import PageAdmin, ReadOnlyInline
 
 # django-stubs makes it generic; Django itself does not let it be subscripted.
 if TYPE_CHECKING:
@@ -31,11 +32,14 @@ class AccountInline(ReadOnlyInline):
 
 
 @admin.register(User)
-class UserAdmin(RecordedMixin, _UserAdmin):
+class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):
     """Django's own page, with the public id and the accounts."""
 
     object_type = "user"
     facts = ("username", "email", "is_active", "is_staff", "is_superuser")
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
 
     list_display = ("username", "email", "public_id", "is_active", "is_staff", "last_login")
     list_filter = ("is_active", "is_staff", "is_superuser")

@@ -1,6 +1,6 @@
 """What templates of the console write: money, times, durations, icons."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import template
 from django.conf import settings
@@ -10,7 +10,10 @@ from django.utils.safestring import SafeString
 
 from console import table, words
 from console.page import keep_query
-from console.queries.request_detail import Stage
+
+if TYPE_CHECKING:
+    # The admin's theme loads every library of tags, before there are pages of the admin.
+    from console.queries.request_detail import Stage
 
 register = template.Library()
 register.filter("money", words.format_money)
@@ -49,7 +52,7 @@ def query(context: Any, **changes: str | None) -> str:
 
 
 @register.simple_tag
-def bar(stage: Stage, total_ms: float) -> SafeString:
+def bar(stage: "Stage", total_ms: float) -> SafeString:
     """A bar of the waterfall; even the shortest can be seen."""
     scale = 100 / total_ms if total_ms else 0
     length = max(stage.length_ms * scale, 0.4)

@@ -132,7 +132,7 @@ def test_deleting_follows_the_rules_of_the_api(
     assert "Workspace has active API keys." in said
     assert "Deleting the default workspace is not supported" in said
     ApiKey.objects.update(disabled=True)
-    assert "Acme/team was deleted." in chosen()
+    assert "acme/team was deleted." in chosen()
     assert [each.slug for each in account.workspaces.all()] == ["default"]
 
 
