@@ -60,9 +60,9 @@ class RulesForm(forms.Form):
     model = forms.CharField(
         label="Another price: model", required=False, help_text="The model's id."
     )
-    provider = forms.ChoiceField(label="… of", required=False)
-    price_in = forms.DecimalField(label="… in", required=False, min_value=0)
-    price_out = forms.DecimalField(label="… out", required=False, min_value=0)
+    provider = forms.ChoiceField(label="Its provider", required=False)
+    price_in = forms.DecimalField(label="Its price in", required=False, min_value=0)
+    price_out = forms.DecimalField(label="Its price out", required=False, min_value=0)
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

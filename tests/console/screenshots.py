@@ -28,7 +28,7 @@ PAGES = {
     "new-intern": "/console/interns/new",
     "models": "/console/models",
     "model": "/console/models/simulated/small",
-    "what-if": "/console/what-if?sort=price&without=thrifty",
+    "what-if": "/console/what-if?sort=price&without=simulated-thrifty",
     "keys": "/console/keys",
     "new-key": "/console/keys/new",
     "key": "/console/keys/1",

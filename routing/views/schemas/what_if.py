@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from accounts.models import ApiKey
 from accounts.views.schemas.fields import Id, UsdAmount
 from gateway.http.errors import SchemaInvalid
-from gateway.http.jsonio import JsonObject, usd
+from gateway.http.jsonio import JsonObject, format_time, usd
 from gateway.http.resources import Body, ResourceObject
 from gateway.http.validation import Issue
 from routing.formats.provider_preferences import ProviderField, resolve_provider
@@ -159,8 +159,8 @@ def serialize_what_if(comparison: Comparison, period: Period) -> JsonObject:
     return WhatIfObject.from_row(
         comparison,
         **facts,
-        since=period.since,
-        until=period.until,
+        since=format_time(period.since),
+        until=format_time(period.until),
         keys=[_serialize_key(rows.get(key or 0), change) for key, change in shown],
     )
 
