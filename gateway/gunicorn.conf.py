@@ -95,5 +95,5 @@ def child_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
     """In the master, once a worker's process has ended. gunicorn says so itself where it failed."""
     log.info("Web worker %d ended", worker.pid)
     forget_worker(server, worker)
-    masters.forget_worker(worker.pid)
+    masters.forget_worker(int(worker.pid))
     sweep_dead_processes(at_once=True)

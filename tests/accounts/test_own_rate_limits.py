@@ -53,6 +53,8 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
     (rule,) = caller.rate_rules
     assert (rule.owner, rule.tokens_per_minute) == (f"workspace:{key.workspace_id}", 9)
     record = AuditRecord.objects.filter(object_type="key").latest("pk")
+    assert record.before
+    assert record.after
     assert (record.before["rate_limits"], record.after["rate_limits"]) == (limits, None)
 
 

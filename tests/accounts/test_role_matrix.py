@@ -97,7 +97,7 @@ def test_a_key_for_some_workspaces_manages_these_and_no_others() -> None:
     )
     caller = read_caller(key.hash)
     assert caller
-    assert caller.managed_workspaces == {mine.pk}
+    assert caller.managed_workspaces == frozenset({mine.pk})
     for reference in ("mine", mine.pk):
         assert is_let_in(caller, "PATCH", f"/api/v1/workspaces/{reference}/members/add")
     for reference in ("other", other.pk):

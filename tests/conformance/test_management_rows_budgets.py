@@ -84,7 +84,7 @@ def test_each_end_user_is_held_to_a_budget_of_his_own(own_wide_desk: Desk) -> No
     """The spent one at once, the others not; of the same key."""
     desk = own_wide_desk
     path = f"/workspaces/{desk.account.workspace_id}"
-    wanted = {
+    wanted: dict[str, Any] = {
         "reset_interval": "daily",
         "limit_usd": 10,
         "overrides": [{"user": "vip", "limit_usd": None}],

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import requests
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.console.browsing import sign_in
 from tests.support.browser import CHROMIUM, NARROW, Browser, find_barriers, is_scrolled_sideways
@@ -55,7 +55,11 @@ def test_three_formats_answer_side_by_side(facts: dict[str, Any], browser: Brows
     assert find_barriers(tab) == []
 
     # A second turn has the first with it, and a text file. It leads to why it went there.
-    note = {"name": "note.txt", "mimeType": "text/plain", "buffer": b"They blink at night."}
+    note: FilePayload = {
+        "name": "note.txt",
+        "mimeType": "text/plain",
+        "buffer": b"They blink at night.",
+    }
     tab.locator("#file").set_input_files([note])
     expect(tab.get_by_role("button", name="Remove", exact=True)).to_be_visible()
     send(tab, "And lighthouses?")

@@ -85,6 +85,7 @@ def test_a_former_version_is_put_into_force_again(team: Team) -> None:
         action="updated",
         operator_id=team.people["member"].pk,
     )
+    assert record.after
     assert record.after["designated_version_id"] == str(preset.designated_version_id)
     odd = client.post(reverse("console:activate_preset", args=[preset.pk]), {"version": "3"})
     assert odd.status_code == 404

@@ -85,8 +85,8 @@ def run(settings: list[tuple[str, str]]) -> None:
             sys.exit(f"{one['ExecStart']} failed")
     elif after := one.get("ExecStartPost"):
         words = shlex.split(after.replace("$MAINPID", str(pid)))
-        who = {"user": user.pw_uid, "group": user.pw_gid} if user else {}
-        subprocess.run(words, env=environment, check=True, **who)
+        owner, group = (user.pw_uid, user.pw_gid) if user else (None, None)
+        subprocess.run(words, env=environment, check=True, user=owner, group=group)
 
 
 _listeners: dict[str, socket.socket] = {}

@@ -47,8 +47,8 @@ HAZARDS: list[tuple[Any, str]] = [
 
 
 def of(*operations: Any) -> migrations.Migration:
-    migration = migrations.Migration("0002_more", "accounts")
-    migration.operations = list(operations)
+    made = type("More", (migrations.Migration,), {"operations": list(operations)})
+    migration: migrations.Migration = made("0002_more", "accounts")
     return migration
 
 

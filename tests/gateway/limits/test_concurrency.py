@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 import redis
@@ -68,7 +69,8 @@ def test_places_of_a_process_that_died_end_and_others_are_renewed(
     client = redis.Redis.from_url(valkey.url)
     name = f"{cache_key('places')}:{bound.scope}"
     # As it is when a lease has passed.
-    for member, end in client.zrange(name, 0, -1, withscores=True):
+    members: Any = client.zrange(name, 0, -1, withscores=True)
+    for member, end in members:
         client.zadd(name, {member: end - LEASE_S - 1})
     living.pass_time()
     assert [isinstance(living.take([bound]), list) for _ in range(3)] == [True, True, False]

@@ -112,11 +112,17 @@ def test_spans_are_encoded_as_the_exporter_of_the_sdk_does() -> None:
 
     kept: list[ReadableSpan] = []
     sender = SpanSender(Kept(), resource=Resource({"service.name": "tested"}), version="1")
-    attributes = {"text": "é" * 300, "flag": True, "one": 1, "float": 1.0, "list": ["a", "b"]}
+    attributes: dict[str, Any] = {
+        "text": "é" * 300,
+        "flag": True,
+        "one": 1,
+        "float": 1.0,
+        "list": ["a", "b"],
+    }
     event = SpanEvent("first token", 10**18 + 1, {"gateway.model": "acme/small"})
     plain = make_span()._replace(attributes=attributes, events=[event], failed=True)
     kinds: tuple[SpanKind, ...] = ("internal", "server", "client", "producer", "consumer")
-    child = {"parent_id": build_span_id(), "is_parent_remote": True}
+    child: dict[str, Any] = {"parent_id": build_span_id(), "is_parent_remote": True}
 
     sender.add([plain._replace(kind=kind, **child) for kind in kinds])
     sender.add([plain, plain._replace(attributes={"one": 1.0, "flag": 1})])

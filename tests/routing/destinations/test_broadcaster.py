@@ -72,12 +72,15 @@ EVERYTHING = DestinationSummary("d", 1, None, frozenset(REGIONS), wants_content=
 def broker(tmp_path: Path) -> Iterator[ValkeyServer]:
     from gateway.celery import app
 
-    server, before = ValkeyServer(tmp_path / "v"), app.conf.broker_url
+    # Celery's stubs have its settings read-only, and its pool of connections without its methods.
+    conf: Any = app.conf
+    pool: Any = app.pool
+    server, before = ValkeyServer(tmp_path / "v"), conf.broker_url
     server.start()
-    app.conf.broker_url = server.url.replace("unix://", "redis+socket://")
+    conf.broker_url = server.url.replace("unix://", "redis+socket://")
     yield server
-    app.conf.broker_url = before
-    app.pool.force_close_all()
+    conf.broker_url = before
+    pool.force_close_all()
     server.stop()
 
 

@@ -171,7 +171,12 @@ def test_in_the_shadow_nothing_changes_and_everything_is_counted() -> None:
 def test_what_comes_between_ends_no_text() -> None:
     reader = Reader()
     writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
-    for delta in ({"content": "ada@exam"}, {"annotations": [{}]}, {"content": "ple.org"}):
+    deltas: list[dict[str, Any]] = [
+        {"content": "ada@exam"},
+        {"annotations": [{}]},
+        {"content": "ple.org"},
+    ]
+    for delta in deltas:
         writer.delta(delta)
     end(writer)
     assert reader.text() == "[EMAIL]"

@@ -184,7 +184,8 @@ def test_each_tag_is_a_row_and_so_is_what_has_none(boss: Manager, facts: list[Fa
     asked: dict[str, Any] = {"metrics": ["request_count", "credits_usage"], "dimensions": ["tag"]}
     expected: dict[str | None, tuple[int, float]] = {}
     for fact in facts:
-        for tag in ["=".join(pair) for pair in fact.tags] or [None]:
+        tags: list[str | None] = ["=".join(pair) for pair in fact.tags]
+        for tag in tags or [None]:
             count, usd = expected.get(tag, (0, 0.0))
             expected[tag] = count + 1, round(usd + fact.charge / 10**9, 9)
 
