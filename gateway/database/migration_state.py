@@ -15,7 +15,9 @@ def list_shipped() -> set[Migration]:
     """The migrations of every installed app, by their files."""
     found = set()
     for app in apps.get_app_configs():
-        package = find_spec(f"{app.name}.migrations")
+        # An app that is a single module has no place for migrations.
+        is_package = hasattr(app.module, "__path__")
+        package = find_spec(f"{app.name}.migrations") if is_package else None
         if package is not None and package.submodule_search_locations:
             for module in pkgutil.iter_modules(list(package.submodule_search_locations)):
                 if module.name[0] not in "_~":

@@ -25,8 +25,14 @@ pytestmark = [
 ]
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 AUTHOR, SLUG = "acme", "solo"
-# They answer where a model decides: the tests of decisions call them.
-ELSEWHERE: Final = {("POST", "/api/alpha/decisions"), ("POST", "/systemone")}
+# The tests of decisions call what answers where a model decides, and those of workloads what needs
+# a trusted issuer.
+ELSEWHERE: Final = {
+    ("POST", "/api/alpha/decisions"),
+    ("POST", "/systemone"),
+    ("GET", "/oauth/jwks"),
+    ("POST", "/oauth/token"),
+}
 _METHOD: Final = re.compile(r'method="([A-Z]+)",\s+path="([^"]+)"')
 _NAME: Final = re.compile(r"\{[^}]*\}")
 _numbers = count(1)

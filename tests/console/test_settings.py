@@ -158,7 +158,7 @@ def sign_in(team: Team, role: str, agent: str) -> Client:
     user.save(update_fields=["password"])
     client = Client(headers={"User-Agent": agent, "Accept": "text/html"})
     form = {"username": user.username, "password": "correct horse"}
-    assert client.post(reverse("console:sign_in"), form).status_code == 302
+    assert client.post(reverse("account_login"), form).status_code == 302
     return client
 
 
@@ -167,7 +167,7 @@ def test_a_person_ends_sessions_of_their_own(team: Team) -> None:
     # A new password would end the first one.
     there = Client(headers={"User-Agent": "There/2.0", "Accept": "text/html"})
     form = {"username": team.people["lead"].username, "password": "correct horse"}
-    there.post(reverse("console:sign_in"), form)
+    there.post(reverse("account_login"), form)
     other = sign_in(team, "admin", "Other/3.0")
 
     text = here.get(reverse("console:sessions")).text
@@ -181,7 +181,7 @@ def test_a_person_ends_sessions_of_their_own(team: Team) -> None:
     assert here.post(end, {"session": name}).status_code == 302
     assert there.get(reverse("console:requests")).status_code == 302
     assert here.get(reverse("console:requests")).status_code == 200
-    there.post(reverse("console:sign_in"), form)
+    there.post(reverse("account_login"), form)
     here.post(end)
     assert there.get(reverse("console:requests")).status_code == 302
     assert other.get(reverse("console:requests")).status_code == 200

@@ -16,7 +16,7 @@ import requests
 from tests.support import processes
 from tests.support.manage import PROJECT
 
-START_S = 40.0
+START_S = 120.0
 STOP_S = 10.0
 MAKE = ["make", "--no-print-directory", "run"]
 SUPERVISOR = [sys.executable, "-m", "gateway.run"]

@@ -261,7 +261,9 @@ def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
 ) -> None:
     call, asked = call_to(), list[TopUpOrder]()
     place = uuid.uuid4() if moved else call.context.caller.workspace_id
-    now = SimpleNamespace(workspace_id=place, budgets=(), limits_version=7, limited="day")
+    now = SimpleNamespace(
+        workspace_id=place, budgets=(), limits_version=7, limited="day", end_user_budget=None
+    )
     ledger = SimpleNamespace(submit=asked.append, wait=lambda ticket, timeout_s: True)
     monkeypatch.setattr(attempts, "ledger", ledger)
     monkeypatch.setattr(attempts, "reload_caller", lambda caller: now)
