@@ -47,6 +47,8 @@ _MORE |= dict.fromkeys(itertools.product(("POST", "PATCH", "DELETE"), _MAPPINGS)
 _MORE[("DELETE", "api/v1/workspaces/(?P<workspace>[^/]+)$")] = 7
 # What it erases stands in as many tables, a day of requests at a time.
 _MORE[("POST", "api/v1/privacy/erasures")] = 40
+# Whether the key that asks is an app's own is looked up first.
+_MORE[("POST", "api/v1/auth/keys/code")] = 7
 # Its claim before, and what was answered behind.
 ONCE = 2
 # What begins and ends transactions asks nothing, nor does the event that a deed records.

@@ -157,7 +157,7 @@ def sign_in(team: Team, role: str, agent: str) -> Client:
     user.set_password("correct horse")
     user.save(update_fields=["password"])
     client = Client(headers={"User-Agent": agent, "Accept": "text/html"})
-    form = {"username": user.username, "password": "correct horse"}
+    form = {"login": user.username, "password": "correct horse"}
     assert client.post(reverse("account_login"), form).status_code == 302
     return client
 
@@ -166,7 +166,7 @@ def test_a_person_ends_sessions_of_their_own(team: Team) -> None:
     here = sign_in(team, "lead", "Here/1.0")
     # A new password would end the first one.
     there = Client(headers={"User-Agent": "There/2.0", "Accept": "text/html"})
-    form = {"username": team.people["lead"].username, "password": "correct horse"}
+    form = {"login": team.people["lead"].username, "password": "correct horse"}
     there.post(reverse("account_login"), form)
     other = sign_in(team, "admin", "Other/3.0")
 
