@@ -95,6 +95,8 @@ class Caller:
     io_logging: IoLogging | None = None
     # Whether the workspace lets its destinations have what becomes of requests.
     broadcasts: bool = False
+    # Whether an app was given it.
+    is_of_app: bool = False
     # The intern whose own key it is.
     intern_id: uuid.UUID | None = None
     interns_enabled: bool = True
@@ -147,6 +149,7 @@ def read_caller(key_hash: str) -> Caller | None:
         byok=load_credentials(key) if key.has_byok and key.workspace_id else (),
         io_logging=_read_io_logging(key),
         broadcasts=bool(key.workspace and key.workspace.is_observability_broadcast_enabled),
+        is_of_app=key.app_id is not None,
         intern_id=key.intern_id,
         interns_enabled=key.account.interns_enabled,
         intern_writes_enabled=key.account.intern_writes_enabled,

@@ -33,12 +33,13 @@ def erase_end_user_budget(account_id: UUID, user_hash: str) -> None:
     under way count on them."""
     with transaction.atomic():
         outdate_limits(account_id)
+        places: dict[str, str] = {}
         for workspace in Workspace.everything.filter(account=account_id):
             budget = workspace.end_user_budget
             if budget is not None and budget["limits"].pop(user_hash, "") != "":
                 workspace.save(update_fields=["end_user_budget"])
-            place = format_end_user_scope_id(workspace.pk.hex, user_hash)
-            counters = SpendCounter.objects.filter(scope="end_user", scope_id=place)
-            for counter in counters:
-                counter.scope_id = f"{workspace.pk.hex}:erased-{counter.pk}"
-                counter.save(update_fields=["scope_id"])
+            places[format_end_user_scope_id(workspace.pk.hex, user_hash)] = workspace.pk.hex
+        counters = list(SpendCounter.objects.filter(scope="end_user", scope_id__in=places))
+        for counter in counters:
+            counter.scope_id = f"{places[counter.scope_id]}:erased-{counter.pk}"
+        SpendCounter.objects.bulk_update(counters, ["scope_id"])

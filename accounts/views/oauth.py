@@ -97,10 +97,6 @@ class CodesViewSet(ManagedViewSet):
         asked = body.build_request(callback_url=body.callback_url, app_name=title.strip())
 
         def authorize() -> tuple[AuthorizationCode, str]:
-            of_app = ApiKey.objects.filter(pk=caller.key_id, app__isnull=False)
-            # An app's key is never a management key.
-            if not caller.management and of_app.exists():
-                raise CannotDelegate
             return oauth.authorize_app(
                 asked=asked,
                 workspace=_find_workspace(caller, body),
@@ -208,8 +204,9 @@ def _check_may_delegate(caller: Caller) -> None:
     if caller.management:
         return
     has_guardrail = any(each.scope == "key" for each in caller.guardrails)
+    has_rates = any(rule.owner.startswith("key:") for rule in caller.rate_rules)
     is_bound = bool(caller.limited or caller.expires_at or caller.allowed_networks)
-    if is_bound or has_guardrail or caller.intern_id:
+    if is_bound or has_guardrail or has_rates or caller.intern_id or caller.is_of_app:
         raise CannotDelegate
 
 

@@ -2,9 +2,9 @@
 
 Higher apps that keep something of end users register what erases it.
 
-Amounts, tokens and times stay: they are the account's books. A day of generations is a few short
-transactions, so an account of any size can go on meanwhile. What is erased matches no more, and
-whoever was interrupted asks again.
+Amounts, tokens and times stay: they are the account's books. It goes in short transactions, so an
+account of any size can go on meanwhile. What is erased matches no more, and whoever was interrupted
+asks again.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,11 @@ from gateway.end_users import hash_user, user_salt
 from routing.entities.tags import Tags
 from routing.history.dialect import dialect
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
-from routing.history.spans import DAY, day_of
 from routing.metering.models import Generation
 
 _AT_ONCE: Final = 500
+# So many rows of an account a query looks through at most.
+_WINDOW_ROWS: Final = 50_000
 # Of a record's detail what tells of a person's machine or whereabouts.
 _PERSONAL: Final = ("http_referer", "user_agent", "request_id")
 
@@ -84,11 +85,10 @@ def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
     Each step is queries of their own in the operators' lane.
     """
     erased = ErasedRows()
-    day = run_queries(Lane.OPERATOR, partial(_find_day, user.account_id, None))
-    while day is not None:
-        while run_queries(Lane.OPERATOR, partial(_erase_some, user, day, erased)):
-            pass
-        day = run_queries(Lane.OPERATOR, partial(_find_day, user.account_id, day + DAY))
+    generations = Generation.objects.filter(account_id=user.account_id)
+    _walk(generations, "created_at", lambda rows: _erase_generations(user, rows, erased))
+    facts = GenerationFact.objects.filter(account_id=user.account_id)
+    _walk(facts, "at", lambda rows: _erase_facts(user, rows, erased))
     for erase in _erase_sessions:
         erased.sessions += run_queries(Lane.OPERATOR, partial(erase, user))
     run_queries(Lane.OPERATOR, partial(erase_end_user_budget, user.account_id, user.hash))
@@ -96,51 +96,62 @@ def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
     return erased
 
 
-def _find_day(account_id: UUID, start: datetime | None) -> datetime | None:
-    """The first day, not before `start`, on which the account has generations or figures of some:
-    either may be there without the other."""
-    records = Generation.objects.filter(account_id=account_id)
-    facts = GenerationFact.objects.filter(account_id=account_id)
-    if start is not None:
-        records, facts = records.filter(created_at__gte=start), facts.filter(at__gte=start)
-    first = [
-        *records.order_by("created_at").values_list("created_at", flat=True)[:1],
-        *facts.order_by("at").values_list("at", flat=True)[:1],
-    ]
-    return day_of(min(first)) if first else None
+def _walk(rows: QuerySet[Any], column: str, erase: Callable[[QuerySet[Any]], int]) -> None:
+    """Let `erase` look through the rows in the order of their moments, so many in a query; it
+    returns how many it erased, at most `_AT_ONCE`."""
+    end: datetime | None = None
+    while True:
+        left = rows if end is None else rows.filter(**{f"{column}__gt": end})
+        end = run_queries(Lane.OPERATOR, partial(_find_end, left, column))
+        window = left if end is None else left.filter(**{f"{column}__lte": end})
+        while run_queries(Lane.OPERATOR, partial(erase, window)) == _AT_ONCE:
+            pass
+        if end is None:
+            return
 
 
-def _erase_some(user: EndUser, day: datetime, erased: ErasedRows) -> bool:
-    """Erase up to `_AT_ONCE` generations of a day; False where none was left."""
+def _find_end(rows: QuerySet[Any], column: str) -> datetime | None:
+    """The moment of the last row of a window; None where one window holds them all."""
+    moments = rows.order_by(column).values_list(column, flat=True)
+    found: datetime | None = next(iter(moments[_WINDOW_ROWS - 1 : _WINDOW_ROWS]), None)
+    return found
+
+
+def _erase_generations(user: EndUser, window: QuerySet[Generation], erased: ErasedRows) -> int:
+    """Erase those that he asked for, and those whose session is named after him."""
     with transaction.atomic():
-        rows = list(_select_generations(user, day)[:_AT_ONCE])
+        of_user = Q(user.matches("external_user")) | Q(user.matches("session_id"))
+        found = window.filter(of_user).only("external_user", "session_id", "detail")
+        rows = list(found.order_by("created_at")[:_AT_ONCE])
+        if not rows:
+            return 0
         ids = [row.pk for row in rows]
         for row in rows:
             row.external_user = row.session_id = None
             row.detail = _erase_detail(row.detail, user)
         Generation.objects.bulk_update(rows, ["external_user", "session_id", "detail"])
-        facts = GenerationFact.objects.filter(
-            account_id=user.account_id,
-            at__gte=day,
-            at__lt=day + DAY,
-            external_user=user.hash,
-        )
         erased.generations += len(rows)
-        tagged = list(facts.filter(tags__isnull=False).only("tags"))
-        for fact in tagged:
-            fact.tags = _erase_tags(fact.tags or {}, user)
-        GenerationFact.objects.bulk_update(tagged, ["tags"], batch_size=_AT_ONCE)
-        erased.facts += facts.update(external_user="")
-        if ids:
-            contents = GenerationContent.objects.filter(pk__in=ids)
-            erased.contents += contents.delete()[0]
-            answers = RepeatableRequest.objects.filter(generation_id__in=ids)
-            erased.kept_answers += answers.exclude(sealed_answer=None).update(
-                sealed_answer=None, answer_until=None
-            )
-            feedback = GenerationFeedback.objects.filter(generation_id__in=ids)
-            erased.comments += feedback.exclude(comment="").update(comment="")
-    return len(rows) == _AT_ONCE
+        erased.contents += GenerationContent.objects.filter(pk__in=ids).delete()[0]
+        answers = RepeatableRequest.objects.filter(generation_id__in=ids)
+        erased.kept_answers += answers.exclude(sealed_answer=None).update(
+            sealed_answer=None, answer_until=None
+        )
+        feedback = GenerationFeedback.objects.filter(generation_id__in=ids)
+        erased.comments += feedback.exclude(comment="").update(comment="")
+    return len(rows)
+
+
+def _erase_facts(user: EndUser, window: QuerySet[GenerationFact], erased: ErasedRows) -> int:
+    """Erase figures that name him, also those whose generations are gone."""
+    with transaction.atomic():
+        found = window.filter(external_user=user.hash).only("external_user", "tags")
+        rows = list(found.order_by("at")[:_AT_ONCE])
+        for row in rows:
+            row.external_user = ""
+            row.tags = row.tags and _erase_tags(row.tags, user)
+        GenerationFact.objects.bulk_update(rows, ["external_user", "tags"])
+    erased.facts += len(rows)
+    return len(rows)
 
 
 def _erase_detail(detail: dict[str, Any], user: EndUser) -> dict[str, Any]:
@@ -157,18 +168,6 @@ def _erase_tags(tags: Tags, user: EndUser) -> Tags:
         for name, value in tags.items()
         if hash_user(user.account_id, value) != user.hash
     }
-
-
-def _select_generations(user: EndUser, day: datetime) -> QuerySet[Generation]:
-    """Those that he asked for, or whose session is named after him."""
-    return (
-        Generation.objects.filter(
-            account_id=user.account_id, created_at__gte=day, created_at__lt=day + DAY
-        )
-        .filter(Q(user.matches("external_user")) | Q(user.matches("session_id")))
-        .only("external_user", "session_id", "detail")
-        .order_by("created_at")
-    )
 
 
 def _erase_keys(user: EndUser, erased: ErasedRows, by: Actor) -> None:

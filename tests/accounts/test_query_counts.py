@@ -45,10 +45,8 @@ _MAPPINGS = {route for route in TABLE if "scim/group-mappings" in route}
 _MORE |= dict.fromkeys(itertools.product(("POST", "PATCH", "DELETE"), _MAPPINGS), 10)
 # It takes what is secret with it, each kind by a statement.
 _MORE[("DELETE", "api/v1/workspaces/(?P<workspace>[^/]+)$")] = 7
-# What it erases stands in as many tables, a day of requests at a time.
-_MORE[("POST", "api/v1/privacy/erasures")] = 40
-# Whether the key that asks is an app's own is looked up first.
-_MORE[("POST", "api/v1/auth/keys/code")] = 7
+# What it erases stands in as many tables: requests, figures, sessions of interns, budgets, keys.
+_MORE[("POST", "api/v1/privacy/erasures")] = 11
 # Its claim before, and what was answered behind.
 ONCE = 2
 # What begins and ends transactions asks nothing, nor does the event that a deed records.
