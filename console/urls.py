@@ -87,8 +87,6 @@ urlpatterns = [
     path("console/settings", settings.show_settings, name="settings"),
     path("console/settings/logging", settings.show_logging, name="logging"),
     path("console/settings/audit", settings.show_audit, name="audit"),
-    path("console/settings/sessions", settings.show_sessions, name="sessions"),
-    path("console/settings/sessions/end", settings.end_sessions, name="end_sessions"),
     path("console/settings/alerts", alerts.show_alerts, name="alerts"),
     path("console/settings/alerts/new", alerts.make_channel, name="new_channel"),
     path(

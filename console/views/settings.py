@@ -1,4 +1,4 @@
-"""Settings: the account's policy, logging, the audit trail, and the person's own sessions."""
+"""Settings: the account's policy, logging and the audit trail."""
 
 from typing import Any, Final
 
@@ -6,7 +6,6 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
-from django.views.decorators.http import require_POST
 
 from accounts.admin.fields import WordsField, resolve_models
 from accounts.models import Account
@@ -17,7 +16,6 @@ from console.page import PageContext, page, render_page
 from console.queries.audit import list_changes
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
-from console.sessions import end_other_sessions, end_session, list_sessions, name_session
 from console.table import Column, Table, csv_response, render_rows, render_table
 from console.words import Badge
 
@@ -28,7 +26,7 @@ _TABS: Final = (
     ("Destinations", "console:destinations", Role.LEAD),
     ("Alerts", "console:alerts", Role.LEAD),
     ("Audit trail", "console:audit", Role.ADMIN),
-    ("Sessions", "console:sessions", Role.MEMBER),
+    ("Sign-in and sessions", "mfa_index", Role.MEMBER),
 )
 _RANKS: Final = {role: rank for rank, role in enumerate(Role)}
 CHANGES: Final = (
@@ -134,7 +132,7 @@ def require_role(scope: Scope, least: Role) -> None:
 def show_settings(request: HttpRequest, page: PageContext) -> HttpResponse:
     if not page.scope.rules_account:
         is_lead = page.scope.role is Role.LEAD
-        return HttpResponseRedirect(reverse("console:logging" if is_lead else "console:sessions"))
+        return HttpResponseRedirect(reverse("console:logging" if is_lead else "mfa_index"))
     account = page.scope.account
     initial = {name: getattr(account, name) for name in AccountForm.base_fields}
     form = AccountForm(account, request.POST if request.method == "POST" else None, initial=initial)
@@ -177,32 +175,6 @@ def show_audit(request: HttpRequest, page: PageContext) -> HttpResponse:
     }
     template = "console/settings_audit.html"
     return render_settings(request, page, "console:audit", context, template=template)
-
-
-@page
-def show_sessions(request: HttpRequest, page: PageContext) -> HttpResponse:
-    """Where the person is signed in. Nobody sees the sessions of others."""
-    own = request.session.session_key
-    rows = [
-        {"row": row, "name": name_session(row), "is_own": row.session_key == own}
-        for row in list_sessions(request.user)
-    ]
-    template = "console/settings_sessions.html"
-    return render_settings(request, page, "console:sessions", {"rows": rows}, template=template)
-
-
-@require_POST
-@page
-def end_sessions(request: HttpRequest, page: PageContext) -> HttpResponse:
-    """Sign out one browser, or all but this one."""
-    if name := request.POST.get("session"):
-        if not end_session(request.user, name):
-            raise Http404
-        messages.success(request, "Signed out there.")
-    else:
-        end_other_sessions(request.user, request.session.session_key)
-        messages.success(request, "Signed out everywhere else.")
-    return HttpResponseRedirect(reverse("console:sessions"))
 
 
 def _link_workspace(row: Any) -> str:

@@ -49,7 +49,7 @@ PAGES = {
     "settings-alerts": "/console/settings/alerts",
     "settings-new-channel": "/console/settings/alerts/new",
     "settings-audit": "/console/settings/audit",
-    "settings-sessions": "/console/settings/sessions",
+    "you": "/console/you",
     "not-found": "/console/none",
 }
 

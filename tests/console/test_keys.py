@@ -4,12 +4,12 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.test import Client
 from django.urls import reverse
 
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord
-from console.models import SignInSession
 from tests.console.people import ROLES, Team, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -44,7 +44,7 @@ def test_a_new_key_is_shown_once_and_is_the_person_s_own(team: Team, role: str) 
     assert answer["Cache-Control"] == "no-store"
     for path in (reverse("console:keys"), reverse("console:key", args=[key.pk])):
         assert string not in client.get(path).text
-    assert not any(string in str(row.get_decoded()) for row in SignInSession.objects.all())
+    assert not any(string in str(row.get_decoded()) for row in Session.objects.all())
     record = AuditRecord.objects.get(object_type="key", object_id=str(key.pk))
     assert (record.action, record.operator_id) == ("created", team.people[role].pk)
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.test import Client
 from django.urls import reverse
 
@@ -13,7 +14,6 @@ from accounts.keystring import hash_key
 from accounts.models import ApiKey, Membership, Workspace
 from accounts.models.event import Event
 from accounts.services.accounts import admit_member
-from console.models import SignInSession
 from gateway.http.jsonio import dumps
 from gateway.sealing import seal_bytes
 from routing.history.contents import PURPOSE
@@ -67,7 +67,7 @@ def test_each_person_has_a_key_of_their_own_for_an_hour(
     for name in ("playground", "keys"):
         assert string not in client.get(reverse(f"console:{name}")).text
     assert key.name in client.get(reverse("console:keys")).text
-    assert not any(string in str(row.get_decoded()) for row in SignInSession.objects.all())
+    assert not any(string in str(row.get_decoded()) for row in Session.objects.all())
 
 
 def test_all_tabs_have_the_same_string_until_it_is_nearly_over(team: Team, led: Workspace) -> None:

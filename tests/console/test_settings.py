@@ -1,13 +1,11 @@
-"""Settings: policy, logging, destinations, alerts, the audit trail, and sessions that end."""
+"""Settings: policy, logging, destinations, alerts and the audit trail."""
 
 import re
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Account, AuditRecord, Channel
-from console.models import SignInSession
 from routing.destinations.models import Destination
 from tests.console.people import ROLES, Team, make_team
 
@@ -19,7 +17,6 @@ LEAST = {
     "destinations": "lead",
     "alerts": "lead",
     "new_channel": "lead",
-    "sessions": "member",
 }
 
 
@@ -150,38 +147,3 @@ def test_a_webhook_shows_its_secret_once_and_is_the_account_s(team: Team) -> Non
     assert "Test message" in client.get(reverse("console:alerts")).text
     assert client.post(change, {"to": "deleted"}).status_code == 302
     assert not Channel.objects.exists()
-
-
-def sign_in(team: Team, role: str, agent: str) -> Client:
-    user = team.people[role]
-    user.set_password("correct horse")
-    user.save(update_fields=["password"])
-    client = Client(headers={"User-Agent": agent, "Accept": "text/html"})
-    form = {"login": user.username, "password": "correct horse"}
-    assert client.post(reverse("account_login"), form).status_code == 302
-    return client
-
-
-def test_a_person_ends_sessions_of_their_own(team: Team) -> None:
-    here = sign_in(team, "lead", "Here/1.0")
-    # A new password would end the first one.
-    there = Client(headers={"User-Agent": "There/2.0", "Accept": "text/html"})
-    form = {"login": team.people["lead"].username, "password": "correct horse"}
-    there.post(reverse("account_login"), form)
-    other = sign_in(team, "admin", "Other/3.0")
-
-    text = here.get(reverse("console:sessions")).text
-
-    assert ("Here/1.0" in text, "There/2.0" in text, "Other/3.0" in text) == (True, True, False)
-    keys = SignInSession.objects.values_list("session_key", flat=True)
-    assert not any(key in text for key in keys)
-    (name,) = re.findall(r'name="session" value="([0-9a-f]+)"', text)
-    end = reverse("console:end_sessions")
-    assert other.post(end, {"session": name}).status_code == 404
-    assert here.post(end, {"session": name}).status_code == 302
-    assert there.get(reverse("console:requests")).status_code == 302
-    assert here.get(reverse("console:requests")).status_code == 200
-    there.post(reverse("account_login"), form)
-    here.post(end)
-    assert there.get(reverse("console:requests")).status_code == 302
-    assert other.get(reverse("console:requests")).status_code == 200

@@ -26,7 +26,6 @@ LISTS = (
     "keys",
     "new_key",
     "providers",
-    "sessions",
     "presets",
     "decisions",
     "interns",
