@@ -18,5 +18,9 @@ class Migration(migrations.Migration):
                 ('last_at', models.DateTimeField(db_index=True)),
                 ('blocked_until', models.DateTimeField(null=True)),
             ],
+            options={
+                'verbose_name': 'sign-in attempts',
+                'verbose_name_plural': 'sign-in attempts',
+            },
         ),
     ]

@@ -14,5 +14,8 @@ class SignInAttempts(models.Model):
     last_at = models.DateTimeField(db_index=True)
     blocked_until = models.DateTimeField(null=True)
 
+    class Meta:
+        verbose_name = verbose_name_plural = "sign-in attempts"
+
     def __str__(self) -> str:
         return f"{self.subject[:8]}: {self.count}"

@@ -1,6 +1,5 @@
 """What-if: past requests under rules that do not hold yet."""
 
-from decimal import Decimal
 from typing import Any, Final
 
 from django import forms
@@ -27,7 +26,6 @@ _SORTS: Final = [
     ("latency", "The soonest first token first"),
     ("throughput", "The fastest first"),
 ]
-_MILLION: Final = 1_000_000
 _COLUMNS: Final = (
     Column("Key", lambda row: row.name),
     Column("Requests", lambda row: row.requests, "count"),
@@ -103,12 +101,7 @@ class RulesForm(forms.Form):
 
     def _read_price(self) -> PriceChange:
         given = self.cleaned_data
-        prices: dict[str, Decimal | None] = {
-            "prompt": given["price_in"],
-            "completion": given["price_out"],
-        }
-        per_token = {name: usd / _MILLION for name, usd in prices.items() if usd is not None}
-        return PriceChange(given["model"], given["provider"], per_token)
+        return PriceChange(given["model"], given["provider"], given["price_in"], given["price_out"])
 
 
 @page

@@ -2,7 +2,7 @@
 
 import random
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -21,6 +21,7 @@ from routing.selection.policy import apply_guardrails
 from routing.selection.types import Policy
 from routing.what_if.comparison import Comparison, GenerationRow, change_policy, compare
 
+_MILLION: Final = 1_000_000
 _PORTION_ROWS: Final = 500
 # A row takes about 0.3 ms.
 _ROWS_AT_ONCE: Final = 10
@@ -37,11 +38,13 @@ class Period(NamedTuple):
 
 
 class PriceChange(NamedTuple):
-    """Other prices for a model's endpoints of one provider (slug or tag), in USD per token."""
+    """Other prices for a model's endpoints of one provider (slug, name or tag), in USD per million
+    tokens; None leaves a price as it is."""
 
     model: str
     provider: str
-    prices: Mapping[str, Decimal]
+    prompt: Decimal | None = None
+    completion: Decimal | None = None
 
 
 class Rules(NamedTuple):
@@ -108,7 +111,7 @@ def change_prices(snapshot: Snapshot, changes: Sequence[PriceChange]) -> Snapsho
         fits = [each for each in model.endpoints if _fits(each, change)] if model else []
         if model is None or not fits:
             raise NoSuchEndpoint(at)
-        models[model.id] = _reprice(model, fits, change.prices)
+        models[model.id] = _reprice(model, fits, change)
     return replace(snapshot, models=MappingProxyType(models))
 
 
@@ -117,21 +120,21 @@ def _fits(endpoint: EndpointEntry, change: PriceChange) -> bool:
     return reference == endpoint.tag_key or reference in endpoint.provider.names
 
 
-def _reprice(
-    model: ModelEntry, fits: Sequence[EndpointEntry], prices: Mapping[str, Decimal]
-) -> ModelEntry:
+def _reprice(model: ModelEntry, fits: Sequence[EndpointEntry], change: PriceChange) -> ModelEntry:
     keys = {each.pk for each in fits}
     endpoints = [
-        replace(each, prices=_merge_prices(each.prices, prices)) if each.pk in keys else each
+        replace(each, prices=_merge_prices(each.prices, change)) if each.pk in keys else each
         for each in model.endpoints
     ]
     return replace(model, endpoints=tuple(endpoints))
 
 
-def _merge_prices(prices: Prices | None, changes: Mapping[str, Decimal]) -> Prices:
+def _merge_prices(prices: Prices | None, change: PriceChange) -> Prices:
     """Its other prices stay; a discount and overrides by hour or length would blur the question."""
     prices = prices or Prices(prompt=Decimal(0), completion=Decimal(0))
-    return replace(prices, **changes, discount=Decimal(0), overrides=())
+    wanted = {"prompt": change.prompt, "completion": change.completion}
+    given = {name: usd / _MILLION for name, usd in wanted.items() if usd is not None}
+    return replace(prices, **given, discount=Decimal(0), overrides=())
 
 
 def load_rows(period: Period) -> Iterator[GenerationRow]:

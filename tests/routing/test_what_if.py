@@ -173,15 +173,15 @@ def replay(rules: Rules, *rows: GenerationRow) -> Comparison:
 
 
 def test_other_prices_move_and_are_paid() -> None:
-    cheaper = {"prompt": Decimal("0.0000001"), "completion": Decimal("0.0000001")}
+    cheaper = Decimal("0.1"), Decimal("0.1")
     sorted_by_price = row(
         served="cheap", policy=Policy(sort="price", sort_named=True), api_key_id=7
     )
-    found = replay(Rules(prices=[PriceChange(WORLD.id, "dear", cheaper)]), sorted_by_price)
+    found = replay(Rules(prices=[PriceChange(WORLD.id, "dear", *cheaper)]), sorted_by_price)
     assert (found.moved, found.before.cost_nano, found.after.cost_nano) == (1, CHEAP_NANO, 1_500)
     assert found.keys[7] == KeyChange(1, 1, 0, CHEAP_NANO, 1_500)
     with pytest.raises(NoSuchEndpoint) as missing:
-        change_prices(world_snapshot(), [PriceChange(WORLD.id, "nobody", cheaper)])
+        change_prices(world_snapshot(), [PriceChange(WORLD.id, "nobody", *cheaper)])
     assert missing.value.at == 0
 
 

@@ -34,8 +34,6 @@ _Provider = Annotated[
     ProviderField | None,
     WithJsonSchema({"type": ["object", "null"], "additionalProperties": True}),
 ]
-# Prices of a body are those of a million tokens.
-_MILLION: Final = 1_000_000
 
 
 class WhatIfPrices(BaseModel):
@@ -47,6 +45,12 @@ class WhatIfPrices(BaseModel):
     provider: str = Field(description="Slug, name or tag.")
     prompt: _Price | None = None
     completion: _Price | None = None
+
+    def build_change(self) -> PriceChange:
+        prices = [
+            None if usd is None else Decimal(str(usd)) for usd in (self.prompt, self.completion)
+        ]
+        return PriceChange(self.model, self.provider, *prices)
 
 
 class WhatIfBody(Body):
@@ -88,20 +92,11 @@ class WhatIfBody(Body):
         preferences = resolve_provider(self.provider)
         rules = Rules(
             ignored_providers=self.ignored_providers,
-            prices=[
-                PriceChange(each.model, each.provider, _read_prices(each)) for each in self.prices
-            ],
+            prices=[each.build_change() for each in self.prices],
         )
         if preferences is None:
             return rules
         return rules._replace(preferences=preferences, named=tuple(self.provider or ()))
-
-
-def _read_prices(given: WhatIfPrices) -> dict[str, Decimal]:
-    values = {"prompt": given.prompt, "completion": given.completion}
-    return {
-        name: Decimal(str(value)) / _MILLION for name, value in values.items() if value is not None
-    }
 
 
 class WhatIfSide(ResourceObject):
