@@ -77,7 +77,8 @@ def test_a_stream_is_stopped(facts: dict[str, Any], browser: Browser) -> None:
     open_columns(tab, 1)
     tab.locator(".play-model").fill("simulated/large")
 
-    send(tab, "Go on and on. " * 400)
+    # The answer repeats it: at 120 tokens a second for longer than a busy browser takes to click.
+    send(tab, "Go on and on. " * 2_500)
 
     expect(tab.locator(".assistant .play-text")).to_contain_text("Simulated", timeout=ARRIVES_MS)
     tab.get_by_role("button", name="Stop").click()
