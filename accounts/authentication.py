@@ -61,7 +61,7 @@ def authenticate_counted(request: HttpRequest) -> Caller:
     """Any key, for what counts as managing. Raises `RateLimited` as well."""
     caller = authenticate(request)
     if caller.management:
-        _open_to_manager(caller, request)
+        open_to_manager(caller, request)
     count_management_request(caller, request)
     return caller
 
@@ -90,13 +90,13 @@ def authenticate_management(request: HttpRequest) -> Caller:
     caller = authenticate(request)
     if not caller.management:
         raise PermissionDenied("Only management keys can perform this operation")
-    _open_to_manager(caller, request)
+    open_to_manager(caller, request)
     count_management_request(caller, request)
     return caller
 
 
-def _open_to_manager(caller: Caller, request: HttpRequest) -> None:
-    """Note the use of a management key. Raises `ScopeMissing`."""
+def open_to_manager(caller: Caller, request: HttpRequest) -> None:
+    """Note the use of a management key. Raises what `check_scope` raises."""
     check_scope(caller, request)
     uses.note(caller.key_id, datetime.now(UTC))
 

@@ -35,6 +35,8 @@ class Action(Enum):
     BILLING = "billing"
     CATALOGUE = "catalogue"
     DIRECTORY = "scim"
+    # Interns of others, in the workspace or the account.
+    OTHERS_INTERNS = "interns"
     # Everything else that an account's own management keys do, such as erasing an end user.
     ACCOUNT = "account"
     # See who is in the account with which role, and change that; owners among them.
@@ -43,10 +45,9 @@ class Action(Enum):
     # What the workspace's keys did, and what of it was kept.
     USAGE = "usage"
     CONTENTS = "contents"
-    # Keys and interns: their own, and those of others in the workspace.
+    # Keys: their own, and those of others in the workspace.
     OWN_KEYS = "own keys"
     OTHERS_KEYS = "others' keys"
-    OTHERS_INTERNS = "others' interns"
     # Every account, and the gateway itself.
     GATEWAY = "gateway"
 
@@ -54,12 +55,11 @@ class Action(Enum):
 _AREAS: Final = frozenset(
     {
         *(Action.READ, Action.KEYS, Action.WORKSPACES, Action.GUARDRAILS, Action.BILLING),
-        *(Action.CATALOGUE, Action.DIRECTORY, Action.ACCOUNT),
+        *(Action.CATALOGUE, Action.DIRECTORY, Action.OTHERS_INTERNS, Action.ACCOUNT),
     }
 )
 _OF_ADMINS: Final = _AREAS | {
-    *(Action.MEMBERS, Action.USAGE, Action.CONTENTS),
-    *(Action.OWN_KEYS, Action.OTHERS_KEYS, Action.OTHERS_INTERNS),
+    *(Action.MEMBERS, Action.USAGE, Action.CONTENTS, Action.OWN_KEYS, Action.OTHERS_KEYS),
 }
 ALLOWED: Final[Mapping[Role, frozenset[Action]]] = {
     Role.OPERATOR: frozenset(Action),

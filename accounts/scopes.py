@@ -2,7 +2,8 @@
 
 A key without scopes may do everything in its account. One with scopes reads what `read` or the
 area's own scope opens, and changes what the area's own scope opens. A key that is for some
-workspaces manages these and their keys; a key of a person does no more than that person may.
+workspaces manages these, their keys and interns; a key of a person does no more than that person
+may. Interns are open to keys that name their scope only.
 """
 
 import re
@@ -23,7 +24,9 @@ from gateway.database.db import Lane, run_queries
 from gateway.http.address import Network, find_address
 from gateway.http.errors import PermissionDenied
 
-Scope = Literal["read", "keys", "workspaces", "guardrails", "billing", "catalogue", "scim"]
+Scope = Literal[
+    "read", "keys", "workspaces", "guardrails", "billing", "catalogue", "interns", "scim"
+]
 SCOPES: Final[tuple[str, ...]] = get_args(Scope)
 NETWORKS_MAX: Final = 100
 _READS: Final = frozenset({"GET", "HEAD"})
@@ -37,11 +40,13 @@ _AREAS: Final = {
     "guardrails": "guardrails",
     "billing": "credits",
     "catalogue": "byok",
+    "interns": "interns",
 }
 _AREA_OF_WORD: Final = {word: area for area, words in _AREAS.items() for word in words.split()}
 _FIRST_WORD: Final = re.compile(r"/api/v1/([a-z-]+)")
 _WORKSPACE_PATH: Final = re.compile(r"/api/v1/workspaces/([^/]+)")
-_KEYS_PATH: Final = re.compile(r"/api/v1/keys(/|$)")
+# Their views look at the workspace of each.
+_FILTERED_PATHS: Final = re.compile(r"/api/v1/(keys|interns)(/|$)")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CONNECTOR: Final = "/scim/v2"
 
@@ -107,11 +112,11 @@ def _check_role(caller: Caller, area: str | None, *, is_read: bool) -> None:
 
 
 def _check_workspace_path(caller: Caller, path: str) -> None:
-    """Of the API keys and single workspaces are open to a key that is for some workspaces; views of
-    keys look at the workspace of each."""
+    """Of the API keys, interns and single workspaces are open to a key that is for some
+    workspaces."""
     match = _WORKSPACE_PATH.match(path)
     if match is None:
-        if _KEYS_PATH.match(path):
+        if _FILTERED_PATHS.match(path):
             return
         raise WorkspaceRefused
     reference = unquote(match[1])

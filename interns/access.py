@@ -7,18 +7,20 @@
     require_editor(caller, intern)            # 403
     ... its state ...                         # 409
 
-Chat uses the same functions; so does the vault, whose refusals have no metadata.
+Chat uses the same functions; so does the vault, whose refusals have no metadata. Management keys
+are let in by `authorize_manager`, where they name the scope `interns`.
 """
 
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from accounts.authentication import authenticate, read_key_string
+from accounts.authentication import authenticate, open_to_manager, read_key_string
 from accounts.caller import Caller
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from accounts.rates import count_management_request
 from accounts.roles import Action, list_account_roles, list_workspace_roles
 from gateway.database.db import Lane, run_queries
 from gateway.http.address import MAIN_REGION, find_region
@@ -53,26 +55,45 @@ def authorize_caller(request: HttpRequest, *, writes: bool = False) -> Caller:
     Raises `InternForbidden`, `InternUnauthenticated`, `InternNotFound`; also `RateLimited` and
     `DatabaseGone`.
     """
-    if find_region(request) != MAIN_REGION:
-        raise InternForbidden
     caller = _authenticate(request)
-    if not caller.interns_enabled or (writes and not caller.intern_writes_enabled):
-        raise InternNotFound
+    if caller.management:
+        raise InternUnauthenticated
+    _require_programme(caller, writes=writes)
     return caller
 
 
+def authorize_manager(request: HttpRequest, *, writes: bool = False) -> Caller:
+    """Like `authorize_caller`, but a management key that names the scope `interns` is let in too:
+    one that may do everything is not, because callers of the API count on that refusal."""
+    caller = _authenticate(request)
+    if caller.management:
+        if caller.scopes is None or "interns" not in caller.scopes:
+            raise InternUnauthenticated
+        try:
+            open_to_manager(caller, request)
+        except PermissionDenied:
+            raise InternForbidden from None
+        count_management_request(caller, request)
+    _require_programme(caller, writes=writes)
+    return caller
+
+
+def _require_programme(caller: Caller, *, writes: bool) -> None:
+    if not caller.interns_enabled or (writes and not caller.intern_writes_enabled):
+        raise InternNotFound
+
+
 def _authenticate(request: HttpRequest) -> Caller:
+    if find_region(request) != MAIN_REGION:
+        raise InternForbidden
     try:
-        caller = authenticate(request)
+        return authenticate(request)
     except Unauthenticated:
         if _has_deleted_workspace(request):
             raise InternForbidden from None
         raise InternUnauthenticated from None
     except PermissionDenied:
         raise InternForbidden from None
-    if caller.management:
-        raise InternUnauthenticated
-    return caller
 
 
 def _has_deleted_workspace(request: HttpRequest) -> bool:
@@ -130,20 +151,31 @@ def get_visible_intern(caller: Caller, intern_id: str) -> Intern:
     wanted = _parse_uuid(intern_id)
     if wanted is None or caller.intern_id not in (None, wanted):
         raise InternNotFound
-    rows = Intern.objects.select_related("vault", "workspace", "creator")
-    found = run_queries(
-        Lane.READ, lambda: rows.filter(pk=wanted, workspace=caller.workspace_id).first()
-    )
+    rows = select_visible_interns(caller).select_related("workspace", "creator")
+    found = run_queries(Lane.READ, lambda: rows.filter(pk=wanted).first())
     if found is None:
         raise InternNotFound
     return found
 
 
+def select_visible_interns(caller: Caller) -> QuerySet[Intern]:
+    """Those of the key's workspace; for a management key, of the workspaces that it is for."""
+    rows = Intern.objects.select_related("vault")
+    if not caller.management:
+        return rows.filter(workspace=caller.workspace_id)
+    if caller.managed_workspaces is not None:
+        rows = rows.filter(workspace__in=caller.managed_workspaces)
+    return rows.filter(workspace__account=caller.account_id)
+
+
 def require_editor(caller: Caller, intern: Intern) -> None:
-    """Its creator and the workspace's admins may change it; its own key may not.
+    """Its creator and the workspace's admins may change it; its own key may not. Of a management
+    key the scope was looked at already.
 
     Raises `InternForbidden`.
     """
+    if caller.management:
+        return
     if caller.intern_id is not None or caller.creator_key is None:
         raise InternForbidden
     if caller.creator_key != intern.creator_id and not is_workspace_admin(caller):

@@ -15,7 +15,14 @@ from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.openapi.components import FLAG, TEXT, UUID_TEXT, Component, array, component, obj
 from interns import creation, operations
-from interns.access import authorize_caller, get_visible_intern, read_json_object, require_editor
+from interns.access import (
+    authorize_caller,
+    authorize_manager,
+    get_visible_intern,
+    read_json_object,
+    require_editor,
+    select_visible_interns,
+)
 from interns.errors import InternNotFound, InvalidBody
 from interns.history import describe_caller
 from interns.models import Intern
@@ -54,7 +61,9 @@ _QUERY: Final = (
         {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
     ),
     OpenApiParameter("status", str, description="Statuses with commas between."),
-    OpenApiParameter("workspace_id", UUID_TEXT, description="The key's own workspace."),
+    OpenApiParameter(
+        "workspace_id", UUID_TEXT, description="The key's own workspace; of a management key, any."
+    ),
     OpenApiParameter("starting_after", str, description="`next_cursor` of the page before."),
 )
 _READING: Final = (401, 403, 404, 408, 500)
@@ -82,7 +91,8 @@ def _operation(
 
 
 class InternsViewSet(InternViewSet):
-    """Inference keys, for the interns of their workspace."""
+    """Inference keys, for the interns of their workspace; but for making one, management keys too
+    that name the scope `interns`."""
 
     until: float
 
@@ -96,9 +106,11 @@ class InternsViewSet(InternViewSet):
     )
     @with_deadline
     def list(self, request: HttpRequest) -> HttpResponseBase:
-        workspace_id = _require_workspace(authorize_caller(request))
+        caller = authorize_manager(request)
+        workspace_id = None if caller.management else _require_workspace(caller)
         query = read_query(request.GET, workspace_id)
-        page = run_queries(Lane.READ, lambda: read_interns_page(workspace_id, query))
+        rows = select_visible_interns(caller)
+        page = run_queries(Lane.READ, lambda: read_interns_page(rows, query))
         body: JsonObject = {
             "data": list(map(serialize_intern, page.interns)),
             "has_more": page.next_cursor is not None,
@@ -140,7 +152,7 @@ class InternsViewSet(InternViewSet):
     )
     @with_deadline
     def retrieve(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
-        intern = get_visible_intern(authorize_caller(request), intern_id)
+        intern = get_visible_intern(authorize_manager(request), intern_id)
         return json_response(serialize_intern(intern))
 
     @_operation(
@@ -212,7 +224,7 @@ class InternsViewSet(InternViewSet):
         self, request: HttpRequest, intern_id: str, read: Callable[[JsonObject], Any]
     ) -> tuple[Caller, Intern, Any]:
         """Caller, intern and what `read` makes of the body, checked in the order of `access`."""
-        caller = authorize_caller(request, writes=True)
+        caller = authorize_manager(request, writes=True)
         fields = read(read_json_object(request))
         intern = get_visible_intern(caller, intern_id)
         require_editor(caller, intern)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
 from interns.errors import InvalidListQuery
@@ -35,6 +35,7 @@ class InternsQuery(NamedTuple):
     limit: int = LIMIT_DEFAULT
     statuses: tuple[str, ...] = ()
     after: Cursor | None = None
+    workspace_id: UUID | None = None
 
 
 class InternsPage(NamedTuple):
@@ -42,17 +43,18 @@ class InternsPage(NamedTuple):
     next_cursor: str | None
 
 
-def read_query(given: QueryDict, workspace_id: UUID) -> InternsQuery:
-    """Raises `InvalidListQuery`."""
+def read_query(given: QueryDict, own_workspace_id: UUID | None) -> InternsQuery:
+    """A key of a workspace names no other one. Raises `InvalidListQuery`."""
     query = {name: values[0] for name, values in given.lists() if len(values) == 1}
     if set(query) != set(given) or set(query) - _FIELDS:
         raise InvalidListQuery
+    workspace_id = own_workspace_id
     if "workspace_id" in query:
         try:
-            is_own = UUID(query["workspace_id"]) == workspace_id
+            workspace_id = UUID(query["workspace_id"])
         except ValueError:
-            is_own = False
-        if not is_own:
+            raise InvalidListQuery from None
+        if own_workspace_id not in (None, workspace_id):
             raise InvalidListQuery
     limit = query.get("limit", str(LIMIT_DEFAULT))
     if not _NUMBER.fullmatch(limit) or not 1 <= int(limit) <= LIMIT_MAX:
@@ -61,12 +63,13 @@ def read_query(given: QueryDict, workspace_id: UUID) -> InternsQuery:
     if len(statuses) > STATUSES_MAX or not set(statuses) <= set(Status.values):
         raise InvalidListQuery
     after = _read_cursor(query["starting_after"]) if "starting_after" in query else None
-    return InternsQuery(int(limit), statuses, after)
+    return InternsQuery(int(limit), statuses, after, workspace_id)
 
 
-def read_interns_page(workspace_id: UUID, query: InternsQuery) -> InternsPage:
-    """One page, newest first."""
-    rows = Intern.objects.filter(workspace=workspace_id).select_related("vault")
+def read_interns_page(rows: QuerySet[Intern], query: InternsQuery) -> InternsPage:
+    """One page of these, newest first."""
+    if query.workspace_id is not None:
+        rows = rows.filter(workspace=query.workspace_id)
     if query.statuses:
         rows = rows.filter(status__in=query.statuses)
     if query.after is not None:

@@ -1,6 +1,7 @@
 """Every operation of the OpenAPI document by the role of a management key's creator; and what the
 same roles do in the console."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -10,7 +11,14 @@ from drf_spectacular.generators import SchemaGenerator
 from accounts.caller import Caller, read_caller
 from accounts.models import Membership, WorkspaceMembership
 from accounts.roles import ALLOWED, Action, Role
-from accounts.scopes import RoleTooLow, ScopeMissing, WorkspaceRefused, check_scope, find_area
+from accounts.scopes import (
+    SCOPES,
+    RoleTooLow,
+    ScopeMissing,
+    WorkspaceRefused,
+    check_scope,
+    find_area,
+)
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
 from accounts.services.organization import change_role
@@ -19,7 +27,7 @@ from tests.console.people import make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 EVERYTHING = {
-    *("keys", "workspaces", "guardrails", "billing", "catalogue", "scim", "", "read"),
+    *("keys", "workspaces", "guardrails", "billing", "catalogue", "interns", "scim", "", "read"),
 }
 # By role: the areas that it changes, and whether it reads all of the account.
 MAY = {
@@ -30,6 +38,7 @@ MAY = {
 }
 
 
+@cache
 def operations() -> list[tuple[str, str]]:
     paths: Any = SchemaGenerator().get_schema(request=None, public=True)["paths"]
     verbs = {"get", "post", "put", "patch", "delete"}
@@ -65,6 +74,20 @@ def test_a_key_does_no_more_than_its_creator(role: str) -> None:
         expected = (
             path == "/api/v1/key" or (is_read and reads_all) or (find_area(path) or "") in areas
         )
+        assert is_let_in(caller, method, path) == expected, (method, path)
+
+
+@pytest.mark.parametrize("role", [None, *MAY])
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_scope_opens_its_area_as_far_as_the_creator_s_role(scope: str, role: str | None) -> None:
+    caller = caller_of(role, scopes=[scope])
+    areas, reads_all = MAY[role] if role else (EVERYTHING, True)
+    for method, path in operations():
+        is_read = method == "GET" or path in ("/api/v1/analytics/query", "/api/v1/routing/what-if")
+        area = find_area(path) or ""
+        by_role = (is_read and reads_all) or area in areas
+        by_scope = area == scope or (is_read and scope == "read")
+        expected = path == "/api/v1/key" or (by_role and by_scope)
         assert is_let_in(caller, method, path) == expected, (method, path)
 
 
@@ -105,7 +128,7 @@ def test_a_key_for_some_workspaces_manages_these_and_no_others() -> None:
     # What is not there stays 404, whoever asks.
     assert is_let_in(caller, "GET", f"/api/v1/workspaces/{foreign.pk}")
     open_paths = {path for method, path in operations() if is_let_in(caller, method, path)}
-    assert {path.split("/")[3] for path in open_paths} == {"key", "keys", "workspaces"}
+    assert {path.split("/")[3] for path in open_paths} == {"key", "keys", "interns", "workspaces"}
 
 
 def test_every_role_is_in_the_table_and_only_operators_run_the_gateway() -> None:

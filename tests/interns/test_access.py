@@ -185,3 +185,46 @@ def test_an_intern_s_own_key_sees_itself_and_changes_nothing(farm: Farm) -> None
     for asked in (*WRITES[1:], CHAT):
         farm.refused(404, "not_found", *to(asked, other["id"]), key=string)
         farm.refused(403, None, *to(asked, made["id"]), key=string)
+
+
+def test_management_keys_reach_interns_by_the_scope_alone(farm: Farm) -> None:
+    made, other = farm.running(), open_farm(farm.script, farm.queue).new()
+    team = open_workspace(account=farm.account, slug="team")
+    theirs = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)[1]
+    beside = farm.ok("POST", "/interns", {"name": "beside"}, status=201, key=theirs)
+
+    def manager(*scopes: str, **more: Any) -> str:
+        place: Any = {"account": farm.account, "workspace": None, "name": "m"}
+        return create_key(**place, scopes=list(scopes), **more)[1]
+
+    def ids(key: str, query: str = "") -> set[str]:
+        return {each["id"] for each in farm.ok("GET", f"/interns{query}", key=key)["data"]}
+
+    for asked in (*READS, *WRITES, CHAT):
+        farm.refused(401, None, *to(asked, made["id"]), key=manager("read", "keys", "workspaces"))
+    key, bounded = manager("interns"), manager("interns", managed_workspaces=[str(team.pk)])
+    for asked in (WRITES[0], CHAT, ("GET", f"/vault/interns/{made['id']}/secrets", None)):
+        assert farm.call(*to(asked, made["id"]), key=key)[0] == 401
+    assert (ids(key), ids(bounded)) == ({made["id"], beside["id"]}, {beside["id"]})
+    assert ids(key, f"?workspace_id={team.pk}") == {beside["id"]}
+    assert ids(bounded, f"?workspace_id={farm.workspace.pk}") == set()
+    farm.queue.at_once = True
+    for asked in (READS[1], *WRITES[1:]):
+        farm.refused(404, "not_found", *to(asked, other["id"]), key=key)
+        farm.refused(404, "not_found", *to(asked, made["id"]), key=bounded)
+        status, said = farm.call(*to(asked, made["id"]), key=key)
+        assert status in (200, 202, 409), said
+
+
+def test_a_management_key_does_with_interns_what_its_creator_may(farm: Farm) -> None:
+    made = farm.new()
+    options: Any = {"account": farm.account, "name": "m", "workspace": None, "scopes": ["interns"]}
+    for role, reads, writes in (("admin", 200, 200), ("billing", 200, 403), ("member", 403, 403)):
+        person = admit_member(
+            account=farm.account,
+            username=f"{role}-{made['id']}",
+            role=Membership.Role(f"org:{role}"),
+        )
+        key = create_key(**options, creator=person)[1]
+        assert farm.call("GET", "/interns", key=key)[0] == reads
+        assert farm.call(*to(WRITES[1], made["id"]), key=key)[0] == writes
