@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from accounts.caller import Caller, read_caller
 from accounts.identity.issuers import IssuerSilent, TokenRefused
-from accounts.identity.workloads import examine, is_known, is_token
+from accounts.identity.workloads import KnownToken, examine, is_known, is_token, recall_tags
 from accounts.key_uses import uses
 from accounts.keystring import hash_key, is_well_formed
 from accounts.rates import count_management_request, guard_lookup
@@ -22,6 +22,7 @@ from gateway.http.errors import (
     Unauthenticated,
     Unavailable,
 )
+from gateway.http.tags import NO_TAGS, Tags
 from gateway.live_settings import settings
 from gateway.ttl_cache import TtlCache
 
@@ -149,11 +150,22 @@ def _read_key(request: HttpRequest, *, by_api_key_header: bool) -> str:
     return _parse_bearer(request.META.get("HTTP_AUTHORIZATION", ""))
 
 
-def authenticate_credential(request: HttpRequest, credential: str) -> tuple[Caller, float | None]:
-    """Whoever a key or a token from a request's body stands for, and when the token expires (None
-    for a key). Raises what `authenticate` raises."""
+def authenticate_credential(
+    request: HttpRequest, credential: str
+) -> tuple[Caller, KnownToken | None]:
+    """Whoever a key or a token from a request's body stands for, and what is known of the token.
+    Raises what `authenticate` raises."""
     caller = _find_caller(request, credential)
-    return caller, examine(credential).expires_at if is_token(credential) else None
+    return caller, examine(credential) if is_token(credential) else None
+
+
+def find_token_tags(request: HttpRequest) -> Tags:
+    """The tags that the token in the request gives it; none for a key."""
+    try:
+        credential = _read_key(request, by_api_key_header=True)
+    except MissingCredential:
+        return NO_TAGS
+    return recall_tags(credential) if is_token(credential) else NO_TAGS
 
 
 def _find_caller(request: HttpRequest, key: str) -> Caller:

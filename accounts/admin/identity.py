@@ -12,8 +12,9 @@ from accounts.admin.recorded import RecordedAdmin
 from accounts.models import ApiKey, ClaimMapping, PersonIdentity, TrustedIssuer, Workload, Workspace
 from accounts.scopes import SCOPES
 from accounts.services.records import operator_actor
-from accounts.services.workloads import change_conditions, create_workload, delete_workload
+from accounts.services.workloads import change_workload, create_workload, delete_workload
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
+from gateway.http.tags import TAGS_MAX, select_tags
 
 
 @admin.register(ClaimMapping)
@@ -87,8 +88,11 @@ class WorkloadForm(Form):
 
     class Meta:
         model = Workload
-        fields = ("issuer", "conditions")
-        help_texts = {"conditions": 'A pattern for each claim: {"sub": "repo:acme/app:*"}'}
+        fields = ("issuer", "conditions", "tags")
+        help_texts = {
+            "conditions": 'A pattern for each claim: {"sub": "repo:acme/app:*"}',
+            "tags": 'Of its requests, as texts or claims: {"team": "build", "branch": "{ref}"}',
+        }
 
     def clean_conditions(self) -> dict[str, str]:
         found = self.cleaned_data["conditions"]
@@ -98,6 +102,14 @@ class WorkloadForm(Form):
         if not found or not is_good:
             raise forms.ValidationError("Name at least one claim, each with a pattern of text.")
         return dict(found)
+
+    def clean_tags(self) -> dict[str, str] | None:
+        found = self.cleaned_data["tags"]
+        if found and (not isinstance(found, dict) or select_tags(found) != found):
+            raise forms.ValidationError(
+                f"Name at most {TAGS_MAX} tags, each with a text, as `X-Tags` may have them."
+            )
+        return found or None
 
     def clean(self) -> None:
         issuer = self.cleaned_data.get("issuer")
@@ -122,9 +134,9 @@ class WorkloadAdmin(PageAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is not None:
-            return ("issuer", "key", "conditions")
+            return ("issuer", "key", "conditions", "tags")
         limits = ("limit_usd", "limit_reset")
-        return ("issuer", "name", "conditions", "workspace", *limits, "scopes")
+        return ("issuer", "name", "conditions", "tags", "workspace", *limits, "scopes")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return ("issuer", "key") if obj else ()
@@ -133,7 +145,8 @@ class WorkloadAdmin(PageAdmin):
         by, said = operator_actor(request.user), form.cleaned_data
         if change:
             before = Workload.objects.get(pk=obj.pk)
-            change_conditions(workload=before, conditions=said["conditions"], by=by)
+            facts = {"conditions": said["conditions"], "tags": said["tags"]}
+            change_workload(workload=before, by=by, **facts)
             return
         made = create_workload(
             issuer=said["issuer"],
@@ -143,6 +156,7 @@ class WorkloadAdmin(PageAdmin):
             limit_nano=said["limit_usd"],
             limit_reset=said["limit_reset"] or None,
             scopes=said["scopes"] or None,
+            tags=said["tags"],
             by=by,
         )
         # The page goes on with what was made.

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from accounts.identity.issuers import TokenRefused
 from gateway.http.jsonio import JsonObject
+from gateway.http.tags import NO_TAGS, Tags
 from gateway.live_settings import settings
 
 LIFETIME_MAX_S: Final = 900
@@ -36,24 +37,35 @@ def find_issuer_name() -> str:
     return settings.PUBLIC_URL or "urn:routing-gateway"
 
 
-def issue(key_hash: str, *, lifetime_s: int = LIFETIME_MAX_S) -> str:
-    """A token that stands for the key of this hash, for so long at most."""
+class OwnToken(NamedTuple):
+    """What a token of the gateway says."""
+
+    key_hash: str
+    expires_at: float
+    tags: Tags
+
+
+def issue(key_hash: str, *, lifetime_s: int = LIFETIME_MAX_S, tags: Tags = NO_TAGS) -> str:
+    """A token that stands for the key of this hash, for so long at most. Its requests have these
+    tags."""
     assert 0 < lifetime_s <= LIFETIME_MAX_S
     now, signing = int(time.time()), _derive(settings.VAULT_MASTER_KEY)
-    claims = {
+    claims: JsonObject = {
         "iss": find_issuer_name(),
         "aud": AUDIENCE,
         "sub": key_hash,
         "iat": now,
         "exp": now + lifetime_s,
     }
+    if tags:
+        claims["tags"] = dict(tags)
     return jwt.encode(
         claims, signing.private, algorithm=_ALGORITHM, headers={"kid": signing.key_id}
     )
 
 
-def verify_own(token: str) -> tuple[str, float]:
-    """The hash of the key, and when the token expires. Raises `TokenRefused`."""
+def verify_own(token: str) -> OwnToken:
+    """Raises `TokenRefused`."""
     try:
         key_id = jwt.get_unverified_header(token).get("kid")
         signing = next((each for each in _list_keys() if each.key_id == key_id), None)
@@ -69,7 +81,7 @@ def verify_own(token: str) -> tuple[str, float]:
         )
     except jwt.PyJWTError as error:
         raise TokenRefused(str(error)) from error
-    return str(claims["sub"]), float(claims["exp"])
+    return OwnToken(str(claims["sub"]), float(claims["exp"]), claims.get("tags", NO_TAGS))
 
 
 def list_public_keys() -> list[JsonObject]:

@@ -5,6 +5,7 @@ signature is looked at again. That its issuer, its workload or its key counts no
 within a second, as of any key.
 """
 
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -19,12 +20,15 @@ from accounts.identity import own_tokens
 from accounts.identity.issuers import TokenRefused, find_issuer, verify
 from accounts.models import Workload
 from gateway.database.db import Lane, run_queries
+from gateway.http.tags import NO_TAGS, Tags, select_tags
 from gateway.live_settings import settings
 from gateway.ttl_cache import TtlCache
 
 _KNOWN_S: Final = 60.0
 _KNOWN_MAX: Final = 10_000
 TOKEN_CHARS_MAX: Final = 8_192
+# A tag's value that is a claim's.
+_CLAIM: Final = re.compile(r"\{([^{}]+)\}")
 
 
 class TrustedWorkload(NamedTuple):
@@ -34,14 +38,17 @@ class TrustedWorkload(NamedTuple):
     audience: str
     conditions: Mapping[str, str]
     key_hash: str
+    tags: Mapping[str, str] = NO_TAGS
 
 
 class KnownToken(NamedTuple):
-    """`issuer` and `workload` are None for a token of the gateway's own."""
+    """`issuer` and `workload` are None for a token of the gateway's own. `tags` are those of its
+    requests."""
 
     key_hash: str
     expires_at: float
     until: float
+    tags: Tags = NO_TAGS
     issuer: str | None = None
     workload: TrustedWorkload | None = None
 
@@ -71,6 +78,12 @@ def is_token(credential: str) -> bool:
 def is_known(token: str) -> bool:
     """Whether the token was good the last time somebody looked."""
     return _digest(token) in _known
+
+
+def recall_tags(token: str) -> Tags:
+    """What the token gives its requests, as it was when somebody last looked."""
+    known = _known.get(_digest(token))
+    return NO_TAGS if known is None else known.tags
 
 
 def examine(token: str) -> KnownToken:
@@ -103,8 +116,10 @@ def _examine(token: str, now: float) -> KnownToken:
     except jwt.PyJWTError as error:
         raise TokenRefused(str(error)) from error
     if issuer == own_tokens.find_issuer_name():
-        key_hash, expires_at = own_tokens.verify_own(token)
-        return KnownToken(key_hash, expires_at, min(expires_at, now + _KNOWN_S))
+        own = own_tokens.verify_own(token)
+        return KnownToken(
+            own.key_hash, own.expires_at, min(own.expires_at, now + _KNOWN_S), own.tags
+        )
     workloads = _trusted.find(issuer) if isinstance(issuer, str) and "\x00" not in issuer else None
     if not workloads:
         raise TokenRefused("nobody here trusts its issuer")
@@ -117,7 +132,8 @@ def _examine(token: str, now: float) -> KnownToken:
         if isinstance(claims, dict) and fits(each.conditions, claims):
             expires_at = float(claims["exp"])
             until = min(expires_at, now + _KNOWN_S)
-            return KnownToken(each.key_hash, expires_at, until, str(issuer), each)
+            tags = read_claim_tags(each.tags, claims)
+            return KnownToken(each.key_hash, expires_at, until, tags, str(issuer), each)
     refusals = [each for each in good.values() if isinstance(each, TokenRefused)]
     raise refusals[0] if len(refusals) == len(good) else TokenRefused("no workload has its claims")
 
@@ -142,19 +158,34 @@ def fits(conditions: Mapping[str, str], claims: Mapping[str, Any]) -> bool:
     )
 
 
+def read_claim_tags(wanted: Mapping[str, str], claims: Mapping[str, Any]) -> Tags:
+    """The tags that a workload gives. A claim that is missing or has no plain value gives none."""
+    found: dict[str, Any] = {}
+    for name, text in wanted.items():
+        claim = _CLAIM.fullmatch(text)
+        found[name] = _list_values(claims, claim[1])[0] if claim else text
+    return select_tags(found)
+
+
 def _list_values(claims: Mapping[str, Any], name: str) -> list[Any]:
     value: Any = claims.get(name)
     if value is None and "." in name:
         value = claims
         for part in name.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
-    return value if isinstance(value, list) else [value]
+    return value if isinstance(value, list) and value else [value]
 
 
 def _load(issuer: str) -> list[TrustedWorkload] | None:
     rows = Workload.objects.filter(issuer__url=issuer, issuer__enabled=True)
     found = [
-        TrustedWorkload(row.issuer.jwks_url, row.issuer.audience, row.conditions, row.key.hash)
+        TrustedWorkload(
+            row.issuer.jwks_url,
+            row.issuer.audience,
+            row.conditions,
+            row.key.hash,
+            row.tags or NO_TAGS,
+        )
         for row in rows.select_related("issuer", "key").order_by("pk")
     ]
     return found or None

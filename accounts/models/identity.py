@@ -106,11 +106,13 @@ class Workload(models.Model):
     """Programs whose tokens have these claims, and the key whose limits hold for them.
 
     `conditions` has a pattern for each claim, all of which fit; `*` stands for any characters.
-    Nobody has the string of the key: it was never kept.
+    Nobody has the string of the key: it was never kept. `tags` has a text for each name, or in
+    braces the claim that has it.
     """
 
     issuer = models.ForeignKey(TrustedIssuer, on_delete=models.CASCADE, related_name="workloads")
     conditions = models.JSONField(default=dict)
+    tags = models.JSONField(null=True, blank=True, default=None)
     key = models.OneToOneField(ApiKey, on_delete=models.PROTECT, related_name="workload")
     created_at = models.DateTimeField(auto_now_add=True)
 

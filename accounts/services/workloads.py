@@ -20,6 +20,7 @@ def create_workload(
     limit_nano: int | None = None,
     limit_reset: str | None = None,
     scopes: Sequence[str] | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> Workload:
     """A workload with a key of its own, whose string nobody learns. Without a workspace it manages
     the account, by `scopes`."""
@@ -34,27 +35,38 @@ def create_workload(
             scopes=scopes,
             by=by,
         )
-        row = Workload.objects.create(issuer=issuer, conditions=dict(conditions), key=key)
-        _record(row, by, "created", None, {"conditions": row.conditions, "key": key.pk})
+        row = Workload.objects.create(
+            issuer=issuer, conditions=dict(conditions), tags=dict(tags) if tags else None, key=key
+        )
+        _record(row, by, "created", None, _list_facts(row) | {"key": key.pk})
     return row
 
 
-def change_conditions(*, workload: Workload, conditions: Mapping[str, str], by: Actor) -> None:
-    """Whose tokens stand for the key from now on, within a second."""
+def change_workload(
+    *,
+    workload: Workload,
+    conditions: Mapping[str, str],
+    tags: Mapping[str, str] | None,
+    by: Actor,
+) -> None:
+    """Whose tokens stand for the key from now on, and what they tag, within a second."""
     with transaction.atomic():
-        before, workload.conditions = workload.conditions, dict(conditions)
-        workload.save(update_fields=["conditions"])
-        _record(
-            workload, by, "updated", {"conditions": before}, {"conditions": workload.conditions}
-        )
+        before = _list_facts(workload)
+        workload.conditions, workload.tags = dict(conditions), dict(tags) if tags else None
+        workload.save(update_fields=["conditions", "tags"])
+        _record(workload, by, "updated", before, _list_facts(workload))
 
 
 def delete_workload(*, workload: Workload, by: Actor) -> None:
     """Nobody stands for the key any more, which ends within a second; its history stays."""
     with transaction.atomic():
-        _record(workload, by, "deleted", {"conditions": workload.conditions}, None)
+        _record(workload, by, "deleted", _list_facts(workload), None)
         workload.delete()
         delete_keys(keys=ApiKey.objects.filter(pk=workload.key_id), by=by)
+
+
+def _list_facts(row: Workload) -> dict[str, Any]:
+    return {"conditions": row.conditions, "tags": row.tags}
 
 
 def _record(row: Workload, by: Actor, action: str, before: Any, after: Any) -> None:

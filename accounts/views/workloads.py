@@ -24,6 +24,7 @@ from gateway.http.body import read_body
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
+from gateway.http.tags import NO_TAGS
 from gateway.http.validation import Issue
 from gateway.openapi.components import NO_KEY, Component, array, component, described, obj
 from gateway.openapi.errors import error_responses
@@ -65,12 +66,13 @@ class TokensViewSet(ManagedViewSet):
         body = TokenExchange.read(_read_fields(request))
         if is_token(body.subject_token) != (body.subject_token_type in _TOKENS):
             raise SchemaInvalid([Issue("subject_token", "Invalid input: not of this type")])
-        caller, expires_at = authenticate_credential(request, body.subject_token)
-        lifetime_s = own_tokens.LIFETIME_MAX_S
-        if expires_at is not None:
-            lifetime_s = max(1, min(lifetime_s, int(expires_at - time.time())))
+        caller, token = authenticate_credential(request, body.subject_token)
+        lifetime_s, tags = own_tokens.LIFETIME_MAX_S, NO_TAGS
+        if token is not None:
+            lifetime_s = max(1, min(lifetime_s, int(token.expires_at - time.time())))
+            tags = token.tags
         answer = {
-            "access_token": own_tokens.issue(caller.key_hash, lifetime_s=lifetime_s),
+            "access_token": own_tokens.issue(caller.key_hash, lifetime_s=lifetime_s, tags=tags),
             "issued_token_type": body.requested_token_type or ACCESS_TOKEN,
             "token_type": "Bearer",
             "expires_in": lifetime_s,

@@ -23,7 +23,7 @@ from accounts.services.end_user_budgets import erase_end_user_budget
 from accounts.services.records import Actor, record_change
 from gateway.database.db import Lane, run_queries
 from gateway.end_users import hash_user, user_salt
-from routing.entities.tags import Tags
+from gateway.http.tags import Tags
 from routing.history.dialect import dialect
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
 from routing.metering.models import Generation

@@ -10,6 +10,7 @@ from typing import Final
 
 from django.http import HttpRequest
 
+from accounts.authentication import find_token_tags
 from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from accounts.windows import list_windows
@@ -21,6 +22,7 @@ from gateway.http.errors import (
 )
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
+from gateway.http.tags import Tags, TagsInvalid, read_tags
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from gateway.shared_cache import Patience
@@ -28,7 +30,6 @@ from routing.catalogue.snapshot import catalogue
 from routing.destinations.selection import workspace_destinations
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.ids import generation_id
-from routing.entities.tags import Tags, TagsInvalid, read_tags
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.guarding.filters import filtered
@@ -351,7 +352,8 @@ def _build_context(
 def _read_tags(request: HttpRequest, chat: ChatRequest) -> Tags:
     """Raises `SchemaInvalid` for a header that is none."""
     try:
-        return read_tags(request.META.get("HTTP_X_TAGS"), chat.metadata, chat.trace)
+        own = find_token_tags(request)
+        return read_tags(request.META.get("HTTP_X_TAGS"), chat.metadata, chat.trace, own)
     except TagsInvalid as error:
         raise SchemaInvalid([Issue("X-Tags", f"Invalid input: {error}")]) from None
 

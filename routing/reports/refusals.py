@@ -6,12 +6,13 @@ from typing import Final
 
 from django.http import HttpRequest
 
+from accounts.authentication import find_token_tags
 from accounts.caller import Caller
 from gateway.http.address import find_client
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
-from routing.entities.tags import NO_TAGS, Tags, TagsInvalid, read_tags
+from gateway.http.tags import NO_TAGS, Tags, TagsInvalid, read_tags
 from routing.reports.flood import gate
 from routing.reports.report import NO_PHASES, Phases, RequestReport, describe_error
 from routing.serving.request.process import now
@@ -59,11 +60,12 @@ def build_refusal_report(
 
 def _read_tags(request: HttpRequest, body: JsonObject) -> Tags:
     """As far as they can be read: what is refused may be no request at all."""
+    own = find_token_tags(request)
     try:
         header = request.META.get("HTTP_X_TAGS")
-        return read_tags(header, body.get("metadata"), body.get("trace"))
+        return read_tags(header, body.get("metadata"), body.get("trace"), own)
     except TagsInvalid:
-        return NO_TAGS
+        return own
 
 
 def read_requested_model(body: JsonObject) -> str:

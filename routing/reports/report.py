@@ -9,7 +9,7 @@ from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
-from routing.entities.tags import NO_TAGS, Tags
+from gateway.http.tags import NO_TAGS, Tags
 from routing.formats.caller import ToolActivity
 from routing.history.content_draft import ContentDraft
 from routing.ledger.tickets import Ticket

@@ -8,15 +8,15 @@ from urllib.parse import urlencode
 import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from django.test import Client
+from django.test import Client, RequestFactory
 
-from accounts.authentication import forget_keys
+from accounts.authentication import find_token_tags, forget_keys
 from accounts.identity.issuers import forget_issuers
 from accounts.identity.own_tokens import AUDIENCE, find_issuer_name
 from accounts.identity.workloads import forget_tokens
 from accounts.models import ApiKey, AuditRecord, TrustedIssuer, Workload
 from accounts.services.records import SYSTEM
-from accounts.services.workloads import change_conditions, create_workload, delete_workload
+from accounts.services.workloads import change_workload, create_workload, delete_workload
 from tests.accounts.office import KEYS, Office, open_office
 from tests.support.issuer import Issuer, new_key
 
@@ -179,10 +179,10 @@ def test_what_is_taken_away_ends(office: Office, issuer: Issuer) -> None:
     forget_keys_only()
     assert status(office, token) == 401
     TrustedIssuer.objects.update(enabled=True)
-    change_conditions(workload=workload, conditions={"sub": "repo:other/*"}, by=SYSTEM)
+    change_workload(workload=workload, conditions={"sub": "repo:other/*"}, tags=None, by=SYSTEM)
     forget_keys_only()
     assert status(office, token) == 401
-    change_conditions(workload=workload, conditions={"sub": "repo:acme/*"}, by=SYSTEM)
+    change_workload(workload=workload, conditions={"sub": "repo:acme/*"}, tags=None, by=SYSTEM)
     forget_keys_only()
     assert status(office, token) == 200
 
@@ -193,6 +193,26 @@ def test_what_is_taken_away_ends(office: Office, issuer: Issuer) -> None:
     assert ApiKey.objects.get(pk=workload.key_id).deleted_at
     told = AuditRecord.objects.filter(object_type="workload").order_by("pk")
     assert [record.action for record in told] == ["created", "updated", "updated", "deleted"]
+
+
+def tags_of(token: str) -> dict[str, str]:
+    request = RequestFactory().get("/", headers={"Authorization": f"Bearer {token}"})
+    return dict(find_token_tags(request))
+
+
+def test_claims_give_tags_which_an_exchanged_token_keeps(office: Office, issuer: Issuer) -> None:
+    given = {"team": "build", "branch": "{ref}", "number": "{run.id}", "actor": "{nobody}"}
+    workload = build(office, issuer, tags=given)
+    token = issuer.make_token(ref="main", run={"id": 7})
+    expected = {"team": "build", "branch": "main", "number": "7"}
+    assert (status(office, token), tags_of(token)) == (200, expected)
+    short = exchange(subject_token=token).json()["access_token"]
+    assert (status(office, short), tags_of(short)) == (200, expected)
+    assert tags_of(issuer.make_token(ref="x" * 600)) == tags_of(office.key) == {}
+
+    change_workload(workload=workload, conditions=workload.conditions, tags=None, by=SYSTEM)
+    forget_keys_only()
+    assert (status(office, token), tags_of(token)) == (200, {})
 
 
 def test_private_issuers_are_asked_only_where_the_operator_says(

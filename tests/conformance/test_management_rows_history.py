@@ -2,11 +2,13 @@
 sessions and figures."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from accounts.identity import own_tokens
 from tests.conformance.desk import HELLO, Desk, exact, nano
 from tests.conformance.test_management_rows import error_of
 from tests.support.server import as_json
@@ -112,6 +114,19 @@ def test_feedback(desk: Desk, account: Any) -> None:
     error_of(desk.server.post(f"/api/v1{path}", key=stranger, json=said), 404)
     for wrong in ({"category": "cost"}, {"comment": "c" * 1001}, {"generation_id": ""}):
         error_of(desk.manage("POST", path, said | wrong), 400)
+
+
+def test_what_a_token_says_is_on_record_and_no_header_says_otherwise(
+    desk: Desk, settings: Any
+) -> None:
+    home = Path(desk.server.env["GATEWAY_HOME"])
+    settings.VAULT_MASTER_KEY = (home / "secrets" / "vault_master_key").read_text().strip()
+    token = own_tokens.issue(desk.account.api_key_hash, tags={"team": "build"})
+    program = replace(desk, account=replace(desk.account, api_key=token))
+
+    answer = program.ok(headers={"X-Tags": "team=other,run=7"})
+
+    assert desk.generation(answer["id"])["tags"] == {"team": "build", "run": "7"}
 
 
 def test_records_and_figures_tell_who_asked_at_once(desk: Desk) -> None:

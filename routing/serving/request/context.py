@@ -13,12 +13,12 @@ from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
+from gateway.http.tags import NO_TAGS, Tags
 from gateway.limits.concurrency import Place
 from gateway.limits.limits import Taken
 from gateway.limits.rules import LimitsTaken
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
-from routing.entities.tags import NO_TAGS, Tags
 from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.output_guard import OutputGuard

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.entities.tags import TAGS_MAX, TagsInvalid, read_tags
+from gateway.http.tags import TAGS_MAX, TagsInvalid, read_tags
 
 
 def test_the_header_comes_before_metadata_and_metadata_before_the_trace() -> None:
@@ -26,6 +26,16 @@ def test_the_header_comes_before_metadata_and_metadata_before_the_trace() -> Non
 )
 def test_what_is_no_plain_value_or_names_a_person_is_left_out(source: Any) -> None:
     assert read_tags(None, source, source) == {}
+
+
+def test_what_the_identity_says_comes_first_and_counts_among_the_sixteen() -> None:
+    own = {"team": "build"}
+    header = ",".join(["team=other", *(f"t{number}=x" for number in range(TAGS_MAX - 1))])
+
+    assert read_tags("team=other,a=1", {"team": "third"}, None, own) == {"team": "build", "a": "1"}
+    assert len(read_tags(header, {"more": "x"}, None, own)) == TAGS_MAX
+    with pytest.raises(TagsInvalid, match="with the 1 of the token"):
+        read_tags(f"{header},last=x".removeprefix("team=other,"), None, None, own)
 
 
 def test_there_are_sixteen_at_most() -> None:

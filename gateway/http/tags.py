@@ -1,10 +1,11 @@
 """Tags of a request: names and values that its caller gives, to see later what spent what.
 
-They come from the header `X-Tags`, from `metadata`, and from what `trace` has beside its own keys;
-of a name that is given twice the first of these counts.
+They come from what the caller's identity says, from the header `X-Tags`, from `metadata`, and from
+what `trace` has beside its own keys; of a name that is given twice the first of these counts.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -19,7 +20,7 @@ _NO_TAGS: Final = frozenset(
         *("user", "user_id"),
     }
 )
-Tags = Mapping[str, str]
+Tags = dict[str, str]
 NO_TAGS: Final[Tags] = {}
 
 
@@ -27,17 +28,25 @@ class TagsInvalid(ValueError):
     """The header is no list of tags. The text says why, for whoever sent it."""
 
 
-def read_tags(header: str | None, metadata: Any, trace: Any) -> Tags:
-    """The tags of a request. Raises `TagsInvalid` for the header alone: what else has no room, or
-    is too long or no plain value, is not meant to be a tag."""
+def read_tags(header: str | None, metadata: Any, trace: Any, own: Tags = NO_TAGS) -> Tags:
+    """The tags of a request, those of the caller's identity (`own`) among them. Raises
+    `TagsInvalid` for the header alone: what else has no room, or is too long or no plain value, is
+    not meant to be a tag."""
     if not header and not metadata and not trace:
-        return NO_TAGS
-    tags = _parse_header(header) if header else {}
+        return own
+    tags = (_parse_header(header) | own) if header else dict(own)
+    if len(tags) > TAGS_MAX:
+        raise TagsInvalid(f"expected at most {TAGS_MAX} tags, with the {len(own)} of the token")
     for source in (metadata, trace):
         for name, value in _yield_plain(source) if isinstance(source, dict) else ():
             if len(tags) < TAGS_MAX:
                 tags.setdefault(name, value)
     return tags
+
+
+def select_tags(source: Mapping[str, Any]) -> dict[str, str]:
+    """What of these names and values can be tags, as many as there may be."""
+    return dict(islice(_yield_plain(source), TAGS_MAX))
 
 
 def _parse_header(header: str) -> dict[str, str]:
@@ -63,7 +72,7 @@ def _parse_header(header: str) -> dict[str, str]:
     return tags
 
 
-def _yield_plain(source: dict[Any, Any]) -> Iterator[tuple[str, str]]:
+def _yield_plain(source: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     for name, value in source.items():
         if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX or "=" in name:
             continue
