@@ -193,11 +193,12 @@ class Observer:
 
 
 def is_request_at_fault(failure: UpstreamFailure) -> bool:
-    """Whether the endpoint did its part: it refused this request, or our own deadline passed."""
+    """Whether the endpoint did its part: it refused this request, or a time passed that was not its
+    own: what was left of the request's, or what the caller would wait for the first byte."""
     return (
         failure.status in _REQUEST_STATUSES
         or failure.error_type in _REQUEST_ERRORS
-        or (failure.deadline and not failure.outage)
+        or ((failure.deadline or failure.first_byte) and not failure.outage)
     )
 
 

@@ -37,7 +37,8 @@ class UpstreamFailure(Exception):
     `status` is the upstream's own (502 for connection errors, 524 for timeouts); `told_status`,
     `error_type` and `message` are what the caller gets. `elsewhere` says whether another endpoint
     of the same model may do better, `larger_only` that it would need a larger context, `credential`
-    that the credential, or the account behind it, was refused. `failed_generation` is what the
+    that the credential, or the account behind it, was refused. `first_byte` says that the first
+    byte came too late. `failed_generation` is what the
     model wrote where that is what the upstream refuses.
     """
 
@@ -53,6 +54,7 @@ class UpstreamFailure(Exception):
     outage: bool = False
     parked: bool = False
     deadline: bool = False
+    first_byte: bool = False
     credential: bool = False
     failed_generation: str | None = None
 
@@ -123,6 +125,7 @@ def from_outbound_error(error: OutboundError) -> UpstreamFailure:
             raw=str(error),
             outage=True,
             deadline=isinstance(error, DeadlineExceeded),
+            first_byte=isinstance(error, FirstByteTimeout),
         )
     failure = malformed(str(error))
     # What is too much was said by an endpoint that is well.

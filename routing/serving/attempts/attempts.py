@@ -27,7 +27,7 @@ from routing.serving.admission.endpoint_limits import (
 from routing.serving.attempts import own_credentials
 from routing.serving.attempts.attempt_failures import build_affordability_error, log_failure
 from routing.serving.attempts.first_byte import (
-    find_first_byte_s,
+    find_first_byte_limit,
     find_own_first_byte_s,
     wants_deadline,
 )
@@ -133,7 +133,9 @@ class Attempts:
             self._key = None
             attempt = Attempt(turn.endpoint, request, started=process.now(), own=own, limits=limits)
             has_others = self._turned < len(self._turns)
-            attempt.first_byte_s = find_first_byte_s(progress, turn.endpoint, has_others=has_others)
+            attempt.first_byte = find_first_byte_limit(
+                progress, turn.endpoint, has_others=has_others
+            )
             progress.attempts.append(attempt)
             yield attempt
             if attempt.failure is not None:
@@ -183,6 +185,8 @@ class Attempts:
 
     def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
         if failure.deadline and not self._used_its_own_time(attempt, now):
+            failure.outage = False
+        if failure.first_byte and attempt.first_byte.is_wish:
             failure.outage = False
         endpoint = attempt.endpoint
         if failure.parked:

@@ -6,7 +6,7 @@ from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.request import ChatRequest
 from routing.serving.request import process
-from routing.serving.request.context import RequestProgress
+from routing.serving.request.context import FirstByteLimit, RequestProgress
 
 # Long prompts take longer than what was observed: no bound that was derived is below this.
 _OBSERVED_MIN_S: Final = 15.0
@@ -31,10 +31,10 @@ def find_own_first_byte_s(endpoint: EndpointEntry) -> float:
     return endpoint.first_byte_s or process.limits_of(endpoint.provider).first_byte_s
 
 
-def find_first_byte_s(
+def find_first_byte_limit(
     progress: RequestProgress, endpoint: EndpointEntry, *, has_others: bool
-) -> float | None:
-    """How long this request waits for the endpoint's first byte; None for the provider's own limit.
+) -> FirstByteLimit:
+    """How long this request waits for the endpoint's first byte.
 
     Where nobody has set a limit for model or provider it is derived from what was observed, but
     only of streams, whose first byte is that of the first token, and while others are left.
@@ -44,8 +44,9 @@ def find_first_byte_s(
         limit_s = _derive_limit_s(progress, endpoint)
     wishes = progress.context.chat.provider
     if wishes is None or wishes.max_first_byte_s is None:
-        return limit_s
-    return min(wishes.max_first_byte_s, limit_s or find_own_first_byte_s(endpoint))
+        return FirstByteLimit(limit_s)
+    wait_s, others_s = wishes.max_first_byte_s, limit_s or find_own_first_byte_s(endpoint)
+    return FirstByteLimit(wait_s, is_wish=True) if wait_s < others_s else FirstByteLimit(others_s)
 
 
 def _derive_limit_s(progress: RequestProgress, endpoint: EndpointEntry) -> float | None:

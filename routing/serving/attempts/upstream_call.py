@@ -139,7 +139,7 @@ def send(
             path=request.path,
             headers=(*request.headers, *_build_identity_headers(progress, attempt)),
             body=request.body,
-            limits=process.limits_of(provider, attempt.first_byte_s),
+            limits=process.limits_of(provider, attempt.first_byte.wait_s),
             deadline=deadline,
             abort_handle=abort_handle,
         )

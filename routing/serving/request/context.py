@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from django.http import HttpRequest
 
@@ -68,6 +68,17 @@ class Choice(NamedTuple):
         return self.policy.zdr or in_groups
 
 
+class FirstByteLimit(NamedTuple):
+    """How long to wait; None for the provider's own limit. `is_wish` says that only the caller's
+    wish makes it that short: who misses it is late for this caller alone."""
+
+    wait_s: float | None
+    is_wish: bool = False
+
+
+OWN_FIRST_BYTE_LIMIT: Final = FirstByteLimit(None)
+
+
 @dataclass(slots=True)
 class Attempt:
     """One endpoint tried. Times are monotonic seconds; `failure` is None when it answered.
@@ -77,8 +88,8 @@ class Attempt:
     is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
     long a stream's caller kept it waiting; `priced` the usage that was priced last, and its price.
     `span_id` is what the upstream was told to hang its spans on, where there is a trace; `limits`
-    what it took of rate limits, until that is settled; `first_byte_s` how long its first byte may
-    take, where that is not the provider's own limit.
+    what it took of rate limits, until that is settled; `first_byte` how long its first byte may
+    take.
     """
 
     endpoint: EndpointEntry
@@ -94,7 +105,7 @@ class Attempt:
     priced: tuple[Usage, Cost] | None = None
     span_id: str | None = None
     limits: LimitsTaken | None = None
-    first_byte_s: float | None = None
+    first_byte: FirstByteLimit = OWN_FIRST_BYTE_LIMIT
 
 
 class RequestContext(NamedTuple):

@@ -13,6 +13,7 @@ from pytest_django import Settings
 from gateway.outbound.errors import DeadlineExceeded, FirstByteTimeout
 from routing.selection.types import HealthSnapshot
 from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.first_byte import find_first_byte_limit
 from routing.serving.request import process
 from routing.serving.request.context import Attempt
 from routing.serving.request.process import WINDOW_S, RetryBudget
@@ -80,6 +81,22 @@ def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
     assert set(seen.recent.totals) == blamed
     # The caller is told of the deadline either way.
     assert told.deadline is failure.deadline
+
+
+@pytest.mark.parametrize(("wish_s", "is_to_blame"), [(0.5, False), (39.9, False), (50.0, True)])
+def test_an_endpoint_too_slow_for_one_caller_is_well_for_all_others(
+    clock, wish_s: float, is_to_blame: bool
+) -> None:
+    attempt = attempt_of(clock, wish_s)
+    call = call_to(attempt.endpoint, provider={"max_first_byte_s": wish_s})
+    attempt.first_byte = find_first_byte_limit(call, attempt.endpoint, has_others=False)
+
+    Attempts(call).failed(attempt, replace(SLOW))
+
+    blamed = frozenset({attempt.endpoint.pk} if is_to_blame else ())
+    assert process.health().snapshot(clock.now) == HealthSnapshot(unstable=blamed)
+    refreshed(observation.observer())
+    assert set(observation.observer().recent.totals) == blamed
 
 
 QUOTED = "canary-prompt"
