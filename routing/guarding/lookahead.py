@@ -15,6 +15,8 @@ from routing.guarding.rules import Rule
 # Filters whose matches are longer hold a text to its end.
 WINDOW_CHARS_MAX: Final = 512
 _WHITESPACE: Final = " \t\n\r\f\v"
+# No number that a filter looks for is longer.
+_NUMBER_CHARS_MAX: Final = 64
 _OF_NUMBERS: Final = frozenset("0123456789 -().+")
 _NUMBERS: Final = frozenset({"phone", "ssn", "credit-card"})
 _WORDS: Final = frozenset({"email", "ip-address"})
@@ -43,8 +45,8 @@ class Lookahead(NamedTuple):
         if self.last_word:
             cut = min(cut, max(map(text.rfind, _WHITESPACE)) + 1)
         if self.number:
-            at = len(text)
-            while at > 0 and text[at - 1] in _OF_NUMBERS:
+            at, first = len(text), max(0, len(text) - _NUMBER_CHARS_MAX)
+            while at > first and text[at - 1] in _OF_NUMBERS:
                 at -= 1
             # A border of words stands before a number.
             cut = min(cut, at)

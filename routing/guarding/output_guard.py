@@ -14,6 +14,7 @@ from uuid import UUID
 from accounts.guard_rules import GuardrailFilter
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
+from routing.entities.identity_cache import IdentityCache
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.answer_texts import map_message
@@ -36,6 +37,11 @@ WITHHELD: Final = "content_filter"
 # Searches of more steps would hold up other requests.
 _STEPS_AT_ONCE: Final = 1_000_000
 _PIECE_BYTES: Final = 8_192
+
+
+_list_acting: IdentityCache[tuple[GuardrailFilter, ...], tuple[GuardrailFilter, ...]] = (
+    IdentityCache(lambda filters: tuple(each for each in filters if each.filter.action != "flag"))
+)
 
 
 class OutputGuard:
@@ -82,9 +88,18 @@ class OutputGuard:
         left = iter(found)
         return map_message(message, lambda text: next(left))
 
+    def guard_held(self, texts: Sequence[str]) -> list[str] | None:
+        """The same for texts of a stream, whose flags are counted at its end."""
+        return self._filter_texts(texts, _list_acting(self._filters))
+
     def guard_texts(self, texts: Sequence[str]) -> list[str] | None:
         """The texts as they may be read; None where one of them keeps the answer back. What cannot
         be looked at is kept back too."""
+        return self._filter_texts(texts, self._filters)
+
+    def _filter_texts(
+        self, texts: Sequence[str], filters: tuple[GuardrailFilter, ...]
+    ) -> list[str] | None:
         messages = [{"role": "tool", "tool_call_id": "", "content": text} for text in texts]
         chat = replace(
             self._chat,
@@ -95,7 +110,7 @@ class OutputGuard:
             media_parts=0,
         )
         try:
-            result = filtered(chat, self._filters, self._account_id)
+            result = filtered(chat, filters, self._account_id)
         except GatewayError as error:
             log.warning("An answer is kept back, because its filters failed: %s", error.text)
             self.withheld = True
@@ -113,21 +128,29 @@ class OutputGuard:
 
     def release(self, data: bytes, start: int, end: int) -> tuple[str, int]:
         """Of a text that is still coming: what may be read of `data[start:end]`, and how far that
-        goes, which is less where a match reaches over the end. What stands before is its context.
+        goes, which is less where a match reaches over the end, or what only looks like one: the
+        next is searched behind it, as in a whole text. What stands before is its context.
         Where a match keeps the answer back, `withheld` is set and nothing may be read."""
         deadline = Deadline()
-        found = [
-            [(span, rule) for span in self._find(rule, data, start, deadline)]
-            for rule in self._acting
-        ]
-        spans = sorted((pair for each in found for pair in each), key=itemgetter(0))
+        spans = sorted(
+            (
+                (span, rule)
+                for rule in self._acting
+                for span in self._find(rule, data, start, deadline)
+            ),
+            key=itemgetter(0),
+        )
         moved = True
         while moved:
             moved = False
             for span, _ in spans:
                 if span.start < end < span.end:
                     end, moved = span.start, True
-        leaving = [(span, rule) for span, rule in spans if span.end <= end]
+        leaving = [
+            (span, rule)
+            for span, rule in spans
+            if span.end <= end and (rule.check is None or rule.check(data, *span))
+        ]
         for _, rule in leaving:
             self._count(rule, 1)
             if rule.action == "block":
@@ -139,12 +162,9 @@ class OutputGuard:
         return redact_spans(data, join_spans(marked), start, end), end
 
     def _find(self, rule: Rule, data: bytes, start: int, deadline: Deadline) -> Iterator[Span]:
-        check = rule.builtin.check if rule.builtin else None
-        for span in merge(
+        return merge(
             *[find_within(each, data, start, len(data), deadline) for each in rule.patterns]
-        ):
-            if check is None or check(data, *span):
-                yield span
+        )
 
     def _count(self, rule: Rule, number: int) -> None:
         if number:

@@ -13,7 +13,7 @@ from accounts.patterns import CompiledPattern, InvalidPattern, is_quick_to_compi
 from gateway.eventloop import run_in_thread
 from gateway.http.jsonio import Raw
 from routing.entities.identity_cache import IdentityCache
-from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, compiled, compiled_as_one
+from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, Check, compiled, compiled_as_one
 from routing.guarding.long_texts import decoded
 from routing.guarding.scanning import Deadline, Span, matches, patterns
 
@@ -39,6 +39,11 @@ class Rule(NamedTuple):
     @property
     def action(self) -> Action:
         return self.placed.filter.action
+
+    @property
+    def check(self) -> Check | None:
+        """What must be true of a match of its patterns."""
+        return self.builtin.check if self.builtin is not None else None
 
     @property
     def name(self) -> str:
@@ -83,7 +88,7 @@ class Rule(NamedTuple):
         """The matches in UTF-8 text, in order; those of two patterns may overlap."""
         if self.detect is not None:
             return _detected(self.detect, data)
-        check = self.builtin.check if self.builtin else None
+        check = self.check
         if len(self.patterns) == 1:
             return matches(self.patterns[0], data, deadline, check)
         assert self.look is not None

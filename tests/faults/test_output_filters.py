@@ -104,6 +104,18 @@ def test_a_blocked_answer_ends_as_filtered_and_is_paid_for(
     assert record["finish_reason"] == "content_filter"
 
 
+def test_a_stream_that_is_kept_back_runs_no_tools(desk: Desk) -> None:
+    guard(desk, output_filters=[{"pattern": "Phoenix", "action": "block"}])
+    looks = {"text": "It is Phoenix", "tool_calls": [{"name": "datetime", "arguments": {}}]}
+    desk.upstream.script("first", looks)
+    path = "/api/v1/chat/completions"
+    answer = ask(desk, path, stream=True, tools=[{"type": "router:datetime"}])
+
+    assert WITHHELD[path] in answer.text
+    assert "router:datetime" not in answer.text
+    assert len(desk.sent("first")) == 1
+
+
 def test_the_shadow_counts_and_changes_nothing(desk: Desk) -> None:
     desk.upstream.script("first", {"text": SAID}, repeat=True)
     guard(

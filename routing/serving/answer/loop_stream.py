@@ -64,10 +64,19 @@ class LoopStream(AnswerStream):
         tokens = usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         note_turn(progress, attempt, usage, native_finish=relay.native_finish)
-        calls = loop.take(relay.message, finish=relay.finish_reason)
+        message, guard = relay.message, progress.output_guard
+        # Only the last word of a turn may tell that the answer is kept back.
+        rest = flush_guard(relay) if message.get("tool_calls") else b""
+        # Nobody would read what comes then: no tool is run, nor is the model asked again.
+        is_withheld = guard is not None and guard.withheld
+        calls = [] if is_withheld else loop.take(message, finish=relay.finish_reason)
         loop.writer, self._last, self._relay = relay.writer, (attempt, relay), None
         read_to_end(reply)
         self._close_reply()
+        if rest:
+            if not self._committed:
+                yield from self._commit()
+            yield rest
         if calls:
             yield from self._run_tools(attempt, relay, calls)
         if functions := relay.write_functions():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.guard_rules import GuardrailFilter
-from routing.formats.caller import Ending
+from routing.formats.caller import Ending, ToolActivity
 from routing.guarding.lookahead import Lookahead, measure_pattern
 from routing.guarding.output_guard import OutputGuard
 from routing.guarding.stream_guard import GuardedWriter
@@ -144,6 +144,93 @@ def test_arguments_of_tools_leave_as_a_whole_and_filtered() -> None:
     assert reader.arguments() == '{"to":["[EMAIL]"],"n":1}' * 2
 
 
+def call_piece(index: int | None, arguments: str, **names: Any) -> dict[str, Any]:
+    call = {"index": index, "function": {"arguments": arguments}, **names}
+    return {"tool_calls": [call]}
+
+
+def test_calls_that_interleave_end_when_each_is_whole() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    for piece in ('{"to": "ada@ex', 'ample.org"}'):
+        for index in range(2):
+            writer.delta(call_piece(index, piece, id=f"c{index}"))
+    end(writer, "tool_calls")
+    assert reader.arguments() == '{"to":"[EMAIL]"}' * 2
+
+
+def test_calls_without_numbers_are_told_apart_by_their_ids() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    for name in ("one", "two"):
+        writer.delta(call_piece(None, '{"to": "ada@example.org"}', id=name))
+    end(writer, "tool_calls")
+    calls = [call for delta in reader.deltas for call in delta["tool_calls"]]
+    said = [call.get("id") or call["function"]["arguments"] for call in calls]
+    assert said == ["one", '{"to":"[EMAIL]"}', "two", '{"to":"[EMAIL]"}']
+
+
+# What a model wrote that was cut short, nothing at all, and an object in place of its text.
+@pytest.mark.parametrize("arguments", ['{"to": "ada@example.org', "", {"to": "ada@example.org"}])
+def test_arguments_of_any_form_are_looked_at(arguments: Any) -> None:
+    reader = Reader()
+    call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}}
+    whole = guard_of(placed("redact", "email")).guard_message({"tool_calls": [call]})
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    writer.delta({"tool_calls": [call]})
+    end(writer, "tool_calls")
+    assert reader.arguments() == whole["tool_calls"][0]["function"]["arguments"]
+    assert "ada@" not in reader.arguments()
+
+
+@pytest.mark.parametrize(("words", "is_heard"), [("ada@example.org", False), ("nobody", True)])
+def test_speech_is_heard_only_where_its_transcript_stays_as_it_is(
+    words: str, is_heard: bool
+) -> None:
+    said = f"Ask {words} please."
+    spoken = guard_of(placed("redact", "email")).guard_message(
+        {"audio": {"id": "a", "transcript": said, "data": "UklGRg=="}}
+    )["audio"]
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    for at in range(0, len(said), 5):
+        writer.delta({"audio": {"id": "a", "transcript": said[at : at + 5], "data": "UklG"}})
+    end(writer)
+    audio = [delta["audio"] for delta in reader.deltas]
+    heard = "".join(each.get("transcript", "") for each in audio)
+    assert heard == spoken["transcript"] == said.replace("ada@example.org", "[EMAIL]")
+    assert bool("".join(each.get("data", "") for each in audio)) is is_heard is bool(spoken["data"])
+
+
+def test_numbers_without_end_are_not_held_for_ever() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "credit-card")), None)  # type: ignore[arg-type]  # As above.
+    for _ in range(200):
+        writer.delta({"content": "0 1 "})
+    assert len(reader.text()) >= 200 * 4 - 64 - 37
+    writer.delta({"content": f"0 {CARD}"})
+    end(writer)
+    assert reader.text() == "0 1 " * 200 + "0 [CREDIT_CARD]"
+
+
+@given(st.lists(st.sampled_from("0123456789 -."), max_size=300), st.integers(1, 20))
+def test_rows_of_digits_are_redacted_as_in_a_whole_answer(digits: list[str], size: int) -> None:
+    text = "".join(digits)
+    numbers = [placed("redact", slug) for slug in ("credit-card", "phone", "ssn")]
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    whole = guard_of(*numbers).guard_message({"content": text})["content"]
+    assert stream(guard_of(*numbers), pieces).text() == whole
+
+
+def test_what_tools_do_is_not_told_once_the_answer_is_kept_back() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("block", pattern="Phoenix")), None)  # type: ignore[arg-type]  # As above.
+    writer.delta({"content": "It is Phoenix"})
+    activity = ToolActivity("c", "gateway:web_search", "search", "{}")
+    assert writer.begin_tool(activity) + writer.end_tool(activity) == b""
+    assert not any("tool" in delta for delta in reader.deltas)
+
+
 def test_thoughts_are_looked_at_too_and_kinds_keep_their_order() -> None:
     reader = Reader()
     writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
@@ -180,3 +267,13 @@ def test_what_comes_between_ends_no_text() -> None:
         writer.delta(delta)
     end(writer)
     assert reader.text() == "[EMAIL]"
+
+
+def test_a_flag_beside_a_filter_that_acts_counts_once() -> None:
+    arguments = '{"about": "Phoenix"}'
+    guard = guard_of(placed("redact", "email"), placed("flag", pattern="Phoenix"))
+    writer = GuardedWriter(Reader(), guard, None)  # type: ignore[arg-type]  # As above.
+    writer.delta(call_piece(0, arguments, id="c"))
+    end(writer, "tool_calls")
+    (stage,) = guard.take_stages()
+    assert (stage["data"]["action"], stage["data"]["matches"]) == ("flagged", 1)
