@@ -67,8 +67,13 @@ class WrongPassword:
 
 @transaction.atomic
 def count_try(*, name: str, address: str, now: datetime) -> bool:
-    """Count one try to sign in; whether the password may be looked at."""
+    """Count one try to sign in; whether the password may be looked at.
+
+    Without a name, as at an identity provider, it counts for the address alone.
+    """
     subjects = _hash_subjects(name, address)
+    if not name:
+        subjects = {"address": subjects["address"]}
     for subject in subjects.values():
         SignInAttempts.objects.get_or_create(subject=subject, defaults={"last_at": now})
     locked = SignInAttempts.objects.select_for_update().filter(subject__in=subjects.values())

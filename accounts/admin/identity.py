@@ -11,6 +11,7 @@ from accounts.admin.fields import UsdField
 from accounts.admin.recorded import RecordedAdmin
 from accounts.models import ApiKey, ClaimMapping, PersonIdentity, TrustedIssuer, Workload, Workspace
 from accounts.scopes import SCOPES
+from accounts.services.claim_mappings import delete_mapping, save_mapping
 from accounts.services.records import operator_actor
 from accounts.services.workloads import change_workload, create_workload, delete_workload
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
@@ -19,7 +20,8 @@ from gateway.http.tags import TAGS_MAX, select_tags
 
 @admin.register(ClaimMapping)
 class ClaimMappingAdmin(RecordedAdmin):
-    """Claim → account, workspace and role. A change counts from the next sign-in on."""
+    """Claim → account, workspace and role. What it gave in a workspace goes with it at once; all
+    else counts from the next sign-in on."""
 
     object_type = "claim_mapping"
     facts = ("provider", "claim", "value", "role", "workspace_id", "workspace_role")
@@ -30,6 +32,12 @@ class ClaimMappingAdmin(RecordedAdmin):
     autocomplete_fields = ("account", "workspace")
     ordering = ("account__name", "claim", "value")
     actions = None
+
+    def save_row(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        save_mapping(mapping=obj, by=operator_actor(request.user))
+
+    def delete_row(self, request: HttpRequest, obj: Any) -> None:
+        delete_mapping(mapping=obj, by=operator_actor(request.user))
 
 
 @admin.register(PersonIdentity)

@@ -34,8 +34,11 @@ class RecordedMixin:
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         with transaction.atomic():
             self._record(request, obj, "deleted", read_fields(obj, self.facts))
-            delete: Any = super().delete_model  # type: ignore[misc] # Likewise the page's.
-            delete(request, obj)
+            self.delete_row(request, obj)
+
+    def delete_row(self, request: HttpRequest, obj: Any) -> None:
+        delete: Any = super().delete_model  # type: ignore[misc] # Likewise the page's.
+        delete(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         for row in queryset:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import jwt
 from jwt import PyJWK
 
+from gateway.database.db import release_connection
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from gateway.outbound.doors import door_for
@@ -57,6 +58,7 @@ def fetch_json(
         private = _list_private_hosts()
         if not target.origin.is_tls and target.host not in private:
             raise TargetRefused("The URL begins with https://")
+        release_connection()
         reply = door_for(target.host, private=private).send(
             target.origin,
             method=method,

@@ -1,12 +1,14 @@
 """People and groups as an identity provider's directory has them, and what groups mean here."""
 
 import uuid
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Lower
 
 from accounts.models.account import Account, User, Workspace
+from accounts.models.identity import ClaimMapping
 from accounts.models.workspace_membership import WorkspaceMembership
 
 
@@ -15,7 +17,8 @@ class ScimUser(models.Model):
 
     `attributes` are those that the directory sent and nothing here reads, as it sent them.
     `has_own_user` says that the user was made for it, so that its name and address follow the
-    directory.
+    directory. `groups` are the directory's; `claimed_groups` and `claim_mappings` are what claims
+    gave at the last sign-in.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -26,6 +29,12 @@ class ScimUser(models.Model):
     active = models.BooleanField(default=True)
     has_own_user = models.BooleanField(default=False)
     attributes = models.JSONField(default=dict, blank=True)
+    claimed_groups: "models.ManyToManyField[ScimGroup, Any]" = models.ManyToManyField(
+        "ScimGroup", related_name="claimants", blank=True
+    )
+    claim_mappings: "models.ManyToManyField[ClaimMapping, Any]" = models.ManyToManyField(
+        ClaimMapping, related_name="people", blank=True
+    )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 

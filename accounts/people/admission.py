@@ -1,17 +1,17 @@
 """Which accounts, workspaces and roles a person's claims give, and the person, made when new.
 
-Whoever comes in by a provider is in the directory of each account: workspaces follow from groups
-and their mappings, as they do for people that a directory brings.
+Whoever comes in by a provider is in the directory of each account: workspaces follow from mappings
+of claims and of groups, beside those that a directory put the person into.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from accounts.models import (
     Account,
@@ -19,7 +19,6 @@ from accounts.models import (
     Membership,
     PersonIdentity,
     ScimGroup,
-    ScimGroupMapping,
     ScimUser,
     User,
 )
@@ -27,7 +26,7 @@ from accounts.people.oidc import Identity, SignInRefused
 from accounts.services.organization import LastAdmin, change_role
 from accounts.services.records import command_actor
 from accounts.services.scim_groups import apply_groups, lock_account
-from accounts.services.scim_users import change_user, create_user
+from accounts.services.scim_users import NameTaken, change_user, create_user
 
 _BY: Final = command_actor("sign-in")
 _CHARS_MAX: Final = 255
@@ -40,20 +39,29 @@ def admit(identity: Identity) -> User:
     Raises `SignInRefused` for somebody to whom no mapping applies, or who was switched off.
     """
     with transaction.atomic():
-        user = _find_known(identity)
-        by_account: dict[UUID, list[ClaimMapping]] = defaultdict(list)
+        user, is_in = _find_known(identity), False
+        wanted = {row.account_id for row in list_mappings(identity)}
+        had = set(user.scim_users.values_list("account_id", flat=True)) if user else set()
+        accounts = [lock_account(each) for each in sorted(wanted | had)]
+        given: dict[UUID, list[ClaimMapping]] = defaultdict(list)
+        # Read again: no mapping changes while its account is locked.
         for mapping in list_mappings(identity):
-            by_account[mapping.account_id].append(mapping)
-        if not by_account and user is None:
-            raise SignInRefused("no mapping fits the person's claims")
-        for account_id, rows in sorted(by_account.items()):
-            user = _join(lock_account(account_id), rows, identity, user)
-        assert user is not None
-        _leave_others(user, identity, by_account.keys())
-        PersonIdentity.objects.get_or_create(
-            issuer=identity.provider.issuer, subject=identity.subject, defaults={"user": user}
-        )
+            given[mapping.account_id].append(mapping)
+        user = user or _find_known(identity) or _recognize(identity, given)
+        for account in accounts:
+            if account.pk in given:
+                with suppress(NameTaken):
+                    user, is_in = _join(account, given[account.pk], identity, user), True
+            elif user is not None:
+                _leave(account, user, identity)
+        if user is not None and is_in:
+            PersonIdentity.objects.get_or_create(
+                issuer=identity.provider.issuer, subject=identity.subject, defaults={"user": user}
+            )
     # What was left stays left, whether or not anything else is there.
+    if user is None or not is_in:
+        taken = "somebody else has this user name"
+        raise SignInRefused(taken if given else "no mapping fits the person's claims")
     user.refresh_from_db()
     if not user.is_active:
         raise SignInRefused("the person is switched off")
@@ -93,53 +101,67 @@ def _find_known(identity: Identity) -> User | None:
 def _join(
     account: Account, mappings: Iterable[ClaimMapping], identity: Identity, user: User | None
 ) -> User:
-    """A member of the account, with the highest role and the groups that these mappings give."""
+    """A member of the account, with the highest role and the groups that these mappings give.
+
+    Raises `NameTaken` where somebody else of the account has the person's name.
+    """
     person = _find_person(account, identity, user)
     if not person.active:
         raise SignInRefused("the account's directory has switched the person off")
     role, user_id = _find_role(mappings), person.user.public_id
-    if Membership.objects.get(account=account, user=person.user_id).role != role:
+    membership, is_new = Membership.objects.get_or_create(account=account, user=person.user)
+    if membership.role != role:
         # An account keeps an admin, whatever a provider says.
         with suppress(LastAdmin):
             change_role(account_id=account.pk, user_id=user_id, role=role, by=_BY)
-    wanted: set[Any] = {_open_group(account, each).pk for each in mappings if each.workspace}
-    named = ScimGroup.objects.filter(
+    groups = ScimGroup.objects.filter(
         account=account, display_name__in=read_values(identity.claims, "groups")
     )
-    wanted |= set(named.values_list("pk", flat=True))
-    if set(person.groups.values_list("pk", flat=True)) != wanted:
-        person.groups.set(wanted)
+    # Groups that a directory put the person into are its own to take away.
+    given: list[tuple[Any, set[Any]]] = [
+        (person.claimed_groups, set(groups)),
+        (person.claim_mappings, set(mappings)),
+    ]
+    if is_new or any(set(there.all()) != rows for there, rows in given):
+        for there, rows in given:
+            there.set(rows)
         apply_groups(account_id=account.pk, by=_BY)
     return person.user
 
 
 def _find_person(account: Account, identity: Identity, user: User | None) -> ScimUser:
-    """The person in the account's directory, made when new.
+    """The person in the account's directory, made when new. Raises `NameTaken`."""
+    found = ScimUser.objects.filter(account=account, user=user).first() if user else None
+    if found is None:
+        fields = _read_fields(identity)
+        return create_user(account_id=account.pk, fields=fields, by=_BY, user=user)
+    if not found.active and found.attributes.get(_LEFT) == identity.provider.id:
+        # The claims had taken the person out, and give it back. A directory had not.
+        kept = {name: each for name, each in found.attributes.items() if name != _LEFT}
+        change_user(row=found, fields={"active": True, "attributes": kept}, by=_BY)
+    return found
 
-    Whom a directory brought is the same person by the user name, and nobody else is: a provider
-    that lets people choose their address gives nobody another's place.
+
+def _recognize(identity: Identity, accounts: Collection[UUID]) -> User | None:
+    """Somebody whom a directory of these accounts brought under the person's user name.
+
+    A provider that lets people choose their names gives nobody the place of a member without a
+    directory, of an operator, of whom a provider brought, or of somebody of another account.
     """
-    rows = ScimUser.objects.filter(account=account).select_related("user")
-    claims = identity.claims
-    if user is not None:
-        found = rows.filter(user=user).first()
-    else:
-        name = str(claims.get("preferred_username") or _find_address(claims) or identity.subject)
-        found = rows.filter(user_name__iexact=name[:_CHARS_MAX], user__is_staff=False).first()
-        if found is not None and PersonIdentity.objects.filter(user=found.user_id).exists():
-            raise SignInRefused("somebody else has this user name")
-    if found is not None:
-        if not found.active and found.attributes.get(_LEFT) == identity.provider.id:
-            # The claims had taken the person out, and give it back. A directory had not.
-            kept = {name: each for name, each in found.attributes.items() if name != _LEFT}
-            change_user(row=found, fields={"active": True, "attributes": kept}, by=_BY)
-        return found
-    return create_user(account_id=account.pk, fields=_read_fields(identity), by=_BY, user=user)
+    elsewhere = Membership.objects.filter(user=OuterRef("user")).exclude(account__in=accounts)
+    rows = ScimUser.objects.exclude(Exists(elsewhere)).filter(
+        account__in=accounts,
+        user_name__iexact=_read_fields(identity)["user_name"],
+        user__is_staff=False,
+        user__identities=None,
+    )
+    found = rows.select_related("user").order_by("account").first()
+    return found.user if found else None
 
 
 def _read_fields(identity: Identity) -> dict[str, Any]:
     claims = identity.claims
-    address = _find_address(claims)
+    address = str(claims.get("email") or "")
     name = str(claims.get("preferred_username") or address or identity.subject)
     return {
         "user_name": name[:_CHARS_MAX],
@@ -156,39 +178,21 @@ def _read_fields(identity: Identity) -> dict[str, Any]:
     }
 
 
-def _find_address(claims: Mapping[str, Any]) -> str:
-    """The e-mail address, where the provider does not say that it is unproved."""
-    return str(claims.get("email") or "") if claims.get("email_verified", True) else ""
-
-
 def _find_role(mappings: Iterable[ClaimMapping]) -> str:
     given = {mapping.role for mapping in mappings}
     return next(role for role in Membership.Role.values if role in given)
 
 
-def _open_group(account: Account, mapping: ClaimMapping) -> ScimGroup:
-    """The directory group that stands for a mapping to a workspace, mapped as the mapping says."""
-    now = datetime.now(UTC)
-    group, _ = ScimGroup.objects.get_or_create(
-        account=account,
-        display_name=mapping.value if mapping.value != "*" else f"Everybody by {mapping.claim}",
-        defaults={"created_at": now, "updated_at": now},
-    )
-    ScimGroupMapping.objects.update_or_create(
-        group=group,
-        workspace=mapping.workspace,
-        defaults={"role": mapping.workspace_role, "updated_at": now},
-        create_defaults={"role": mapping.workspace_role, "created_at": now, "updated_at": now},
-    )
-    return group
-
-
-def _leave_others(user: User, identity: Identity, accounts: Iterable[UUID]) -> None:
-    """Out of accounts that the provider gave before and the claims of now do not."""
-    rows = ScimUser.objects.filter(
-        user=user, active=True, attributes__provider=identity.provider.id
-    )
-    for row in rows.exclude(account__in=accounts):
-        lock_account(row.account_id)
+def _leave(account: Account, user: User, identity: Identity) -> None:
+    """Take away the account, which the claims do not give, where the provider gave it before; else
+    what claims gave there."""
+    row = ScimUser.objects.filter(account=account, user=user).first()
+    if row is None:
+        return
+    row.claimed_groups.clear()
+    row.claim_mappings.clear()
+    if row.active and row.attributes.get("provider") == identity.provider.id:
         left = row.attributes | {_LEFT: identity.provider.id}
         change_user(row=row, fields={"active": False, "attributes": left}, by=_BY)
+    else:
+        apply_groups(account_id=account.pk, by=_BY)

@@ -90,8 +90,9 @@ def complete(request: HttpRequest, provider: OidcProvider, *, back_to: str) -> t
     `IssuerSilent` where the provider does not answer."""
     begun = request.session.get(_BEGUN, {})
     kept = begun.pop(request.GET.get("state", ""), None)
-    request.session[_BEGUN] = begun
-    request.session.save()
+    if kept is not None:
+        request.session[_BEGUN] = begun
+        request.session.save()
     if kept is None or kept["provider"] != provider.id:
         raise SignInRefused("the state is none that was begun here, or was used")
     if time.time() - kept["at"] > _LIFETIME_S:
@@ -109,6 +110,9 @@ def complete(request: HttpRequest, provider: OidcProvider, *, back_to: str) -> t
     azp = claims.get("azp", provider.client_id)
     if azp != provider.client_id:
         raise SignInRefused("the token was made for another client")
+    if str(claims.get("email_verified", True)).lower() == "false":
+        # Anybody's, as far as the provider knows. Some write the truth as a text.
+        claims.pop("email", None)
     return Identity(provider, str(claims["sub"]), claims, id_token), kept["next"]
 
 

@@ -12,6 +12,7 @@ from django.db.models import F, Q
 from accounts.models import (
     Account,
     ApiKey,
+    ClaimMapping,
     Membership,
     ScimGroup,
     ScimGroupMapping,
@@ -134,9 +135,10 @@ def delete_mapping(*, account_id: UUID, mapping_id: UUID, keep_members: bool, by
         lock_account(account_id)
         mapping = find_mapping(account_id, mapping_id)
         if keep_members:
-            users = mapping.group.members.filter(active=True).values("user")
+            group = mapping.group
+            people = ScimUser.objects.filter(Q(groups=group) | Q(claimed_groups=group), active=True)
             kept = WorkspaceMembership.objects.filter(
-                workspace=mapping.workspace_id, membership__user__in=users
+                workspace=mapping.workspace_id, membership__user__in=people.values("user")
             )
             # A higher role of somebody's own stays.
             lower = _FROM_HIGHEST[_FROM_HIGHEST.index(mapping.role) + 1 :]
@@ -155,7 +157,7 @@ def lock_account(account_id: UUID) -> Account:
 
 
 def apply_groups(*, account_id: UUID, by: Actor) -> None:
-    """Let memberships of workspaces follow groups and mappings; the account is locked.
+    """Let memberships of workspaces follow groups, claims and mappings; the account is locked.
 
     Whoever loses a workspace by it loses his keys there: they are disabled.
     """
@@ -322,12 +324,23 @@ def _delete_group(group: ScimGroup, by: Actor, now: datetime) -> ScimGroup:
 
 
 def _find_group_roles(account_id: UUID) -> dict[Place, str]:
-    """The highest role that groups give, by workspace and user."""
+    """The highest role that groups and claims give, by workspace and user."""
     found: dict[Place, str] = {}
-    active = select_mappings(account_id).filter(group__members__active=True)
-    for workspace, user, role in active.values_list(
-        "workspace_id", "group__members__user_id", "role"
-    ):
+    groups = select_mappings(account_id)
+    claims = ClaimMapping.objects.filter(
+        account=account_id, workspace__isnull=False, workspace__deleted_at__isnull=True
+    )
+    by_directory, by_claim, by_mapping = (
+        rows.filter(**{f"{people}__active": True}).values_list(
+            "workspace_id", f"{people}__user_id", role
+        )
+        for rows, people, role in (
+            (groups, "group__members", "role"),
+            (groups, "group__claimants", "role"),
+            (claims, "people", "workspace_role"),
+        )
+    )
+    for workspace, user, role in by_directory.union(by_claim, by_mapping, all=True):
         found[workspace, user] = _find_highest({role, found.get((workspace, user))})
     return found
 

@@ -35,15 +35,20 @@ def find_user(account_id: UUID, user_id: UUID) -> ScimUser:
 
 
 def create_user(
-    *, account_id: UUID, fields: Mapping[str, Any], by: Actor, user: User | None = None
+    *,
+    account_id: UUID,
+    fields: Mapping[str, Any],
+    by: Actor,
+    user: User | None = None,
+    may_be_member: bool = False,
 ) -> ScimUser:
-    """A person of the directory, with the columns `fields`. A member of that name or address is the
-    same person, unless `user` is who it is. Raises `NameTaken`."""
+    """A person of the directory, with the columns `fields`: `user`, or somebody new. With
+    `may_be_member` a member of that name or address is the same person. Raises `NameTaken`."""
     now = datetime.now(UTC)
     with transaction.atomic():
         account = lock_account(account_id)
         _refuse_taken(account_id, fields["user_name"], None)
-        member = user or _find_member(account, fields)
+        member = _find_member(account, fields) if may_be_member else user
         row = ScimUser(
             account=account,
             user=member or _make_user(fields),

@@ -7,10 +7,11 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q
 
 from accounts.models import (
     ApiKey,
+    ClaimMapping,
     Membership,
     ScimGroupMapping,
     Workspace,
@@ -118,10 +119,10 @@ def change_role(*, account_id: UUID, reference: str, user_id: str, role: str, by
         row = rows.filter(membership__user__public_id=user_id).first()
         if row is None:
             raise NotFound
-        leading = match_group_mappings(user="membership__user").filter(
-            workspace=workspace.pk, role=WorkspaceMembership.Role.ADMIN
+        leading = match_groups(
+            user="membership__user", workspace=workspace.pk, role=WorkspaceMembership.Role.ADMIN
         )
-        leads = rows.filter(Exists(leading), pk=row.pk).exists()
+        leads = rows.filter(leading, pk=row.pk).exists()
         before = row.role
         row.own_role = role
         row.role = WorkspaceMembership.Role.ADMIN if leads else role
@@ -143,31 +144,38 @@ def _select_leaving(workspace: Workspace, user_ids: Sequence[str]) -> Any:
     keys = ApiKey.objects.usable(datetime.now(UTC)).filter(
         workspace=OuterRef("workspace"), creator=OuterRef("membership__user")
     )
-    groups = match_group_mappings(user="membership__user").filter(workspace=OuterRef("workspace"))
+    groups = match_groups(user="membership__user", workspace=OuterRef("workspace"))
     return (
         _select_members(workspace)
         .filter(membership__user__public_id__in=user_ids)
-        .annotate(has_keys=Exists(keys), has_groups=Exists(groups))
+        .annotate(has_keys=Exists(keys), has_groups=groups)
     )
 
 
-def match_group_mappings(*, user: str) -> QuerySet[ScimGroupMapping]:
-    """Mappings of groups in which the outer query's `user` is."""
-    return ScimGroupMapping.objects.filter(
-        group__deleted_at__isnull=True,
-        group__members__active=True,
-        group__members__user=OuterRef(user),
-    )
+def match_groups(*, user: str, workspace: Any, role: str = "") -> Q:
+    """Whether a group or a claim gives the outer query's `user` the workspace, in that role where
+    one is named."""
+    groups = ScimGroupMapping.objects.filter(group__deleted_at__isnull=True, workspace=workspace)
+    claims = ClaimMapping.objects.filter(workspace=workspace)
+    if role:
+        groups, claims = groups.filter(role=role), claims.filter(workspace_role=role)
+    found = Q()
+    for rows, people in (
+        (groups, "group__members"),
+        (groups, "group__claimants"),
+        (claims, "people"),
+    ):
+        person = {f"{people}__active": True, f"{people}__user": OuterRef(user)}
+        found |= Q(Exists(rows.filter(**person)))
+    return found
 
 
 def _load_memberships(workspace: Workspace, user_ids: Sequence[str]) -> list[Any]:
     """Each with `leads`: whether a group makes it an admin of the workspace."""
-    leading = match_group_mappings(user="user").filter(
-        workspace=workspace.pk, role=WorkspaceMembership.Role.ADMIN
-    )
+    leading = match_groups(user="user", workspace=workspace.pk, role=WorkspaceMembership.Role.ADMIN)
     rows: Any = Membership.objects.filter(
         account_id=workspace.account_id, user__public_id__in=user_ids
-    ).annotate(leads=Exists(leading))
+    ).annotate(leads=leading)
     known = {row.user.public_id: row for row in rows.select_related("user")}
     text = "Invalid input: no member of this account"
     issues = [Issue(f"user_ids.{i}", text) for i, each in enumerate(user_ids) if each not in known]

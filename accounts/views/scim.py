@@ -269,8 +269,12 @@ class UsersViewSet(ResourceViewSet):
 
         def work() -> ScimUser:
             _refuse_personal(caller)
-            by = key_actor(caller)
-            return scim_users.create_user(account_id=caller.account_id, fields=fields, by=by)
+            return scim_users.create_user(
+                account_id=caller.account_id,
+                fields=fields,
+                by=key_actor(caller),
+                may_be_member=True,
+            )
 
         return self.show(request, run_queries(Lane.OPERATOR, work), status=201)
 

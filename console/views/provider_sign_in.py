@@ -1,6 +1,7 @@
 """To an organization's identity provider, and back."""
 
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 from allauth.account.internal.flows.login import perform_login, record_authentication
@@ -15,8 +16,10 @@ from accounts.identity.issuers import IssuerSilent
 from accounts.people.admission import admit
 from accounts.people.oidc import SignInRefused, begin, complete, find_provider, keep_entry
 from accounts.people.records import record_sign_in
+from accounts.sign_in import count_try
 from console.views.sign_in import find_target
 from gateway.environment.sign_in import OidcProvider
+from gateway.http.address import find_client
 from gateway.live_settings import settings
 
 log = logging.getLogger("gateway.sign_in")
@@ -43,6 +46,10 @@ def go_to_provider(request: HttpRequest, provider_id: str) -> HttpResponseBase:
 def come_back(request: HttpRequest, provider_id: str) -> HttpResponseBase:
     """Whom the provider names comes in, by a second factor where the person has one here."""
     provider = _find(provider_id)
+    # Each answer costs a request to the provider and, if it is refused, an audit record.
+    if not count_try(name="", address=find_client(request), now=datetime.now(UTC)):
+        context = {"provider": provider, "must_wait": True}
+        return render(request, "console/provider_refused.html", context, status=429)
     try:
         identity, target = complete(request, provider, back_to=_build_back_url(request, provider))
         user = admit(identity)

@@ -119,6 +119,15 @@ def run_queries(lane: Lane, work: Callable[[], T]) -> T:
             connection.close()
 
 
+def release_connection() -> None:
+    """Let others have the connection of this piece of work, which goes on to wait for the network.
+
+    Its next query takes another. Inside a transaction nothing is released.
+    """
+    if not _is_sqlite() and not connection.in_atomic_block:
+        connection.close()
+
+
 def run_native(lane: Lane, work: Callable[[], T]) -> T:
     """Run `work` on a connection of its own: in its lane's thread where it would hold the loop."""
     if under_gevent() and _is_sqlite() and not _is_in_lane():

@@ -9,17 +9,19 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 import requests
-from django.db import transaction
+from django.contrib.sessions.models import Session
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.test import Client
 from oidc_provider_mock import User as Person
 from oidc_provider_mock import run_server_in_thread
 
-from accounts.identity.issuers import Issuer, TokenRefused, forget_issuers, verify
+from accounts.identity.issuers import Issuer, TokenRefused, fetch_json, forget_issuers, verify
 from accounts.models import (
     AuditRecord,
     ClaimMapping,
     Membership,
     PersonIdentity,
+    ScimGroup,
     ScimUser,
     User,
     WorkspaceMembership,
@@ -27,9 +29,10 @@ from accounts.models import (
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
-from accounts.services.scim_groups import lock_account
-from accounts.services.scim_users import change_user
+from accounts.services.scim_groups import create_mapping, lock_account, save_group
+from accounts.services.scim_users import change_user, create_user
 from gateway.environment.sign_in import OidcProvider
+from tests.support.issuer import Issuer as TokenIssuer
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -117,6 +120,30 @@ def sign_in(client: Client, provider: Provider) -> Any:
 
 def is_in(client: Client) -> bool:
     return "_auth_user_id" in client.session
+
+
+def bring(account: Any, name: str) -> ScimUser:
+    """Somebody as the account's directory brings them."""
+    fields: dict[str, Any] = {
+        "user_name": name,
+        "external_id": None,
+        "active": True,
+        "attributes": {},
+    }
+    return create_user(account_id=account.pk, fields=fields, by=SYSTEM, may_be_member=True)
+
+
+def open_group(account: Any, name: str) -> ScimGroup:
+    with transaction.atomic():
+        lock_account(account.pk)
+        group = ScimGroup(account=account, display_name=name)
+        return save_group(group=group, members=[], by=SYSTEM)
+
+
+def places(person: ScimUser) -> set[str]:
+    """Workspaces beside the default one that the person is in."""
+    rows = WorkspaceMembership.objects.filter(membership__user=person.user_id)
+    return set(rows.values_list("workspace__slug", flat=True))
 
 
 def last_reason() -> str:
@@ -233,15 +260,156 @@ def test_rotated_keys_are_found_and_keys_of_nobody_are_not(
     assert verify(after, issuer, audience="gateway")["sub"] == "s-1"
 
 
-def test_nobody_gets_another_persons_place_by_an_address(provider: Provider, account: Any) -> None:
-    there = admit_member(account=account, username="ada@acme.test", role=Membership.Role.ADMIN)
+@pytest.mark.parametrize("name", ["ada", "ada@acme.test", "bob", "root"])
+def test_nobody_gets_another_persons_place_by_a_name(
+    provider: Provider, account: Any, name: str
+) -> None:
+    there = admit_member(account=account, username="bob", role=Membership.Role.ADMIN)
     User.objects.filter(pk=there.pk).update(email="ada@acme.test")
-    root = User.objects.create_superuser("ada", "ada@acme.test", PASSWORD)
+    root = User.objects.create_superuser("root", "ada@acme.test", PASSWORD)
+    Membership.objects.create(account=account, user=root, role=Membership.Role.OWNER)
+    provider.claims["preferred_username"] = name
+    provider.restart()
     client = Client()
 
     sign_in(client, provider)
 
     assert int(client.session["_auth_user_id"]) not in {there.pk, root.pk}
+    roles = Membership.objects.filter(account=account, user__in=[there, root])
+    assert set(roles.values_list("role", flat=True)) == {"org:admin", "org:owner"}
+
+
+def test_whom_a_directory_brought_is_the_same_person_and_keeps_what_it_gave(
+    provider: Provider, account: Any
+) -> None:
+    lab, lounge = (open_workspace(account=account, slug=slug) for slug in ("lab", "lounge"))
+    person = bring(account, "ada")
+    for workspace, name in ((lab, "chemists"), (lounge, "research")):
+        group = open_group(account, name)
+        create_mapping(
+            account_id=account.pk, group_id=group.pk, workspace_id=workspace.pk, role="member",
+            by=SYSTEM,
+        )  # fmt: skip
+    with transaction.atomic():
+        lock_account(account.pk)
+        save_group(
+            group=ScimGroup.objects.get(display_name="chemists"), members=[person], by=SYSTEM
+        )
+    key, _ = create_key(account=account, name="k", workspace=lab, creator=person.user)
+    client = Client()
+
+    sign_in(client, provider)
+
+    assert int(client.session["_auth_user_id"]) == person.user_id
+    assert places(person) == {"lab", "lounge"}
+    # The provider takes away what it gave, and nothing else.
+    ClaimMapping.objects.create(claim="email", value="*", account=account)
+    provider.claims["groups"] = []
+    provider.restart()
+    assert sign_in(Client(), provider).status_code == 302
+    assert places(person) == {"lab"}
+    key.refresh_from_db()
+    assert not key.disabled
+    ClaimMapping.objects.all().delete()
+    assert sign_in(Client(), provider).status_code == 403
+    assert Membership.objects.filter(account=account, user=person.user_id).exists()
+
+
+def test_a_directory_of_one_account_gives_no_place_in_another(
+    provider: Provider, account: Any
+) -> None:
+    other = open_account(name="globex")
+    there = admit_member(account=other, username="ada", role=Membership.Role.ADMIN)
+    Membership.objects.create(account=account, user=there)
+    bring(account, "ada")
+    client = Client()
+
+    assert sign_in(client, provider).status_code == 403
+
+    assert (is_in(client), last_reason()) == (False, "somebody else has this user name")
+    assert not PersonIdentity.objects.exists()
+
+
+def test_an_account_with_somebody_else_of_the_name_is_passed_over(
+    provider: Provider, account: Any
+) -> None:
+    sign_in(Client(), provider)
+    other = open_account(name="globex")
+    ClaimMapping.objects.create(value="research", account=other)
+    bring(other, "ada")
+    client = Client()
+
+    assert sign_in(client, provider).status_code == 302
+
+    user = User.objects.get(pk=client.session["_auth_user_id"])
+    assert [each.account for each in user.memberships.all()] == [account]
+
+
+def test_a_mapping_takes_its_workspace_along(
+    provider: Provider, account: Any, admin_client: Client
+) -> None:
+    lab, lounge = (open_workspace(account=account, slug=slug) for slug in ("lab", "lounge"))
+    mapping = ClaimMapping.objects.create(value="research", account=account, workspace=lab)
+    sign_in(Client(), provider)
+    person = ScimUser.objects.get(account=account)
+    assert places(person) == {"lab"}
+    page = f"/admin/accounts/claimmapping/{mapping.pk}"
+    body = {
+        "provider": "", "claim": "groups", "value": "research", "account": account.pk,
+        "role": "org:member", "workspace": lounge.pk, "workspace_role": "admin",
+    }  # fmt: skip
+
+    assert admin_client.post(f"{page}/change/", body).status_code == 302
+
+    assert places(person) == {"lounge"}
+    assert WorkspaceMembership.objects.get(membership__user=person.user).role == "admin"
+    assert admin_client.post(f"{page}/delete/", {"post": "yes"}).status_code == 302
+    assert places(person) == set()
+    assert sign_in(Client(), provider).status_code == 302
+    assert places(person) == set()
+
+
+def test_an_unproved_address_fits_no_mapping(provider: Provider) -> None:
+    ClaimMapping.objects.create(
+        claim="email", value="ada@acme.test", account=open_account(name="acme")
+    )
+    provider.claims["email_verified"] = False
+    provider.restart()
+
+    assert sign_in(Client(), provider).status_code == 403
+    assert not User.objects.exists()
+
+
+def test_answers_that_let_nobody_in_are_bounded(provider: Provider, account: Any) -> None:
+    path = "/console/sign-in/at/acme/back?state=guessed&code=guessed"
+    answers = [Client().get(path) for _ in range(32)]
+
+    assert {each.status_code for each in answers[:30]} == {403}
+    assert answers[-1].status_code == 429
+    assert AuditRecord.objects.filter(object_type="sign_in", action="failed").count() <= 31
+    # Nobody began here, so that there is nothing to keep either.
+    assert not Session.objects.exists()
+
+
+def test_no_connection_is_held_while_the_provider_is_asked(settings: Any) -> None:
+    held: list[bool] = []
+    settings.IDENTITY_PRIVATE_HOSTS = ("127.0.0.1",)
+
+    class Watching(TokenIssuer):
+        def answer(self, path: str) -> dict[str, Any]:
+            held.append(here.connection is not None)
+            return super().answer(path)
+
+    User.objects.exists()
+    # The wrapper of this thread, which the server's thread only looks at.
+    here = connections[DEFAULT_DB_ALIAS]
+    issuer = Watching()
+
+    fetch_json(f"{issuer.url}/keys")
+
+    issuer.stop()
+    # A file is no server: SQLite's connections are nobody else's.
+    assert held == [here.vendor == "sqlite"]
 
 
 def test_who_left_the_directory_is_out_at_once(provider: Provider, account: Any) -> None:
