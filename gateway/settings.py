@@ -72,6 +72,7 @@ MIDDLEWARE = [
     "gateway.http.middleware.PageThread",
     "gateway.http.middleware.PageSecurity",
     "gateway.http.middleware.StaticFiles",
+    "gateway.http.middleware.PageCompression",
     "gateway.http.middleware.PageSessions",
     "gateway.http.middleware.PageCsrf",
     "gateway.http.middleware.PageAuthentication",

@@ -1,5 +1,6 @@
 """One spelling of each API path, and Django's page middleware, which the API goes past."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +15,14 @@ from django.http import (
     HttpResponseBadRequest,
     HttpResponseBase,
     HttpResponseNotAllowed,
+    StreamingHttpResponse,
     UnreadablePostError,
 )
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.csrf import CsrfViewMiddleware
+from django.middleware.gzip import GZipMiddleware
 from django.middleware.security import SecurityMiddleware
+from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from whitenoise.middleware import WhiteNoiseMiddleware
 
@@ -84,6 +88,10 @@ class PageSecurity(_PagesOnly, SecurityMiddleware):
         return super().process_response(request, response)
 
 
+class PageCompression(_PagesOnly, GZipMiddleware):
+    """Pages in a fifth of their bytes. Django pads them, so that their length tells no secret."""
+
+
 class PageSessions(_PagesOnly, SessionMiddleware):
     """The operator's session."""
 
@@ -125,12 +133,19 @@ class PageThread:
         return self.get_response(request)
 
 
+_COMPRESSIBLE: Final = ("text/", "application/javascript", "application/json", "image/svg")
+
+
 class StaticFiles:
-    """Serves /static/; the files are listed at the first request for one, not at start."""
+    """Serves /static/; the files are listed at the first request for one, not at start.
+
+    Texts are compressed at their first request and stay in memory, a few hundred kB in all.
+    """
 
     def __init__(self, get_response: Next) -> None:
         self.get_response = get_response
         self._files: WhiteNoiseMiddleware | None = None
+        self._compressed: dict[str, tuple[str, bytes]] = {}
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if not request.path_info.startswith("/static/"):
@@ -140,4 +155,22 @@ class StaticFiles:
             Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
             self._files = WhiteNoiseMiddleware(self.get_response)
         response: HttpResponseBase = self._files(request)
+        if not isinstance(response, StreamingHttpResponse) or response.status_code != 200:
+            return response
+        if not response.headers["Content-Type"].startswith(_COMPRESSIBLE):
+            return response
+        patch_vary_headers(response, ("Accept-Encoding",))
+        if request.method == "GET" and "gzip" in request.headers.get("Accept-Encoding", ""):
+            return self._compress(request.path_info, response)
         return response
+
+    def _compress(self, path: str, response: StreamingHttpResponse) -> HttpResponse:
+        version = response.headers["Last-Modified"]
+        known = self._compressed.get(path)
+        if known is None or known[0] != version:
+            compressed = gzip.compress(response.getvalue(), mtime=0)
+            known = self._compressed[path] = version, compressed
+        headers = {**response.headers, "Content-Encoding": "gzip"}
+        headers["Content-Length"] = str(len(known[1]))
+        response.close()
+        return HttpResponse(known[1], headers=headers)
