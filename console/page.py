@@ -20,6 +20,7 @@ from django.utils.http import urlencode
 from accounts.roles import Action
 from console.scope import Role, Scope, find_scope
 from gateway.http.errors import GatewayError
+from routing.history.spans import DAY, HOUR, day_of, hour_of
 
 # Scripts and styles are files of ours: no page has any in its text, so there is nothing to mark
 # with a nonce.
@@ -39,7 +40,11 @@ class Period(NamedTuple):
     length: timedelta
 
     def start(self, now: datetime) -> datetime:
-        return now - self.length
+        """The first hour or day (UTC) of as many as are named, with the one that goes on: full
+        ones have been summed up."""
+        if self.length <= DAY:
+            return hour_of(now) - self.length + HOUR
+        return day_of(now) - self.length + DAY
 
 
 PERIODS: Final = (

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from django.db.models import Q
 from django.http import Http404
 
 from accounts.models import ApiKey, LedgerEntry
@@ -93,8 +94,15 @@ class RequestDetail:
 
     @cached_property
     def entries(self) -> list[LedgerEntry]:
-        rows = LedgerEntry.objects.filter(account_id=self.record.account_id)
-        return list(rows.filter(generation_id=self.record.pk).order_by("created_at", "pk"))
+        account, pk, start = self.record.account_id, self.record.pk, self.record.created_at
+        # Each kind as the index that has it would be asked.
+        reversed_later = Q(account_id=account, created_at__gte=start, kind="usage_reversal")
+        rows = LedgerEntry.objects.filter(
+            Q(kind="usage", generation_id=pk)
+            | Q(source="byok_fee", source_ref=pk)
+            | (reversed_later & Q(generation_id=pk))
+        )
+        return list(rows.order_by("created_at", "pk"))
 
     @property
     def returned_nano(self) -> int:

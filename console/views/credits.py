@@ -57,7 +57,8 @@ def show_credits(request: HttpRequest, page: PageContext) -> HttpResponse:
         return csv_response("payments", PAYMENTS, payments)
     statement, holds = read_statement(account, month), read_holds(account, page.now)
     free_nano = account.balance_nano - account.held_nano
-    spent = add_up(sum_by_day(page.scope, page.now, days=_PACE_DAYS))
+    days = sum_by_day(page.scope, page.now, days=_PACE_DAYS)
+    spent = add_up([day.used for day in days])
     day_nano = spent.spend_nano / _PACE_DAYS
     context = {
         "title": "Credits",

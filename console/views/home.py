@@ -50,7 +50,6 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
         return render_page(request, page, "console/first_request.html", waiting)
     days = usage.sum_by_day(scope, now, days=_DAYS)
     start = page.period.start(now)
-    quality = usage.read_quality(scope, start, now)
     points = days[-page.period.length.days :]
     if page.period.length <= DAY:
         points = usage.sum_by_hour(scope, now, hours=24)
@@ -58,7 +57,7 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     context: dict[str, Any] = {
         "title": "Home",
         "spend_tiles": _list_spend_tiles(days),
-        "tiles": _list_use_tiles(points, quality),
+        "tiles": _list_use_tiles(points, usage.read_latency(scope, start)),
         "spend_chart": _build_spend_chart(points),
         "request_chart": _build_request_chart(points),
         "tops": _list_tops(page, start),
@@ -78,7 +77,7 @@ def show_first_request(request: HttpRequest, page: PageContext) -> HttpResponse:
 def _list_spend_tiles(days: list[usage.UsagePoint]) -> list[Tile]:
     tiles = []
     for label, length in _DAY_LENGTHS.items():
-        now, before = usage.add_up(days[-length:]), usage.add_up(days[-2 * length : -length])
+        now, before = _add_up(days[-length:]), _add_up(days[-2 * length : -length])
         note = "nothing in the time before"
         if before.spend_nano:
             change = format_change(now.spend_nano, before.spend_nano)
@@ -87,18 +86,21 @@ def _list_spend_tiles(days: list[usage.UsagePoint]) -> list[Tile]:
     return tiles
 
 
-def _list_use_tiles(points: list[usage.UsagePoint], quality: usage.Quality) -> list[Tile]:
-    used = usage.add_up(points)
+def _list_use_tiles(points: list[usage.UsagePoint], latency: usage.Latency) -> list[Tile]:
+    used = _add_up(points)
     tokens = f"{format_count_short(used.tokens_prompt)} in, "
     tokens += f"{format_count_short(used.tokens_completion)} out"
-    failed = None if quality.error_rate is None else quality.error_rate * 100
-    slowest = f"95 % within {format_ms(quality.p95_ms)}"
+    slowest = f"95 % within {format_ms(latency.p95_ms)}"
     return [
         Tile("Requests", format_count_short(used.requests)),
-        Tile("Failed or refused", format_percent(failed), "of all requests"),
+        Tile("Failed or refused", format_percent(used.error_percent), "of all requests"),
         Tile("Tokens", format_count_short(used.tokens), tokens),
-        Tile("First token, median", format_ms(quality.p50_ms), slowest),
+        Tile("First token, median", format_ms(latency.p50_ms), slowest),
     ]
+
+
+def _add_up(points: list[usage.UsagePoint]) -> usage.UsageSum:
+    return usage.add_up([point.used for point in points])
 
 
 def _build_spend_chart(points: list[usage.UsagePoint]) -> ChartData:
@@ -115,11 +117,12 @@ def _list_tops(page: PageContext, start: datetime) -> list[TopList]:
     scope, now = page.scope, page.now
     requests = reverse("console:requests")
     lists = [("Models", usage.list_top_models(scope, start, now), "model")]
-    lists.append(("Keys", usage.list_top_keys(scope, start, now), "key"))
+    keys = usage.sum_by_key(scope, start, now)
+    lists.append(("Keys", keys.list_top_keys(), "key"))
     if not scope.view.is_own:
-        lists.append(("People", usage.list_top_people(scope, start, now), ""))
+        lists.append(("People", keys.list_top_people(), ""))
         if scope.view.workspace_ids is None:
-            lists.append(("Workspaces", usage.list_top_workspaces(scope, start, now), "view"))
+            lists.append(("Workspaces", keys.list_top_workspaces(), "view"))
     return [_build_top(title, rows, filter, requests) for title, rows, filter in lists]
 
 

@@ -9,6 +9,7 @@ from routing.history.models import (
     GenerationFact,
     GenerationFeedback,
     LateHour,
+    UsageBrief,
     UsageDay,
     UsageHour,
     UsageLine,
@@ -77,6 +78,11 @@ class UsageHourAdmin(_SumsAdmin):
 @admin.register(UsageDay)
 class UsageDayAdmin(_SumsAdmin):
     """One line on one day (UTC)."""
+
+
+@admin.register(UsageBrief)
+class UsageBriefAdmin(_SumsAdmin):
+    """One day (UTC) by workspace, key, model and endpoint alone."""
 
 
 @admin.register(UsageSpread)

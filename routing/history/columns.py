@@ -33,6 +33,14 @@ CUTS: Final = (
     ("workspace_id", "api_key_id"),
     ("workspace_id", "app", "origin"),
     ("workspace_id", "finish_reason", "context_length_bucket"),
+    ("workspace_id",),
+)
+# Its spreads are there where briefs are.
+NARROWEST_CUT: Final = len(CUTS) - 1
+# Sums of full days are prepared in brief for queries whose columns are all among these.
+BRIEF: Final = (
+    *("workspace_id", "api_key_id", "model", "permaslug", "variant", "endpoint_tag"),
+    "provider_name",
 )
 MEASURES: Final = ("latency_ms", "speed_dtps")
 # Sixteen buckets to each doubling: values of one bucket differ by a sixteenth at most.
@@ -197,6 +205,7 @@ TABLES: Final[Mapping[Source, str]] = {
     "fact": "routing_generationfact f",
     "hour": "routing_usagehour f",
     "day": "routing_usageday f",
+    "brief": "routing_usagebrief f",
     "spread": "routing_usagespread f",
     "refusal": "routing_failedrequest f",
     "refusal_count": "routing_failedrequestcount f",
@@ -224,15 +233,20 @@ _COLUMNS: Final[Mapping[Source, Mapping[str, str]]] = {
     "fact": FACT_COLUMNS,
     "hour": SUM_COLUMNS,
     "day": SUM_COLUMNS,
+    "brief": SUM_COLUMNS,
     "spread": SPREAD_COLUMNS,
     "refusal": REFUSAL_COLUMNS,
     "refusal_count": REFUSAL_COUNT_COLUMNS,
 }
 
 
-def find_cut(names: Set[str]) -> int | None:
-    """The number of the first cut that has all these columns; None where none has."""
-    return next((n for n, columns in enumerate(CUTS) if names <= set(columns)), None)
+def find_cut(names: Set[str], *, has_briefs: bool) -> int | None:
+    """The number of the first cut that has all these columns, the narrowest one first if it is
+    there; None where none has."""
+    if has_briefs and names <= set(CUTS[NARROWEST_CUT]):
+        return NARROWEST_CUT
+    cuts = enumerate(CUTS[:NARROWEST_CUT])
+    return next((n for n, columns in cuts if names <= set(columns)), None)
 
 
 def bucket_sql(value: str) -> str:

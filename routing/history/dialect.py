@@ -45,10 +45,6 @@ class Dialect:
         """A JSON list of one."""
         return f"json_array({value})" if self.sqlite else f"jsonb_build_array({value})"
 
-    def length(self, column: str) -> str:
-        """The length of a JSON list."""
-        return f"json_array_length({column})" if self.sqlite else f"jsonb_array_length({column})"
-
     def elements(self, column: str) -> str:
         """Behind a FROM: the numbers of a JSON list, as `each.value`."""
         if self.sqlite:

@@ -99,6 +99,20 @@ class UsageDay(_Sums):
         return f"{self.line_id} {self.start}"
 
 
+class UsageBrief(_Sums):
+    """The lines of a day that have the columns of `routing.history.columns.BRIEF` in common, as
+    one. `line_id` is some line with these columns; the line's others say nothing here."""
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["account_id", "start"], name="routing_usagebrief_account"),
+            models.Index(fields=["start"], name="routing_usagebrief_start"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.line_id} {self.start}"
+
+
 class GenerationFact(models.Model):
     """A generation's figures alone: a tenth of its record, so that many can be looked through."""
 
@@ -171,10 +185,13 @@ class UsageSpread(models.Model):
 
 class UsageRolled(models.Model):
     """Up to when generations are rolled up: one row. Before `forgotten_before` they may be gone,
-    and what was summed up stays as it is."""
+    and what was summed up stays as it is. Days from `briefs_from` to `briefs_until` are summed up
+    in brief too: an older version, which may roll up in between, moves neither."""
 
     until = models.DateTimeField()
     forgotten_before = models.DateTimeField(null=True)
+    briefs_from = models.DateTimeField(null=True)
+    briefs_until = models.DateTimeField(null=True)
 
     class Meta:
         verbose_name_plural = "usage rolled up"

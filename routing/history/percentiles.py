@@ -43,9 +43,9 @@ def percentiles_in(
     heaps: str, needed: str, groups: Sequence[str], percents: Sequence[int], dialect: Dialect
 ) -> Sql:
     """`percentiles_of` the values in the needed buckets. `heaps` has them as lists (`figures`);
-    each value of a list counts `many` divided by the list's length times."""
+    each value of a list counts as often as `times` says."""
     columns = [*(f"heaps.{name}" for name in groups), "needed.below", "needed.total"]
-    columns.append(f"heaps.many / {dialect.length('heaps.figures')} AS many")
+    columns.append("heaps.times AS many")
     same = " AND ".join(f"needed.{name} = heaps.{name}" for name in [*groups, "bucket"])
     values = (
         f"SELECT {', '.join(columns)}, CAST(each.value AS bigint) AS value"  # noqa: S608 - Constant fragments only.

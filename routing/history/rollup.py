@@ -13,21 +13,13 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from gateway.end_users import SEPARATOR
-from routing.history.columns import (
-    CUTS,
-    FIGURES,
-    LINE,
-    LIVING,
-    MEASURES,
-    SALT,
-    SUMS,
-    bucket_sql,
-    raw_columns,
-)
+from routing.history.columns import FIGURES, LINE, LIVING, SALT, SUMS, raw_columns
+from routing.history.days import bound_time, replace_brief, replace_days, replace_spreads
 from routing.history.dialect import Dialect, dialect
 from routing.history.models import (
     GenerationFact,
     LateHour,
+    UsageBrief,
     UsageDay,
     UsageHour,
     UsageRolled,
@@ -45,6 +37,8 @@ _SUMS_KEPT: Final = timedelta(days=400)
 _WORK_S: Final = 40.0
 _LATE_MAX: Final = 500
 _PURGED_AT_ONCE: Final = 5_000
+# No day is before it.
+_FIRST_DAY: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
@@ -59,6 +53,8 @@ def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
             done += _redo_late_hour(hour, now)
     while time.monotonic() < stop_at and _roll_up_next_hour(ends, now):
         done += 1
+    while time.monotonic() < stop_at and _fill_next_brief(now):
+        pass
     return done
 
 
@@ -66,13 +62,13 @@ def read_rollup_state(now: datetime) -> RollupState:
     """Read what is rolled up at this moment, in one query."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT 0, until FROM routing_usagerolled WHERE id = 1"
-            " UNION ALL SELECT 1, hour FROM routing_latehour"
+            "SELECT 0, until, briefs_from, briefs_until FROM routing_usagerolled WHERE id = 1"
+            " UNION ALL SELECT 1, hour, NULL, NULL FROM routing_latehour"
         )
-        rows = [(kind, _read_moment(value)) for kind, value in cursor.fetchall()]
-    until = [at for kind, at in rows if kind == 0]
-    late = frozenset(at for kind, at in rows if kind == 1)
-    return RollupState(until[0] if until else None, late, hour_of(now - FACTS_ASKED) + HOUR)
+        rows = [(kind, *map(_read_moment, moments)) for kind, *moments in cursor.fetchall()]
+    until, *briefs = next((row[1:] for row in rows if row[0] == 0), (None, None, None))
+    late = frozenset(row[1] for row in rows if row[0] == 1 and row[1])
+    return RollupState(until, late, hour_of(now - FACTS_ASKED) + HOUR, *briefs)
 
 
 def mark_late_since(start: datetime, now: datetime) -> int:
@@ -97,6 +93,7 @@ def forget_old(now: datetime) -> int:
     deleted = _delete_older(GenerationFact, "at", now - _FACTS_KEPT)
     deleted += _delete_older(UsageSpread, "start", now - _FACTS_KEPT)
     deleted += _delete_older(UsageHour, "start", now - _SUMS_KEPT)
+    deleted += _delete_older(UsageBrief, "start", now - _SUMS_KEPT)
     return deleted + _delete_older(UsageDay, "start", now - _SUMS_KEPT)
 
 
@@ -127,7 +124,7 @@ def _redo_late_hour(hour: datetime, now: datetime) -> bool:
         marks = list(LateHour.objects.filter(hour=hour).values_list("pk", flat=True))
         if hour < until and (gone_before is None or hour >= gone_before):
             _replace_hour(hour, now)
-            _replace_days(day_of(hour), min(until, day_of(hour) + DAY))
+            replace_days(day_of(hour), min(until, day_of(hour) + DAY))
         LateHour.objects.filter(pk__in=marks).delete()
     return True
 
@@ -138,16 +135,38 @@ def _lock_progress(default: datetime) -> UsageRolled:
     if progress is None:
         first = Generation.objects.order_by("created_at").values_list("created_at", flat=True)
         since = min(hour_of(first.first() or default), default)
-        UsageRolled.objects.get_or_create(pk=1, defaults={"until": since})
+        briefs = {"briefs_from": _FIRST_DAY, "briefs_until": day_of(since)}
+        UsageRolled.objects.get_or_create(pk=1, defaults={"until": since, **briefs})
         progress = UsageRolled.objects.select_for_update().get(pk=1)
     return progress
 
 
 def _advance_progress(mark: UsageRolled, until: datetime) -> None:
     """Move the progress, and sum up the days that end before it."""
-    _replace_days(day_of(mark.until), until)
-    mark.until = until
-    mark.save(update_fields=["until"])
+    day = day_of(mark.until)
+    replace_days(day, until)
+    if mark.briefs_until is None or mark.briefs_until < day:
+        # An older version rolled up before.
+        mark.briefs_from = day
+    mark.until, mark.briefs_until = until, day_of(until)
+    mark.save(update_fields=["until", "briefs_from", "briefs_until"])
+
+
+def _fill_next_brief(now: datetime) -> bool:
+    """Sum up in brief the last of the days that have only sums; False where there is none."""
+    with transaction.atomic():
+        mark = UsageRolled.objects.select_for_update().filter(pk=1).first()
+        if mark is None or mark.briefs_from in (None, _FIRST_DAY):
+            return False
+        days = UsageDay.objects.filter(start__lt=mark.briefs_from).order_by("-start")
+        day = days.values_list("start", flat=True).first()
+        if day is not None:
+            replace_brief(day)
+            if day >= now - FACTS_ASKED:
+                replace_spreads(day)
+        mark.briefs_from = day or _FIRST_DAY
+        mark.save(update_fields=["briefs_from"])
+    return day is not None
 
 
 def _replace_hour(hour: datetime, now: datetime) -> None:
@@ -162,30 +181,12 @@ def _replace_hour(hour: datetime, now: datetime) -> None:
         names, sums = ", ".join(SUMS), ", ".join(f"COALESCE({each}, 0)" for each in SUMS.values())
         cursor.execute(
             f"INSERT INTO routing_usagehour (line_id, account_id, start, {names})"  # noqa: S608 - Constant fragments only; the values are bound.
-            f" SELECT line_id, account_id, {_bound_time()}, {sums} FROM routing_generationfact"
+            f" SELECT line_id, account_id, {bound_time()}, {sums} FROM routing_generationfact"
             " WHERE at >= %s AND at < %s GROUP BY line_id, account_id",
             [span[0], *span],
         )
         if hour < now - _FACTS_KEPT:
             cursor.execute("DELETE FROM routing_generationfact WHERE at >= %s AND at < %s", span)
-
-
-def _replace_days(day: datetime, until: datetime) -> None:
-    """Replace the sums of `day` and of the days after it that end by `until`."""
-    sql_dialect = dialect()
-    names, sums = ", ".join(SUMS), ", ".join(f"SUM({name})" for name in SUMS)
-    with connection.cursor() as cursor:
-        while day + DAY <= until:
-            span = [sql_dialect.moment(day), sql_dialect.moment(day + DAY)]
-            cursor.execute("DELETE FROM routing_usageday WHERE start = %s", span[:1])
-            cursor.execute(
-                f"INSERT INTO routing_usageday (line_id, account_id, start, {names})"  # noqa: S608 - Constant fragments only; the values are bound.
-                f" SELECT line_id, account_id, {_bound_time()}, {sums} FROM routing_usagehour"
-                " WHERE start >= %s AND start < %s GROUP BY line_id, account_id",
-                [span[0], *span],
-            )
-            _replace_spreads(cursor, sql_dialect, span)
-            day += DAY
 
 
 def _insert_lines(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
@@ -222,43 +223,6 @@ def _insert_facts(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
     )
 
 
-def _replace_spreads(cursor: Any, sql_dialect: Dialect, span: list[Any]) -> None:
-    cursor.execute("DELETE FROM routing_usagespread WHERE start = %s", span[:1])
-    for cut, columns in enumerate(CUTS):
-        for measure in MEASURES:
-            cursor.execute(
-                _SPREAD.format(
-                    cut=cut,
-                    columns=", ".join(f"l.{name}" for name in columns),
-                    measure=measure,
-                    bucket=bucket_sql(f"f.{measure}").replace("%", "%%"),
-                    listed=sql_dialect.aggregate(f"f.{measure}"),
-                    start=_bound_time(),
-                ),
-                [span[0], *span, *span],
-            )
-
-
-# Of all lines that have the cut's columns in common, one represents the others.
-_SPREAD: Final = """
-    INSERT INTO routing_usagespread
-      (cut, measure, line_id, account_id, start, bucket, many, figures)
-    SELECT {cut}, '{measure}', c.shown_id, f.account_id, {start}, {bucket}, COUNT(*), {listed}
-    FROM (
-      SELECT l.id, MIN(l.id) OVER (PARTITION BY l.account_id, {columns}) AS shown_id
-      FROM routing_usageline l WHERE l.id IN (
-        SELECT h.line_id FROM routing_usagehour h WHERE h.start >= %s AND h.start < %s)) c
-    JOIN routing_generationfact f ON f.line_id = c.id
-    WHERE f.at >= %s AND f.at < %s AND f.{measure} IS NOT NULL
-    GROUP BY 3, 4, 6
-"""
-
-
-def _bound_time() -> str:
-    """The placeholder of a moment where PostgreSQL cannot infer its type."""
-    return "%s" if dialect().sqlite else "CAST(%s AS timestamptz)"
-
-
 def _line_key_sql(sql_dialect: Dialect) -> str:
     columns = raw_columns(sql_dialect)
     ids = [sql_dialect.text_of_uuid(columns[name]) for name in ("account_id", "workspace_id")]
@@ -277,8 +241,10 @@ def _delete_older(model: Any, column: str, before: datetime) -> int:
         total += model.objects.filter(pk__in=pks).delete()[0]
 
 
-def _read_moment(value: Any) -> datetime:
+def _read_moment(value: Any) -> datetime | None:
     """Read a moment of a raw query; SQLite returns text."""
+    if value is None:
+        return None
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     assert isinstance(value, datetime)

@@ -1,4 +1,4 @@
-"""Which source answers for which part of a time: days, hours, facts, or generations."""
+"""Which source answers for which part of a time: briefs, days, hours, facts, or generations."""
 
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
@@ -6,19 +6,27 @@ from typing import Final, Literal, NamedTuple
 
 HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
-Source = Literal["day", "hour", "fact", "raw", "spread", "refusal", "refusal_count"]
+Source = Literal["brief", "day", "hour", "fact", "raw", "spread", "refusal", "refusal_count"]
 # The coarsest source that can answer: "spread" are facts, but those of source days by their values.
-Finest = Literal["day", "hour", "fact", "spread"]
+Finest = Literal["brief", "day", "hour", "fact", "spread"]
 Span = tuple[datetime, datetime]
 
 
 class RollupState(NamedTuple):
     """How far the roll-up has come: full hours before `until` (None: nothing) except the `late`
-    ones, with facts from `facts_from` on."""
+    ones, facts from `facts_from` on, and days in brief from `briefs_from` to `briefs_until`."""
 
     until: datetime | None
     late: frozenset[datetime]
     facts_from: datetime
+    briefs_from: datetime | None = None
+    briefs_until: datetime | None = None
+
+    def has_briefs(self, start: datetime) -> bool:
+        """Whether every full day from `start` on has been summed up in brief."""
+        if self.until is None or self.briefs_from is None or self.briefs_until is None:
+            return False
+        return self.briefs_from <= start and self.briefs_until >= day_of(self.until)
 
 
 def hour_of(moment: datetime) -> datetime:
@@ -57,7 +65,7 @@ def _find_day_source(
         return None
     if finest == "spread":
         return "spread" if start >= rolled.facts_from else None
-    return "day" if finest == "day" else None
+    return finest if finest in {"brief", "day"} else None
 
 
 def _find_part_source(part: Span, rolled: RollupState, finest: Finest) -> Source:
@@ -65,7 +73,7 @@ def _find_part_source(part: Span, rolled: RollupState, finest: Finest) -> Source
     hour = hour_of(start)
     if rolled.until is None or hour >= rolled.until or hour in rolled.late:
         return "raw"
-    if end - start == HOUR and finest in {"day", "hour"}:
+    if end - start == HOUR and finest in {"brief", "day", "hour"}:
         return "hour"
     return "fact" if hour >= rolled.facts_from else "raw"
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from gateway.end_users import user_salt
 from routing.history.columns import (
+    BRIEF,
     LINE_PREFIX,
     LINES,
     REFUSED,
@@ -112,7 +113,7 @@ class Statement:
     def _build_sums(self) -> Sql:
         query = self.query
         metrics = query.metrics.values()
-        finest: Finest = "hour" if query.time == "hour" else "day"
+        finest: Finest = "hour" if query.time == "hour" else self._find_days()
         if query.singles or query.time == "minute":
             finest = "fact"
         # At least one sum is needed, so that a group without rows does not appear.
@@ -172,8 +173,18 @@ class Statement:
         query = self.query
         if query.singles or query.time in {"minute", "hour"}:
             return None
+        return find_cut(self._list_columns(), has_briefs=self.rolled.has_briefs(query.start))
+
+    def _find_days(self) -> Finest:
+        """Which sums of full days answer: the brief ones where they have the query's columns."""
+        has_columns = self._list_columns() <= set(BRIEF) and not self.query.titles
+        return "brief" if has_columns and self.rolled.has_briefs(self.query.start) else "day"
+
+    def _list_columns(self) -> set[str]:
+        """The columns that the query groups by or has conditions on."""
+        query = self.query
         names = {*query.groups, *(condition.column for condition in query.conditions)} - {""}
-        return find_cut({"api_key_id" if name == "user" else name for name in names})
+        return {"api_key_id" if name == "user" else name for name in names}
 
     def _count_values(self, source: Source, spans: Sequence[Span], value: str) -> Sql:
         column = get_columns(source, self.dialect)[value]
@@ -184,15 +195,17 @@ class Statement:
     def _sort_into_buckets(
         self, source: Source, spans: Sequence[Span], value: str, cut: int
     ) -> Sql:
-        """The values of each bucket and their number, or single values with their number."""
+        """The values of each bucket with their number, and how many `times` each of them counts;
+        of what has no spreads single values."""
         if source == "spread":
-            selected = ["f.bucket AS bucket", "f.many AS many", "f.figures AS figures"]
+            selected = ["f.bucket AS bucket", "f.many AS many", "1 AS times"]
+            selected.append("f.figures AS figures")
             chosen = Sql("f.cut = %s AND f.measure = %s", (cut, value))
             return self._branch(source, spans, selected, by=None, more=(chosen,))
         column = get_columns(source, self.dialect)[value]
         held = bucket_sql(column).replace("%", "%%")
         single = f"{self.dialect.build_list(column)} AS figures"
-        selected = [f"{held} AS bucket", "COUNT(*) AS many", single]
+        selected = [f"{held} AS bucket", "COUNT(*) AS many", "COUNT(*) AS times", single]
         known = Sql(f"{column} IS NOT NULL")
         return self._branch(source, spans, selected, by=[column], more=(known,))
 

@@ -7,7 +7,7 @@ every page through Django as an admin of the account and as an operator. It prin
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -20,8 +20,8 @@ from tests.support.catalogue import rewritten
 _WARM_ROUNDS: Final = 2
 _LISTS: Final = (
     *("home", "requests", "models", "playground", "keys", "new_key", "workspaces", "people"),
-    *("credits", "settings", "logging", "audit", "destinations", "alerts", "sessions"),
-    *("guardrails", "providers"),
+    *("credits", "settings", "logging", "audit", "destinations", "alerts"),
+    *("guardrails", "providers", "presets", "decisions", "interns", "new_intern", "what_if"),
 )
 _FILL_LEDGER: Final = """
 INSERT INTO accounts_ledgerentry (account_id, workspace_id, api_key_id, kind, amount_nano,
@@ -38,15 +38,43 @@ WHERE kind = 'usage' GROUP BY api_key_id, day
 
 @dataclass(frozen=True)
 class Pages:
-    """Each page's milliseconds, by its name, and the bytes of the largest one."""
+    """Each page's milliseconds, and those of this process's CPU, by its name; its statements; and
+    the bytes of the largest one."""
 
     rows: int
     taken_ms: dict[str, list[float]] = field(default_factory=dict)
+    cpu_ms: dict[str, list[float]] = field(default_factory=dict)
+    statements: dict[str, int] = field(default_factory=dict)
     largest_bytes: int = 0
 
 
 def measure(rows: int, rounds: int) -> Pages:
     """Fill, sum up, ask. Django must be set up."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    now = datetime.now(UTC)
+    asked = list_pages(fill_account(rows, now), now)
+    pages = Pages(rows)
+    largest = 0
+    for number in range(_WARM_ROUNDS + rounds):
+        for name, ask in asked.items():
+            began_s, cpu_s = time.perf_counter(), time.process_time()
+            if number == 0:
+                with CaptureQueriesContext(connection) as captured:
+                    largest = max(largest, ask())
+                pages.statements[name] = len(captured)
+            else:
+                largest = max(largest, ask())
+            if number >= _WARM_ROUNDS:
+                taken_ms = (time.perf_counter() - began_s) * 1000
+                pages.taken_ms.setdefault(name, []).append(taken_ms)
+                pages.cpu_ms.setdefault(name, []).append((time.process_time() - cpu_s) * 1000)
+    return replace(pages, largest_bytes=largest)
+
+
+def fill_account(rows: int, now: datetime) -> Mapping[str, Any]:
+    """An account with so many generations, summed up; what `open_bench_account` says of it."""
     from django.core.management import call_command
     from django.db import connection
 
@@ -55,7 +83,6 @@ def measure(rows: int, rounds: int) -> Pages:
 
     call_command("migrate", verbosity=0)
     load_catalogue(yaml.safe_load(rewritten("http://127.0.0.1:9")))
-    now = datetime.now(UTC)
     _, owner = open_bench_account()
     fill_generations(owner, rows, now)
     while roll_up(now):
@@ -65,18 +92,10 @@ def measure(rows: int, rounds: int) -> Pages:
         cursor.execute(_FILL_COUNTERS)
         # What autovacuum does some minutes after rows were written.
         cursor.execute("VACUUM ANALYZE")
-    largest, taken_ms = 0, dict[str, list[float]]()
-    asked = _list_pages(owner, now)
-    for number in range(_WARM_ROUNDS + rounds):
-        for name, ask in asked.items():
-            asked_at = time.perf_counter()
-            largest = max(largest, ask())
-            if number >= _WARM_ROUNDS:
-                taken_ms.setdefault(name, []).append((time.perf_counter() - asked_at) * 1000)
-    return Pages(rows, taken_ms, largest)
+    return owner
 
 
-def _list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[], int]]:
+def list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[], int]]:
     """Every page by its path; each asks once, and must be answered. Those for operators alone are
     asked for by one."""
     from django.test import Client

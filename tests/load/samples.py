@@ -288,6 +288,9 @@ def _console_lines(pages: Pages) -> Lines:
     p95_ms = {name: percentile(taken_ms, 95) for name, taken_ms in pages.taken_ms.items()}
     slowest = max(p95_ms, key=lambda name: p95_ms[name])
     note = f"{slowest}; {len(p95_ms)} pages, {pages.rows:,} rows"
+    if pages.cpu_ms:
+        cpu_ms = percentile(pages.cpu_ms[slowest], 95)
+        note += f"; its CPU {cpu_ms:.0f} ms, {pages.statements[slowest]} statements"
     return {"console_page_ms": Line(p95_ms[slowest], note)}
 
 

@@ -186,7 +186,7 @@ def _history(number: int, account: Account, key: ApiKey, at: datetime) -> None:
         model="acme/one",
     )
     counted = {"line_id": line.pk, "account_id": account.pk, "start": at}
-    for kind in (of_history.UsageHour, of_history.UsageDay):
+    for kind in (of_history.UsageHour, of_history.UsageDay, of_history.UsageBrief):
         kind.objects.create(**counted, **dict.fromkeys(SUMS, 1))
     spread = {"cut": 0, "measure": "latency_ms", "bucket": 1, "many": 1, "figures": [1]}
     of_history.UsageSpread.objects.create(**counted, **spread)

@@ -121,8 +121,8 @@ def test_every_figure_is_the_sum_of_its_generations(
 
 def start_over() -> None:
     rolled = (models.UsageRolled, models.LateHour, models.GenerationFact)
-    summed = (models.UsageHour, models.UsageDay, models.UsageLine, models.UsageSpread)
-    for model in (Generation, *rolled, *summed):
+    summed = (models.UsageHour, models.UsageDay, models.UsageBrief, models.UsageLine)
+    for model in (Generation, *rolled, *summed, models.UsageSpread):
         model.objects.all().delete()
 
 

@@ -13,11 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from routing import tasks
 from routing.history import rollup
 from routing.history.analytics import fetch_rows
-from routing.history.columns import CUTS
+from routing.history.columns import CUTS, NARROWEST_CUT
 from routing.history.metrics import METRICS
 from routing.history.models import (
     GenerationFact,
     LateHour,
+    UsageBrief,
     UsageDay,
     UsageHour,
     UsageRolled,
@@ -38,7 +39,7 @@ def mine() -> Office:
 
 def tables() -> dict[str, Any]:
     """All that was rolled up; numbers of rows are the database's own."""
-    kinds = (GenerationFact, UsageHour, UsageDay, UsageSpread)
+    kinds = (GenerationFact, UsageHour, UsageDay, UsageBrief, UsageSpread)
     return {
         kind.__name__: sorted(
             tuple((name, str(value)) for name, value in row.items() if name != "id")
@@ -105,7 +106,7 @@ def test_what_is_forgotten_is_told_from_the_records(mine: Office) -> None:
     roll_up(NOW)
     assert {row.pk for row in GenerationFact.objects.all()} == {"gen-3"}
     assert UsageHour.objects.count() == 3
-    assert forget_old(NOW) == 2
+    assert forget_old(NOW) == 3
     minute = timedelta(minutes=1)
     for start, end, more in [
         *((at - minute, at + HOUR, {"time": "minute"}) for at in (old, older)),
@@ -176,12 +177,35 @@ def test_days_from_before_there_were_spreads_get_theirs(mine: Office) -> None:
     assert tables() == before
 
 
+def test_days_that_an_older_version_rolled_up_get_their_briefs(mine: Office) -> None:
+    start = day_of(NOW) - 3 * DAY
+    save(mine, [Fact(f"gen-{n}", start + n * HOUR, key=0, latency=n) for n in range(60)])
+    roll_up(NOW - DAY)
+    mark = UsageRolled.objects.get()
+    UsageBrief.objects.all().delete()
+    UsageSpread.objects.filter(cut=NARROWEST_CUT).delete()
+    # What it knows nothing of is null, and the days it rolls up later are in no brief either.
+    mark.briefs_from = mark.briefs_until = None
+    mark.save()
+
+    def ask() -> tuple[int, float, bool]:
+        with CaptureQueriesContext(connection) as captured:
+            (row,) = asked(mine, start, start + 3 * DAY)
+        is_brief = "routing_usagebrief" in captured.captured_queries[-1]["sql"]
+        return row["request_count"], row["p99_latency"], is_brief
+
+    assert ask() == (60, 59, False)
+    roll_up(NOW)
+    assert ask() == (60, 59, True)
+    assert UsageBrief.objects.count() == UsageDay.objects.values("start").distinct().count()
+
+
 def test_the_schedule_does_both(mine: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     # As 400 days take long to sum up.
     monkeypatch.setattr(rollup, "_SUMS_KEPT", 40 * DAY)
     save(mine, [Fact("gen-1", datetime.now(UTC) - 42 * DAY, key=0)])
     assert tasks.roll_up_usage() == 1
-    assert tasks.forget_old_history() == 2
+    assert tasks.forget_old_history() == 3
 
 
 def test_an_operator_sums_up_what_came_past_the_gateway(
