@@ -8,7 +8,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db import connection
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -26,6 +25,7 @@ from accounts.services.byok import (
 )
 from accounts.services.records import operator_actor
 from gateway.admin import Form, PageAdmin
+from gateway.database.db import release_connection
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import format_usd
 
@@ -212,9 +212,7 @@ class ByokCredentialAdmin(PageAdmin):
             provider = row.provider if row else ""
         if not may:
             return None
-        if not connection.in_atomic_block:
-            # The answer takes its time; meanwhile the connection serves others.
-            connection.close()
+        release_connection()
         return try_typed_key(provider, request.POST["key"])
 
     def get_fields(self, request: HttpRequest, obj: ByokCredential | None = None) -> Any:

@@ -14,6 +14,7 @@ from accounts.services.key_limits import read_usages
 from console.queries.keys import is_member, list_workspaces_for_keys
 from console.scope import Role, Scope, find_scope_of_account
 from console.words import Badge
+from gateway.database.db import release_connection
 from gateway.eventloop import run_in_thread
 from interns.keys import read_budget
 from interns.leases import is_pickup_overdue
@@ -241,10 +242,13 @@ class InternDetail:
     @cached_property
     def disk(self) -> DiskUse | None:
         # A disk may have thousands of files.
+        release_connection()
         return run_in_thread(lambda: measure_disk(self.intern.pk))
 
     @cached_property
     def log(self) -> list[str]:
+        # A container's engine is asked for it.
+        release_connection()
         return current_driver().log_tail(self.intern.pk, lines=_LOG_LINES)
 
 

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from gateway.database.db import release_connection
 from gateway.http.errors import Conflict
 from routing.catalogue.snapshot import catalogue
 
@@ -42,6 +43,7 @@ def begin_outage(provider: SimulatedProvider) -> None:
     # Web processes hold what serves requests; this serves one button of the demo.
     import requests
 
+    release_connection()
     try:
         answer = requests.put(
             provider.control_url,

@@ -115,8 +115,7 @@ def run_queries(lane: Lane, work: Callable[[], T]) -> T:
             database.recover()
         return result
     finally:
-        if not connection.in_atomic_block:
-            connection.close()
+        release_connection()
 
 
 def release_connection() -> None:

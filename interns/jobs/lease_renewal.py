@@ -1,4 +1,4 @@
-"""Renew a lease while a job works, and give its connection back before a long wait."""
+"""Renew a lease while a job works."""
 
 import logging
 import threading
@@ -59,9 +59,3 @@ class LeaseRenewal:
                 self._lost = True
                 return
             self._good_until = began + settings.INTERN_LEASE_SECONDS
-
-
-def release_connection() -> None:
-    """The next query takes one again. Within a transaction there is nothing to give back."""
-    if not connection.in_atomic_block:
-        connection.close()

@@ -11,8 +11,9 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
 
+from gateway.database.db import release_connection
 from interns import leases
-from interns.jobs.lease_renewal import LeaseRenewal, release_connection
+from interns.jobs.lease_renewal import LeaseRenewal
 from interns.keys import KeyDisabled, build_gateway_url, prepare_key
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule

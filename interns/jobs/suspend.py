@@ -7,9 +7,10 @@ from typing import Final
 
 from django.db import DatabaseError, InterfaceError
 
+from gateway.database.db import release_connection
 from interns import leases
 from interns.chat.run_cleanup import end_runs
-from interns.jobs.lease_renewal import LeaseRenewal, release_connection
+from interns.jobs.lease_renewal import LeaseRenewal
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule
 from interns.models import Intern, Status

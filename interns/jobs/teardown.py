@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from django.db import DatabaseError, InterfaceError, transaction
 
+from gateway.database.db import release_connection
 from interns import history, leases
 from interns.archives.service import archive_workspace, has_archive
 from interns.chat.run_cleanup import end_runs
-from interns.jobs.lease_renewal import LeaseRenewal, release_connection
+from interns.jobs.lease_renewal import LeaseRenewal
 from interns.keys import revoke_key
 from interns.leases import InternLease, LeaseLost
 from interns.machine import NOWHERE, MoveRule

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django.contrib.admin import AdminSite
-from django.db import connection
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
+from gateway.database.db import release_connection
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.reply import Reply
 from gateway.sealing import UnsealError
@@ -66,9 +66,7 @@ def try_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointTrial]:
             credentials.append(endpoint.provider.credential())
         except UnsealError as error:
             credentials.append(error)
-    if not connection.in_atomic_block:
-        # The answers take their time; meanwhile the connection serves others.
-        connection.close()
+    release_connection()
     with ThreadPoolExecutor(max_workers=TRIALS_MAX) as threads:
         return list(threads.map(_try_endpoint, endpoints, credentials))
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db.models import F
 
 from accounts.services.records import command_actor
+from gateway.database.db import release_connection
 from gateway.http.errors import SchemaInvalid
 from gateway.outbound.doors import door_for
 from gateway.outbound.errors import OutboundError
@@ -132,7 +133,9 @@ def send_traces(row: Destination, traces: Sequence[TraceFacts]) -> tuple[list[Tr
 def try_connection(row: Destination) -> ConnectionTest:
     """Send a request without traces."""
     try:
-        status = send_request(find_sender(row.type).build_test(_read_config(row)))
+        request = find_sender(row.type).build_test(_read_config(row))
+        release_connection()
+        status = send_request(request)
     except DeliveryFailed as error:
         return ConnectionTest(False, None, str(error))
     passed = 200 <= status < 300 or status == _BAD_REQUEST

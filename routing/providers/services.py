@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from django.db import transaction
 
 from accounts.services.records import SYSTEM, Actor, read_fields, record_change
+from gateway.database.db import release_connection
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.pricebook import BookEntry, book_entry
@@ -47,6 +48,7 @@ def add_provider(
     an operator's changes. Raises `DiscoveryError` before
     anything is stored.
     """
+    release_connection()
     models = discover(provider, key, named=named)
     books = {
         model.id: book_entry(provider.slug, model.upstream_model) for model in models if model.chats
@@ -58,6 +60,7 @@ def add_provider(
         rows = Endpoint.objects.filter(provider__slug=provider.slug, tag=provider.slug)
         there = set(rows.filter(pricing__isnull=False).values_list("model__slug", flat=True))
         unknown = [each for each in models if each.assumed and each.id in priced - there]
+        release_connection()
         probed = probe_models(provider, key, unknown)
     with transaction.atomic():
         row = _store_provider(provider, key, parked=parked, by=by)
