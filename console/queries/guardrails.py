@@ -1,11 +1,13 @@
 """Guardrails of a view in words, what one does to a text, and what it would have done yesterday."""
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+from django.db.models import Q, QuerySet
 
 from accounts.guard_rules import GuardrailFilter, build_entry
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership, Workspace
@@ -168,6 +170,26 @@ def find_guardrail(
     return GuardrailRow(row, governs), own
 
 
+def may_change_guardrail(guardrail: Guardrail, scope: Scope) -> bool:
+    """Whether all that it governs is the person's to lead."""
+    led = list_led_workspaces(scope)
+    return not _list_others_guardrails(scope, led).filter(pk=guardrail.pk).exists()
+
+
+def _list_others_guardrails(scope: Scope, led: Sequence[Workspace]) -> QuerySet[Guardrail]:
+    """Those of the account that govern more than these workspaces: what stands elsewhere, holds
+    members, who have keys anywhere, or holds keys of elsewhere. Who rules the account has none."""
+    if scope.rules_account:
+        return Guardrail.objects.none()
+    keys = GuardrailKey.objects.filter(api_key__deleted_at__isnull=True)
+    return Guardrail.objects.filter(
+        ~Q(workspace__in=led)
+        | Q(pk__in=GuardrailMember.objects.values("guardrail"))
+        | Q(pk__in=keys.exclude(api_key__workspace__in=led).values("guardrail")),
+        workspace__account=scope.account,
+    )
+
+
 class Assignments(NamedTuple):
     """Whom a guardrail governs, and whom it could."""
 
@@ -178,17 +200,19 @@ class Assignments(NamedTuple):
 
 
 def list_assignments(guardrail: Guardrail, scope: Scope) -> Assignments:
-    """Keys of workspaces that the person leads, and members for who rules the account."""
+    """Keys of workspaces that the person leads, and members for who rules the account. A key that
+    others put under a guardrail of theirs stays there."""
     mine = {"guardrail_assignment__guardrail": guardrail}
-    keys = ApiKey.objects.living().filter(account=scope.account, kind=ApiKey.Kind.INFERENCE)
-    led = [each.pk for each in list_led_workspaces(scope)]
+    led = list_led_workspaces(scope)
+    keys = ApiKey.objects.living().filter(kind=ApiKey.Kind.INFERENCE, workspace__in=led)
+    others = {"guardrail_assignment__guardrail__in": _list_others_guardrails(scope, led)}
     members = Membership.objects.filter(account=scope.account).select_related("user")
     people = members.order_by("user__username")
     by_name = keys.order_by("name", "pk")
     return Assignments(
         list(by_name.filter(**mine)[:_ASSIGNED_MAX]),
         list(people.filter(**mine)[:_ASSIGNED_MAX]),
-        list(by_name.filter(workspace__in=led).exclude(**mine)[:_ASSIGNED_MAX]),
+        list(by_name.exclude(**mine).exclude(**others)[:_ASSIGNED_MAX]),
         list(people.exclude(**mine)[:_ASSIGNED_MAX]) if scope.rules_account else [],
     )
 

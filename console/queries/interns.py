@@ -10,9 +10,10 @@ from uuid import UUID
 from django.http import Http404
 
 from accounts.models import ApiKey, User
+from accounts.roles import Action
 from accounts.services.key_limits import read_usages
 from console.queries.keys import is_member, list_workspaces_for_keys
-from console.scope import Role, Scope, find_scope_of_account
+from console.scope import Scope, find_scope_of_account
 from console.words import Badge
 from gateway.database.db import release_connection
 from gateway.eventloop import run_in_thread
@@ -189,14 +190,12 @@ class InternDetail:
     def card(self) -> InternCard:
         return _build_cards([self.intern], self.now)[0]
 
-    @property
+    @cached_property
     def may_edit(self) -> bool:
         """Its creator, who leads the workspace, and admins: as in the API."""
         if self.intern.creator_id == self.scope.user.pk:
             return True
-        return self.scope.role in (Role.ADMIN, Role.OPERATOR) or any(
-            self.intern.workspace_id in (view.workspace_ids or ()) for view in self.scope.views
-        )
+        return self.scope.allows_in(Action.OTHERS_INTERNS, self.intern.workspace_id)
 
     @cached_property
     def may_talk(self) -> bool:

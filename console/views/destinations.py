@@ -1,6 +1,5 @@
 """Destinations of traces: which there are and how they do, making, switching, testing them."""
 
-from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args, get_origin
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from accounts.roles import Action
 from accounts.services.records import operator_actor
 from console.page import PageContext, page
 from console.queries.destinations import list_destinations
@@ -67,6 +67,10 @@ class DestinationForm(forms.Form):
         self.workspaces = {str(each.pk): each for each in list_led_workspaces(scope)}
         choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
         self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
+        if not scope.allows(Action.CONTENTS):
+            # Its value is the initial one then, whatever is sent.
+            self.fields["privacy_mode"].disabled = True
+            self.fields["privacy_mode"].help_text = "Admins of the account may send them too."
         self.config_fields = _build_config_fields(type_name)
         self.fields.update(self.config_fields)
 
@@ -164,9 +168,12 @@ def change_one(request: HttpRequest, page: PageContext, destination_id: UUID) ->
         delete_destination(row=row, by=by)
         messages.success(request, "Deleted, with its secrets.")
     elif to in ("enabled", "disabled"):
-        changes: Mapping[str, Any] = {"enabled": to == "enabled"}
+        changes: dict[str, Any] = {"enabled": to == "enabled"}
+        if to == "enabled" and not page.scope.allows(Action.CONTENTS):
+            changes["privacy_mode"] = True
         change_destination(account_id=row.account_id, destination_id=row.pk, changes=changes, by=by)
-        messages.success(request, "Saved.")
+        text = "It gets no prompts and answers." if "privacy_mode" in changes else "Saved."
+        messages.success(request, text)
     else:
         raise Http404
     return HttpResponseRedirect(reverse(_URL_NAME))

@@ -25,12 +25,14 @@ from console.queries.guardrails import (
     find_guardrail,
     list_assignments,
     list_guardrails,
+    may_change_guardrail,
     replay_yesterday,
     try_text,
 )
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
 from console.table import Column, Table, csv_response, render_table
+from console.views.settings import require_role
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_usd
 
@@ -203,7 +205,7 @@ def _read_initial(guardrail: Guardrail) -> JsonObject:
 
 @page
 def show_guardrails(request: HttpRequest, page: PageContext) -> HttpResponse:
-    _require_lead(page.scope)
+    require_role(page.scope, Role.LEAD)
     rows = list_guardrails(page.scope)
     if request.GET.get("csv"):
         return csv_response("guardrails", COLUMNS, rows)
@@ -217,8 +219,10 @@ def show_guardrails(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def make_guardrail(request: HttpRequest, page: PageContext) -> HttpResponse:
-    _require_lead(page.scope)
+    require_role(page.scope, Role.LEAD)
     workspaces = list_led_workspaces(page.scope)
+    if not workspaces:
+        raise Http404
     chosen = request.POST.get("workspace", "")
     workspace = next((each for each in workspaces if str(each.pk) == chosen), workspaces[0])
     form = GuardrailForm(None, request.POST if request.method == "POST" else None)
@@ -254,6 +258,8 @@ def make_guardrail(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     row, scope = _find(request, page, guardrail_id)
+    if request.method == "POST":
+        _require_change(row, scope)
     form = GuardrailForm(row.guardrail, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -275,6 +281,7 @@ def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) 
 @page
 def remove_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     row, scope = _find(request, page, guardrail_id)
+    _require_change(row, scope)
     if not row.is_there:
         raise Http404
     delete_guardrail(
@@ -308,6 +315,7 @@ def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> 
 def assign_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """Put a key or a member under it, or let them go."""
     row, scope = _find(request, page, guardrail_id)
+    _require_change(row, scope)
     found = list_assignments(row.guardrail, scope)
     place: dict[str, Any] = {
         "account_id": scope.account.pk,
@@ -341,6 +349,7 @@ def _render(
         "row": row,
         "guardrail": row.guardrail,
         "assigned": None if row.guardrail.is_default else list_assignments(row.guardrail, scope),
+        "may_change": may_change_guardrail(row.guardrail, scope),
         "text_chars_max": TEXT_CHARS_MAX,
         **more,
     }
@@ -357,8 +366,8 @@ def _find(
     return found
 
 
-def _require_lead(scope: Scope) -> None:
-    if scope.role is Role.MEMBER:
+def _require_change(row: GuardrailRow, scope: Scope) -> None:
+    if not may_change_guardrail(row.guardrail, scope):
         raise Http404
 
 

@@ -14,6 +14,7 @@ from accounts.admin.fields import EnforcementField, UsdField, build_checkboxes
 from accounts.models import Workspace, WorkspaceBudget, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.ports import higher_apps
+from accounts.roles import Action
 from accounts.services.records import operator_actor
 from accounts.services.workspace_budgets import delete_budget, set_budget
 from accounts.services.workspace_members import add_members, change_role, remove_members
@@ -33,6 +34,7 @@ from console.queries.workspaces import (
 )
 from console.scope import Role, Scope
 from console.table import Column, Table, csv_response, render_table
+from console.views.settings import require_role
 
 COLUMNS: Final = (
     Column("Name", lambda row: row.workspace.name, link=lambda row: _link(row.workspace)),
@@ -43,6 +45,13 @@ COLUMNS: Final = (
     Column("Keys", lambda row: row.keys, "count"),
     Column("Default model", lambda row: row.workspace.default_text_model, "code", detail=True),
     Column("Made", lambda row: row.workspace.created_at, "time", minor=True),
+)
+
+# What decides who gets to see prompts and answers, and is for those alone who may read them.
+_CONTENTS: Final = (
+    "is_observability_io_logging_enabled",
+    "io_logging_sampling_rate",
+    "is_observability_broadcast_enabled",
 )
 
 
@@ -101,6 +110,18 @@ class SettingsForm(forms.Form):
         label="Server tools that are off",
     )
 
+    def __init__(self, scope: Scope, workspace: Workspace, data: Any = None) -> None:
+        initial = {name: getattr(workspace, name) for name in self.base_fields}
+        super().__init__(data, initial=initial)
+        if not scope.allows(Action.CONTENTS):
+            for name in _CONTENTS:
+                self.fields[name].disabled = True
+                self.fields[name].help_text = "Admins of the account change it."
+
+    def read_changes(self) -> dict[str, Any]:
+        """What the person may change."""
+        return {n: value for n, value in self.cleaned_data.items() if not self.fields[n].disabled}
+
     def clean_default_text_model(self) -> str:
         return _check_model(self.cleaned_data["default_text_model"])
 
@@ -131,7 +152,7 @@ class NewWorkspaceForm(forms.Form):
 
 @page
 def show_workspaces(request: HttpRequest, page: PageContext) -> HttpResponse:
-    _require_lead(page.scope)
+    require_role(page.scope, Role.LEAD)
     rows = list_workspaces(page.scope, page.period.start(page.now), page.now)
     if request.GET.get("csv"):
         return csv_response("workspaces", COLUMNS, rows)
@@ -173,14 +194,14 @@ def show_workspace(request: HttpRequest, page: PageContext, workspace_id: UUID) 
 @page
 def change_settings(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
     workspace, scope = _find(request, workspace_id)
-    form = SettingsForm(request.POST)
+    form = SettingsForm(scope, workspace, request.POST)
     if not form.is_valid():
         return _render(request, page, workspace, scope, settings_form=form)
     change_workspace(
         account_id=workspace.account_id,
         reference=str(workspace.pk),
         by=operator_actor(request.user),
-        changes=form.cleaned_data,
+        changes=form.read_changes(),
     )
     messages.success(request, "Saved. Requests follow it within a few seconds.")
     return HttpResponseRedirect(_link(workspace))
@@ -253,7 +274,6 @@ def _render(
     request: HttpRequest, page: PageContext, workspace: Workspace, scope: Scope, **forms: Any
 ) -> HttpResponse:
     """The page of a workspace; `forms` are those that were not saved."""
-    initial = {name: getattr(workspace, name) for name in SettingsForm.base_fields}
     context = {
         "title": workspace.name,
         "nav": "Workspaces",
@@ -263,16 +283,11 @@ def _render(
         "people": [] if workspace.is_default else list_people_outside(workspace),
         "may_set_budgets": scope.rules_account,
         "budget_form": BudgetForm(),
-        "settings_form": SettingsForm(initial=initial),
+        "settings_form": SettingsForm(scope, workspace),
         **forms,
     }
     status = 400 if forms else 200
     return render_page(request, page, "console/workspace.html", context, status=status)
-
-
-def _require_lead(scope: Scope) -> None:
-    if scope.role is Role.MEMBER:
-        raise Http404
 
 
 def _find(request: HttpRequest, workspace_id: UUID) -> tuple[Workspace, Scope]:

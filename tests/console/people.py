@@ -13,7 +13,13 @@ from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from tests.support.operations import generation
 
-ROLES = ("member", "lead", "admin", "operator")
+# From the least to the most: a viewer sees the lead's workspace, and billing the account's usage.
+ROLES = ("member", "viewer", "billing", "lead", "admin", "owner", "operator")
+# Those who belong to the account.
+TENANTS = ROLES[:-1]
+# Those who rule it.
+ADMINS = ("admin", "owner", "operator")
+LEADS = ("lead", *ADMINS)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
@@ -28,6 +34,11 @@ class Team:
     generations: dict[str, Generation]
     refused: dict[str, FailedRequest]
 
+    def workspace_of(self, role: str) -> Workspace:
+        """Where the person may have a key: the lead's workspace, unless they only look at it."""
+        slug = "default" if role in ("viewer", "billing") else "led"
+        return self.account.workspaces.get(slug=slug)
+
     def client(self, role: str) -> Client:
         client = Client(headers={"Accept": "text/html"})
         client.force_login(self.people[role], backend=BACKEND)
@@ -38,15 +49,19 @@ def make_team(name: str) -> Team:
     account = open_account(name=name)
     led = open_workspace(account=account, slug="led")
     default = account.workspaces.get(is_default=True)
-    roles = {"admin": Membership.Role.ADMIN}
+    roles = {
+        "admin": Membership.Role.ADMIN,
+        "owner": Membership.Role.OWNER,
+        "billing": Membership.Role.BILLING,
+    }
     people = {
         role: admit_member(
             account=account, username=f"{name}-{role}", role=roles.get(role, Membership.Role.MEMBER)
         )
-        for role in ("member", "lead", "admin")
+        for role in TENANTS
     }
     people["operator"] = User.objects.create(username=f"{name}-operator", is_staff=True)
-    for role, rank in (("lead", "admin"), ("member", "member")):
+    for role, rank in (("lead", "admin"), ("member", "member"), ("viewer", "viewer")):
         membership = Membership.objects.get(account=account, user=people[role])
         led.memberships.create(membership=membership, role=rank)
     made: dict[str, tuple[Workspace, User]] = {

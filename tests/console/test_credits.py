@@ -8,7 +8,7 @@ from django.urls import reverse
 from accounts.models import Hold, SpendCounter
 from accounts.services.credits import add_credits, take_payment
 from console.queries.credits import Month, read_expiry, read_holds, read_statement
-from tests.console.people import ROLES, Team, make_team
+from tests.console.people import ADMINS, ROLES, Team, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -36,10 +36,10 @@ def charge(team: Team, key: str, nano: int, day: datetime) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", ["credits", "statement"])
-def test_money_is_for_who_rules_the_account(team: Team, role: str, name: str) -> None:
+def test_money_is_for_billing_and_who_rules_the_account(team: Team, role: str, name: str) -> None:
     answer = team.client(role).get(reverse(f"console:{name}"))
 
-    assert answer.status_code == (200 if role in ("admin", "operator") else 404)
+    assert answer.status_code == (200 if role in ("billing", *ADMINS) else 404)
 
 
 def test_another_tenant_s_money_is_not_there(team: Team) -> None:

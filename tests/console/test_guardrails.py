@@ -1,13 +1,23 @@
 """Guardrails as rows: who makes and changes them, what one does to a text, and yesterday."""
 
 import zlib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.urls import reverse
 
-from accounts.models import AuditRecord, Guardrail, GuardrailKey, Workspace
+from accounts.models import (
+    ApiKey,
+    AuditRecord,
+    Guardrail,
+    GuardrailKey,
+    Membership,
+    User,
+    Workspace,
+)
+from accounts.services.guardrail_assignments import assign_keys, assign_members
 from accounts.services.guardrails import create_guardrail
 from accounts.services.records import SYSTEM
 from console.queries.guardrails import replay_yesterday, try_text
@@ -16,7 +26,7 @@ from gateway.sealing import seal_bytes
 from routing.history.contents import PURPOSE
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
-from tests.console.people import ROLES, Team, ask, make_team
+from tests.console.people import LEADS, ROLES, TENANTS, Team, ask, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -61,12 +71,13 @@ def test_who_leads_a_workspace_makes_its_guardrails(team: Team, role: str) -> No
     client, strangers = team.client(role), make_team("theirs")
     query = {"account": str(team.account.pk)} if role == "operator" else {}
     listed = client.get(reverse("console:guardrails"), query)
-    assert listed.status_code == (404 if role == "member" else 200)
+    assert listed.status_code == (200 if role in LEADS else 404)
 
     answer = client.post(reverse("console:new_guardrail"), RULES | {"workspace": str(led(team).pk)})
 
     row = Guardrail.objects.first()
-    if role == "member":
+    if role not in LEADS:
+        assert client.get(reverse("console:new_guardrail")).status_code == 404
         assert (answer.status_code, row) == (404, None)
         return
     assert answer.status_code == 302
@@ -91,7 +102,7 @@ def test_another_tenant_s_guardrail_is_not_there(team: Team) -> None:
     row = make(strangers)
     default = led(strangers).default_guardrail_id
     for pk in (row.pk, default):
-        for role in ("member", "lead", "admin"):
+        for role in TENANTS:
             client = team.client(role)
             for name in ("guardrail", "guardrail_replay"):
                 assert client.get(reverse(f"console:{name}", args=[pk])).status_code == 404
@@ -199,3 +210,72 @@ def test_keys_are_put_under_it_by_who_leads_them(team: Team) -> None:
     assert client.post(path, {"to": "remove", "key": own.hash}).status_code == 302
     assert not GuardrailKey.objects.exists()
     assert team.client("admin").post(path, {"to": "add", "user": user}).status_code == 302
+
+
+def put_under(row: Guardrail, *keys: ApiKey, people: Sequence[User] = ()) -> None:
+    place: Any = {"account_id": row.workspace.account_id, "guardrail_id": row.pk, "by": SYSTEM}
+    if keys:
+        assign_keys(**place, assigner=None, key_hashes=[key.hash for key in keys])
+    if people:
+        assign_members(**place, assigner=None, user_ids=[each.public_id for each in people])
+
+
+def test_a_lead_takes_no_key_out_of_a_guardrail_of_others(team: Team) -> None:
+    default = team.account.workspaces.get(is_default=True)
+    strict = create_guardrail(
+        account_id=team.account.pk, workspace_id=default.pk, by=SYSTEM, settings={"name": "strict"}
+    )
+    key, mine = team.keys["led"], make(team)
+    put_under(strict, key)
+    path, form = reverse("console:assign_guardrail", args=[mine.pk]), {"to": "add", "key": key.hash}
+
+    assert team.client("lead").post(path, form).status_code == 404
+
+    assert GuardrailKey.objects.get().guardrail == strict
+    assert (
+        key.hash not in team.client("lead").get(reverse("console:guardrail", args=[mine.pk])).text
+    )
+    assert team.client("admin").post(path, form).status_code == 302
+    assert GuardrailKey.objects.get().guardrail == mine
+
+
+CHANGES = {
+    "guardrail": {"name": "loose"},
+    "assign_guardrail": {"to": "remove"},
+    "remove_guardrail": {},
+}
+
+
+@pytest.mark.parametrize("holds", ["a member", "a key of elsewhere"])
+def test_a_lead_changes_no_guardrail_that_holds_more_than_they_lead(team: Team, holds: str) -> None:
+    row, own, far = make(team), team.keys["own"], team.keys["far"]
+    if holds == "a member":
+        put_under(row, own, people=[team.people["member"]])
+    else:
+        put_under(row, own, far)
+    pages = {name: reverse(f"console:{name}", args=[row.pk]) for name in CHANGES}
+
+    for name, form in CHANGES.items():
+        keys = (own, far) if name == "assign_guardrail" else (own,)
+        for key in keys:
+            answer = team.client("lead").post(pages[name], form | {"key": key.hash})
+            assert (name, answer.status_code) == (name, 404)
+
+    row.refresh_from_db()
+    assert (row.name, row.deleted_at) == ("no secrets", None)
+    assert GuardrailKey.objects.filter(api_key=own).exists()
+    text = team.client("lead").get(pages["guardrail"]).text
+    assert ("admins of the account change it" in text, far.name in text) == (True, False)
+    for name, form in CHANGES.items():
+        answer = team.client("admin").post(pages[name], form | {"key": own.hash})
+        assert (name, answer.status_code) == (name, 302)
+
+
+def test_who_leads_nothing_of_the_view_makes_no_guardrail_there(team: Team) -> None:
+    watched = team.account.workspaces.create(name="Watched", slug="watched")
+    membership = Membership.objects.get(account=team.account, user=team.people["lead"])
+    watched.memberships.create(membership=membership, role="viewer")
+    client, view = team.client("lead"), {"view": str(watched.pk)}
+
+    assert client.get(reverse("console:new_guardrail"), view).status_code == 404
+    assert client.get(reverse("console:guardrails")).status_code == 200

@@ -12,12 +12,17 @@ from tests.console.people import ROLES, Team, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 SEES = {
-    "member": {"own", "led"},
-    "lead": {"own", "led"},
-    "admin": {"own", "led", "far"},
-    "operator": {"own", "led", "far"},
+    "member": {"own", "led", "default"},
+    "viewer": {"default"},
+    "billing": {"default"},
+    "lead": {"own", "led", "default"},
+    "admin": {"own", "led", "default", "far"},
 }
-EDITS = {**SEES, "member": {"own"}}
+SEES["owner"] = SEES["operator"] = SEES["admin"]
+EDITS = {"member": {"own"}, "viewer": set(), "billing": set(), "lead": {"own", "led"}}
+EDITS["admin"] = EDITS["owner"] = EDITS["operator"] = SEES["admin"]
+# On the board, of the view that they begin with.
+BOARDS = {**SEES, "member": {"own"}, "viewer": set(), "lead": {"own", "led"}}
 
 
 def make_intern(workspace: Workspace, creator: User, name: str, **fields: str) -> Intern:
@@ -42,13 +47,16 @@ def team() -> Team:
 
 @pytest.fixture
 def interns(team: Team) -> dict[str, Intern]:
-    """The member's own and the admin's in the lead's workspace, and one where neither is."""
+    """The member's own and the admin's in the lead's workspace, and the admin's where everybody is
+    and where nobody else is."""
     led = team.account.workspaces.get(slug="led")
+    default = team.account.workspaces.get(is_default=True)
     far = team.account.workspaces.create(name="Far", slug="far")
     member, admin = team.people["member"], team.people["admin"]
     return {
         "own": make_intern(led, member, "helper-own"),
         "led": make_intern(led, admin, "helper-led"),
+        "default": make_intern(default, admin, "helper-default"),
         "far": make_intern(far, admin, "helper-far"),
     }
 
@@ -59,10 +67,8 @@ def test_interns_are_there_for_who_may_see_them_alone(
 ) -> None:
     client = team.client(role)
     account = {"account": str(team.account.pk)} if role == "operator" else {}
-    # A member's only view is of what is their own.
-    shown = {"own"} if role == "member" else SEES[role]
     board = client.get(reverse("console:interns"), account).text
-    assert {name for name in interns if f"helper-{name}" in board} == shown
+    assert {name for name in interns if f"helper-{name}" in board} == BOARDS[role]
 
     theirs = make_team("theirs")
     workspace = theirs.account.workspaces.get(is_default=True)

@@ -10,12 +10,19 @@ from django.urls import reverse
 
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord
-from tests.console.people import ROLES, Team, make_team
+from tests.console.people import ADMINS, ROLES, Team, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 KEY = re.compile(r"sk-rt-v1-[0-9a-f]{64}")
-MAY_SEE = {"member": {"own"}, "lead": {"own", "led"}, "admin": {"own", "led", "far"}}
-MAY_SEE["operator"] = MAY_SEE["admin"]
+ALL = {"own", "led", "far"}
+MAY_SEE = {
+    "member": {"own"},
+    "viewer": {"own", "led"},
+    "billing": ALL,
+    "lead": {"own", "led"},
+    **dict.fromkeys(ADMINS, ALL),
+}
+MAY_SWITCH = {**MAY_SEE, "viewer": set(), "billing": set()}
 
 
 @pytest.fixture
@@ -32,7 +39,8 @@ def make(client: Client, team: Team, **fields: str) -> Any:
 @pytest.mark.parametrize("role", ROLES)
 def test_a_new_key_is_shown_once_and_is_the_person_s_own(team: Team, role: str) -> None:
     client = team.client(role)
-    answer = make(client, team, limit_usd="1.25", limit_reset="daily", lifetime="30")
+    fields = {"limit_usd": "1.25", "limit_reset": "daily", "lifetime": "30"}
+    answer = make(client, team, workspace=str(team.workspace_of(role).pk), **fields)
 
     (string,) = set(KEY.findall(answer.text))
     key = ApiKey.objects.get(name="new")
@@ -58,8 +66,8 @@ def test_a_key_is_there_for_who_may_see_it_alone(team: Team, role: str) -> None:
     for action in ("switch_key", "renew_key"):
         for name, key in {**team.keys, **strangers.keys}.items():
             theirs = key.account_id != team.account.pk
-            hidden = role != "operator" if theirs else name not in MAY_SEE[role]
-            if hidden:
+            refused = role != "operator" if theirs else name not in MAY_SWITCH[role]
+            if refused:
                 path = reverse(f"console:{action}", args=[key.pk])
                 assert client.post(path, {"to": "disabled", "grace_s": "0"}).status_code == 404
     hashes = {key.pk: key.hash for key in strangers.keys.values()}
@@ -71,7 +79,15 @@ def test_a_key_is_made_only_where_the_person_belongs(team: Team) -> None:
     far, strangers = team.account.workspaces.create(name="Far", slug="far"), make_team("theirs")
     elsewhere = strangers.account.workspaces.first()
     assert elsewhere is not None
-    for role, workspace in (("member", far), ("lead", far), ("admin", elsewhere)):
+    led = team.account.workspaces.get(slug="led")
+    strange = (
+        ("member", far),
+        ("lead", far),
+        ("admin", elsewhere),
+        ("viewer", led),
+        ("billing", led),
+    )
+    for role, workspace in strange:
         answer = make(team.client(role), team, workspace=str(workspace.pk))
         assert (role, answer.status_code) == (role, 400)
     assert not ApiKey.objects.filter(name="new").exists()

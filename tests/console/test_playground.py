@@ -19,7 +19,7 @@ from gateway.sealing import seal_bytes
 from routing.history.contents import PURPOSE
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
-from tests.console.people import BACKEND, ROLES, Team, make_team
+from tests.console.people import ADMINS, BACKEND, ROLES, TENANTS, Team, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 PROMPT = "What is behind the moon?"
@@ -51,22 +51,22 @@ def log_content(record: Generation, messages: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_each_person_has_a_key_of_their_own_for_an_hour(
-    team: Team, led: Workspace, role: str
-) -> None:
-    client = team.client(role)
-    answer = ask_for_key(client, led)
+def test_each_person_has_a_key_of_their_own_for_an_hour(team: Team, role: str) -> None:
+    client, workspace = team.client(role), team.workspace_of(role)
+    answer = ask_for_key(client, workspace)
 
     string = answer.json()["key"]
     key = ApiKey.objects.get(hash=hash_key(string))
-    assert (key.name, key.workspace_id) == (f"Playground of acme-{role}", led.pk)
+    assert (key.name, key.workspace_id) == (f"Playground of acme-{role}", workspace.pk)
     assert key.creator == (None if role == "operator" else team.people[role])
     assert key.expires_at is not None
     assert timedelta(0) < key.expires_at - datetime.now(UTC) <= timedelta(hours=1)
     assert answer["Cache-Control"] == "no-store"
     for name in ("playground", "keys"):
         assert string not in client.get(reverse(f"console:{name}")).text
-    assert key.name in client.get(reverse("console:keys")).text
+    # A viewer begins with the workspace that they look at.
+    view = {"view": "mine"} if role == "viewer" else {}
+    assert key.name in client.get(reverse("console:keys"), view).text
     assert not any(string in str(row.get_decoded()) for row in Session.objects.all())
 
 
@@ -125,12 +125,12 @@ def test_a_disabled_key_stays_disabled(team: Team, led: Workspace) -> None:
     assert (answer.status_code, "is disabled" in answer.json()["error"]) == (409, True)
 
 
-@pytest.mark.parametrize("role", ["member", "lead", "admin"])
+@pytest.mark.parametrize("role", TENANTS)
 def test_nobody_gets_a_key_where_they_do_not_belong(team: Team, role: str) -> None:
     strange = make_team("theirs").account.workspaces.first()
     far = team.account.workspaces.create(name="Far", slug="far")
     assert strange is not None
-    for workspace in (strange, *([far] if role != "admin" else [])):
+    for workspace in (strange, *([] if role in ADMINS else [far])):
         assert ask_for_key(team.client(role), workspace).status_code == 404
     odd = team.client(role).post(reverse("console:playground_key"), {"workspace": "x"})
     assert odd.status_code == 404

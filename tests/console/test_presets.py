@@ -16,10 +16,12 @@ from tests.console.people import ROLES, Team, ask, make_team
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 MAY_SEE = {
     "member": {"led", "default"},
+    "viewer": {"default"},
+    "billing": {"default"},
     "lead": {"led", "default"},
     "admin": {"led", "default", "far"},
-    "operator": {"led", "default", "far"},
 }
+MAY_SEE["owner"] = MAY_SEE["operator"] = MAY_SEE["admin"]
 
 
 def save_preset(workspace: Workspace, slug: str, **body: Any) -> Preset:
@@ -52,7 +54,7 @@ def test_presets_are_there_for_who_may_use_them_alone(
     client = team.client(role)
     account = {"account": str(team.account.pk)} if role == "operator" else {}
     text = client.get(reverse("console:presets"), account).text
-    shown = MAY_SEE[role] - ({"default"} if role == "lead" else set())
+    shown = MAY_SEE[role] - ({"default"} if role in ("lead", "viewer") else set())
     assert {name for name in presets if f"preset-{name}" in text} == shown
 
     theirs = make_team("theirs").account.workspaces.get(is_default=True)

@@ -106,6 +106,22 @@ def test_a_lead_adds_a_destination_of_the_workspace_alone(team: Team) -> None:
     assert not Destination.objects.exists()
 
 
+@pytest.mark.parametrize("role", ["lead", "admin"])
+def test_prompts_go_to_destinations_of_who_may_read_them_alone(team: Team, role: str) -> None:
+    led, client = team.account.workspaces.get(slug="led"), team.client(role)
+    path = reverse("console:new_destination", args=["webhook"])
+
+    # The box "Without prompts and answers" is empty.
+    client.post(path, DESTINATION | {"workspace": str(led.pk)})
+
+    row = Destination.objects.get()
+    assert row.privacy_mode == (role == "lead")
+    Destination.objects.update(privacy_mode=False, enabled=False)
+    client.post(reverse("console:change_destination", args=[row.pk]), {"to": "enabled"})
+    row.refresh_from_db()
+    assert (row.enabled, row.privacy_mode) == (True, role == "lead")
+
+
 def test_a_destination_that_leads_inside_is_refused_in_words(team: Team) -> None:
     path = reverse("console:new_destination", args=["otel-collector"])
     led = team.account.workspaces.get(slug="led")

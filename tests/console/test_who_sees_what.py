@@ -7,30 +7,15 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Guardrail, User
-from tests.console.people import BACKEND, ROLES, Team, make_team
+from tests.console.people import ADMINS, BACKEND, ROLES, TENANTS, Team, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 SEES = {
     "member": {"own"},
+    "viewer": {"own", "led"},
     "lead": {"own", "led"},
-    "admin": {"own", "led", "far"},
-    "operator": {"own", "led", "far"},
+    **{role: {"own", "led", "far"} for role in ("billing", *ADMINS)},
 }
-# Every list; a new page joins it.
-LISTS = (
-    "home",
-    "requests",
-    "playground",
-    "models",
-    "what_if",
-    "keys",
-    "new_key",
-    "providers",
-    "presets",
-    "decisions",
-    "interns",
-    "new_intern",
-)
 
 
 @pytest.fixture
@@ -72,21 +57,7 @@ def test_one_request_is_shown_to_who_may_see_it_and_is_not_there_for_others(
         assert "text/html" in strange["Content-Type"]
 
 
-@pytest.mark.parametrize("role", ["member", "lead", "admin"])
-@pytest.mark.parametrize("name", LISTS)
-def test_another_tenant_s_account_or_workspace_is_not_there(
-    ours: Team, theirs: Team, role: str, name: str
-) -> None:
-    client, path = ours.client(role), reverse(f"console:{name}")
-    strange = theirs.account.workspaces.first()
-    assert strange is not None
-
-    assert client.get(path, {"account": str(theirs.account.pk)}).status_code == 404
-    assert client.get(path, {"view": str(strange.pk)}).status_code == 404
-    assert client.get(path).status_code == 200
-
-
-@pytest.mark.parametrize("role", ["member", "lead", "admin"])
+@pytest.mark.parametrize("role", TENANTS)
 def test_what_if_replays_the_requests_that_the_role_may_see(
     ours: Team, theirs: Team, role: str
 ) -> None:
@@ -108,8 +79,9 @@ def test_a_member_cannot_choose_the_view_of_a_lead(ours: Team) -> None:
 
 
 def test_home_sums_up_what_the_view_has(ours: Team) -> None:
-    spent = {"member": "$0.0000044", "lead": "$0.0000088", "admin": "$0.0000132"}
-    for role, money in spent.items():
+    spent = {1: "$0.0000044", 2: "$0.0000088", 3: "$0.0000132"}
+    for role in TENANTS:
+        money = spent[len(SEES[role])]
         assert f"<dd>{money}</dd>" in ours.client(role).get("/").text
 
 
@@ -121,8 +93,11 @@ def test_a_person_without_an_account_reads_what_to_do(client: Client) -> None:
     assert (answer.status_code, "belong to no account yet" in answer.text) == (403, True)
 
 
-def test_prompts_are_for_admins(ours: Team) -> None:
+@pytest.mark.parametrize("role", ROLES)
+def test_prompts_are_for_admins(ours: Team, role: str) -> None:
     path = reverse("console:request", args=[ours.generations["own"].pk])
 
-    assert "Admins of the account may read them" in ours.client("member").get(path).text
-    assert "does not log what is asked" in ours.client("admin").get(path).text
+    text = ours.client(role).get(path).text
+
+    assert ("Admins of the account may read them" in text) == (role not in ADMINS)
+    assert ("does not log what is asked" in text) == (role in ADMINS)

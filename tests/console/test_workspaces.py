@@ -10,12 +10,10 @@ from accounts.models import ApiKey, AuditRecord, Membership, User, Workspace
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from console.queries.budgets import BudgetUse, list_budgets_of
-from tests.console.people import ROLES, Team, ask, make_team
+from tests.console.people import ADMINS, LEADS, ROLES, TENANTS, Team, ask, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-LEADS = {"member": set(), "lead": {"led"}, "admin": {"led", "default"}}
-LEADS["operator"] = LEADS["admin"]
-ADMINS = ("admin", "operator")
+MAY_OPEN = {"lead": {"led"}, **{role: {"led", "default"} for role in ADMINS}}
 
 
 @pytest.fixture
@@ -43,10 +41,10 @@ def test_workspaces_are_shown_to_who_leads_them(team: Team, role: str) -> None:
     client, strangers = team.client(role), make_team("theirs")
     query = {"account": str(team.account.pk)} if role == "operator" else {}
     answer = client.get(reverse("console:workspaces"), query)
-    assert answer.status_code == (404 if role == "member" else 200)
+    assert answer.status_code == (200 if role in LEADS else 404)
     for slug in ("led", "default"):
         path = reverse("console:workspace", args=[find(team, slug).pk])
-        expected = slug in LEADS[role]
+        expected = slug in MAY_OPEN.get(role, ())
         assert (slug, client.get(path).status_code == 200) == (slug, expected)
         assert (slug, path in answer.text) == (slug, expected)
     theirs = client.get(reverse("console:workspace", args=[find(strangers, "led").pk]))
@@ -84,11 +82,11 @@ def test_another_tenant_s_workspace_is_not_changed(team: Team) -> None:
         ("change_members", {"user": team.people["member"].public_id, "to": "add"}),
         ("change_workspace", {"name": "mine", "io_logging_sampling_rate": "1"}),
     ):
-        for role in ("member", "lead", "admin"):
+        for role in TENANTS:
             answer = team.client(role).post(reverse(f"console:{name}", args=[led.pk]), form)
             assert (name, role, answer.status_code) == (name, role, 404)
     led.refresh_from_db()
-    assert (led.name, led.budgets.count(), led.memberships.count()) == ("Led", 0, 2)
+    assert (led.name, led.budgets.count(), led.memberships.count()) == ("Led", 0, 3)
 
 
 def test_a_budget_that_would_not_decrease_is_refused_in_words(team: Team) -> None:
@@ -166,24 +164,48 @@ def test_a_lead_looks_after_the_people_of_the_workspace(team: Team) -> None:
     assert AuditRecord.objects.filter(action="member changed").count() == 2
 
 
-def test_a_lead_sets_the_defaults_of_the_workspace(team: Team) -> None:
-    led = find(team, "led")
-    path = reverse("console:change_workspace", args=[led.pk])
-    form = {
-        "name": "Led",
-        "io_logging_sampling_rate": "0.5",
-        "is_observability_io_logging_enabled": "on",
-        "disabled_server_tools": ["router:shell"],
-        "default_provider_sort": "price",
-    }
+SETTINGS = {
+    "name": "Led",
+    "io_logging_sampling_rate": "0.5",
+    "is_observability_io_logging_enabled": "on",
+    "is_observability_broadcast_enabled": "on",
+    "disabled_server_tools": ["router:shell"],
+    "default_provider_sort": "price",
+}
 
-    assert team.client("lead").post(path, form).status_code == 302
-    led.refresh_from_db()
-    assert (led.is_observability_io_logging_enabled, led.io_logging_sampling_rate) == (True, 0.5)
+
+def read_privacy(workspace: Workspace) -> tuple[bool, float, bool]:
+    workspace.refresh_from_db()
+    return (
+        workspace.is_observability_io_logging_enabled,
+        workspace.io_logging_sampling_rate,
+        workspace.is_observability_broadcast_enabled,
+    )
+
+
+@pytest.mark.parametrize("role", TENANTS)
+def test_leads_set_defaults_and_who_may_read_prompts_what_is_kept_and_sent(
+    team: Team, role: str
+) -> None:
+    led, client = find(team, "led"), team.client(role)
+    path = reverse("console:change_workspace", args=[led.pk])
+    before = read_privacy(led)
+
+    answer = client.post(path, SETTINGS)
+
+    if role not in LEADS:
+        assert (answer.status_code, read_privacy(led)) == (404, before)
+        return
+    assert answer.status_code == 302
+    assert read_privacy(led) == (before if role == "lead" else (True, 0.5, True))
     assert (led.disabled_server_tools, led.default_provider_sort) == (["router:shell"], "price")
-    wrong = team.client("lead").post(path, form | {"io_logging_sampling_rate": "7"})
+    wrong = client.post(path, SETTINGS | {"default_text_model": "nobody/none"})
     assert (wrong.status_code, wrong.text.count('class="error" role="alert"')) == (400, 1)
-    assert team.client("member").post(path, form).status_code == 404
+    # A lead does not stop what admins began either.
+    Workspace.objects.filter(pk=led.pk).update(is_observability_broadcast_enabled=True)
+    silent = {"name": "Led", "io_logging_sampling_rate": "1"}
+    assert client.post(path, silent).status_code == 302
+    assert read_privacy(led)[2] == (role == "lead")
 
 
 def test_an_admin_makes_a_workspace(team: Team) -> None:
@@ -237,6 +259,7 @@ def test_who_leaves_takes_their_keys_out_of_service(team: Team) -> None:
     assert client.post(path, {"to": "removed"}).status_code == 302
     team.keys["own"].refresh_from_db()
     assert team.keys["own"].disabled
+    Membership.objects.filter(user=team.people["owner"]).delete()
     own = reverse("console:change_person", args=[admin.public_id])
     last = client.post(own, {"to": "org:member"})
     assert (last.status_code, "keeps at least one admin" in last.text) == (409, True)
