@@ -13,6 +13,7 @@ TASKS: Final[dict[str, dict[str, str]]] = {
         "accounts.account": "account_balance_wallet",
         "accounts.ledgerentry": "receipt_long",
         "accounts.workspacebudget": "savings",
+        "routing.credentialspend": "payments",
     },
     "Requests": {
         "routing.generation": "list_alt",
@@ -31,6 +32,7 @@ TASKS: Final[dict[str, dict[str, str]]] = {
     },
     "Models and providers": {
         "routing.provider": "dns",
+        "routing.providercredential": "key_vertical",
         "routing.model": "view_in_ar",
         "routing.endpoint": "hub",
         "routing.modelalias": "alternate_email",

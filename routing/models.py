@@ -1,5 +1,6 @@
 """The rows of the app, where Django looks for them."""
 
+from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.models import (
     CatalogueServing,
     CatalogueVersion,
@@ -20,6 +21,7 @@ from routing.history.models import (
     UsageRolled,
     UsageSpread,
 )
+from routing.metering.credential_spend import CredentialSpend
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
@@ -30,6 +32,7 @@ __all__ = [
     "CallsCounted",
     "CatalogueServing",
     "CatalogueVersion",
+    "CredentialSpend",
     "DailyCalls",
     "Destination",
     "Endpoint",
@@ -46,6 +49,7 @@ __all__ = [
     "Preset",
     "PresetVersion",
     "Provider",
+    "ProviderCredential",
     "ProviderProbe",
     "UsageDay",
     "UsageHour",

@@ -134,6 +134,8 @@ _STEPS: Final = {
     "Filter by Audio Support": "it reads no audio",
     "Filter by Video Support": "it reads no video",
     "Filter by File Support": "it reads no files",
+    "Rate Limits": "it had no room under a rate limit",
+    "Credentials Parked": "its provider refuses or throttles each of the gateway's credentials",
     "Own Credentials Only": "no credential of the team's own is for it",
 }
 _HEALTH: Final = {

@@ -129,6 +129,12 @@ ROUTER_MAX_MODELS = setting(
     minimum=1,
     maximum=100,
 )
+ROUTER_CREDENTIAL_PARK_SECONDS = setting(
+    "ROUTER_CREDENTIAL_PARK_SECONDS",
+    "how long a credential of a provider's pool is not used after 401, 402 or 403 without a hint",
+    env.seconds,
+    300,
+)
 ROUTER_ENDPOINT_RETRIES = setting(
     "ROUTER_ENDPOINT_RETRIES",
     "rounds of retries with the same endpoints once none is left: after connection errors, 408, "

@@ -1,6 +1,7 @@
 """The admin of the catalogue, of generations and of where they are sent."""
 
 from routing.admin import (
+    credential,
     destination,
     endpoint,
     generation,
@@ -12,6 +13,7 @@ from routing.admin import (
 )
 
 __all__ = [
+    "credential",
     "destination",
     "endpoint",
     "generation",

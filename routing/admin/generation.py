@@ -28,6 +28,7 @@ _ATTEMPT_COLUMNS = {
     "error_type": "Error",
     "latency": "Milliseconds",
     "routed_service_tier": "Tier",
+    "credential": "Credential",
     "id": "Upstream's id",
 }
 

@@ -54,19 +54,23 @@ class ProviderForm(CheckedForm):
 
     def clean(self) -> JsonObject:
         fields = super().clean()
+        moves = "base_url" in fields and self._is_elsewhere(fields["base_url"])
+        if moves and self.instance.pk and self.instance.credentials.exists():
+            text = "The provider's credentials were given for another address: remove them."
+            self.add_error("base_url", text)
         is_given, is_removed = fields.get("new_credential"), fields.get("remove_credential")
         if is_given and is_removed:
             self.add_error("remove_credential", "Give a credential or remove it, not both.")
         if is_given or is_removed or "base_url" not in fields:
             return fields
-        if self._sends_credential_elsewhere(fields["base_url"]):
+        if self.instance.has_credential and self._is_elsewhere(fields["base_url"]):
             self.add_error("new_credential", "The address changed: give the credential again.")
         return fields
 
-    def _sends_credential_elsewhere(self, base_url: str) -> bool:
-        """Whether a credential that was given to one server would now be sent to another."""
+    def _is_elsewhere(self, base_url: str) -> bool:
+        """Whether what was given to one server would now be sent to another."""
         former = self.initial.get("base_url")
-        if not self.instance.has_credential or not former:
+        if not former:
             return False
         try:
             return Origin.parse(former).pool_key != Origin.parse(base_url).pool_key
@@ -131,7 +135,10 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
         rows: QuerySet[Provider] = super().get_queryset(request)
-        return rows.annotate(endpoint_count=Count("endpoints"))
+        return rows.annotate(
+            endpoint_count=Count("endpoints", distinct=True),
+            pooled=Count("credentials", distinct=True),
+        )
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: Provider | None = None
@@ -150,7 +157,9 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
         ]
 
     @admin.display(description="credential")
-    def credential_state(self, provider: Provider) -> str:
+    def credential_state(self, provider: Any) -> str:
+        if provider.pooled:
+            return f"a pool of {provider.pooled}"
         return "set" if provider.has_credential else "not set"
 
     @admin.display(description="last probe")

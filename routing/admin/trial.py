@@ -15,6 +15,7 @@ from gateway.database.db import release_connection
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.reply import Reply
 from gateway.sealing import UnsealError
+from routing.catalogue.credentials import find_credential
 from routing.catalogue.models import Endpoint
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.failures import RAW_CHARS_MAX, UpstreamFailure
@@ -63,7 +64,7 @@ def try_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointTrial]:
     credentials: list[str | UnsealError | None] = []
     for endpoint in endpoints[:TRIALS_MAX]:
         try:
-            credentials.append(endpoint.provider.credential())
+            credentials.append(find_credential(endpoint.provider))
         except UnsealError as error:
             credentials.append(error)
     release_connection()

@@ -6,7 +6,7 @@ different threads of a web process.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -18,8 +18,10 @@ from gateway.database.db import under_gevent
 from gateway.http.jsonio import JsonObject
 from gateway.limits.rules import build_rules
 from gateway.sealing import UnsealError
+from routing.catalogue.credentials import ProviderCredential, open_pooled
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider, open_credential
 from routing.catalogue.version import current_version
+from routing.entities.credentials import HouseCredential
 from routing.entities.efforts import EffortRules
 from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.entities.prices import PriceError, Prices
@@ -52,6 +54,9 @@ ENDPOINT_FIELDS = (
     *("decisions_max_questions", "decisions_max_options", "decisions_max_levels"),
     "rate_limits",
 )
+CREDENTIAL_FIELDS = ("pk", "provider_id", "label", "sealed", "weight", "rate_limits")
+# Of what is sealed its end: the authentication tag, which changes with the content.
+_SEAL_MARK_CHARS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Rows:
     models: list[tuple[Any, ...]]
     aliases: list[tuple[Any, ...]]
     endpoints: list[tuple[Any, ...]]
+    credentials: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 def read_rows() -> Rows:
@@ -76,6 +82,9 @@ def read_rows() -> Rows:
                 ModelAlias.objects.order_by("pk").values_list("alias", "model__slug")
             ),
             endpoints=_fetch_rows(Endpoint.objects.order_by("pk").values_list(*ENDPOINT_FIELDS)),
+            credentials=_fetch_rows(
+                ProviderCredential.objects.order_by("pk").values_list(*CREDENTIAL_FIELDS)
+            ),
         )
 
 
@@ -136,8 +145,13 @@ class _Assembly:
         self._words: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def snapshot(self) -> Snapshot:
+        pools: dict[int, list[JsonObject]] = {}
+        for row in self.rows.credentials:
+            fields = dict(zip(CREDENTIAL_FIELDS, row, strict=True))
+            pools.setdefault(fields.pop("provider_id"), []).append(fields)
         for row in self.rows.providers:
-            self._add_provider(dict(zip(PROVIDER_FIELDS, row, strict=True)))
+            fields = dict(zip(PROVIDER_FIELDS, row, strict=True))
+            self._add_provider(fields, pools.get(fields["pk"], ()))
         endpoints: dict[int, list[JsonObject]] = {}
         for row in self.rows.endpoints:
             fields = dict(zip(ENDPOINT_FIELDS, row, strict=True))
@@ -165,7 +179,7 @@ class _Assembly:
             problems=tuple(self.problems),
         )
 
-    def _add_provider(self, fields: JsonObject) -> None:
+    def _add_provider(self, fields: JsonObject, pool: Sequence[JsonObject]) -> None:
         self.flags[fields["pk"]] = {flag: fields.pop(flag) for flag in _FLAGS}
         sealed = fields.pop("credential_sealed")
         try:
@@ -174,8 +188,39 @@ class _Assembly:
             # A call without the credential it needs would only burn the caller's time.
             fields |= {"credential": None, "status": min(fields["status"], STATUS_DISABLED)}
             self.problems.append(f"provider {fields['slug']} is off: its credential {error}")
+        if pool:
+            opened = self._open_pool(fields["slug"], pool)
+            fields["credentials"] = opened
+            fields["credential"] = fields["credential"] or (opened[0].secret if opened else None)
+            if not opened:
+                fields["status"] = min(fields["status"], STATUS_DISABLED)
+                self.problems.append(
+                    f"provider {fields['slug']} is off: none of its credentials can be used"
+                )
         fields["datacenters"] = self._tuple_or_none(fields["datacenters"])
         self.providers[fields["pk"]] = ProviderEntry(**fields)
+
+    def _open_pool(self, slug: str, pool: Sequence[JsonObject]) -> tuple[HouseCredential, ...]:
+        opened = []
+        for row in pool:
+            try:
+                secret = open_pooled(row["sealed"], slug=slug, label=row["label"])
+            except UnsealError as error:
+                self.problems.append(f"credential {slug}/{row['label']} is not used: it {error}")
+                continue
+            if row["weight"]:
+                opened.append(
+                    HouseCredential(
+                        pk=row["pk"],
+                        provider=slug,
+                        label=row["label"],
+                        secret=secret,
+                        seal_mark=row["sealed"][-_SEAL_MARK_CHARS:],
+                        weight=row["weight"],
+                        rate_rules=build_rules(f"credential:{row['pk']}", row["rate_limits"]),
+                    )
+                )
+        return tuple(opened)
 
     def _build_model(
         self, fields: JsonObject, endpoints: dict[int, list[JsonObject]]

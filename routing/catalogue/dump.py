@@ -5,8 +5,9 @@ from collections import defaultdict
 from pydantic import BaseModel
 
 from gateway.http.jsonio import JsonObject
+from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.models import Endpoint, Model, Provider
-from routing.catalogue.spec import EndpointSpec, ModelSpec, ProviderSpec
+from routing.catalogue.spec import CredentialSpec, EndpointSpec, ModelSpec, ProviderSpec
 
 
 def dump_catalogue() -> JsonObject:
@@ -22,11 +23,18 @@ def dump_catalogue() -> JsonObject:
         if aliases := [alias.alias for alias in model.aliases.all()]:
             entry["aliases"] = aliases
         models.append({**entry, "endpoints": endpoints[model.pk]})
-    providers = [_list_fields(row, ProviderSpec) for row in Provider.objects.order_by("pk")]
+    providers = []
+    for provider in Provider.objects.order_by("pk").prefetch_related("credentials"):
+        entry = _list_fields(provider, ProviderSpec)
+        if pool := [_list_fields(each, CredentialSpec) for each in provider.credentials.all()]:
+            entry["credentials"] = pool
+        providers.append(entry)
     return {"providers": providers, "models": models}
 
 
-def _list_fields(row: Provider | Model | Endpoint, spec: type[BaseModel]) -> JsonObject:
+def _list_fields(
+    row: Provider | Model | Endpoint | ProviderCredential, spec: type[BaseModel]
+) -> JsonObject:
     """The row's columns that a file has a key for, without those at their default."""
     columns = {column.name for column in row._meta.concrete_fields} - {"provider", "model", "id"}
     names = [name for name in spec.model_fields if name in columns]

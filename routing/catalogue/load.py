@@ -10,14 +10,22 @@ from django.db import transaction
 
 from gateway.http.jsonio import JsonObject
 from gateway.sealing import UnsealError
+from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
 from routing.catalogue.pricebook import book_prices
 from routing.catalogue.snapshot import STALE_S, list_served_versions
-from routing.catalogue.spec import CatalogueSpec, EndpointSpec, ModelSpec, ProviderSpec, parse_spec
+from routing.catalogue.spec import (
+    CatalogueSpec,
+    CredentialSpec,
+    EndpointSpec,
+    ModelSpec,
+    ProviderSpec,
+    parse_spec,
+)
 from routing.catalogue.version import CatalogueVersion, bump_version, current_version
 from routing.entities.vocabulary import STATUS_DISABLED
 
-Row = Provider | Model | Endpoint
+Row = Provider | Model | Endpoint | ProviderCredential
 _ENV: Final = "env:"
 
 
@@ -34,10 +42,11 @@ class CatalogueChanges:
     new: dict[type[Any], list[Any]] = field(default_factory=dict)
     touched: list[tuple[Row, list[str]]] = field(default_factory=list)
     aliases_gone: set[str] = field(default_factory=set)
+    credentials_gone: list[int] = field(default_factory=list)
 
     @property
     def writes(self) -> bool:
-        return bool(self.new or self.touched or self.aliases_gone)
+        return bool(self.new or self.touched or self.aliases_gone or self.credentials_gone)
 
     def create(self, row: Row, name: str) -> None:
         self.new.setdefault(type(row), []).append(row)
@@ -65,6 +74,8 @@ class _Planning:
         rows = Endpoint.objects.select_related("model", "provider")
         self.endpoints = {(row.model.slug, row.tag): row for row in rows}
         self.aliases = dict(ModelAlias.objects.values_list("alias", "model__slug"))
+        pooled = ProviderCredential.objects.select_related("provider")
+        self.credentials = {(row.provider.slug, row.label): row for row in pooled}
 
     def plan(self, *, prune: bool) -> CatalogueChanges:
         self.out.errors = list(self._list_errors())
@@ -88,20 +99,40 @@ class _Planning:
                     place = f"models[{at}].endpoints[{number}].provider"
                     yield f"{place}: no provider {endpoint.provider!r} here or in the database"
         for at, provider in enumerate(self.spec.providers):
-            credential = provider.credential or ""
-            name = credential.removeprefix(_ENV)
-            if credential.startswith(_ENV) and not os.environ.get(name):
-                place = f"providers[{at}].credential"
-                yield f"{place}: the environment variable {name} is not set"
+            yield from _find_unset(provider.credential, f"providers[{at}].credential")
+            for number, pooled in enumerate(provider.credentials):
+                place = f"providers[{at}].credentials[{number}].credential"
+                yield from _find_unset(pooled.credential, place)
+                if pooled.credential is None and (
+                    (provider.slug, pooled.label) not in self.credentials
+                ):
+                    yield f"{place}: none is stored for {pooled.label!r}, give one"
 
     def _plan_provider(self, spec: ProviderSpec) -> None:
-        fields = spec.model_dump(exclude={"credential"})
+        fields = spec.model_dump(exclude={"credential", "credentials"})
         row = self.providers.get(spec.slug)
         new = row is None
         row = row or Provider(slug=spec.slug)
         changed = _set_fields(row, fields) + _set_credential(row, spec)
         self.providers[spec.slug] = row
         self._plan_row(row, changed, f"provider {spec.slug}", new=new)
+        if "credentials" in spec.model_fields_set:
+            self._plan_credentials(row, spec)
+
+    def _plan_credentials(self, provider: Provider, spec: ProviderSpec) -> None:
+        """Make the provider's pool what the file lists; a file without the list keeps it."""
+        for each in spec.credentials:
+            row = self.credentials.get((spec.slug, each.label))
+            new = row is None
+            row = row or ProviderCredential(provider=provider, label=each.label)
+            fields = {"weight": each.weight, "rate_limits": each.rate_limits}
+            changed = _set_fields(row, fields) + _set_secret(row, each)
+            self._plan_row(row, changed, f"credential {spec.slug}/{each.label}", new=new)
+        listed = {each.label for each in spec.credentials}
+        for (slug, label), row in self.credentials.items():
+            if slug == spec.slug and label not in listed:
+                self.out.credentials_gone.append(row.pk)
+                self.out.disabled.append(f"credential {slug}/{label}")
 
     def _plan_row(
         self, row: Row, changed: list[str], name: str, *, new: bool, also: bool = False
@@ -194,9 +225,7 @@ def _set_credential(row: Provider, spec: ProviderSpec) -> list[str]:
     """Absent in the file keeps what is stored; unchanged content is not sealed again."""
     if "credential" not in spec.model_fields_set:
         return []
-    wanted = spec.credential
-    if wanted is not None and wanted.startswith(_ENV):
-        wanted = os.environ[wanted.removeprefix(_ENV)]
+    wanted = _read_secret(spec.credential)
     try:
         if row.credential() == wanted:
             return []
@@ -206,11 +235,43 @@ def _set_credential(row: Provider, spec: ProviderSpec) -> list[str]:
     return ["credential_sealed"]
 
 
+def _set_secret(row: ProviderCredential, spec: CredentialSpec) -> list[str]:
+    """As `_set_credential`, for one of a pool."""
+    wanted = _read_secret(spec.credential)
+    if wanted is None:
+        return []
+    try:
+        if row.sealed and row.secret() == wanted:
+            return []
+    except UnsealError:
+        pass
+    row.set_secret(wanted)
+    return ["sealed", "masked"]
+
+
+def _read_secret(text: str | None) -> str | None:
+    """What stands in the file, or in the environment variable that it names."""
+    is_named = text is not None and text.startswith(_ENV)
+    return os.environ[text.removeprefix(_ENV)] if text is not None and is_named else text
+
+
+def _find_unset(text: str | None, place: str) -> Iterator[str]:
+    """The error of an environment variable that is named and not set."""
+    name = (text or "").removeprefix(_ENV)
+    if text is not None and text.startswith(_ENV) and not os.environ.get(name):
+        yield f"{place}: the environment variable {name} is not set"
+
+
 def _find_repeated_names(spec: CatalogueSpec) -> Iterator[str]:
     """Errors for names that occur twice in the file."""
     yield from _name_repeats(
         (f"providers[{at}].slug", row.slug) for at, row in enumerate(spec.providers)
     )
+    for at, provider in enumerate(spec.providers):
+        yield from _name_repeats(
+            (f"providers[{at}].credentials[{number}].label", each.label)
+            for number, each in enumerate(provider.credentials)
+        )
     models = list(enumerate(spec.models))
     ids = [(f"models[{at}].id", model.id) for at, model in models]
     aliases = [(f"models[{at}].aliases", alias) for at, model in models for alias in model.aliases]
@@ -250,7 +311,8 @@ def load_catalogue(document: object, *, prune: bool = False, check: bool = False
         if changes.writes and not changes.errors and not check:
             with bump_version("default"):
                 ModelAlias.objects.filter(alias__in=changes.aliases_gone).delete()
-                for kind in (Provider, Model, ModelAlias, Endpoint):
+                ProviderCredential.objects.filter(pk__in=changes.credentials_gone).delete()
+                for kind in (Provider, ProviderCredential, Model, ModelAlias, Endpoint):
                     if kind in changes.new:
                         kind.objects.bulk_create(changes.new[kind], batch_size=_BATCH_ROWS)
                 for row, fields in changes.touched:

@@ -133,8 +133,19 @@ def _check_rate_limits(value: object) -> object:
         raise ValueError(join_issues(list_issues(error))) from None
 
 
+RateLimits: TypeAlias = Annotated[list[JsonObject] | None, BeforeValidator(_check_rate_limits)]
+Secret = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
 class _Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class CredentialSpec(_Spec):
+    label: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    credential: Secret | None = None
+    weight: Annotated[int, Field(ge=0, le=1000)] = 1
+    rate_limits: RateLimits = None
 
 
 class ProviderSpec(_Spec):
@@ -142,7 +153,8 @@ class ProviderSpec(_Spec):
     name: Annotated[_Line, Field(max_length=100)]
     kind: Annotated[str, _one_of(WIRE_KINDS)] = "openai"
     base_url: Annotated[Url, AfterValidator(_strip_slash)]
-    credential: Annotated[str, Field(min_length=1, max_length=10_000)] | None = None
+    credential: Secret | None = None
+    credentials: list[CredentialSpec] = []
     collects_data: bool = True
     zdr: bool = False
     supports_cancellation: bool = False
@@ -189,7 +201,7 @@ class EndpointSpec(_Spec):
     decisions_max_questions: Count | None = None
     decisions_max_options: Count | None = None
     decisions_max_levels: Count | None = None
-    rate_limits: Annotated[list[JsonObject] | None, BeforeValidator(_check_rate_limits)] = None
+    rate_limits: RateLimits = None
 
     @model_validator(mode="before")
     @classmethod

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from gateway.limits.rules import RateRule
+from routing.entities.credentials import HouseCredential
 from routing.entities.efforts import EffortRules
 from routing.entities.prices import Prices
 from routing.entities.vocabulary import STATUS_ROUTABLE_MIN
@@ -54,6 +55,8 @@ class ProviderEntry:
     headquarters: str | None
     datacenters: tuple[str, ...] | None
     status: int
+    # Where there are several, requests are sent with these alone.
+    credentials: tuple[HouseCredential, ...] = ()
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -201,7 +201,8 @@ def _find_single_counters(counters: CounterCache, order: Order) -> CounterSet | 
     if type(order) is HoldOrder:
         fits = not (order.byok_nano or order.replayed)
     elif type(order) is SettleOrder and order.held_nano is not None:
-        fits = not (order.byok_nano or order.held_byok_nano or is_late(order))
+        spends_otherwise = order.byok_nano or order.held_byok_nano or order.credential_spend
+        fits = not (spends_otherwise or is_late(order))
     else:
         fits = False
     return counters.find_cached(order.payer) if fits else None

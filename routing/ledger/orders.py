@@ -1,6 +1,7 @@
 """What requests ask of the ledger writer, and what it answers."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -65,12 +66,21 @@ class ReleaseOrder(NamedTuple):
     byok_nano: int = 0
 
 
+class CredentialSpending(NamedTuple):
+    """What one credential of a provider's pool spent on a request, at list price."""
+
+    provider: str
+    label: str
+    cost_nano: int
+
+
 class SettleOrder(NamedTuple):
     """Charge a finished request and write its record. `record` maps Generation columns to values
     (without id, account, workspace and key); `charge_nano` is in it under that name. `byok_nano` is
     the list price of an answer that a credential of the caller's own paid for: then the charge is
     the fee, but for `shared_nano` of it where the gateway's were used as well. `held_nano` and
-    `held_byok_nano` are what the hold is believed to be, the first None where nobody can tell."""
+    `held_byok_nano` are what the hold is believed to be, the first None where nobody can tell.
+    `credential_spend` is of credentials of the gateway's own, where a provider has several."""
 
     generation_id: str
     payer: Payer
@@ -81,6 +91,7 @@ class SettleOrder(NamedTuple):
     byok_nano: int = 0
     held_byok_nano: int = 0
     shared_nano: int = 0
+    credential_spend: Sequence[CredentialSpending] = ()
 
 
 Order = HoldOrder | TopUpOrder | ReleaseOrder | SettleOrder

@@ -16,6 +16,7 @@ from routing.ledger.counters import (
     format_counter_ids,
     parse_counter_ids,
 )
+from routing.ledger.credential_spend import add_credential_spend
 from routing.ledger.guards import CHARGE_ACCOUNT, free_held_sql
 from routing.ledger.holds import lock_accounts
 from routing.ledger.late_settlement import mark_late
@@ -314,6 +315,7 @@ def write_records(session: LedgerSession, orders: Iterable[SettleOrder]) -> None
     rows = (build_record_row(session, order) for order in orders)
     session.insert("routing_generation", GENERATION_COLUMNS, rows)
     mark_late(session, orders)
+    add_credential_spend(session, orders)
 
 
 def build_record_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from routing.selection.filters import (
     MAX_TOKENS_STEP,
     OUTPUT_MODALITY_STEP,
     PARAMETERS_STEP,
+    PARKED_STEP,
     PRICE_STEP,
     QUANTIZATION_STEP,
     TIER_STEP,
@@ -97,6 +98,9 @@ def _find_change(row: TraceRow, winner: TraceRow | None, rule: str) -> WinningCh
 
 
 def _explain_filter(step: str) -> WinningChange:
+    if step == PARKED_STEP:
+        text = f"Its provider refuses or throttles each credential of the gateway's ({step})."
+        return WinningChange("health", text)
     if (setting := _SETTINGS.get(step)) is not None:
         return WinningChange("setting", f"{setting} excluded it ({step}).", setting=setting)
     part = _REQUEST_PARTS.get(step, "what the request asks for")

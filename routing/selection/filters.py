@@ -35,6 +35,7 @@ CONTEXT_STEP: Final = "Filter by Context Length"
 MAX_TOKENS_STEP: Final = "Filter by Max Tokens"
 # Applied as an endpoint is about to be asked, not to the catalogue.
 LIMITS_STEP: Final = "Rate Limits"
+PARKED_STEP: Final = "Credentials Parked"
 INPUT_STEPS: Final = {
     "image": "Filter by Image Support",
     "audio": "Filter by Audio Support",

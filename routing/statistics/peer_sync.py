@@ -25,6 +25,7 @@ from routing.statistics import observation
 from routing.statistics.endpoint_samples import local_samples
 from routing.statistics.long_windows import LIMIT_S, LongWindows, head_key, read_head
 from routing.statistics.observation import Observer
+from routing.statistics.parked_credentials import ParkedCredentials, parked_credentials
 from routing.statistics.periodic import PeriodicWork
 from routing.statistics.stream_format import (
     PAGE_ENTRIES,
@@ -59,8 +60,10 @@ class PeerSync:
         health: EndpointHealth,
         store: SharedCache,
         *,
+        parked: ParkedCredentials | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._parked = ParkedCredentials() if parked is None else parked
         self.name = secrets.token_hex(6)
         self._observer = observer
         self._health = health
@@ -139,7 +142,9 @@ class PeerSync:
         it, it is lost: sent again it could count twice."""
         now, events = self._clock(), self._observer.health_events.take()
         pairs = list(self._observer.take().items())
-        entries = [serialize_entry((), events, now=now)] if events else []
+        parked = self._parked.take()
+        has_news = events or parked
+        entries = [serialize_entry((), events, now=now, credentials=parked)] if has_news else []
         for start in range(0, len(pairs), PIECE_ENDPOINTS):
             entries.append(serialize_entry(pairs[start : start + PIECE_ENDPOINTS], (), now=now))
             yield_control()
@@ -195,6 +200,8 @@ class PeerSync:
             return
         for event in entry.events:
             self._observer.health_events.apply(event, self._health, now=self._clock())
+        for parking in entry.credentials:
+            self._parked.apply(parking)
         if entry.counters:
             self._observer.add_others(entry.counters, at, in_long=is_new)
 
@@ -269,7 +276,9 @@ def release_probe(endpoint: int) -> None:
 @cache
 def peer_sync() -> PeerSync:
     """The one of this process."""
-    return PeerSync(observation.observer(), process.health(), shared_cache())
+    return PeerSync(
+        observation.observer(), process.health(), shared_cache(), parked=parked_credentials()
+    )
 
 
 def _share() -> None:

@@ -17,6 +17,7 @@ from gateway.outbound.errors import OutboundError
 from gateway.outbound.http_client import HttpClient, Limits, Origin
 from gateway.sealing import UnsealError
 from gateway.shared_cache import shared_cache
+from routing.catalogue.credentials import find_credential
 from routing.catalogue.models import Endpoint, Provider
 from routing.entities.vocabulary import STATUS_DISABLED
 from routing.statistics.health_events import HealthEvent, Kind
@@ -50,6 +51,8 @@ def probe_due(now: datetime) -> int:
     for provider in providers.filter(probe__isnull=True):
         ProviderProbe.objects.get_or_create(provider=provider, defaults={"at": _LONG_AGO})
     probes = ProviderProbe.objects.filter(provider__in=providers).select_related("provider")
+    # Threads are to find what they need without a connection.
+    probes = probes.prefetch_related("provider__credentials")
     due = []
     for probe in probes:
         # Of two workers the one that moves the time sends the probe.
@@ -104,7 +107,7 @@ def _is_due(probe: ProviderProbe, now: datetime) -> bool:
 
 def _probe(provider: Provider) -> ProbeResult:
     try:
-        credential = provider.credential()
+        credential = find_credential(provider)
     except UnsealError:
         # Health can be probed without a credential.
         credential = None

@@ -4,7 +4,7 @@ Entries carry a version; readers skip those of another version and what they can
 are written as ages in seconds, so that no two clocks need to agree.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -14,6 +14,7 @@ from gateway.shared_cache import cache_key
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.window import parse_counters
 from routing.statistics.health_events import HealthEvent
+from routing.statistics.parked_credentials import CredentialEvent
 
 VERSION: Final = 1
 _STREAM: Final = "traffic"
@@ -26,10 +27,12 @@ _AGE_MAX_S: Final = 90_000.0
 
 
 class StreamEntry(NamedTuple):
-    """What one process counted, by endpoint, and the health events it met."""
+    """What one process counted, by endpoint, the health events it met, and the credentials that it
+    parked."""
 
     counters: list[tuple[int, EndpointCounter]]
     events: list[HealthEvent]
+    credentials: Sequence[CredentialEvent] = ()
 
 
 def stream_key() -> str:
@@ -46,12 +49,19 @@ def append_entry(pipe: "Pipeline", data: bytes, *, name: str, store_ms: int) -> 
 
 
 def serialize_entry(
-    counters: Iterable[tuple[int, EndpointCounter]], events: Iterable[HealthEvent], *, now: float
+    counters: Iterable[tuple[int, EndpointCounter]],
+    events: Iterable[HealthEvent],
+    *,
+    now: float,
+    credentials: Iterable[CredentialEvent] = (),
 ) -> bytes:
     """Write an entry; `now` is read from the same clock as the events' moments."""
+    parked = [[each.kind, each.key, round(max(0.0, each.until - now), 3)] for each in credentials]
     return orjson.dumps(
         {
             "v": VERSION,
+            # A key of its own: who does not know it passes it over.
+            **({"c": parked} if parked else {}),
             "t": [counter.serialize(endpoint) for endpoint, counter in counters],
             "m": [
                 [
@@ -75,7 +85,26 @@ def read_entry(data: bytes, *, at: float) -> StreamEntry:
     rows = entry.get("m")
     if not isinstance(rows, list):
         raise ValueError("no marks")
-    return StreamEntry(parse_counters(entry.get("t")), [_parse_event(row, at) for row in rows])
+    parked = entry.get("c", [])
+    if not isinstance(parked, list):
+        raise ValueError("no parked credentials")
+    return StreamEntry(
+        parse_counters(entry.get("t")),
+        [_parse_event(row, at) for row in rows],
+        [_parse_credential(row, at) for row in parked],
+    )
+
+
+def _parse_credential(row: Any, at: float) -> CredentialEvent:
+    try:
+        kind, key, left_s = row
+    except (TypeError, ValueError) as error:
+        raise ValueError("no parked credential") from error
+    if kind not in ("refused", "throttled") or type(key) is not int:
+        raise ValueError("no known parked credential")
+    if not (isinstance(left_s, int | float) and 0 <= left_s <= _AGE_MAX_S):
+        raise ValueError("a parked credential of no time")
+    return CredentialEvent(kind, key, at + left_s)
 
 
 def _parse_event(row: Any, at: float) -> HealthEvent:

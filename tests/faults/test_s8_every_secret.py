@@ -94,6 +94,18 @@ def _provider_credential(desk: Desk) -> str:
     return credential
 
 
+def _pooled_credential(desk: Desk) -> str:
+    """One of several for a provider."""
+    credential = f"canary-pooled-{uuid.uuid4().hex}"
+    pool = [{"label": "one", "credential": credential}]
+    pooled = {"slug": "pooled", "name": "Pooled", "base_url": "http://127.0.0.1:9/v1"}
+    file = desk.server.folder / "pooled.yaml"
+    text = json.dumps({"providers": [{**pooled, "credentials": pool}]})
+    file.write_text(text, encoding="utf-8")
+    desk.server.manage("load_catalogue", str(file), "--wait")
+    return credential
+
+
 def _byok_key(desk: Desk) -> str:
     key = f"sk-canary-{uuid.uuid4().hex}"
     told = desk.manage("POST", "/byok", {"provider": "gamma", "key": key})
@@ -131,6 +143,7 @@ SECRETS: dict[str, Secret] = {
     "a rotated key": Secret(_rotated_key, hash_key),
     "a key that was rotated away": Secret(_former_key, hash_key),
     "a provider's credential": Secret(_provider_credential, lambda _: "v1:"),
+    "one of several credentials of a provider's": Secret(_pooled_credential, lambda _: "v1:"),
     "a credential of the caller's own": Secret(_byok_key, lambda _: "v1:", "api/v1/byok"),
     "a secret of a workspace's": Secret(_vault_secret, lambda _: "v1:", "api/v1/vault/secrets"),
     "a secret of an intern's": Secret(_intern_secret, lambda _: "v1:", "api/v1/vault/secrets"),

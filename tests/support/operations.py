@@ -19,10 +19,12 @@ from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from accounts.windows import ALL_TIME
 from interns import models as of_interns
+from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
 from routing.destinations.services import create_destination
 from routing.history import models as of_history
 from routing.history.columns import FIGURES, SUMS
+from routing.metering.credential_spend import CredentialSpend
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
@@ -328,6 +330,12 @@ def _catalogue(number: int) -> None:
     ModelAlias.objects.create(alias=f"acme/alias-{number}", model=model)
     served = endpoint(model, provider)
     now = datetime.now(UTC)
+    pooled = ProviderCredential(provider=provider, label="first")
+    pooled.set_secret(CREDENTIAL)
+    pooled.save()
+    CredentialSpend.objects.create(
+        provider=provider.slug, label="first", day=now.date(), requests=1, cost_nano=5
+    )
     EndpointSample.objects.create(endpoint=served, started_at=now, calls=4, errors=1)
     DailyCalls.objects.create(model=model.slug, day=now.date(), calls=3)
     CallsCounted.objects.create(until=now)

@@ -17,6 +17,7 @@ from gateway.sealing import UnsealError, master_key_id, reseal, reseal_bytes
 from interns.models import Vault
 from interns.vault.sealing import rewrap_key
 from routing.catalogue import models as catalogue
+from routing.catalogue.credentials import ProviderCredential
 from routing.destinations import config as destination_config
 from routing.destinations.models import Destination
 from routing.history import contents
@@ -53,6 +54,11 @@ def _list_kinds() -> Iterator[Kind]:
         "provider_credentials",
         catalogue.Provider.objects.filter(credential_sealed__isnull=False),
         partial(_reseal_text, "credential_sealed", catalogue.PURPOSE, lambda row: row.slug),
+    )
+    yield Kind(
+        "pooled_credentials",
+        ProviderCredential.objects.select_related("provider"),
+        partial(_reseal_text, "sealed", catalogue.PURPOSE, lambda row: row.seal_row),
     )
     yield Kind(
         "byok_credentials",

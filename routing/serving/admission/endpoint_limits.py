@@ -63,11 +63,12 @@ def take_limits(windows: Sequence[Limit], bounds: Sequence[Bound]) -> LimitsTake
 
 
 def take_for_endpoint(
-    progress: RequestProgress, endpoint: EndpointEntry
+    progress: RequestProgress, endpoint: EndpointEntry, more_rules: Sequence[RateRule] = ()
 ) -> LimitsTaken | Full | None:
     """What asking this endpoint takes; None where nothing limits it, and for a later turn of a
-    loop, which goes on with what its first turn there took."""
-    rules = _list_rules(progress, endpoint)
+    loop, which goes on with what its first turn there took. `more_rules` are the credential's that
+    it is asked with."""
+    rules = [*_list_rules(progress, endpoint), *more_rules]
     if not rules:
         return None
     marks = read_marks(progress)
@@ -102,13 +103,13 @@ def _list_rules(progress: RequestProgress, endpoint: EndpointEntry) -> Sequence[
     return [*endpoint.rate_rules, *naming]
 
 
-def pass_over(progress: RequestProgress, endpoint: EndpointEntry) -> None:
+def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LIMITS_STEP) -> None:
     """Note in the plan that the endpoint was not asked, and why: the trace is written from it."""
     plan = progress.context.plan
     plan = plan._replace(
         order=[each for each in plan.order if each is not endpoint],
         own_candidates=[each for each in plan.own_candidates if each.endpoint is not endpoint],
-        removed=[*plan.removed, Excluded(endpoint, LIMITS_STEP)],
+        removed=[*plan.removed, Excluded(endpoint, step)],
     )
     progress.context = progress.context._replace(plan=plan)
 

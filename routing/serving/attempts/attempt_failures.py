@@ -29,7 +29,7 @@ def log_failure(
         endpoint.model_id,
         endpoint.provider.slug,
         endpoint.tag,
-        "" if attempt.own is None else ", own credential",
+        _name_credential(attempt),
         failure.error_type,
         failure.status,
         duration_ms,
@@ -39,11 +39,18 @@ def log_failure(
             "provider": endpoint.provider.slug,
             "endpoint": endpoint.tag,
             "is_byok": attempt.own is not None,
+            "credential": attempt.house.label if attempt.house is not None else None,
             "error_type": failure.error_type,
             "status": failure.status,
             "duration_ms": duration_ms,
         },
     )
+
+
+def _name_credential(attempt: Attempt) -> str:
+    if attempt.house is not None:
+        return f", credential {attempt.house.label}"
+    return "" if attempt.own is None else ", own credential"
 
 
 def build_affordability_error(

@@ -8,13 +8,14 @@ from typing import Any
 from accounts.authentication import reload_caller
 from accounts.byok import ByokEntry
 from gateway.http.errors import GatewayError, Unavailable
+from gateway.limits.rules import LimitsTaken
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import WireRequest
 from routing.ledger.orders import HoldOrder, HoldRefusal, Outdated, ReleaseOrder, TopUpOrder
 from routing.ledger.writer import HOLD_WAIT_S, ledger
 from routing.metering.byok import charges_a_fee
-from routing.metering.usage import ESTIMATE_MAX_NANO, estimate_nano
+from routing.selection.filters import LIMITS_STEP, PARKED_STEP
 from routing.selection.types import Candidate
 from routing.serving.admission import endpoint_limits, rate_limits
 from routing.serving.admission.endpoint_limits import (
@@ -26,33 +27,31 @@ from routing.serving.admission.endpoint_limits import (
 )
 from routing.serving.attempts import own_credentials
 from routing.serving.attempts.attempt_failures import build_affordability_error, log_failure
-from routing.serving.attempts.first_byte import (
-    find_first_byte_limit,
-    find_own_first_byte_s,
-    wants_deadline,
-)
+from routing.serving.attempts.first_byte import find_first_byte_limit, used_its_own_time
 from routing.serving.attempts.holds import (
     NeededHold,
     add_to_hold,
-    find_room,
+    estimate_attempt_nano,
     hold_for_estimate,
     may_cheaper_fit,
     missing_hold,
     share_hold,
 )
-from routing.serving.attempts.own_credentials import (
-    find_entry,
-    find_secret,
-    is_credential_failure,
-    open_key,
-    rest_credential,
+from routing.serving.attempts.house_credentials import (
+    AllParked,
+    ChosenCredential,
+    is_pool_failure,
+    note_credential_failure,
+    take_credential,
 )
+from routing.serving.attempts.own_credentials import find_entry, find_secret, open_key
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.errors import DeadlinePassed, ProviderError
+from routing.serving.request.errors import CredentialsParked, DeadlinePassed, ProviderError
 from routing.statistics.observation import is_request_at_fault, record_attempt
+from routing.statistics.parked_credentials import parked_credentials
 from routing.statistics.peer_sync import release_probe
 from routing.upstreams.failures import (
     RETRY_HINT_DEFAULT_S,
@@ -67,16 +66,18 @@ _LOOKS_MAX = 8
 class Attempts:
     """Walks a call's plan. Every endpoint it yields is covered by a hold."""
 
-    # How many turns were gone through, whether only the team's own are affordable, and whether
-    # the key of one of these could not be opened.
+    # How many turns were gone through, whether only the team's own are affordable, whether the key
+    # of one of these could not be opened, and whether no further attempt may be made.
     _turned = 0
-    _own_only = _unopened = False
+    _own_only = _unopened = _is_over = False
     # The refusal of a hold, and how many attempts had been made before it.
     _refused: tuple[HoldRefusal, EndpointEntry, int] | None = None
     _request: WireRequest | None = None
     # Of the endpoints that had no room, what will have some first.
     _full: Full | None = None
-    # The team's own key, only while the request that it goes into is written.
+    # Of the endpoints whose credentials are all parked, when the first may be asked again.
+    _parked: AllParked | None = None
+    # The key to send, where not the provider's only one, while its request is written.
     _key: str | None = None
 
     def __init__(self, progress: RequestProgress, turns: Sequence[Candidate] | None = None) -> None:
@@ -91,6 +92,8 @@ class Attempts:
         self._probes = progress.context.plan.probe if turns is None else None
         # Of the round that is under way.
         self._failed_turns: list[tuple[Candidate, UpstreamFailure]] = []
+        # Of the turn: the pooled credentials it was tried with, by key.
+        self._tried: set[int] = set()
 
     def __iter__(self) -> Iterator[Attempt]:
         """Attempts to carry out, one after the other, until one is not reported as failed. When no
@@ -101,53 +104,74 @@ class Attempts:
             if delay_s is None:
                 return
             time.sleep(delay_s)
-            yield from self._try_turns()
+            yield from self._try_turns(is_again=True)
 
-    def _try_turns(self) -> Iterator[Attempt]:
-        progress = self._progress
+    def _try_turns(self, *, is_again: bool = False) -> Iterator[Attempt]:
         self._turned, self._failed_turns = 0, []
         for turn in self._turns:
             self._turned += 1
-            own, self._key = None, None
-            if turn.own is not None:
-                own = find_entry(turn, self._entries)
-            if not self._may_try(turn) or (own is not None and not self._unseal_own_key(own)):
-                continue
-            limits = take_for_endpoint(progress, turn.endpoint)
-            if isinstance(limits, Full):
-                self._pass_over(turn.endpoint, limits)
-                continue
-            is_covered = may_attempt = False
-            try:
-                may_attempt = self._may_attempt()
-                if may_attempt:
-                    is_covered = self._ensure_hold(turn.endpoint, is_own=own is not None)
-            finally:
-                if limits is not None and not is_covered:
-                    endpoint_limits.give_back(limits)
-            if not may_attempt:
+            self._tried = set()
+            failure: UpstreamFailure | None = None
+            while (attempt := self._prepare_attempt(turn, is_again=is_again)) is not None:
+                self._progress.attempts.append(attempt)
+                yield attempt
+                failure = attempt.failure
+                # Of a pool another credential may do better.
+                if failure is None or not is_pool_failure(attempt, failure):
+                    break
+            if failure is not None:
+                self._failed_turns.append((turn, failure))
+            if self._is_over:
                 return
-            if not is_covered:
-                continue
-            request, self._request = self._request or self._write_request(turn.endpoint), None
-            self._key = None
-            attempt = Attempt(turn.endpoint, request, started=process.now(), own=own, limits=limits)
-            has_others = self._turned < len(self._turns)
-            attempt.first_byte = find_first_byte_limit(
-                progress, turn.endpoint, has_others=has_others
-            )
-            progress.attempts.append(attempt)
-            yield attempt
-            if attempt.failure is not None:
-                self._failed_turns.append((turn, attempt.failure))
 
-    def _pass_over(self, endpoint: EndpointEntry, full: Full) -> None:
-        """Leave out an endpoint that has no room for now."""
-        if self._full is None or full.wait_s < self._full.wait_s:
-            self._full = full
+    def _prepare_attempt(self, turn: Candidate, *, is_again: bool) -> Attempt | None:
+        """The next attempt of this turn, covered by a hold; None where there is none."""
+        progress, endpoint = self._progress, turn.endpoint
+        own, self._key = find_entry(turn, self._entries), None
+        if not self._may_try(turn) or (own is not None and not self._unseal_own_key(own)):
+            return None
+        taken: LimitsTaken | ChosenCredential | Full | AllParked | None
+        if own is None and endpoint.provider.credentials:
+            taken = take_credential(progress, endpoint, self._tried, even_throttled=is_again)
+        else:
+            taken = take_for_endpoint(progress, endpoint)
+        if isinstance(taken, Full | AllParked):
+            self._pass_over(endpoint, taken)
+            return None
+        house, limits = taken if isinstance(taken, ChosenCredential) else (None, taken)
+        if house is not None:
+            self._key = house.secret
+            self._tried.add(house.pk)
+        is_covered = False
+        try:
+            self._is_over = not self._may_attempt()
+            if not self._is_over:
+                is_covered = self._ensure_hold(endpoint, is_own=own is not None)
+        finally:
+            if limits is not None and not is_covered:
+                endpoint_limits.give_back(limits)
+        if not is_covered:
+            return None
+        request, self._request = self._request or self._write_request(endpoint), None
+        self._key, now = None, process.now()
+        attempt = Attempt(endpoint, request, started=now, own=own, limits=limits, house=house)
+        has_others = self._turned < len(self._turns)
+        attempt.first_byte = find_first_byte_limit(progress, endpoint, has_others=has_others)
+        return attempt
+
+    def _pass_over(self, endpoint: EndpointEntry, cause: Full | AllParked) -> None:
+        """Leave out an endpoint that cannot be asked for now."""
+        if isinstance(cause, AllParked):
+            if self._parked is None or cause.until < self._parked.until:
+                self._parked = cause
+        elif self._full is None or cause.wait_s < self._full.wait_s:
+            self._full = cause
         if endpoint.pk == self._probes:
             self.end_probe()
-        pass_over(self._progress, endpoint)
+        # What was tried is told by its failure.
+        if not any(each.endpoint is endpoint for each in self._progress.attempts):
+            step = PARKED_STEP if isinstance(cause, AllParked) else LIMITS_STEP
+            pass_over(self._progress, endpoint, step)
 
     def _find_retry_delay_s(self, number: int) -> float | None:
         """Keep the turns that may do better in a moment, and find how long to wait; None where
@@ -173,9 +197,7 @@ class Attempts:
         forget_origin(failure)
         if attempt.limits is not None and attempt.first_token is None:
             settle_attempt(attempt, 0)
-        if is_credential_failure(attempt, failure):
-            rest_credential(attempt, failure, now)
-        else:
+        if not note_credential_failure(attempt, failure, now):
             self._note_health(attempt, failure, now)
         log_failure(self._progress, attempt, failure, now)
         if failure.larger_only:
@@ -184,7 +206,7 @@ class Attempts:
             self._finished_models.add(attempt.endpoint.model_id)
 
     def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
-        if failure.deadline and not self._used_its_own_time(attempt, now):
+        if failure.deadline and not used_its_own_time(self._progress, attempt, now):
             failure.outage = False
         if failure.first_byte and attempt.first_byte.is_wish:
             failure.outage = False
@@ -211,6 +233,8 @@ class Attempts:
             return build_affordability_error(progress, self._refused[0], self._refused[1])
         if last is None and self._full is not None:
             return build_limit_error(self._full)
+        if last is None and self._parked is not None:
+            return CredentialsParked(self._parked.until - process.now())
         if last is None and self._unopened:
             return Unavailable("No credential for this model can be used")
         return ProviderError(progress.attempts) if last is not None else DeadlinePassed()
@@ -248,19 +272,6 @@ class Attempts:
         if endpoint is not None:
             release_probe(endpoint)
 
-    def _used_its_own_time(self, attempt: Attempt, now: float) -> bool:
-        """Whether the attempt ran out of a time that was its own, not of what others had left it:
-        it had its provider's, or half of the call's."""
-        progress, provider = self._progress, attempt.endpoint.provider
-        enough_s = [
-            find_own_first_byte_s(attempt.endpoint),
-        ]
-        if not wants_deadline(progress.context.chat):
-            enough_s.append((progress.context.deadline - progress.context.started) / 2)
-        if provider.total_s:
-            enough_s.append(provider.total_s)
-        return now - attempt.started >= min(enough_s)
-
     def _unseal_own_key(self, own: ByokEntry) -> bool:
         """Have the team's own key at hand, for the writing of one request; False where it is not
         to be had."""
@@ -292,7 +303,7 @@ class Attempts:
     def _ensure_hold(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:
         """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
         self._request = None
-        needed = self._needed_hold(self._estimated_nano(endpoint), is_own=is_own)
+        needed = self._needed_hold(estimate_attempt_nano(self._progress, endpoint), is_own=is_own)
         if self._progress.loop is not None:
             needed = share_hold(self._progress, needed)
         root = self._progress.root
@@ -312,19 +323,6 @@ class Attempts:
             return self._book_hold(order, endpoint)
         more = missing_hold(needed, NeededHold(root.held_nano, root.held_byok_nano))
         return more is None or self._raise_hold(endpoint, more)
-
-    def _estimated_nano(self, endpoint: EndpointEntry) -> int:
-        prices, room, cap = (
-            endpoint.prices,
-            find_room(endpoint),
-            settings.ROUTER_ESTIMATE_OUTPUT_CAP,
-        )
-        assert prices is not None
-        demands = self._progress.demands(endpoint)
-        if len(demands) == 1:
-            return estimate_nano(demands[0], room, prices, output_cap=cap)
-        total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
-        return min(total, ESTIMATE_MAX_NANO)
 
     def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> NeededHold:
         return hold_for_estimate(estimated_nano, is_own=is_own)
@@ -393,6 +391,8 @@ class Attempts:
 
 def record_success(attempt: Attempt) -> None:
     """An answer: what had been wrong with whatever it was asked with is over."""
+    if attempt.house is not None:
+        parked_credentials().clear(attempt.house, attempt.endpoint.pk)
     if attempt.own is None:
         process.health().record_success(attempt.endpoint.pk, process.now())
     elif own_credentials.rests():

@@ -6,7 +6,7 @@ from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.request import ChatRequest
 from routing.serving.request import process
-from routing.serving.request.context import FirstByteLimit, RequestProgress
+from routing.serving.request.context import Attempt, FirstByteLimit, RequestProgress
 
 # Long prompts take longer than what was observed: no bound that was derived is below this.
 _OBSERVED_MIN_S: Final = 15.0
@@ -29,6 +29,18 @@ def wants_deadline(chat: ChatRequest) -> bool:
 def find_own_first_byte_s(endpoint: EndpointEntry) -> float:
     """What somebody has set for the model, the provider or the gateway."""
     return endpoint.first_byte_s or process.limits_of(endpoint.provider).first_byte_s
+
+
+def used_its_own_time(progress: RequestProgress, attempt: Attempt, now: float) -> bool:
+    """Whether the attempt ran out of a time that was its own, not of what others had left it: its
+    provider's, or half of the call's."""
+    context, provider = progress.context, attempt.endpoint.provider
+    enough_s = [find_own_first_byte_s(attempt.endpoint)]
+    if not wants_deadline(context.chat):
+        enough_s.append((context.deadline - context.started) / 2)
+    if provider.total_s:
+        enough_s.append(provider.total_s)
+    return now - attempt.started >= min(enough_s)
 
 
 def find_first_byte_limit(

@@ -6,7 +6,7 @@ from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import HoldOrder, HoldRefusal, TopUpOrder
 from routing.metering.byok import fee_bound_nano
-from routing.metering.usage import Room
+from routing.metering.usage import ESTIMATE_MAX_NANO, Room, estimate_nano
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.loop_costs import Charge
 
@@ -16,6 +16,17 @@ class NeededHold(NamedTuple):
 
     amount_nano: int
     byok_nano: int
+
+
+def estimate_attempt_nano(progress: RequestProgress, endpoint: EndpointEntry) -> int:
+    """The most that asking this endpoint is thought to cost, at list price."""
+    prices, room, cap = endpoint.prices, find_room(endpoint), settings.ROUTER_ESTIMATE_OUTPUT_CAP
+    assert prices is not None
+    demands = progress.demands(endpoint)
+    if len(demands) == 1:
+        return estimate_nano(demands[0], room, prices, output_cap=cap)
+    total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
+    return min(total, ESTIMATE_MAX_NANO)
 
 
 def hold_for_estimate(estimated_nano: int, *, is_own: bool) -> NeededHold:

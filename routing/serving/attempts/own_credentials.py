@@ -165,6 +165,8 @@ def open_key(entry: ByokEntry) -> str | None:
 
 def find_secret(attempt: Attempt) -> str | None:
     """What must not be repeated of what the attempt's upstream said."""
+    if attempt.house is not None:
+        return attempt.house.secret
     if attempt.own is None:
         return attempt.endpoint.provider.credential
     return open_key(attempt.own)

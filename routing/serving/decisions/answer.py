@@ -54,6 +54,9 @@ class DecisionCosts:
 
     def add(self, attempt: Attempt, spent: Iterable[QueryUsage]) -> None:
         self._spent += [(attempt, each) for each in spent]
+        if attempt.house is not None:
+            mine = [pair for pair in self._spent if pair[0] is attempt]
+            attempt.house_nano = self._cost(mine).total_nano if mine else None
 
     def sum_charges(self) -> Charged:
         used = [(attempt, each) for attempt, each in self._spent if each.counts]

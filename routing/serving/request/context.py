@@ -17,6 +17,7 @@ from gateway.http.tags import NO_TAGS, Tags
 from gateway.limits.concurrency import Place
 from gateway.limits.limits import Taken
 from gateway.limits.rules import LimitsTaken
+from routing.entities.credentials import HouseCredential
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import AnswerIdentity, CallerFormat
@@ -89,7 +90,8 @@ class Attempt:
     long a stream's caller kept it waiting; `priced` the usage that was priced last, and its price.
     `span_id` is what the upstream was told to hang its spans on, where there is a trace; `limits`
     what it took of rate limits, until that is settled; `first_byte` how long its first byte may
-    take.
+    take. `house` is the credential of the provider's pool that it is tried with, `house_nano` what
+    the provider bills on it for an answer.
     """
 
     endpoint: EndpointEntry
@@ -106,6 +108,8 @@ class Attempt:
     span_id: str | None = None
     limits: LimitsTaken | None = None
     first_byte: FirstByteLimit = OWN_FIRST_BYTE_LIMIT
+    house: HouseCredential | None = None
+    house_nano: int | None = None
 
 
 class RequestContext(NamedTuple):

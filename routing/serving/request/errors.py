@@ -1,5 +1,6 @@
 """Errors that exist once routing has begun."""
 
+import math
 from typing import Final
 
 from django.conf import settings
@@ -9,6 +10,7 @@ from gateway.http.errors import (
     InvalidRequest,
     NotFound,
     PermissionDenied,
+    Unavailable,
 )
 from gateway.http.jsonio import JsonObject
 from routing.selection.filters import GUARDRAILS_STEP
@@ -42,6 +44,18 @@ class DecisionsTimedOut(GatewayError):
     status, error_type = 524, "timeout"
     default_reason = "deadline"
     message = "Operation timed out. Please try again later."
+
+
+class CredentialsParked(Unavailable):
+    """Each endpoint left has only credentials that its provider refuses or throttles."""
+
+    default_reason = "credentials_parked"
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(
+            "All credentials for this model are parked for now",
+            retry_after_s=max(1, math.ceil(wait_s)),
+        )
 
 
 class UnknownModel(InvalidRequest):

@@ -81,6 +81,12 @@ def price(progress: RequestProgress, attempt: Attempt, usage: Usage) -> Cost:
     return attempt.priced[1]
 
 
+def note_house_cost(progress: RequestProgress, attempt: Attempt, usage: Usage) -> None:
+    """Note what the provider bills on the attempt's credential, where it has a pool of them."""
+    if attempt.house is not None:
+        attempt.house_nano = price(progress, attempt, usage).total_nano
+
+
 def _pinned_prices(
     progress: RequestProgress, attempt: Attempt, usage: Usage
 ) -> tuple[Prices, Units]:
@@ -111,6 +117,7 @@ def answered_outcome(
             service_tier=service_tier,
             cancelled=cancelled,
         )
+    note_house_cost(progress, attempt, usage)
     cost = price(progress, attempt, usage)
     empty = usage.completion_tokens == 0 and native_finish is None and not cancelled
     priced_nano = 0 if empty or finish_reason == "error" else cost.total_nano
@@ -142,6 +149,7 @@ def note_turn(
     upstream broke off."""
     loop = progress.loop
     assert loop is not None
+    note_house_cost(progress, attempt, usage)
     loop.tally.add_turn(
         usage,
         exact_cost(usage, *_pinned_prices(progress, attempt, usage)),

@@ -25,6 +25,7 @@ from routing.serving.request.outcome import (
     good_end,
     guarded_finish,
     measure_usage,
+    note_house_cost,
     price,
 )
 from routing.serving.settlement.records import build_report, settle_order
@@ -173,6 +174,7 @@ def _failed_outcome(
     if relay is None or not relay.seen:
         return failed_outcome(error, loop=progress.loop)
     usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
+    note_house_cost(progress, attempt, usage)
     return failed_outcome(
         error, usage=usage, cost=price(progress, attempt, usage), loop=progress.loop
     )

@@ -3,13 +3,15 @@
 The detail holds only what is there: most requests have little of it.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.history.client_app import NO_APP, parse_app
-from routing.ledger.orders import SettleOrder
+from routing.ledger.orders import CredentialSpending, SettleOrder
 from routing.ledger.tickets import Ticket
 from routing.metering.cost import PRICED_COUNTS, cache_saving_nano, web_search_nano
 from routing.reports.flood import gate
@@ -40,7 +42,20 @@ def settle_order(progress: RequestProgress, outcome: Outcome) -> SettleOrder:
         byok_nano=outcome.byok_nano,
         held_byok_nano=progress.held_byok_nano,
         shared_nano=outcome.shared_nano,
+        credential_spend=list_credential_spend(progress),
     )
+
+
+def list_credential_spend(progress: RequestProgress) -> Sequence[CredentialSpending]:
+    """What was spent on each credential of a pool, also for models that tools asked."""
+    submodels = progress.loop.submodel_attempts if progress.loop is not None else ()
+    attempts = chain(progress.attempts, *submodels)
+    spent: dict[tuple[str, str], int] = {}
+    for attempt in attempts:
+        if attempt.house is not None and attempt.house_nano is not None:
+            name = attempt.house.provider, attempt.house.label
+            spent[name] = spent.get(name, 0) + attempt.house_nano
+    return [CredentialSpending(*name, cost_nano) for name, cost_nano in spent.items()]
 
 
 def build_report(
@@ -131,6 +146,8 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
                     "is_byok": attempt.own is not None,
                     "routed_service_tier": attempt.endpoint.tier,
                     "error_type": attempt.failure.error_type if attempt.failure else None,
+                    # For operators; callers are not told of it.
+                    **({"credential": attempt.house.label} if attempt.house else {}),
                 }
                 for attempt in progress.attempts
             ]

@@ -1,7 +1,7 @@
 """The record of a generation: its query and the fields of its object."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -16,6 +16,8 @@ from routing.selection.replay import REMOVED, UNREADABLE
 from routing.selection.trace import VERSION
 
 _Milliseconds = Annotated[int | None, Field(description="Milliseconds.")]
+# Of attempts: what only operators read.
+_OF_OPERATORS: Final = frozenset({"error_type", "credential"})
 _Charge = Annotated[UsdAmount, Field(description="USD charged to the account.")]
 
 
@@ -209,7 +211,7 @@ def serialize_generation(row: Generation, *, key_id: int) -> JsonObject:
         cache_discount=None if saved_nano is None else usd(saved_nano),
         response_cache_source_id=detail.get("response_cache_source_id"),
         provider_responses=[
-            {name: value for name, value in attempt.items() if name != "error_type"}
+            {name: value for name, value in attempt.items() if name not in _OF_OPERATORS}
             for attempt in row.attempts
         ],
         error=None

@@ -21,6 +21,7 @@ from gateway.sealing import (
 )
 from interns.models import Vault
 from interns.vault.sealing import open_data_key
+from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.models import Provider
 from routing.destinations.models import Destination
 from routing.destinations.services import create_destination, load_config
@@ -45,6 +46,9 @@ def plant(team: Team) -> None:
     provider = Provider(slug="acme", name="Acme", base_url="http://127.0.0.1:9/v1")
     provider.set_credential("sk-provider")
     provider.save()
+    pooled = ProviderCredential(provider=provider, label="one")
+    pooled.set_secret("sk-pooled")
+    pooled.save()
     brought = ByokCredential(
         account=team.account, workspace=team.workspace, provider="acme", label="x"
     )
@@ -75,6 +79,7 @@ def all_open(team: Team, intern: Any) -> bool:
         return (
             read_released_values(intern, "a.b") == {"token": "canary"}
             and provider.credential() == "sk-provider"
+            and provider.credentials.get().secret() == "sk-pooled"
             and load_config(Destination.objects.get())["apiKey"] == "ph-key"
             and unseal_bytes(bytes(content.sealed), purpose=PURPOSE, row="gen-1") == b"said"
         )
@@ -93,7 +98,7 @@ def test_everything_moves_to_the_new_key(
     settings.VAULT_MASTER_KEY = "another master key"
     assert not all_open(team, intern)
     said, status = rotated(capsys)
-    assert (said["unreadable"], status) == (8, 1)
+    assert (said["unreadable"], status) == (9, 1)
 
     settings.VAULT_FORMER_MASTER_KEYS = (old,)
     assert all_open(team, intern)
@@ -102,7 +107,7 @@ def test_everything_moves_to_the_new_key(
     said, status = rotated(capsys)
     kept = {"provider_credentials": 1, "byok_credentials": 1, "generation_contents": 1}
     kept |= {"channel_urls": 1, "channel_secrets": 1}
-    kept |= {"destinations": 1}
+    kept |= {"destinations": 1, "pooled_credentials": 1}
     rest = {"vaults": 2, "kept_answers": 0, "unreadable": 0}
     keys_told = {"master_key_id": master_key_id(), "former_keys": 1}
     assert (said, status) == (keys_told | kept | rest, 0)

@@ -6,6 +6,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from routing.catalogue.dump import dump_catalogue
 from routing.catalogue.files import demo_catalogue, parse
 from routing.catalogue.load import load_catalogue, wait_until_served
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, Provider
@@ -299,3 +300,44 @@ def test_a_day_in_yaml_becomes_seconds(small: dict[str, Any]) -> None:
     assert load_catalogue(small)["errors"] == []
     assert Model.objects.get().created == 1_767_225_600
     assert Model.objects.get().expiration_date == "2027-01-01"
+
+
+@pytest.mark.both
+def test_a_pool_of_credentials_loads_dumps_and_loads_back_unchanged(small: dict[str, Any]) -> None:
+    limits = [{"requests_per_minute": 5}]
+    small["providers"][0]["credentials"] = [
+        {"label": "a", "credential": "secret-of-a", "weight": 3},
+        {"label": "b", "credential": "secret-of-b", "rate_limits": limits},
+        {"label": "c", "credential": "secret-of-c", "weight": 0},
+    ]
+    assert load_catalogue(small)["errors"] == []
+
+    pool = build_snapshot().providers["acme"].credentials
+    assert [(each.label, each.secret, each.weight) for each in pool] == [
+        ("a", "secret-of-a", 3),
+        ("b", "secret-of-b", 1),
+    ]
+    assert [rule.requests_per_minute for rule in pool[1].rate_rules] == [5]
+    assert "secret" not in repr(pool)
+    dump = dump_catalogue()
+    assert "secret" not in str(dump)
+    assert (load_catalogue(dump)["changed"], load_catalogue(dump)["added"]) == ([], [])
+
+    dump["providers"][0]["credentials"] = [{"label": "b", "weight": 2}]
+    assert load_catalogue(dump)["disabled"] == ["credential acme/a", "credential acme/c"]
+    pool = build_snapshot().providers["acme"].credentials
+    assert [(each.label, each.secret, each.weight) for each in pool] == [("b", "secret-of-b", 2)]
+
+
+def test_a_pooled_credential_needs_its_content_and_a_name_of_its_own(small: dict[str, Any]) -> None:
+    small["providers"][0]["credentials"] = [
+        {"label": "a"},
+        {"label": "b", "credential": "env:NOT_SET_ANYWHERE"},
+        {"label": "b", "credential": "x"},
+    ]
+    errors = load_catalogue(small)["errors"]
+    assert [error.partition(":")[0] for error in errors] == [
+        "providers[0].credentials[2].label",
+        "providers[0].credentials[0].credential",
+        "providers[0].credentials[1].credential",
+    ]

@@ -1,0 +1,114 @@
+"""The gateway's own credentials for a provider that has several: which one an attempt is made with,
+and what its failures mean for it.
+
+What a provider says of one of them says nothing of the endpoint: the credential is parked, and
+another one is tried.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence, Set
+from typing import Final, NamedTuple
+
+from gateway.limits.rules import LimitsTaken
+from gateway.live_settings import settings
+from routing.entities.credentials import HouseCredential
+from routing.entities.entries import EndpointEntry
+from routing.serving.admission.endpoint_limits import Full, take_for_endpoint
+from routing.serving.attempts.own_credentials import is_credential_failure, rest_credential
+from routing.serving.request import process
+from routing.serving.request.context import Attempt, RequestProgress
+from routing.statistics.parked_credentials import parked_credentials
+from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
+
+_DRAW_BYTES: Final = 8
+
+
+class AllParked(NamedTuple):
+    """No credential of a pool may be used before this moment (monotonic seconds)."""
+
+    until: float
+
+
+class ChosenCredential(NamedTuple):
+    """The credential to send, and what the attempt took of rate limits."""
+
+    credential: HouseCredential
+    limits: LimitsTaken | None
+
+
+def take_credential(
+    progress: RequestProgress,
+    endpoint: EndpointEntry,
+    tried: Set[int],
+    *,
+    even_throttled: bool,
+) -> ChosenCredential | Full | AllParked:
+    """The first credential of the provider's pool that was not `tried`, is not parked and has room.
+    With `even_throttled` one may be tried that a 429 has parked."""
+    now, parked = process.now(), parked_credentials()
+    ends: list[float] = []
+    full: Full | None = None
+    for credential in _order_by_draw(progress, endpoint.provider.credentials):
+        if credential.pk in tried:
+            continue
+        end = parked.find_end(credential, endpoint.pk, now, even_throttled=even_throttled)
+        if end is not None:
+            ends.append(end)
+            continue
+        limits = take_for_endpoint(progress, endpoint, credential.rate_rules)
+        if not isinstance(limits, Full):
+            return ChosenCredential(credential, limits)
+        if full is None or limits.wait_s < full.wait_s:
+            full = limits
+    return full or AllParked(min(ends, default=now))
+
+
+def _order_by_draw(
+    progress: RequestProgress, pool: Sequence[HouseCredential]
+) -> list[HouseCredential]:
+    """The pool in an order drawn by weight. A conversation keeps its draw, and a tool loop its
+    credential: prompt caches of providers belong to the account behind it."""
+    conversation = progress.context.conversation_key
+    mark = None if conversation is None else conversation.digest
+    last = progress.last_attempt if progress.loop is not None else None
+
+    def rank(credential: HouseCredential) -> tuple[bool, float]:
+        drawn = process.chance() if mark is None else _draw(mark, credential.pk)
+        # The least of exponential waits: each is first as often as its weight's share says.
+        wait = -math.log(1.0 - drawn) / credential.weight
+        return last is None or last.house is not credential, wait
+
+    return sorted(pool, key=rank)
+
+
+def _draw(mark: bytes, pk: int) -> float:
+    """A number in [0, 1) that a conversation always gets for this credential."""
+    digest = hashlib.blake2b(mark + pk.to_bytes(8, "big"), digest_size=_DRAW_BYTES).digest()
+    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+
+
+def is_pool_failure(attempt: Attempt, failure: UpstreamFailure) -> bool:
+    """Whether the failure is the pooled credential's, and another one may do better."""
+    return attempt.house is not None and (failure.credential or failure.parked)
+
+
+def note_credential_failure(attempt: Attempt, failure: UpstreamFailure, now: float) -> bool:
+    """Park the credential that the attempt was made with, the pool's or the team's own, where the
+    failure is its own. False where it says something of the endpoint."""
+    if is_credential_failure(attempt, failure):
+        rest_credential(attempt, failure, now)
+        return True
+    if attempt.house is None or not is_pool_failure(attempt, failure):
+        return False
+    hint_s = failure.retry_after_s
+    default_s = (
+        settings.ROUTER_CREDENTIAL_PARK_SECONDS if failure.credential else RETRY_HINT_DEFAULT_S
+    )
+    parked_credentials().park(
+        attempt.house,
+        attempt.endpoint.pk,
+        now + (default_s if hint_s is None else hint_s),
+        is_refused=failure.credential,
+    )
+    return True

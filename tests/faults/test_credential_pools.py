@@ -1,0 +1,111 @@
+"""Several credentials for one provider: one that is refused or throttled is parked and others
+serve, each has its own spend on the books, and callers never learn of them."""
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.conformance.desk import Desk
+from tests.faults import bench
+from tests.support.gateways import seed_account
+
+POOLED = bench.model("pooled/model", bench.endpoint("pooled"))
+PAIR = bench.model("paired/model", bench.endpoint("pooled"), bench.endpoint("second"))
+
+
+def name_sent(entry: dict[str, Any]) -> str:
+    """The label of the credential that a request came with."""
+    for label in ("one", "two", "three"):
+        digest = hashlib.sha256(f"secret-{label}".encode()).hexdigest()[:16]
+        if entry["headers"]["authorization"] == f"sha256:{digest}":
+            return label
+    raise AssertionError(entry["headers"])
+
+
+@pytest.fixture(scope="module")
+def pooling(gateway_with: Any, simulator: Any) -> Any:
+    pool = [
+        {"label": label, "credential": f"secret-{label}", "weight": weight}
+        for label, weight in (("one", 1), ("two", 1), ("three", 0))
+    ]
+    pooled = bench.provider("pooled", f"{simulator.url}/pooled/v1", credentials=pool)
+    del pooled["credential"]
+    server = gateway_with(
+        [POOLED, PAIR],
+        providers=[pooled, *bench.personas(simulator)],
+        ROUTER_ENDPOINT_RETRIES="0",
+        ROUTER_CREDENTIAL_PARK_SECONDS="2",
+    )
+    yield server
+    server.check_books()
+
+
+@pytest.fixture
+def desk(pooling: Any, simulator: Any) -> Any:
+    simulator.clear()
+    return Desk(pooling, simulator, seed_account(pooling), "pooled/model")
+
+
+def spend(desk: Desk) -> dict[str, tuple[int, float]]:
+    rows = desk.server.manage("credentials")["credentials"]
+    return {row["label"]: (row["requests_this_month"], row["usd_this_month"]) for row in rows}
+
+
+def test_requests_go_by_weight_and_each_credential_has_its_spend(desk: Desk) -> None:
+    before = spend(desk)
+
+    paid_nano = sum(desk.paid_nano(desk.ok()) for _ in range(16))
+
+    sent = Counter(map(name_sent, desk.upstream.requests("pooled")))
+    after = spend(desk)
+    rows = {label: (after[label][0] - before[label][0]) for label in after}
+    assert rows == {"one": sent["one"], "two": sent["two"], "three": 0}
+    assert min(sent["one"], sent["two"]) >= 1
+    spent = sum(after[label][1] - before[label][1] for label in after)
+    assert round(spent * 1e9) == paid_nano
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("status", [401, 402, 429])
+def test_one_that_is_refused_is_parked_and_another_serves(
+    desk: Desk, status: int, stream: bool
+) -> None:
+    refusal = {"status": status, "headers": {"Retry-After": "2"}}
+    desk.upstream.script("pooled", refusal, {"text": "Well"})
+
+    response = desk.post(stream=stream)
+    assert response.status_code == 200, response.text
+    record = desk.generation(response.headers["X-Generation-Id"])
+    assert [each["status"] for each in record["provider_responses"]] == [status, 200]
+    assert "credential" not in str(record["provider_responses"])
+    parked, served = map(name_sent, desk.upstream.requests("pooled"))
+    assert parked != served
+
+    assert desk.post().status_code == 200
+    assert name_sent(desk.upstream.requests("pooled")[-1]) == served
+    desk.server.wait_until(lambda: is_used(desk, parked), within_s=60)
+
+
+def is_used(desk: Desk, label: str) -> bool:
+    """Whether a request went with this credential."""
+    assert desk.post().status_code == 200
+    return name_sent(desk.upstream.requests("pooled")[-1]) == label
+
+
+def test_with_all_parked_the_next_endpoint_is_asked_and_the_route_says_why(desk: Desk) -> None:
+    desk.upstream.script("pooled", {"status": 401}, {"status": 401})
+    desk.told(desk.post(), 502, "provider_unavailable")
+
+    answer = desk.post(model="paired/model", provider={"order": ["pooled", "second"]})
+    assert answer.status_code == 200, answer.text
+    assert len(desk.upstream.requests("pooled")) == 2
+    generation_id = answer.headers["X-Generation-Id"]
+    route = desk.manage("GET", f"/generation/{generation_id}/route").json()["data"]
+    assert "Credentials Parked" in str(route)
+
+    alone = desk.post()
+    desk.told(alone, 503, "provider_overloaded")
+    assert int(alone.headers["Retry-After"]) >= 1
+    desk.server.wait_until(lambda: desk.post().status_code == 200, within_s=60)

@@ -1,0 +1,138 @@
+"""Pools of the gateway's own credentials: who is drawn and kept, what parks it and for whom."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.limits.rules import build_rules
+from routing.entities.credentials import HouseCredential
+from routing.entities.entries import EndpointEntry
+from routing.serving.admission.endpoint_limits import Full, settle_attempt
+from routing.serving.attempts.house_credentials import (
+    AllParked,
+    ChosenCredential,
+    note_credential_failure,
+    take_credential,
+)
+from routing.serving.request import process
+from routing.serving.request.context import RequestProgress
+from routing.serving.request.stickiness import ConversationKey
+from routing.statistics.parked_credentials import parked_credentials
+from routing.upstreams.failures import from_status
+from tests.routing.selection.entries import endpoint, provider
+from tests.routing.serving.calls import attempt_at, call_to
+
+
+def credential(pk: int, **more: Any) -> HouseCredential:
+    return HouseCredential(
+        pk=pk, provider="acme", label=f"c{pk}", secret=f"secret-{pk}", seal_mark="s" * 24, **more
+    )
+
+
+def pooled(*pool: HouseCredential) -> EndpointEntry:
+    return endpoint("acme", provider=provider("acme", credentials=pool))
+
+
+@pytest.fixture(autouse=True)
+def nothing_parked() -> Iterator[None]:
+    parked_credentials.cache_clear()
+    yield
+    parked_credentials.cache_clear()
+
+
+def draw(call: RequestProgress, at: EndpointEntry, **more: Any) -> Any:
+    options: dict[str, Any] = {"tried": frozenset(), "even_throttled": False} | more
+    found = take_credential(call, at, options["tried"], even_throttled=options["even_throttled"])
+    return found.credential.pk if isinstance(found, ChosenCredential) else found
+
+
+def test_each_is_drawn_by_its_weight() -> None:
+    at = pooled(credential(1, weight=3), credential(2))
+    drawn = Counter(draw(call_to(at), at) for _ in range(4000))
+    assert 2800 < drawn[1] < 3200
+
+
+def test_a_conversation_keeps_its_credential() -> None:
+    at = pooled(*[credential(pk) for pk in range(1, 6)])
+    kept = set()
+    for number in range(40):
+        call = call_to(at)
+        key = ConversationKey(b"conversation %d" % number, by_session=True)
+        call.context = call.context._replace(conversation_key=key)
+        first = draw(call, at)
+        assert {draw(call, at) for _ in range(5)} == {first}
+        kept.add(first)
+    assert len(kept) > 1
+
+
+@pytest.mark.parametrize("status", [401, 402, 403])
+def test_one_that_is_refused_is_parked_at_every_endpoint_until_it_changes(status: int) -> None:
+    first, other = credential(1), credential(2)
+    at = pooled(first)
+    elsewhere = endpoint("acme/fast", provider=at.provider)
+    attempt, now = attempt_at(at, house=first), process.now()
+
+    assert note_credential_failure(attempt, from_status(status, {"retry-after": "60"}, b"{}"), now)
+
+    for place in (at, elsewhere):
+        parked = draw(call_to(place), place, even_throttled=True)
+        assert isinstance(parked, AllParked)
+        assert 0 < parked.until - now <= 60
+    rotated = pooled(replace(first, seal_mark="t" * 24))
+    assert draw(call_to(rotated), rotated) == 1
+    both = pooled(first, other)
+    assert {draw(call_to(both), both) for _ in range(20)} == {2}
+
+
+def test_one_that_is_throttled_is_parked_there_and_may_be_tried_again_if_all_else_failed() -> None:
+    first = credential(1)
+    at = pooled(first)
+    elsewhere = endpoint("acme/fast", provider=at.provider)
+
+    assert note_credential_failure(
+        attempt_at(at, house=first), from_status(429, {}, b"{}"), process.now()
+    )
+
+    assert isinstance(draw(call_to(at), at), AllParked)
+    assert draw(call_to(at), at, even_throttled=True) == 1
+    assert draw(call_to(elsewhere), elsewhere) == 1
+    parked_credentials().clear(first, at.pk)
+    assert draw(call_to(at), at) == 1
+
+
+def test_other_failures_are_the_endpoint_s() -> None:
+    first = credential(1)
+    attempt = attempt_at(pooled(first), house=first)
+    for status in (400, 404, 408, 500, 503):
+        assert not note_credential_failure(attempt, from_status(status, {}, b"{}"), process.now())
+
+
+def test_one_without_room_gives_way_to_another() -> None:
+    narrow = credential(1, rate_rules=build_rules("credential:901", [{"concurrent": 1}]))
+    at = pooled(narrow, credential(2))
+    alone = pooled(narrow)
+    call = call_to(alone)
+    taken = take_credential(call, alone, set(), even_throttled=False)
+    assert isinstance(taken, ChosenCredential)
+
+    assert isinstance(draw(call_to(alone), alone), Full)
+    assert {draw(call_to(at), at) for _ in range(20)} == {2}
+
+    settle_attempt(attempt_at(alone, limits=taken.limits), 0)
+    assert draw(call_to(alone), alone) == 1
+
+
+def test_a_parking_is_known_to_other_processes(start: Any, clock: Any) -> None:
+    first, second = start(), start()
+    first.sync(), second.sync()
+    key = credential(1)
+    first.sharing._parked.park(key, 7, clock.now + 60, is_refused=True)
+
+    first.sync(), second.sync()
+
+    end = second.sharing._parked.find_end(key, 8, clock.now, even_throttled=True)
+    assert end is not None
+    assert 55 < end - clock.now <= 61
