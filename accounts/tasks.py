@@ -6,6 +6,7 @@ from uuid import UUID
 
 from celery import shared_task
 from django.conf import settings
+from django.contrib.sessions.backends.db import SessionStore
 
 from accounts.events import delivery
 from accounts.metrics import record_audit
@@ -60,6 +61,13 @@ def clear_deleted_workspaces() -> int:
 def delete_old_end_user_counters() -> int:
     """Every hour, delete counters of end users' budgets whose windows are long over."""
     return end_user_budgets.delete_old_counters(datetime.now(UTC))
+
+
+# What is left goes the next time.
+@shared_task(soft_time_limit=120, time_limit=150)
+def delete_old_sessions() -> None:
+    """Every hour, delete sessions of browsers that are over. Whoever begins to sign in has one."""
+    SessionStore.clear_expired()
 
 
 # What is left is seen the next time.

@@ -2,7 +2,8 @@
 
 Keys are asked for once they are older than `_FRESH_S`, and at once where a token names one that is
 not among them, but not more often than every `_ASK_AGAIN_S`. Where the issuer does not answer, the
-keys of before stay good for `_KEPT_S`.
+keys of before stay good for `_KEPT_S`. Without any the same refusal stands until it is asked again,
+so that nobody without a credential makes others wait for it one after the other.
 """
 
 import json
@@ -97,6 +98,7 @@ class Issuer:
         self._facts: JsonObject | None = None
         self._keys: Mapping[str, PyJWK] = {}
         self._asked_at = self._answered_at = float("-inf")
+        self._silence = ""
         self._lock = Lock()
 
     def read_facts(self) -> JsonObject:
@@ -130,16 +132,18 @@ class Issuer:
         """Read the keys, unless somebody just did. Raises `IssuerSilent` where none are left."""
         with self._lock:
             if now - self._asked_at < self._ask_again_s:
+                if self._silence:
+                    raise IssuerSilent(self._silence)
                 return
-            self._asked_at = now
+            self._asked_at, self._silence = now, ""
             try:
                 url = self._jwks_url or str(self.read_facts()["jwks_uri"])
                 self._keys = _read_keys(fetch_json(url))
                 self._answered_at = now
             except (IssuerSilent, KeyError) as error:
                 if now - self._answered_at > _KEPT_S:
-                    self._keys, self._asked_at = {}, float("-inf")
-                    raise IssuerSilent(str(error)) from error
+                    self._keys, self._silence = {}, str(error)
+                    raise IssuerSilent(self._silence) from error
 
 
 def _read_keys(answer: JsonObject) -> dict[str, PyJWK]:

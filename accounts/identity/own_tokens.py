@@ -37,17 +37,31 @@ def find_issuer_name() -> str:
     return settings.PUBLIC_URL or "urn:routing-gateway"
 
 
+class Origin(NamedTuple):
+    """The issuer of the token that an own one was made of, and a digest of its workload."""
+
+    issuer: str
+    workload: str
+
+
 class OwnToken(NamedTuple):
-    """What a token of the gateway says."""
+    """What a token of the gateway says. One that was made of a key has no `origin`."""
 
     key_hash: str
     expires_at: float
     tags: Tags
+    origin: Origin | None
 
 
-def issue(key_hash: str, *, lifetime_s: int = LIFETIME_MAX_S, tags: Tags = NO_TAGS) -> str:
-    """A token that stands for the key of this hash, for so long at most. Its requests have these
-    tags."""
+def issue(
+    key_hash: str,
+    *,
+    lifetime_s: int = LIFETIME_MAX_S,
+    tags: Tags = NO_TAGS,
+    origin: Origin | None = None,
+) -> str:
+    """A token that stands for the key of this hash, for so long at most, and no longer than its
+    origin counts. Its requests have these tags."""
     assert 0 < lifetime_s <= LIFETIME_MAX_S
     now, signing = int(time.time()), _derive(settings.VAULT_MASTER_KEY)
     claims: JsonObject = {
@@ -59,6 +73,8 @@ def issue(key_hash: str, *, lifetime_s: int = LIFETIME_MAX_S, tags: Tags = NO_TA
     }
     if tags:
         claims["tags"] = dict(tags)
+    if origin is not None:
+        claims["origin"] = origin._asdict()
     return jwt.encode(
         claims, signing.private, algorithm=_ALGORITHM, headers={"kid": signing.key_id}
     )
@@ -81,7 +97,9 @@ def verify_own(token: str) -> OwnToken:
         )
     except jwt.PyJWTError as error:
         raise TokenRefused(str(error)) from error
-    return OwnToken(str(claims["sub"]), float(claims["exp"]), claims.get("tags", NO_TAGS))
+    origin = Origin(**claims["origin"]) if "origin" in claims else None
+    tags = claims.get("tags", NO_TAGS)
+    return OwnToken(str(claims["sub"]), float(claims["exp"]), tags, origin)
 
 
 def list_public_keys() -> list[JsonObject]:

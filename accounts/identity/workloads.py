@@ -18,8 +18,10 @@ import jwt
 
 from accounts.identity import own_tokens
 from accounts.identity.issuers import TokenRefused, find_issuer, verify
+from accounts.identity.own_tokens import Origin
 from accounts.models import Workload
 from gateway.database.db import Lane, run_queries
+from gateway.http.jsonio import dumps
 from gateway.http.tags import NO_TAGS, Tags, select_tags
 from gateway.live_settings import settings
 from gateway.ttl_cache import TtlCache
@@ -40,9 +42,14 @@ class TrustedWorkload(NamedTuple):
     key_hash: str
     tags: Mapping[str, str] = NO_TAGS
 
+    def digest(self) -> str:
+        """Another one as soon as other tokens stand for the key."""
+        facts = (self.jwks_url, self.audience, sorted(self.conditions.items()), self.key_hash)
+        return sha256(dumps(facts)).hexdigest()
+
 
 class KnownToken(NamedTuple):
-    """`issuer` and `workload` are None for a token of the gateway's own. `tags` are those of its
+    """`issuer` and `workload` are None for a token that was made of a key. `tags` are those of its
     requests."""
 
     key_hash: str
@@ -56,6 +63,13 @@ class KnownToken(NamedTuple):
         if now >= self.until:
             return False
         return self.issuer is None or self.workload in (_trusted.find(self.issuer) or ())
+
+    @property
+    def origin(self) -> Origin | None:
+        """What a token that is made of this one depends on."""
+        if self.issuer is None or self.workload is None:
+            return None
+        return Origin(self.issuer, self.workload.digest())
 
 
 class WorkloadCache(TtlCache[str, list[TrustedWorkload]]):
@@ -116,10 +130,7 @@ def _examine(token: str, now: float) -> KnownToken:
     except jwt.PyJWTError as error:
         raise TokenRefused(str(error)) from error
     if issuer == own_tokens.find_issuer_name():
-        own = own_tokens.verify_own(token)
-        return KnownToken(
-            own.key_hash, own.expires_at, min(own.expires_at, now + _KNOWN_S), own.tags
-        )
+        return _examine_own(token, now)
     workloads = _trusted.find(issuer) if isinstance(issuer, str) and "\x00" not in issuer else None
     if not workloads:
         raise TokenRefused("nobody here trusts its issuer")
@@ -136,6 +147,18 @@ def _examine(token: str, now: float) -> KnownToken:
             return KnownToken(each.key_hash, expires_at, until, tags, str(issuer), each)
     refusals = [each for each in good.values() if isinstance(each, TokenRefused)]
     raise refusals[0] if len(refusals) == len(good) else TokenRefused("no workload has its claims")
+
+
+def _examine_own(token: str, now: float) -> KnownToken:
+    own = own_tokens.verify_own(token)
+    until = min(own.expires_at, now + _KNOWN_S)
+    known = KnownToken(own.key_hash, own.expires_at, until, own.tags)
+    if own.origin is None:
+        return known
+    for workload in _trusted.find(own.origin.issuer) or ():
+        if workload.digest() == own.origin.workload:
+            return known._replace(issuer=own.origin.issuer, workload=workload)
+    raise TokenRefused("the workload that it was made for counts no more")
 
 
 def _try(token: str, issuer: str, workload: TrustedWorkload) -> dict[str, Any] | TokenRefused:

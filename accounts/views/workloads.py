@@ -67,12 +67,14 @@ class TokensViewSet(ManagedViewSet):
         if is_token(body.subject_token) != (body.subject_token_type in _TOKENS):
             raise SchemaInvalid([Issue("subject_token", "Invalid input: not of this type")])
         caller, token = authenticate_credential(request, body.subject_token)
-        lifetime_s, tags = own_tokens.LIFETIME_MAX_S, NO_TAGS
+        lifetime_s, tags, origin = own_tokens.LIFETIME_MAX_S, NO_TAGS, None
         if token is not None:
             lifetime_s = max(1, min(lifetime_s, int(token.expires_at - time.time())))
-            tags = token.tags
+            tags, origin = token.tags, token.origin
         answer = {
-            "access_token": own_tokens.issue(caller.key_hash, lifetime_s=lifetime_s, tags=tags),
+            "access_token": own_tokens.issue(
+                caller.key_hash, lifetime_s=lifetime_s, tags=tags, origin=origin
+            ),
             "issued_token_type": body.requested_token_type or ACCESS_TOKEN,
             "token_type": "Bearer",
             "expires_in": lifetime_s,

@@ -28,7 +28,7 @@ class OidcProvider:
 setting = Section("Sign-in of people")
 STAFF_SECOND_FACTOR = setting(
     "STAFF_SECOND_FACTOR",
-    "whether operators see pages only once they have a second factor; by default in production",
+    "whether operators see pages only once they used a second factor; by default in production",
     env.boolean,
     PRODUCTION,
 )

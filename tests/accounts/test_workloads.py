@@ -172,6 +172,23 @@ def test_tokens_count_while_the_issuer_is_away(office: Office, issuer: Issuer) -
     assert (code, said["error"]["message"]) == (503, "The token's issuer does not answer")
 
 
+def test_an_issuer_that_does_not_answer_is_asked_once_for_many(
+    office: Office, issuer: Issuer
+) -> None:
+    class Silent(Issuer):
+        def answer(self, path: str) -> dict[str, Any]:
+            self.asked += 1
+            return {}
+
+    silent = Silent()
+    build(office, silent)
+
+    codes = [status(office, silent.make_token(jti=str(number))) for number in range(3)]
+
+    silent.stop()
+    assert (codes, silent.asked) == ([503, 503, 503], 1)
+
+
 def test_what_is_taken_away_ends(office: Office, issuer: Issuer) -> None:
     workload, token = build(office, issuer), issuer.make_token()
     assert status(office, token) == 200
@@ -246,6 +263,26 @@ def test_a_token_is_exchanged_for_a_short_one(office: Office, issuer: Issuer) ->
     short = exchange(subject_token=issuer.make_token(exp=int(time.time()) + 60)).json()
     again = exchange(subject_token=short["access_token"]).json()
     assert again["expires_in"] <= short["expires_in"] <= 60
+
+
+def test_a_short_token_ends_with_the_workload_it_was_made_for(
+    office: Office, issuer: Issuer
+) -> None:
+    workload = build(office, issuer)
+    made = exchange(subject_token=issuer.make_token()).json()["access_token"]
+    tokens = [made, exchange(subject_token=made).json()["access_token"]]
+
+    def statuses() -> list[int]:
+        forget_keys_only()
+        return [status(office, token) for token in tokens]
+
+    assert statuses() == [200, 200]
+    TrustedIssuer.objects.update(enabled=False)
+    assert statuses() == [401, 401]
+    TrustedIssuer.objects.update(enabled=True)
+    assert statuses() == [200, 200]
+    change_workload(workload=workload, conditions={"sub": "repo:other/*"}, tags=None, by=SYSTEM)
+    assert statuses() == [401, 401]
 
 
 def test_a_key_is_exchanged_too_and_the_token_ends_with_it(office: Office, issuer: Issuer) -> None:

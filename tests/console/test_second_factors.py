@@ -4,12 +4,14 @@ import io
 import json
 import re
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
 from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -17,6 +19,7 @@ from django.urls import reverse
 
 from accounts.models import AuditRecord, User
 from accounts.services.accounts import open_account
+from accounts.tasks import delete_old_sessions
 from console.sign_in_links import build_link_path
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -134,6 +137,7 @@ def test_no_seed_is_readable_in_the_database_or_the_admin(person: User) -> None:
         assert codes[0] not in text
 
 
+@pytest.mark.django_db(transaction=True)
 def test_staff_needs_a_second_factor_where_it_is_set(person: User, settings: Any) -> None:
     settings.STAFF_SECOND_FACTOR = True
     client = browser()
@@ -149,6 +153,26 @@ def test_staff_needs_a_second_factor_where_it_is_set(person: User, settings: Any
     client.post(reverse("mfa_reauthenticate"), {"code": code_of(seed)})
     kept = client.post(reverse("mfa_deactivate_totp"))
     assert "Set up another second factor first" in kept.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_session_that_used_no_factor_stays_out_once_there_is_one(
+    person: User, settings: Any
+) -> None:
+    settings.STAFF_SECOND_FACTOR = True
+    owner, thief = browser(), browser()
+    for client in (owner, thief):
+        sign_in(client)
+    seed, _ = set_up_app(owner)
+    assert owner.get(reverse("admin:index")).status_code == 200
+
+    # Nor does whoever knows the password alone set up a factor of his own.
+    for name in ("admin:index", "mfa_index", "mfa_add_webauthn", "account_reauthenticate"):
+        asked = thief.get(reverse(name))["Location"]
+        assert asked.startswith(f"{reverse('mfa_reauthenticate')}?next=")
+    assert "code" in thief.get(asked).text
+    assert thief.post(asked, {"code": code_of(seed)}).status_code == 302
+    assert thief.get(reverse("admin:index")).status_code == 200
 
 
 def test_the_admin_signs_in_where_all_pages_do(person: User, client: Client) -> None:
@@ -189,6 +213,19 @@ def test_sessions_are_listed_and_ended(person: User) -> None:
         client.get(reverse("mfa_index")).status_code for client in (first, second, stranger)
     ]
     assert signed_in == [200, 302, 200]
+
+
+def test_sessions_that_are_over_leave_the_database(person: User) -> None:
+    first, second = browser(), browser()
+    for client in (first, second):
+        sign_in(client)
+    old = Session.objects.filter(session_key=first.session.session_key)
+    old.update(expire_date=datetime.now(UTC))
+
+    delete_old_sessions()
+
+    (left,) = Session.objects.all()
+    assert left.session_key == second.session.session_key
 
 
 def test_the_first_operator_comes_by_a_link(client: Client) -> None:
