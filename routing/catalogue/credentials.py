@@ -46,7 +46,7 @@ class ProviderCredential(Versioned):
         ]
 
     def __str__(self) -> str:
-        return f"{self.provider_id}/{self.label}"
+        return self.label
 
     @property
     def seal_row(self) -> str:

@@ -146,6 +146,7 @@ class Wire(Protocol):
     `takes_budgets`: it has a word for a reasoning budget in tokens. `needs_output_cap`: each call
     names one, which is `Terms.output_default` where the caller names none. `keeps_tools_when_off`:
     a conversation with calls needs their tools even if no more calls are allowed.
+    `takes_prefill`: a conversation may end with the beginning of the answer.
     `output_tokens_min` is the least cap it takes, `usual_parameters` what its models take where
     nobody says more. `request_id_header` is the one it reads the caller's request id from, None
     where it has none.
@@ -155,6 +156,7 @@ class Wire(Protocol):
     takes_budgets: bool
     needs_output_cap: bool
     keeps_tools_when_off: bool
+    takes_prefill: bool
     output_tokens_min: int
     usual_parameters: tuple[str, ...]
     request_id_header: str | None

@@ -117,6 +117,10 @@ class StreamWriter(Protocol):
     def end_tool(self, activity: ToolActivity) -> bytes:
         """It has ended. Where several were begun they end in their order."""
 
+    def mark_seam(self, seam: JsonObject) -> bytes:
+        """Say that another upstream goes on from here, in an event that clients pass over. Such a
+        stream has no native events."""
+
     def write_ending(self, ending: Ending) -> bytes:
         """The clean end."""
 

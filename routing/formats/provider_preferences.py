@@ -77,6 +77,7 @@ class ProviderField(TypedDict, total=False):
     preferred_min_throughput: Cutoff | None
     quantizations: list[Quantization] | None
     require_parameters: bool | None
+    rescue: bool | None
     sort: Annotated[Sort | SortField, ONE_KIND] | None
     zdr: bool | None
 
@@ -87,7 +88,8 @@ class ProviderPreferences:
 
     `max_price` is in USD per million tokens (prompt, completion) or per unit (request, image,
     audio). Cutoffs map a percentile ("p50") to seconds or to tokens per second. `deadline_s` bounds
-    the whole answer, `max_first_byte_s` each endpoint's wait for its first byte.
+    the whole answer, `max_first_byte_s` each endpoint's wait for its first byte. With `rescue` a
+    stream that breaks off is continued elsewhere.
     """
 
     allow_fallbacks: bool = True
@@ -103,6 +105,7 @@ class ProviderPreferences:
     min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
     quantizations: tuple[str, ...] = ()
     require_parameters: bool = False
+    rescue: bool = False
     sort: Sort | None = None
     partition: Partition | None = None
     zdr: bool = False
@@ -139,6 +142,7 @@ def resolve_provider(
         min_throughput_tps=_cutoffs(checked.get("preferred_min_throughput")),
         quantizations=tuple(checked.get("quantizations") or ()),
         require_parameters=bool(checked.get("require_parameters")),
+        rescue=bool(checked.get("rescue")),
         sort=sort,
         partition=partition,
         zdr=bool(checked.get("zdr")),

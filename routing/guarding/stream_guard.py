@@ -72,6 +72,9 @@ class GuardedWriter:
     def end_tool(self, activity: ToolActivity) -> bytes:
         return b"" if self._guard.withheld else self._writer.end_tool(activity)
 
+    def mark_seam(self, seam: JsonObject) -> bytes:
+        return self._writer.mark_seam(seam)
+
     def write_ending(self, ending: Ending) -> bytes:
         out = self.flush()
         if self._guard.withheld:

@@ -19,6 +19,7 @@ class BearerWire:
 
     needs_output_cap = False
     keeps_tools_when_off = False
+    takes_prefill = False
     output_tokens_min = 1
     usual_parameters: tuple[str, ...] = USUAL_PARAMETERS
     # As OpenAI's "Debugging requests" names it; other servers ignore it.

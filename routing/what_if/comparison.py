@@ -122,8 +122,11 @@ def change_policy(policy: Policy, wishes: ProviderPreferences, named: Iterable[s
 _CHANGES: Mapping[str, Callable[[ProviderPreferences], JsonObject]] = {
     "allow_fallbacks": lambda new: {"allow_fallbacks": new.allow_fallbacks},
     "data_collection": lambda new: {"deny_data_collection": new.data_collection == "deny"},
+    "deadline_ms": lambda new: {"deadline_s": new.deadline_s},
     "enforce_distillable_text": lambda new: {"distillable_only": new.enforce_distillable_text},
     "ignore": lambda new: {"ignore": new.ignore},
+    # How long to wait for an endpoint, and what follows on a broken stream, choose no endpoint.
+    "max_first_byte_s": lambda new: {},
     "max_price": lambda new: {"max_price_usd": new.max_price_usd},
     "only": lambda new: {"only": new.only},
     # An order also closes the tiers that a suffix opened.
@@ -134,6 +137,7 @@ _CHANGES: Mapping[str, Callable[[ProviderPreferences], JsonObject]] = {
     "preferred_min_throughput": lambda new: {"min_throughput_tps": new.min_throughput_tps},
     "quantizations": lambda new: {"quantizations": frozenset(new.quantizations)},
     "require_parameters": lambda new: {"require_parameters": new.require_parameters},
+    "rescue": lambda new: {},
     "sort": lambda new: {
         "sort": new.sort,
         "sort_named": new.sort is not None,

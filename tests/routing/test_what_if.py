@@ -16,7 +16,11 @@ from django.core.management import call_command
 from accounts.guard_rules import GuardrailEntry
 from accounts.models import ApiKey
 from routing.entities.entries import EMPTY, ModelEntry, Snapshot
-from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
+from routing.formats.provider_preferences import (
+    ProviderField,
+    ProviderPreferences,
+    resolve_provider,
+)
 from routing.metering.models import Generation
 from routing.selection.select import select
 from routing.selection.trace import TracedAttempt, build_trace, freeze_state
@@ -213,7 +217,11 @@ def test_a_policy_is_changed_in_the_fields_of_its_keys() -> None:
         "enforce_distillable_text": True,
         "only": ["d"],
         "ignore": ["e"],
+        "deadline_ms": 3000,
+        "max_first_byte_s": 2,
+        "rescue": True,
     }
+    assert wanted.keys() == ProviderField.__annotations__.keys()
     wishes = resolve_provider(wanted)
     assert wishes is not None
     assert change_policy(policy, wishes, wanted) == Policy(
@@ -232,6 +240,7 @@ def test_a_policy_is_changed_in_the_fields_of_its_keys() -> None:
         across_models=True,
         max_latency_s={"p50": 2},
         min_throughput_tps={"p90": 30},
+        deadline_s=3.0,
     )
 
 

@@ -75,6 +75,11 @@ class ChatStream:
             return b""
         return self.delta({"reasoning_details": [build_tool_detail(activity)]})
 
+    def mark_seam(self, seam: JsonObject) -> bytes:
+        """A chunk without content; clients pass over fields that they do not know."""
+        chunk = self._open + _NOTHING + _OPEN_END + self._close[: -len(b"}\n\n")]
+        return chunk + b',"router_rescue":' + dumps(seam) + b"}\n\n"
+
     def write_ending(self, ending: Ending) -> bytes:
         """Terminal chunk, usage chunk, `[DONE]`. The finish is told once, like the role: clients
         join what comes twice."""

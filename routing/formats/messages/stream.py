@@ -101,6 +101,9 @@ class MessagesStream:
         self._fetches += count_fetches(activity)
         return self._blocks.add_block(result) if result is not None else b""
 
+    def mark_seam(self, seam: JsonObject) -> bytes:
+        return write_event("ping", {"router_rescue": seam})
+
     def write_ending(self, ending: Ending) -> bytes:
         if self._passed is not None:
             remainder, last = self._passed.rest(), self._passed.last(ending)

@@ -80,6 +80,9 @@ class ResponsesStream:
     def end_tool(self, activity: ToolActivity) -> bytes:
         return self._output.end_tool(activity)
 
+    def mark_seam(self, seam: JsonObject) -> bytes:
+        return self._events.say("response.router_rescue", {"router_rescue": seam})
+
     def write_ending(self, ending: Ending) -> bytes:
         verdict = judge_ending(ending, has_output=self._has_output)
         out = self._output.finish(cut=verdict.is_cut)

@@ -21,6 +21,7 @@ from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
+from routing.serving.answer.rescue_stream import begin_rescue
 from routing.serving.answer.stream_setup import (
     Echo,
     PendingReply,
@@ -35,6 +36,7 @@ from routing.serving.request import process
 from routing.serving.request.client_watch import ClientWatch
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.outcome import Outcome, abandoned_outcome, report_usage
+from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
 from routing.serving.settlement.records import metadata_if_wanted
@@ -60,6 +62,9 @@ class AnswerStream:
 
     def __init__(self, progress: RequestProgress, client: Any) -> None:
         self._progress = progress
+        wishes = progress.context.chat.provider
+        if wishes is not None and wishes.rescue and progress.loop is None:
+            progress.rescue = Rescue(progress.context.chat)
         self._attempts = Attempts(progress)
         self._watch = ClientWatch(client, self._caller_left)
         self._work = self._serve()
@@ -141,8 +146,12 @@ class AnswerStream:
                     forget_origin(failure)
                     raise CallerGone from None
                 self._attempts.failed(attempt, failure)
-                if self._relay is not None and self._relay.started:
-                    raise self._attempts.error() from failure
+                relay = self._relay
+                if relay is not None and relay.started:
+                    if not begin_rescue(self._progress, attempt, relay):
+                        raise self._attempts.error() from failure
+                    # What it said is in the books.
+                    self._relay = None
                 self._close_reply()
             else:
                 return True
@@ -222,7 +231,8 @@ class AnswerStream:
         self._accept(attempt, relay)
         rest = flush_guard(relay)
         outcome = stream_outcome(progress, attempt, relay, cancelled=False)
-        tokens = outcome.usage.completion_tokens
+        before = progress.rescue.completion_tokens if progress.rescue is not None else 0
+        tokens = outcome.usage.completion_tokens - before
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
         settle(progress, outcome, meanwhile=keep)
@@ -237,7 +247,9 @@ class AnswerStream:
 
     def _accept(self, attempt: Attempt, relay: Relay) -> None:
         """Raises `UpstreamFailure` for a refusal where another model may do better."""
-        refusal = not relay.started and relay.finish_reason == "content_filter"
+        rescue = self._progress.rescue
+        is_open = relay.started or (rescue is not None and rescue.legs)
+        refusal = not is_open and relay.finish_reason == "content_filter"
         if refusal and self._attempts.another_model_left(attempt):
             # Nothing was written yet.
             raise refused_answer()

@@ -13,6 +13,7 @@ from gateway.outbound.reply import Reply
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import StreamWriter
 from routing.guarding.stream_guard import GuardedWriter
+from routing.serving.answer.rescue_stream import RescueRelay
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.tool_loop.loop_relay import LoopRelay
@@ -21,7 +22,10 @@ from routing.upstreams.wires import get_wire
 
 
 def choose_writer(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
-    """For what the caller is told of this attempt. A loop that has begun has one for all turns."""
+    """For what the caller is told of this attempt. A loop that has begun has one for all turns, and
+    a stream that is rescued one for all parts."""
+    if progress.rescue is not None and progress.rescue.writer is not None:
+        return progress.rescue.writer
     if progress.loop is not None and progress.loop.writer is not None:
         writer: StreamWriter = progress.loop.writer
         return writer
@@ -56,9 +60,17 @@ class Echo:
 
 def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
     """For the stream of this attempt, from its upstream's format into the caller's."""
-    relay = Relay if progress.loop is None else partial(LoopRelay, loop=progress.loop)
+    rescue, loop = progress.rescue, progress.loop
+    relay: Callable[..., Relay] = Relay
+    if loop is not None:
+        relay = partial(LoopRelay, loop=loop)
+    elif rescue is not None:
+        seam = rescue.describe_seam(attempt) if rescue.legs else None
+        is_prefilled = attempt.endpoint.pk in rescue.prefilled
+        relay = partial(RescueRelay, rescue=rescue, seam=seam, is_prefilled=is_prefilled)
     # Where what is said from here on is kept, if at all.
-    if progress.content is not None and (progress.loop is None or not progress.loop.turns):
+    goes_on = (loop is not None and loop.turns) or (rescue is not None and rescue.legs)
+    if progress.content is not None and not goes_on:
         progress.content.begin()
     return relay(
         choose_writer(progress, attempt),

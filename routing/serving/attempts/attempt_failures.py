@@ -8,10 +8,12 @@ from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import HoldRefusal
 from routing.metering.usage import estimate_nano, output_tokens_bound
 from routing.serving.admission.payment_errors import payment_required
+from routing.serving.attempts.first_byte import used_its_own_time
 from routing.serving.attempts.holds import find_room
+from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.statistics.observation import is_request_at_fault
-from routing.upstreams.failures import UpstreamFailure
+from routing.statistics.observation import is_request_at_fault, record_attempt
+from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 log = logging.getLogger("routing.upstreams")
 
@@ -51,6 +53,27 @@ def _name_credential(attempt: Attempt) -> str:
     if attempt.house is not None:
         return f", credential {attempt.house.label}"
     return "" if attempt.own is None else ", own credential"
+
+
+def note_health(
+    progress: RequestProgress, attempt: Attempt, failure: UpstreamFailure, now: float
+) -> None:
+    """Note what the failure says of the endpoint. A time that ran out is no outage where others had
+    used most of it."""
+    if failure.deadline and not used_its_own_time(progress, attempt, now):
+        failure.outage = False
+    if failure.first_byte and attempt.first_byte.is_wish:
+        failure.outage = False
+    endpoint = attempt.endpoint
+    if failure.parked:
+        hint_s = failure.retry_after_s
+        hint_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
+        process.health().park(endpoint.pk, now, hint_s=hint_s)
+    elif failure.outage:
+        process.health().record_failure(endpoint.pk, now)
+    elif not is_request_at_fault(failure):
+        process.health().record_useless_answer(endpoint.pk, now)
+    record_attempt(attempt, streamed=progress.context.chat.stream)
 
 
 def build_affordability_error(

@@ -26,8 +26,12 @@ from routing.serving.admission.endpoint_limits import (
     take_for_endpoint,
 )
 from routing.serving.attempts import own_credentials
-from routing.serving.attempts.attempt_failures import build_affordability_error, log_failure
-from routing.serving.attempts.first_byte import find_first_byte_limit, used_its_own_time
+from routing.serving.attempts.attempt_failures import (
+    build_affordability_error,
+    log_failure,
+    note_health,
+)
+from routing.serving.attempts.first_byte import find_first_byte_limit
 from routing.serving.attempts.holds import (
     NeededHold,
     add_to_hold,
@@ -50,14 +54,9 @@ from routing.serving.request import process
 from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.errors import CredentialsParked, DeadlinePassed, ProviderError
-from routing.statistics.observation import is_request_at_fault, record_attempt
 from routing.statistics.parked_credentials import parked_credentials
 from routing.statistics.peer_sync import release_probe
-from routing.upstreams.failures import (
-    RETRY_HINT_DEFAULT_S,
-    UpstreamFailure,
-    is_transient,
-)
+from routing.upstreams.failures import UpstreamFailure, is_transient
 
 # Whoever changes an account's limits faster than that has its calls told to come back.
 _LOOKS_MAX = 8
@@ -70,6 +69,8 @@ class Attempts:
     # of one of these could not be opened, and whether no further attempt may be made.
     _turned = 0
     _own_only = _unopened = _is_over = False
+    # Whether the endpoint that failed last is asked again in other words.
+    _is_asked_again = False
     # The refusal of a hold, and how many attempts had been made before it.
     _refused: tuple[HoldRefusal, EndpointEntry, int] | None = None
     _request: WireRequest | None = None
@@ -116,8 +117,9 @@ class Attempts:
                 self._progress.attempts.append(attempt)
                 yield attempt
                 failure = attempt.failure
+                is_again_asked, self._is_asked_again = self._is_asked_again, False
                 # Of a pool another credential may do better.
-                if failure is None or not is_pool_failure(attempt, failure):
+                if failure is None or not (is_again_asked or is_pool_failure(attempt, failure)):
                     break
             if failure is not None:
                 self._failed_turns.append((turn, failure))
@@ -198,30 +200,17 @@ class Attempts:
         if attempt.limits is not None and attempt.first_token is None:
             settle_attempt(attempt, 0)
         if not note_credential_failure(attempt, failure, now):
-            self._note_health(attempt, failure, now)
+            note_health(self._progress, attempt, failure, now)
+            if attempt.endpoint.pk == self._probes:
+                self.end_probe()
+        rescue = self._progress.rescue
+        if rescue is not None and rescue.note_refusal(attempt, failure):
+            failure.elsewhere, self._is_asked_again = True, True
         log_failure(self._progress, attempt, failure, now)
         if failure.larger_only:
             self._needs_context[attempt.endpoint.model_id] = attempt.endpoint.context_length or 0
         if not failure.elsewhere:
             self._finished_models.add(attempt.endpoint.model_id)
-
-    def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
-        if failure.deadline and not used_its_own_time(self._progress, attempt, now):
-            failure.outage = False
-        if failure.first_byte and attempt.first_byte.is_wish:
-            failure.outage = False
-        endpoint = attempt.endpoint
-        if failure.parked:
-            hint_s = failure.retry_after_s
-            hint_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
-            process.health().park(endpoint.pk, now, hint_s=hint_s)
-        elif failure.outage:
-            process.health().record_failure(endpoint.pk, now)
-        elif not is_request_at_fault(failure):
-            process.health().record_useless_answer(endpoint.pk, now)
-        record_attempt(attempt, streamed=self._progress.context.chat.stream)
-        if endpoint.pk == self._probes:
-            self.end_probe()
 
     def error(self) -> GatewayError:
         """What the caller is told when no endpoint is left."""
@@ -306,7 +295,10 @@ class Attempts:
         needed = self._needed_hold(estimate_attempt_nano(self._progress, endpoint), is_own=is_own)
         if self._progress.loop is not None:
             needed = share_hold(self._progress, needed)
-        root = self._progress.root
+        rescue, root = self._progress.rescue, self._progress.root
+        if rescue is not None and rescue.legs:
+            shared_nano, own_nano = rescue.owed
+            needed = NeededHold(needed.amount_nano + shared_nano, needed.byok_nano + own_nano)
         if root.held_nano is None:
             progress = self._progress
             progress.hold_asked = process.now()

@@ -44,7 +44,7 @@ def build_upstream_request(
 ) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
     wire, terms = get_wire(endpoint.provider.kind), build_terms(progress, endpoint, own_key)
-    chat, kind = progress.context.chat, endpoint.provider.kind
+    chat, kind = choose_chat(progress, endpoint), endpoint.provider.kind
     if chat.reasoning is not None:
         # What a share of the output is a share of.
         default = terms.output_default if get_wire(kind).needs_output_cap else None
@@ -87,6 +87,26 @@ def build_upstream_request(
     request = wire.request(prompt, terms)
     betas = progress.context.betas
     return wire.with_betas(request, betas) if betas else request
+
+
+def choose_chat(progress: RequestProgress, endpoint: EndpointEntry) -> ChatRequest:
+    """What is asked of this endpoint: the caller's request, or the rest of an answer."""
+    rescue = progress.rescue
+    if rescue is None or not rescue.legs:
+        return progress.context.chat
+    reasoning = rescue.asked.reasoning
+    prefills = (
+        get_wire(endpoint.provider.kind).takes_prefill
+        # Who is to think first cannot begin with the answer.
+        and (reasoning is None or reasoning.is_off)
+        and endpoint.pk not in rescue.refused
+        and bool(rescue.said.strip())
+    )
+    if prefills:
+        rescue.prefilled.add(endpoint.pk)
+    else:
+        rescue.prefilled.discard(endpoint.pk)
+    return rescue.build_chat(prefills=prefills)
 
 
 def build_terms(progress: RequestProgress, endpoint: EndpointEntry, own_key: str | None) -> Terms:

@@ -33,6 +33,7 @@ from routing.response_cache.entry import Entry
 from routing.selection.guardrail_filters import zdr_group
 from routing.selection.types import EndpointState, Plan, Policy, Requirements
 from routing.serving.request.loop import Loop
+from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import ConversationKey
 from routing.upstreams.anthropic.wire import parse_betas
 from routing.upstreams.failures import UpstreamFailure
@@ -206,6 +207,8 @@ class RequestProgress:
     places: list[Place] | None = field(default=None, init=False)
     # Where guardrails look at what is answered.
     output_guard: OutputGuard | None = field(default=None, init=False)
+    # Where what a stream's upstream breaks off is to be continued elsewhere.
+    rescue: Rescue | None = field(default=None, init=False)
     # The answer that came from the response cache.
     cached: Entry | None = field(default=None, init=False)
     # When its caller's request came in, its planning began, and its hold was asked for, in
@@ -252,6 +255,7 @@ class RequestProgress:
             and attempt.endpoint.provider.kind == context.format.wire
             and not context.hides_reasoning
             and self.loop is None
+            and self.rescue is None
             and self.output_guard is None
             and not any(plugin.rewrites(context.chat) for plugin in context.plugins)
         )

@@ -22,6 +22,7 @@ from routing.metering.usage import Usage, add_usages, estimate_tokens, read_repo
 from routing.response_cache.entry import Entry
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.loop import Loop
+from routing.serving.request.rescue import include_legs
 from routing.tools.interface import Result
 
 # No balance is that large, and the books' columns end a little above it.
@@ -122,7 +123,7 @@ def answered_outcome(
     empty = usage.completion_tokens == 0 and native_finish is None and not cancelled
     priced_nano = 0 if empty or finish_reason == "error" else cost.total_nano
     is_byok = attempt.own is not None
-    return Outcome(
+    outcome = Outcome(
         status=200,
         usage=usage,
         cost=cost,
@@ -133,6 +134,15 @@ def answered_outcome(
         cancelled=cancelled,
         service_tier=service_tier,
     )
+    return _include_legs(progress, outcome, is_own=is_byok)
+
+
+def _include_legs(progress: RequestProgress, outcome: Outcome, *, is_own: bool) -> Outcome:
+    """The outcome of the last part of an answer, made that of the whole."""
+    rescue = progress.rescue
+    if rescue is None or not rescue.legs:
+        return outcome
+    return include_legs(outcome, rescue, is_own=is_own, most_nano=CHARGE_MAX_NANO)
 
 
 def note_turn(
@@ -247,6 +257,9 @@ def abandoned_outcome(progress: RequestProgress) -> Outcome:
     a loop."""
     if progress.loop is not None and progress.loop.turns:
         return loop_outcome(progress, finish_reason="stop", cancelled=True)
+    if progress.rescue is not None and progress.rescue.legs:
+        outcome = Outcome(200, _NOTHING, FREE, charged_nano=0, cancelled=True)
+        return _include_legs(progress, outcome, is_own=False)
     return Outcome(status=499, usage=_NOTHING, cost=FREE, charged_nano=0, cancelled=True)
 
 

@@ -19,6 +19,7 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import (
+    CHARGE_MAX_NANO,
     Outcome,
     answered_outcome,
     failed_outcome,
@@ -28,6 +29,7 @@ from routing.serving.request.outcome import (
     note_house_cost,
     price,
 )
+from routing.serving.request.rescue import sum_legs
 from routing.serving.settlement.records import build_report, settle_order
 
 T = TypeVar("T")
@@ -171,10 +173,15 @@ def settle_failure(
 def _failed_outcome(
     progress: RequestProgress, attempt: Attempt, relay: Relay | None, error: GatewayError
 ) -> Outcome:
+    legs = progress.rescue.legs if progress.rescue is not None else ()
     if relay is None or not relay.seen:
+        if legs:
+            usage, cost = sum_legs(legs, most_nano=CHARGE_MAX_NANO)
+            return failed_outcome(error, usage=usage, cost=cost)
         return failed_outcome(error, loop=progress.loop)
     usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
     note_house_cost(progress, attempt, usage)
-    return failed_outcome(
-        error, usage=usage, cost=price(progress, attempt, usage), loop=progress.loop
-    )
+    cost = price(progress, attempt, usage)
+    if legs:
+        usage, cost = sum_legs(legs, usage, cost, most_nano=CHARGE_MAX_NANO)
+    return failed_outcome(error, usage=usage, cost=cost, loop=progress.loop)

@@ -100,6 +100,8 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
     if progress.loop is not None and progress.loop.turns:
         # The answer of a loop began with that of its first turn.
         first = next((each for each in progress.attempts if each.failure is None), last)
+    if progress.rescue is not None and progress.rescue.legs:
+        first = progress.rescue.legs[0].attempt
     usage, held_nano = outcome.usage, progress.held_nano or 0
     model, provider_name, endpoint_tag = _find_server(progress, last)
     return {
@@ -227,6 +229,8 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
     facts = {
         name: fact for plugin in progress.context.plugins for name, fact in plugin.facts.items()
     }
+    if progress.rescue is not None and progress.rescue.legs:
+        detail["rescued_from"] = [leg.describe() for leg in progress.rescue.legs]
     return (
         dict(filter(_value, detail.items())) | facts | own_credential_part(progress, last, outcome)
     )

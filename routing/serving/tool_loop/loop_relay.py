@@ -94,7 +94,7 @@ class LoopRelay(Relay):
         self.loop = loop
         self._recorder = Recorder()
         self._draft = kept
-        super().__init__(*given, kept=_Tee(self._recorder, kept), **options)
+        super().__init__(*given, kept=Tee(self._recorder, kept), **options)
 
     @property
     def message(self) -> JsonObject:
@@ -139,7 +139,7 @@ class LoopRelay(Relay):
         return b""
 
 
-class _Tee:
+class Tee:
     """Two who want to know what was said, the other one without calls: he is told which are the
     caller's own."""
 

@@ -34,6 +34,7 @@ class AnthropicMessages:
     takes_budgets = True
     needs_output_cap = True
     keeps_tools_when_off = True
+    takes_prefill = True
     output_tokens_min = 1
     request_id_header: str | None = None
     # What every model takes; a list of models names the others.

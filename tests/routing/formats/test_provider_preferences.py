@@ -47,6 +47,7 @@ def test_an_unknown_key_is_refused_and_an_empty_object_is_all_defaults() -> None
         ("quantizations", ["fp8"], ""),
         ("quantizations", [["q8"]], ".0"),
         ("require_parameters", [1], ""),
+        ("rescue", [1, "yes"], ""),
         ("sort", ["cost", {"order": "desc"}, ["price"]], ""),
         ("sort", [{"by": "cost"}], ".by"),
         ("sort", [{"partition": "all"}], ".partition"),
@@ -65,6 +66,7 @@ def test_everything_said_is_read() -> None:
         "data_collection": "deny",
         "enforce_distillable_text": True,
         "require_parameters": True,
+        "rescue": True,
         "zdr": True,
     }
     prices = {"prompt": "1.50", "completion": 0.1, "request": 2, "image": ".5", "audio": "3."}

@@ -1,0 +1,147 @@
+"""The parts of a stream that is rescued: what the next upstream is asked, what the caller reads of
+it, and what all of it costs."""
+
+import json
+from typing import Any
+
+from routing.entities.entries import EndpointEntry
+from routing.metering.byok import fee_nano
+from routing.serving.answer.rescue_stream import RescueRelay, begin_rescue
+from routing.serving.answer.stream_setup import build_relay
+from routing.serving.attempts.upstream_call import build_upstream_request
+from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.outcome import abandoned_outcome
+from routing.serving.request.rescue import Rescue
+from routing.serving.settlement.booking import stream_outcome
+from routing.upstreams.failures import from_status
+from tests.routing.selection.entries import endpoint
+from tests.routing.serving.calls import attempt_at, call_to, own_entry
+
+FIRST, SECOND = endpoint("first"), endpoint("second")
+CLAUDE = endpoint("claude", kind="anthropic")
+DONE = b"data: [DONE]\n\n"
+
+
+def chunk(finish: str | None = None, usage: Any = None, **delta: Any) -> bytes:
+    value: dict[str, Any] = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+    if usage is not None:
+        value["usage"] = dict(zip(("prompt_tokens", "completion_tokens"), usage, strict=True))
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def call(call_id: str, arguments: str) -> dict[str, Any]:
+    function = {"name": "look", "arguments": arguments}
+    return {"index": 0, "id": call_id, "type": "function", "function": function}
+
+
+def rescuable(*endpoints: EndpointEntry, **body: Any) -> RequestProgress:
+    progress = call_to(*(endpoints or (FIRST, SECOND)), stream=True, **body)
+    progress.rescue = Rescue(progress.context.chat)
+    return progress
+
+
+def relay_at(progress: RequestProgress, attempt: Attempt) -> RescueRelay:
+    progress.attempts.append(attempt)
+    relay = build_relay(progress, attempt)
+    assert isinstance(relay, RescueRelay)
+    return relay
+
+
+def broken_off(progress: RequestProgress, *pieces: bytes, **attempt: Any) -> None:
+    """The first endpoint says so much and no more."""
+    first = attempt_at(FIRST, **attempt)
+    relay = relay_at(progress, first)
+    for piece in pieces:
+        relay.feed(piece)
+    assert begin_rescue(progress, first, relay)
+
+
+def body_for(progress: RequestProgress, target: EndpointEntry) -> Any:
+    return json.loads(build_upstream_request(progress, target).body)
+
+
+def test_what_was_said_is_a_beginning_where_the_wire_has_that_and_else_instructed() -> None:
+    progress = rescuable(max_tokens=100, response_format={"type": "json_object"})
+    broken_off(progress, chunk(content='{"one": '), chunk(content='"tw '))
+
+    asked = body_for(progress, SECOND)
+    assert [each["role"] for each in asked["messages"]] == ["user", "assistant", "user"]
+    assert asked["messages"][1]["content"] == '{"one": "tw '
+    assert asked["max_tokens"] == 100 - 3
+    assert "response_format" not in asked
+    begun = body_for(progress, CLAUDE)["messages"]
+    assert begun[-1] == {"role": "assistant", "content": [{"type": "text", "text": '{"one": "tw'}]}
+
+
+def test_blanks_that_were_not_shown_are_not_told_again() -> None:
+    progress = rescuable()
+    broken_off(progress, chunk(content="One two \n"))
+    body_for(progress, CLAUDE)
+    relay = relay_at(progress, attempt_at(CLAUDE))
+    assert relay._drop_blanks(" ") == ""
+    assert relay._drop_blanks("\n\nthree ") == "\nthree "
+    assert relay._drop_blanks(" four") == " four"
+
+
+def test_an_endpoint_that_refuses_a_beginning_is_instructed_once() -> None:
+    progress = rescuable()
+    broken_off(progress, chunk(content="One"))
+    body_for(progress, CLAUDE)
+    attempt, refusal = attempt_at(CLAUDE), from_status(400, {}, b"{}")
+    assert progress.rescue is not None
+    assert progress.rescue.note_refusal(attempt, refusal)
+    assert body_for(progress, CLAUDE)["messages"][-1]["role"] == "user"
+    assert not progress.rescue.note_refusal(attempt, refusal)
+
+
+def test_calls_are_told_when_one_upstream_has_ended_well() -> None:
+    progress = rescuable()
+    broken_off(
+        progress, chunk(content="Let me see. "), chunk(tool_calls=[call("call_lost", '{"a')])
+    )
+    relay = relay_at(progress, attempt_at(SECOND))
+
+    held = relay.feed(chunk(tool_calls=[call("call_kept", "{}")]))
+    told = relay.feed(chunk("tool_calls") + DONE)
+
+    assert held == b""
+    assert told.count(b"call_kept") == 1
+    assert b"router_rescue" in told
+    assert relay.finish_reason == "tool_calls"
+    assert relay.tool_calls.good
+
+
+def test_both_parts_are_charged_each_at_its_own_usage_and_credential() -> None:
+    progress = rescuable()
+    broken_off(progress, chunk(content="x" * 40, usage=(50, 10)), own=own_entry("first"))
+    second = attempt_at(SECOND)
+    relay = relay_at(progress, second)
+    relay.feed(chunk(content="rest", finish="stop", usage=(70, 5)) + DONE)
+
+    outcome = stream_outcome(progress, second, relay, cancelled=False)
+
+    own_nano, shared_nano = 50 * 1000 + 10 * 2000, 70 * 1000 + 5 * 2000
+    assert (outcome.usage.prompt_tokens, outcome.usage.completion_tokens) == (120, 15)
+    assert outcome.cost.total_nano == own_nano + shared_nano
+    assert (outcome.byok_nano, outcome.shared_nano) == (own_nano, shared_nano)
+    assert outcome.charged_nano == shared_nano + fee_nano(own_nano)
+    assert progress.rescue is not None
+    assert progress.rescue.owed[1] == own_nano
+
+
+def test_who_leaves_before_the_second_part_pays_for_the_first() -> None:
+    progress = rescuable()
+    broken_off(progress, chunk(content="x" * 40, usage=(50, 10)))
+    outcome = abandoned_outcome(progress)
+    assert (outcome.status, outcome.cancelled) == (200, True)
+    assert outcome.charged_nano == 50 * 1000 + 10 * 2000
+
+
+def test_nobody_goes_on_with_a_picture() -> None:
+    progress = rescuable()
+    first = attempt_at(FIRST)
+    relay = relay_at(progress, first)
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    relay.feed(chunk(images=[image]))
+    assert relay.started
+    assert not begin_rescue(progress, first, relay)
