@@ -86,7 +86,7 @@ class Listener:
     def until_another(self) -> None:
         """Until something more was heard."""
         self._heard.clear()
-        assert self._heard.wait(20)
+        assert self._heard.wait(60)
 
     def close(self) -> None:
         with suppress(OSError):

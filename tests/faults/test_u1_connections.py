@@ -355,7 +355,7 @@ def test_a_slow_upstream_ends_at_its_limit(outcomes: dict[str, Outcome], name: s
     # All cases run at once, on a machine that may do other things too.
     in_time(outcome.elapsed_s, case.limit_s * 1.1 + 0.75, at_least_s=case.limit_s * 0.9)
     assert outcome.charged_nano == 0
-    assert outcome.visit.closed.wait(1), "the upstream's connection was left open"
+    assert outcome.visit.closed.wait(60), "the upstream's connection was left open"
 
 
 def test_every_place_is_free_again(raw: RawDesk, outcomes: dict[str, Outcome]) -> None:

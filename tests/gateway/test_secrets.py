@@ -118,7 +118,7 @@ def test_processes_that_start_together_agree_on_one_secret(home: Path) -> None:
     for process in processes:
         assert process.stdout
         process.stdout.readline()
-    found = {process.communicate("go\n", timeout=20)[0].strip() for process in processes}
+    found = {process.communicate("go\n", timeout=90)[0].strip() for process in processes}
 
     assert found == {secret(NAME, production=False)}
     assert len(list((home / "secrets").iterdir())) == 1

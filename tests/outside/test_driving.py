@@ -289,7 +289,7 @@ def test_every_line_of_the_procfile_begins_in_an_empty_home(outsider: Outsider) 
         for name, run in runs.items():
             sign = run.home / BEGUN[name]
             run.until(sign.exists, f"the beginning of {name}", within_s=40)
-        assert runs["release"].process.wait(40) == 0
+        assert runs["release"].process.wait(90) == 0
         for name, run in runs.items():
             assert name == "release" or run.process.poll() is None, run.stderr
             assert "Traceback" not in run.stderr, name

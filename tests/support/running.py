@@ -15,6 +15,7 @@ import requests
 
 from tests.support import processes
 from tests.support.manage import PROJECT
+from tests.support.promptness import PATIENCE_S
 
 START_S = 120.0
 STOP_S = 10.0
@@ -159,7 +160,7 @@ class Run:
     def stop(self, number: int = signal.SIGTERM, pid: int | None = None) -> int:
         """Send the signal to `pid` (make by default); make's exit status, once nothing is left."""
         os.kill(pid or self.process.pid, number)
-        status = self.process.wait(STOP_S)
+        status = self.process.wait(STOP_S + PATIENCE_S)
         self.wait_gone(within_s=1)
         return status
 

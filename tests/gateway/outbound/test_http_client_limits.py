@@ -66,7 +66,7 @@ def test_a_head_that_does_not_complete_costs_the_limit(
     error = call.fails(kind, upstream, **limits)
     assert watch.is_about(limits.get("deadline_s", 0.2))
     assert error.phase == "head"
-    assert "body" in limits or upstream.gone.wait(5)
+    assert "body" in limits or upstream.gone.wait(60)
 
 
 def test_what_came_of_a_head_is_counted(call: Caller) -> None:
@@ -87,7 +87,7 @@ def test_silence_after_the_head_or_in_mid_body_costs_the_idle_limit(
             reply.read_some()
     assert watch.is_about(0.2)
     assert caught.value.phase == "body"
-    assert upstream.gone.wait(5)
+    assert upstream.gone.wait(60)
 
 
 def test_a_drip_is_ended_by_the_deadline_alone(call: Caller) -> None:

@@ -193,7 +193,7 @@ def test_an_abort_wakes_a_blocked_read_and_closes_the_upstream(call: Caller) -> 
     with pytest.raises(Aborted) as caught:
         reply.read_some()
     assert caught.value.phase == "body"
-    assert upstream.gone.wait(1)
+    assert upstream.gone.wait(60)
     with pytest.raises(Aborted):
         reply.read_all()
     reading.join()
@@ -209,7 +209,7 @@ def test_an_abort_before_the_head_ends_the_call_on_a_new_and_a_kept_connection(
         for _ in before:
             _finish(call(upstream))
         assert call.fails(Aborted, upstream, abort_handle=handle).phase == "head"
-        assert upstream.gone.wait(1)
+        assert upstream.gone.wait(60)
         assert upstream.connections == 1
         call.fails(Aborted, upstream, abort_handle=handle)
 

@@ -128,7 +128,7 @@ def test_d3_an_odd_setting_is_named_and_starts_nothing(
 ) -> None:
     run = start_run(command=SUPERVISOR, **settings)
 
-    assert run.process.wait(20) == 2
+    assert run.process.wait(90) == 2
     assert run.stderr.startswith(f"gateway: {told}")
     assert run.stderr.count("\n") == 1
     assert not (run.home / "gateway.sqlite3").exists()

@@ -51,13 +51,13 @@ def test_a_request_is_a_short_coloured_line(tmp_path: Path, stores: Bed) -> None
             f"{url}/chat/completions",
             json=body,
             headers={"Authorization": f"Bearer {key}"},
-            timeout=10,
+            timeout=90,
         )
         assert answer.status_code == 200
         wait_for(r"small  Simulated \w+ \x1b\[32m200\x1b\[0m  \x1b\[2m\d+ ms\x1b\[0m  \$0\.\d+\r\n")
     finally:
         run.terminate()
-        run.wait(15)
+        run.wait(90)
         os.close(terminal)
     assert processes_with(home) == {}
 
@@ -70,7 +70,7 @@ def test_the_owner_of_a_port_is_named_without_what_may_be_secret() -> None:
         assert server.stdout is not None
         port = int(server.stdout.readline())
         owner = describe_owner(port)
-        server.communicate("\n", timeout=10)
+        server.communicate("\n", timeout=90)
 
     assert owner.startswith(f"pid {server.pid} (")
     assert "import socket" in owner

@@ -54,7 +54,7 @@ def test_who_leaves_a_stream_ends_its_run(room: Room) -> None:
     response, _ = room.hold(content("a"))
     (run,) = room.agent.runs
     response.close()
-    assert run.over.wait(10)
+    assert run.over.wait(60)
     room.wait_open(None)
     (row,) = room.runs()
     assert (row.state, row.ended_because) == ("cancelled", "client_closed_request")
@@ -103,7 +103,7 @@ def test_a_killed_process_frees_its_intern_and_one_that_stops_tells_its_callers(
     (run,) = room.agent.runs
     server.kill()
     # The runtime notices by itself; the row's lease runs out.
-    assert run.over.wait(10)
+    assert run.over.wait(60)
     server.start()
     assert refusal_of(room.say()) == BUSY
     with room.rows():
@@ -119,7 +119,7 @@ def test_a_killed_process_frees_its_intern_and_one_that_stops_tells_its_callers(
     error = error_of(response)
     stopping.join()
     assert error["metadata"] == {"reason": "stream_severed", "retryable": True}
-    assert room.agent.runs[-1].over.wait(10)
+    assert room.agent.runs[-1].over.wait(60)
     assert room.runs()[-1].ended_because == "stream_severed"
 
 

@@ -100,7 +100,7 @@ def test_a_kill_while_waiting_ends_the_call_and_closes_a_reply_that_comes_late(
     carrier.kill()
     assert handle.aborted
     reply.gate.set()
-    assert reply.closed.wait(5)
+    assert reply.closed.wait(60)
 
 
 def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
@@ -109,7 +109,7 @@ def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
 
     pending = PendingReply(work)
 
-    assert pending.wait(5)
+    assert pending.wait(60)
     assert pending.late_reply() is None
     with pytest.raises(Disconnected):
         pending.reply()

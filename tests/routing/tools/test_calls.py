@@ -110,11 +110,11 @@ def test_they_run_side_by_side_and_answer_in_order() -> None:
 
     def one() -> Result:
         first.set()
-        assert second.wait(5)
+        assert second.wait(60)
         return Result("one")
 
     def other() -> Result:
-        assert first.wait(5)
+        assert first.wait(60)
         second.set()
         return Result("other")
 
