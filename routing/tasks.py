@@ -12,7 +12,7 @@ from routing.history import contents, rollup
 from routing.ledger.session import LedgerSession
 from routing.ledger.sweep import sweep_all_expired
 from routing.metering import popularity
-from routing.retention.expiry import forget_expired
+from routing.retention.expiry import forget_expired, forget_facts
 from routing.retention.partitions import create_partitions
 from routing.statistics import endpoint_samples, probes
 from routing.watching import (
@@ -78,9 +78,9 @@ def roll_up_usage() -> int:
 
 @shared_task(soft_time_limit=300, time_limit=330)
 def forget_old_history() -> int:
-    """Delete contents past their days, and sums that nothing asks for any more."""
+    """Delete contents past their days, and figures and sums that nothing asks for any more."""
     now = datetime.now(UTC)
-    return contents.forget_old(now) + rollup.forget_old(now)
+    return contents.forget_old(now) + rollup.forget_old(now) + forget_facts(now)
 
 
 # A day of millions of requests takes a while; what is left is written the next time.

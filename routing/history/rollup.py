@@ -17,7 +17,6 @@ from routing.history.columns import FIGURES, LINE, LIVING, SALT, SUMS, raw_colum
 from routing.history.days import bound_time, replace_brief, replace_days, replace_spreads
 from routing.history.dialect import Dialect, dialect
 from routing.history.models import (
-    GenerationFact,
     LateHour,
     UsageBrief,
     UsageDay,
@@ -31,7 +30,7 @@ from routing.metering.models import Generation
 
 # Queries of single generations reach back 31 days; facts are stored a little longer.
 FACTS_ASKED: Final = timedelta(days=32)
-_FACTS_KEPT: Final = timedelta(days=33)
+FACTS_KEPT: Final = timedelta(days=33)
 # Queries of sums reach back 365 days.
 _SUMS_KEPT: Final = timedelta(days=400)
 _WORK_S: Final = 40.0
@@ -89,9 +88,8 @@ def mark_late_since(start: datetime, now: datetime) -> int:
 
 
 def forget_old(now: datetime) -> int:
-    """Delete facts and sums past their time; returns how many rows."""
-    deleted = _delete_older(GenerationFact, "at", now - _FACTS_KEPT)
-    deleted += _delete_older(UsageSpread, "start", now - _FACTS_KEPT)
+    """Delete sums past their time; returns how many rows."""
+    deleted = _delete_older(UsageSpread, "start", now - FACTS_KEPT)
     deleted += _delete_older(UsageHour, "start", now - _SUMS_KEPT)
     deleted += _delete_older(UsageBrief, "start", now - _SUMS_KEPT)
     return deleted + _delete_older(UsageDay, "start", now - _SUMS_KEPT)
@@ -185,7 +183,7 @@ def _replace_hour(hour: datetime, now: datetime) -> None:
             " WHERE at >= %s AND at < %s GROUP BY line_id, account_id",
             [span[0], *span],
         )
-        if hour < now - _FACTS_KEPT:
+        if hour < now - FACTS_KEPT:
             cursor.execute("DELETE FROM routing_generationfact WHERE at >= %s AND at < %s", span)
 
 

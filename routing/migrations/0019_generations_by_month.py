@@ -1,4 +1,5 @@
 """Generations in partitions by month on PostgreSQL, so that old ones are dropped and not deleted.
+A later migration does the same to other tables.
 
 The rows that are there stay where they are, as the partition of all time up to the month after
 next. A partition has the primary key of its own: whoever writes a record again writes the same
@@ -9,84 +10,137 @@ from datetime import UTC, datetime
 
 from django.db import migrations, transaction
 
-TABLE = 'routing_generation'
-BEFORE = f'{TABLE}_before'
 # Whoever writes waits behind this lock, and this lock behind whoever reads.
 LOCK = "SET LOCAL lock_timeout = '5s'"
 
 
 def split_by_month(apps, schema_editor):
-    if schema_editor.connection.vendor != 'postgresql':
-        return
-    now = datetime.now(UTC)
-    months = now.year * 12 + now.month + 1
-    bound = f'{months // 12:04}-{months % 12 + 1:02}-01 00:00:00+00'
-    with schema_editor.connection.cursor() as cursor:
-        if is_split(cursor):
-            return
-        # Checked while everybody goes on writing: what is attached is not read again then.
-        cursor.execute(f'ALTER TABLE {TABLE} DROP CONSTRAINT IF EXISTS {BEFORE}')
-        cursor.execute(
-            f"ALTER TABLE {TABLE} ADD CONSTRAINT {BEFORE} CHECK (created_at < '{bound}') NOT VALID"
-        )
-        cursor.execute(f'ALTER TABLE {TABLE} VALIDATE CONSTRAINT {BEFORE}')
-        with transaction.atomic(using=schema_editor.connection.alias):
-            cursor.execute(LOCK)
-            cursor.execute(f'LOCK TABLE {TABLE} IN ACCESS EXCLUSIVE MODE')
-            indexes = list_indexes(cursor)
-            cursor.execute(f'ALTER TABLE {TABLE} RENAME TO {BEFORE}')
-            for name, _ in indexes:
-                cursor.execute(f'ALTER INDEX {name} RENAME TO {name}_before')
-            cursor.execute(
-                f'CREATE TABLE {TABLE} (LIKE {BEFORE} INCLUDING DEFAULTS)'
-                ' PARTITION BY RANGE (created_at)'
-            )
-            cursor.execute(
-                f"ALTER TABLE {TABLE} ATTACH PARTITION {BEFORE}"
-                f" FOR VALUES FROM (MINVALUE) TO ('{bound}')"
-            )
-            cursor.execute(f'ALTER TABLE {BEFORE} DROP CONSTRAINT {BEFORE}')
-            for _, definition in indexes:
-                cursor.execute(definition)
-            cursor.execute(
-                f'CREATE TABLE {TABLE}_default PARTITION OF {TABLE} (PRIMARY KEY (id)) DEFAULT'
-            )
+    split_table(schema_editor, 'routing_generation', 'created_at', 'id')
 
 
 def join_months(apps, schema_editor):
+    join_table(schema_editor, 'routing_generation', 'id')
+
+
+def split_table(schema_editor, table, moment, key):
+    """`moment` is the column of time, `key` the primary key's."""
+    if schema_editor.connection.vendor != 'postgresql':
+        return
+    before, now = f'{table}_before', datetime.now(UTC)
+    months = now.year * 12 + now.month + 1
+    bound = f'{months // 12:04}-{months % 12 + 1:02}-01 00:00:00+00'
+    with schema_editor.connection.cursor() as cursor:
+        if is_split(cursor, table):
+            return
+        # Checked while everybody goes on writing: what is attached is not read again then.
+        cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {before}')
+        cursor.execute(
+            f"ALTER TABLE {table} ADD CONSTRAINT {before} CHECK ({moment} < '{bound}') NOT VALID"
+        )
+        cursor.execute(f'ALTER TABLE {table} VALIDATE CONSTRAINT {before}')
+        with transaction.atomic(using=schema_editor.connection.alias):
+            cursor.execute(LOCK)
+            cursor.execute(f'LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE')
+            indexes = list_indexes(cursor, table)
+            number = take_identity(cursor, table, key)
+            cursor.execute(f'ALTER TABLE {table} RENAME TO {before}')
+            for name, _ in indexes:
+                cursor.execute(f'ALTER INDEX {name} RENAME TO {name}_before')
+            cursor.execute(
+                f'CREATE TABLE {table} (LIKE {before} INCLUDING DEFAULTS)'
+                f' PARTITION BY RANGE ({moment})'
+            )
+            cursor.execute(
+                f"ALTER TABLE {table} ATTACH PARTITION {before}"
+                f" FOR VALUES FROM (MINVALUE) TO ('{bound}')"
+            )
+            cursor.execute(f'ALTER TABLE {before} DROP CONSTRAINT {before}')
+            if number is not None:
+                count_by_sequence(cursor, table, key, number)
+            for _, definition in indexes:
+                cursor.execute(definition)
+            cursor.execute(
+                f'CREATE TABLE {table}_default PARTITION OF {table} (PRIMARY KEY ({key})) DEFAULT'
+            )
+
+
+def join_table(schema_editor, table, key):
     if schema_editor.connection.vendor != 'postgresql':
         return
     with schema_editor.connection.cursor() as cursor:
-        if not is_split(cursor):
+        if not is_split(cursor, table):
             return
         with transaction.atomic(using=schema_editor.connection.alias):
             cursor.execute(LOCK)
-            cursor.execute(f'LOCK TABLE {TABLE} IN ACCESS EXCLUSIVE MODE')
-            indexes = list_indexes(cursor)
-            cursor.execute(f'CREATE TABLE {TABLE}_whole (LIKE {TABLE} INCLUDING DEFAULTS)')
-            cursor.execute(f'INSERT INTO {TABLE}_whole SELECT * FROM {TABLE}')
-            cursor.execute(f'DROP TABLE {TABLE}')
-            cursor.execute(f'ALTER TABLE {TABLE}_whole RENAME TO {TABLE}')
+            cursor.execute(f'LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE')
+            indexes = list_indexes(cursor, table)
+            cursor.execute(f'CREATE TABLE {table}_whole (LIKE {table} INCLUDING DEFAULTS)')
+            cursor.execute(f'INSERT INTO {table}_whole SELECT * FROM {table}')
+            number = take_sequence(cursor, table, key)
+            cursor.execute(f'DROP TABLE {table}')
+            cursor.execute(f'ALTER TABLE {table}_whole RENAME TO {table}')
+            if number is not None:
+                cursor.execute(
+                    f'ALTER TABLE {table} ALTER COLUMN {key}'
+                    f' ADD GENERATED BY DEFAULT AS IDENTITY (START WITH {number})'
+                )
             cursor.execute(
-                f'ALTER TABLE {TABLE} ADD CONSTRAINT {TABLE}_pkey PRIMARY KEY (id)'
+                f'ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY ({key})'
             )
             for _, definition in indexes:
                 cursor.execute(definition)
 
 
-def is_split(cursor):
-    cursor.execute(f"SELECT relkind = 'p' FROM pg_class WHERE oid = '{TABLE}'::regclass")
+def is_split(cursor, table):
+    cursor.execute(f"SELECT relkind = 'p' FROM pg_class WHERE oid = '{table}'::regclass")
     return cursor.fetchone()[0]
 
 
-def list_indexes(cursor):
+def list_indexes(cursor, table):
     """Names and definitions, but for the primary key's."""
     cursor.execute(
         'SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_index i'
-        f" JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = '{TABLE}'::regclass"
+        f" JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = '{table}'::regclass"
         ' AND NOT i.indisprimary ORDER BY 1'
     )
     return cursor.fetchall()
+
+
+def take_identity(cursor, table, key):
+    """The next number of a key that the table counts by itself, which a partition cannot; None
+    where whoever writes brings the key."""
+    cursor.execute(
+        "SELECT attidentity <> '' FROM pg_attribute"
+        f" WHERE attrelid = '{table}'::regclass AND attname = '{key}'"
+    )
+    if not cursor.fetchone()[0]:
+        return None
+    number = read_next_number(cursor, table, key)
+    cursor.execute(f'ALTER TABLE {table} ALTER COLUMN {key} DROP IDENTITY')
+    return number
+
+
+def count_by_sequence(cursor, table, key, number):
+    sequence = f'{table}_{key}_seq'
+    cursor.execute(f'CREATE SEQUENCE {sequence} START WITH {number} OWNED BY {table}.{key}')
+    cursor.execute(f"ALTER TABLE {table} ALTER COLUMN {key} SET DEFAULT nextval('{sequence}')")
+
+
+def take_sequence(cursor, table, key):
+    """The next number of such a sequence, which goes; None where there is none."""
+    number = read_next_number(cursor, table, key)
+    if number is not None:
+        cursor.execute(f'ALTER TABLE {table}_whole ALTER COLUMN {key} DROP DEFAULT')
+    return number
+
+
+def read_next_number(cursor, table, key):
+    cursor.execute(f"SELECT pg_get_serial_sequence('{table}', '{key}')")
+    (sequence,) = cursor.fetchone()
+    if sequence is None:
+        return None
+    cursor.execute(f'SELECT last_value + is_called::int FROM {sequence}')
+    return cursor.fetchone()[0]
 
 
 class Migration(migrations.Migration):

@@ -20,11 +20,12 @@ from routing.history.models import (
     LateHour,
     UsageRolled,
 )
+from routing.history.rollup import FACTS_KEPT
 from routing.history.spans import day_of
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted
 from routing.reports.models import FailedRequest, FailedRequestCount
-from routing.retention.partitions import drop_partitions, list_partitions
+from routing.retention.partitions import drop_partitions, find_deletion_end
 
 _AT_ONCE: Final = 5_000
 # What is left is for the next run.
@@ -39,7 +40,7 @@ _RECORDS: Final[tuple[tuple[Any, str], ...]] = (
 
 
 def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
-    """Let records leave that are past GENERATION_DAYS: by whole months where generations are in
+    """Let records leave that are past GENERATION_DAYS: by whole months where a table has
     partitions, else in portions. Returns how many rows were deleted."""
     before = _advance_mark(now)
     if before is None:
@@ -47,22 +48,12 @@ def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
     stop_at = time.monotonic() + work_s
     # Only generations say whose feedback it is, so it leaves before them.
     deleted = _delete_older(GenerationFeedback, "generation_at", before, stop_at)
-    drop_partitions(before)
-    until = {Generation: _find_deletion_end(before)}
-    return deleted + sum(
-        _delete_older(model, column, until.get(model, before), stop_at)
-        for model, column in _RECORDS
-    )
+    return deleted + sum(_forget(model, column, before, stop_at) for model, column in _RECORDS)
 
 
-def _find_deletion_end(before: datetime) -> datetime:
-    """Before when generations are deleted. Those of a partition by month stay until all of it is
-    dropped; the one from before there were such would stay for long."""
-    partitions = list_partitions()
-    if not partitions:
-        return before
-    first = partitions[0]
-    return min(before, first.end if first.start is None else first.start)
+def forget_facts(now: datetime, *, work_s: float = _WORK_S) -> int:
+    """Let figures leave that no query reaches any more, in the same way."""
+    return _forget(GenerationFact, "at", now - FACTS_KEPT, time.monotonic() + work_s)
 
 
 def _advance_mark(now: datetime) -> datetime | None:
@@ -85,6 +76,13 @@ def _advance_mark(now: datetime) -> datetime | None:
         rolled.forgotten_before = before
         rolled.save(update_fields=["forgotten_before"])
         return before
+
+
+def _forget(model: Any, column: str, before: datetime, stop_at: float) -> int:
+    """Drop whole months, delete what stands in none; returns how many rows were deleted."""
+    table = model._meta.db_table
+    drop_partitions(table, before)
+    return _delete_older(model, column, find_deletion_end(table, before), stop_at)
 
 
 def _delete_older(model: Any, column: str, before: datetime, stop_at: float) -> int:

@@ -1,4 +1,5 @@
-"""The partitions of generations on PostgreSQL: one per month, made ahead and dropped as a whole.
+"""The partitions of generations, their figures and refusals on PostgreSQL: one per month, made
+ahead and dropped as a whole.
 
 What was there before them is one partition without a beginning. A default one catches what has no
 month, should nobody make them for long. No lock is waited for longer than `_LOCK`: whoever writes
@@ -14,11 +15,25 @@ from django.db import OperationalError, connection, transaction
 
 log = logging.getLogger(__name__)
 
-_TABLE: Final = "routing_generation"
 _LOCK: Final = "SET LOCAL lock_timeout = '300ms'"
 _MONTHS_AHEAD: Final = 2
 _MOMENT: Final = r"(?:'([^']+)'|MINVALUE)"
 _BOUNDS: Final = re.compile(rf"FOR VALUES FROM \({_MOMENT}\) TO \('([^']+)'\)")
+
+
+class PartitionedTable(NamedTuple):
+    """`moment` is the column by which its rows stand in months, `key` its primary key."""
+
+    name: str
+    moment: str
+    key: str
+
+
+PARTITIONED: Final = (
+    PartitionedTable("routing_generation", "created_at", "id"),
+    PartitionedTable("routing_generationfact", "at", "generation_id"),
+    PartitionedTable("routing_failedrequest", "at", "id"),
+)
 
 
 class Partition(NamedTuple):
@@ -29,7 +44,7 @@ class Partition(NamedTuple):
     end: datetime
 
 
-def list_partitions() -> list[Partition]:
+def list_partitions(table: str) -> list[Partition]:
     """In order of time, without the default one; none where the table has no partitions."""
     if connection.vendor != "postgresql":
         return []
@@ -37,7 +52,7 @@ def list_partitions() -> list[Partition]:
         cursor.execute(
             "SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i"
             " JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = %s::regclass",
-            [_TABLE],
+            [table],
         )
         found = [(name, _BOUNDS.fullmatch(bounds)) for name, bounds in cursor.fetchall()]
     partitions = [
@@ -49,56 +64,68 @@ def list_partitions() -> list[Partition]:
 
 
 def create_partitions(now: datetime) -> int:
-    """Make the partitions of the months up to two ahead; returns how many."""
-    partitions = list_partitions()
-    if not partitions:
-        return 0
-    created, start = 0, partitions[-1].end
+    """Make every table's partitions of the months up to two ahead; returns how many."""
     ahead = now.astimezone(UTC)
     for _ in range(_MONTHS_AHEAD):
         ahead = _next_month(ahead)
-    while start <= ahead and _try_locked(_create_partition, start):
-        created, start = created + 1, _next_month(start)
+    created = 0
+    for table in PARTITIONED:
+        partitions = list_partitions(table.name)
+        start = partitions[-1].end if partitions else _next_month(ahead)
+        while start <= ahead and _try_locked(_create_partition, table, start):
+            created, start = created + 1, _next_month(start)
     return created
 
 
-def drop_partitions(before: datetime) -> int:
-    """Drop those that end by then; returns how many."""
-    expired = [each for each in list_partitions() if each.end <= before]
-    return sum(_try_locked(_drop_partition, each.name) for each in expired)
+def drop_partitions(table: str, before: datetime) -> int:
+    """Drop the table's partitions that end by then; returns how many."""
+    expired = [each for each in list_partitions(table) if each.end <= before]
+    return sum(_try_locked(_drop_partition, table, each.name) for each in expired)
 
 
-def _create_partition(cursor: Any, start: datetime) -> None:
+def find_deletion_end(table: str, before: datetime) -> datetime:
+    """Before when the table's single rows are deleted. Those of a partition by month stay until all
+    of it is dropped; the one from before there were such would stay for long."""
+    partitions = list_partitions(table)
+    if not partitions:
+        return before
+    first = partitions[0]
+    return min(before, first.end if first.start is None else first.start)
+
+
+def _create_partition(cursor: Any, table: PartitionedTable, start: datetime) -> None:
     """Attached, and not made as a partition: that would lock the whole table."""
-    end, name = _next_month(start), f"{_TABLE}_{start:%Y_%m}"
-    cursor.execute(f"CREATE TABLE {name} (LIKE {_TABLE} INCLUDING DEFAULTS, PRIMARY KEY (id))")
+    end, name = _next_month(start), f"{table.name}_{start:%Y_%m}"
+    cursor.execute(
+        f"CREATE TABLE {name} (LIKE {table.name} INCLUDING DEFAULTS, PRIMARY KEY ({table.key}))"
+    )
     # What the default one has caught of this month.
     cursor.execute(
-        f"WITH caught AS (DELETE FROM {_TABLE}_default"  # noqa: S608 - Names of ours; the values are bound.
-        " WHERE created_at >= %s AND created_at < %s RETURNING *)"
+        f"WITH caught AS (DELETE FROM {table.name}_default"  # noqa: S608 - Names of ours; the values are bound.
+        f" WHERE {table.moment} >= %s AND {table.moment} < %s RETURNING *)"
         f" INSERT INTO {name} SELECT * FROM caught",
         [start, end],
     )
     cursor.execute(
-        f"ALTER TABLE {_TABLE} ATTACH PARTITION {name}"
+        f"ALTER TABLE {table.name} ATTACH PARTITION {name}"
         f" FOR VALUES FROM ('{start.isoformat()}') TO ('{end.isoformat()}')"
     )
 
 
-def _drop_partition(cursor: Any, name: str) -> None:
-    cursor.execute(f"ALTER TABLE {_TABLE} DETACH PARTITION {name}")
+def _drop_partition(cursor: Any, table: str, name: str) -> None:
+    cursor.execute(f"ALTER TABLE {table} DETACH PARTITION {name}")
     cursor.execute(f"DROP TABLE {name}")
     log.info("Dropped the partition %s", name)
 
 
-def _try_locked(step: Any, argument: Any) -> bool:
+def _try_locked(step: Any, *arguments: Any) -> bool:
     """Carry a step out in a transaction; False where a lock could not be had in time."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_LOCK)
-            step(cursor, argument)
+            step(cursor, *arguments)
     except OperationalError as error:
-        log.warning("Partitions of %s are left for the next time: %s", _TABLE, error)
+        log.warning("Partitions are left for the next time: %s", error)
         return False
     return True
 

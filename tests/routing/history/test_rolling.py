@@ -27,6 +27,7 @@ from routing.history.models import (
 from routing.history.rollup import forget_old, roll_up
 from routing.history.spans import DAY, HOUR, day_of, hour_of
 from routing.history.statement import UsageQuery
+from routing.retention.expiry import forget_facts
 from tests.routing.history.records import NOW, Fact, Office, office, save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -121,8 +122,8 @@ def test_facts_and_spreads_go_after_their_days(mine: Office) -> None:
     roll_up(NOW)
     spreads = UsageSpread.objects.count()
     assert spreads >= len(CUTS)
-    assert forget_old(NOW + 30 * DAY) == 0
-    assert forget_old(NOW + 32 * DAY) == 1 + spreads
+    assert (forget_old(NOW + 30 * DAY), forget_facts(NOW + 30 * DAY)) == (0, 0)
+    assert (forget_old(NOW + 32 * DAY), forget_facts(NOW + 32 * DAY)) == (spreads, 1)
     assert not GenerationFact.objects.exists()
 
 

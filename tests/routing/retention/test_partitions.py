@@ -1,19 +1,22 @@
-"""Generations by month on PostgreSQL: made ahead, dropped whole, and each record once as before."""
+"""Generations, figures and refusals by month on PostgreSQL: made ahead, dropped whole, and each
+record once as before."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import IntegrityError, connection
 
-from routing.history.models import UsageDay
+from routing.history.models import GenerationFact, UsageDay
 from routing.history.rollup import roll_up
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted
-from routing.retention.expiry import forget_expired
-from routing.retention.partitions import create_partitions, list_partitions
+from routing.reports.models import FailedRequest
+from routing.retention.expiry import forget_expired, forget_facts
+from routing.retention.partitions import PARTITIONED, create_partitions, list_partitions
 from tests.routing.history.records import Fact, office, save
 from tests.routing.ledger.books import (
     CENT,
@@ -27,8 +30,11 @@ from tests.routing.ledger.books import (
 )
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
-TABLE = "routing_generation"
-months: Any = import_module("routing.migrations.0019_generations_by_month")
+TABLE, FACTS, REFUSALS = (each.name for each in PARTITIONED)
+MIGRATIONS: Any = [
+    import_module(f"routing.migrations.{name}")
+    for name in ("0019_generations_by_month", "0026_figures_and_refusals_by_month")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -37,36 +43,56 @@ def partitions(transactional_db: None) -> Iterator[None]:
     if connection.vendor != "postgresql":
         pytest.skip("other stores have no partitions")
     yield
-    Generation.objects.all().delete()
+    for model in (Generation, GenerationFact, FailedRequest):
+        model.objects.all().delete()
     convert_back()
     convert()
 
 
 def convert() -> None:
     with connection.schema_editor(atomic=False) as editor:
-        months.split_by_month(None, editor)
+        for migration in MIGRATIONS:
+            migration.split_by_month(None, editor)
 
 
 def convert_back() -> None:
     with connection.schema_editor(atomic=False) as editor:
-        months.join_months(None, editor)
+        for migration in MIGRATIONS:
+            migration.join_months(None, editor)
 
 
-def indexes() -> list[str]:
+def indexes(table: str = TABLE) -> list[str]:
     with connection.cursor() as cursor:
-        constraints = connection.introspection.get_constraints(cursor, TABLE)
+        constraints = connection.introspection.get_constraints(cursor, table)
     return sorted(name for name, each in constraints.items() if each["index"])
 
 
-def holder_of(generation_id: str) -> str:
+def holder_of(pk: str | int, *, table: str = TABLE, key: str = "id") -> str:
     """The partition of a record."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT tableoid::regclass::text FROM routing_generation WHERE id = %s",
-            [generation_id],
+            f"SELECT tableoid::regclass::text FROM {table} WHERE {key} = %s",  # noqa: S608 - Names of this file.
+            [pk],
         )
         name: str = cursor.fetchone()[0]
     return name
+
+
+def refuse(at: datetime) -> FailedRequest:
+    return FailedRequest.objects.create(
+        at=at,
+        request_id=f"r-{at:%j}",
+        account_id=UUID(int=7),
+        api_key_id=7,
+        format="chat",
+        requested_model="m",
+        streamed=False,
+        status=429,
+        error_type="rate_limit",
+        reason="key_rate",
+        text="too many",
+        duration_ms=1,
+    )
 
 
 def test_what_was_there_before_goes_on_and_comes_back(writer) -> None:
@@ -90,11 +116,45 @@ def test_what_was_there_before_goes_on_and_comes_back(writer) -> None:
     assert Generation.objects.count() == 2
 
 
+def test_refusals_are_counted_on_from_where_they_were() -> None:
+    convert_back()
+    plain, now = indexes(REFUSALS), datetime.now(UTC)
+    first = refuse(now)
+    convert()
+    second = refuse(now)
+    convert_back()
+    third = refuse(now)
+
+    assert [each.pk - first.pk for each in (first, second, third)] == [0, 1, 2]
+    assert indexes(REFUSALS) == plain
+    assert FailedRequest.objects.count() == 3
+
+
+def test_figures_and_refusals_stand_in_their_month_and_leave_with_it(settings: Any) -> None:
+    mine, end = office(), list_partitions(TABLE)[-1].end
+    create_partitions(end)
+    days = (end + timedelta(days=1), end + timedelta(days=40))
+    save(mine, [Fact(f"gen-{n}", day, 0) for n, day in enumerate(days)])
+    refused = [refuse(day) for day in days]
+    later = end + timedelta(days=70)
+    roll_up(later, work_s=60)
+    CallsCounted.objects.create(pk=1, until=later)
+    month = f"{end:%Y_%m}"
+    assert holder_of(refused[0].pk, table=REFUSALS) == f"{REFUSALS}_{month}"
+    assert holder_of("gen-1", table=FACTS, key="generation_id") == f"{FACTS}_{days[1]:%Y_%m}"
+
+    assert forget_facts(later) == 0
+    assert [each.pk for each in GenerationFact.objects.all()] == ["gen-1"]
+    settings.GENERATION_DAYS = 35
+    assert forget_expired(later) == 0
+    assert [each.pk for each in FailedRequest.objects.all()] == [refused[1].pk]
+
+
 def test_a_record_is_written_once_in_a_partition_of_any_month() -> None:
-    mine, end = office(), list_partitions()[-1].end
-    assert create_partitions(end) == 3
+    mine, end = office(), list_partitions(TABLE)[-1].end
+    assert create_partitions(end) == 3 * 3
     assert create_partitions(end) == 0
-    last = list_partitions()[-1]
+    last = list_partitions(TABLE)[-1]
     for moment in (end, last.end + timedelta(days=40), end - timedelta(days=1)):
         fact = Fact(f"gen-{moment:%j}", moment, 0)
         save(mine, [fact])
@@ -104,7 +164,7 @@ def test_a_record_is_written_once_in_a_partition_of_any_month() -> None:
 
 
 def test_what_no_month_had_moves_into_its_month() -> None:
-    mine, end = office(), list_partitions()[-1].end
+    mine, end = office(), list_partitions(TABLE)[-1].end
     moment = end + timedelta(days=3)
     save(mine, [Fact("gen-caught", moment, 0)])
     assert holder_of("gen-caught") == f"{TABLE}_default"
@@ -113,9 +173,9 @@ def test_what_no_month_had_moves_into_its_month() -> None:
 
 
 def test_months_are_dropped_whole_and_older_rows_deleted(settings: Any) -> None:
-    mine, end = office(), list_partitions()[-1].end
+    mine, end = office(), list_partitions(TABLE)[-1].end
     create_partitions(end)
-    first, second = list_partitions()[1:3]
+    first, second = list_partitions(TABLE)[1:3]
     assert second.start is not None
     today = datetime.now(UTC)
     days = (today - timedelta(days=2), today, end, second.start + timedelta(days=1))
@@ -130,7 +190,7 @@ def test_months_are_dropped_whole_and_older_rows_deleted(settings: Any) -> None:
     assert kept() == ["gen-1", "gen-2", "gen-3"]
     settings.GENERATION_DAYS = 25
     forget_expired(later)
-    assert [each.name for each in list_partitions()][:2] == [first.name, second.name]
+    assert [each.name for each in list_partitions(TABLE)][:2] == [first.name, second.name]
     assert kept() == ["gen-2", "gen-3"]
     settings.GENERATION_DAYS = 20
     forget_expired(later)
