@@ -122,7 +122,7 @@ def test_postgresql_is_restored_into_an_empty_database(
 ) -> None:
     desk = running(start_gateway.build(), tmp_path, simulator)
     here = Operator(desk.server.env, backup)
-    had = backed_up_under_load(desk, here, "back up postgresql", "back up secrets")
+    had = backed_up_under_load(desk, here, "back up", "back up secrets")
     desk.server.kill()
     sent = len(desk.upstream.requests())
 
@@ -151,7 +151,7 @@ def test_sqlite_is_restored_into_an_empty_home(
     put_database(Path(server.env["GATEWAY_HOME"]), stores.migrated_file())
     desk = running(server, tmp_path, simulator)
     here = Operator(desk.server.env, backup)
-    had = backed_up_under_load(desk, here, "back up sqlite", "back up secrets")
+    had = backed_up_under_load(desk, here, "back up", "back up secrets")
     desk.server.kill()
 
     there = on_a_file(start_gateway)

@@ -9,6 +9,7 @@ import redis
 
 from tests.support import processes
 from tests.support.gateways import StartGateway
+from tests.support.manage import manage_process
 from tests.support.processes import children
 from tests.support.server import STOP_S, GatewayServer, as_json
 from tests.support.valkey import ValkeyServer
@@ -117,3 +118,11 @@ def test_who_waits_for_a_master_hears_when_all_its_workers_accept(
     processes.stop(first, grace_s=STOP_S)
     gone = server.run_command("wait_ready", "--pid", str(first.pid))
     assert (gone.status, f"There is no process {first.pid}." in gone.stderr) == (1, True), gone
+
+
+def test_who_migrates_waits_for_a_database_that_comes_later(start_gateway: StartGateway) -> None:
+    server = start_gateway()
+    assert server.manage("wait_ready", "--database")["ready"]
+    gone = {**server.env, "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+    refused = manage_process(gone, "wait_ready", "--database", "--seconds", "0.3")
+    assert (refused.status, "Not ready after 0.3 s" in refused.stderr) == (1, True), refused

@@ -139,6 +139,17 @@ class PostgresCluster:
             )
         )
 
+    def dump(self, database: str) -> bytes:
+        """Its statements."""
+        command = [str(binaries() / "pg_dump"), "--no-owner", self.url(database)]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+    def restore(self, database: str, dump: Path) -> None:
+        """Run a dump's statements in an empty database."""
+        command = [str(binaries() / "psql"), "-qX", "--single-transaction", "-v", "ON_ERROR_STOP=1"]
+        command += ["--file", str(dump), "--dbname", self.url(database)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
     def drop(self, database: str) -> None:
         self._execute(
             sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database))
