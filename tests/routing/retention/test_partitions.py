@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 TABLE, FACTS, REFUSALS = (each.name for each in PARTITIONED)
 MIGRATIONS: Any = [
     import_module(f"routing.migrations.{name}")
-    for name in ("0019_generations_by_month", "0026_figures_and_refusals_by_month")
+    for name in ("0019_generations_by_month", "0028_figures_and_refusals_by_month")
 ]
 
 

@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ('routing', '0025_decision_calibrations'),
+        ('routing', '0027_provider_credentials'),
     ]
 
     operations = [
