@@ -77,7 +77,7 @@ def list_changes(
     rows = AuditRecord.objects.filter(account=scope.account)
     if kind := query.get("kind", "").strip():
         rows = rows.filter(object_type=kind.replace(" ", "_")[:32])
-    if text := query.get("text", "").replace("\x00", "").strip():
+    if text := query.get("text", "").strip():
         rows = rows.filter(Q(object_id=text) | Q(operator__username=text))
     cursor = query.get("cursor", "")
     if cursor.isdecimal() and len(cursor) < 19:

@@ -145,7 +145,7 @@ class RequestDetail:
 def find_request(user: Any, generation_id: str) -> RequestDetail | None:
     """The request of that id, if the person may see it."""
     rows = Generation.objects.select_related("account", "workspace", "api_key__creator")
-    record = rows.filter(pk=generation_id).first() if "\x00" not in generation_id else None
+    record = rows.filter(pk=generation_id).first()
     if record is None:
         return None
     try:

@@ -63,7 +63,7 @@ class RequestFilter(NamedTuple):
     @classmethod
     def read(cls, query: Mapping[str, str]) -> "RequestFilter":
         """The fields of a URL's query. A value that names nothing matches nothing."""
-        return cls(*(query.get(name, "").replace("\x00", "").strip() for name in cls._fields))
+        return cls(*(query.get(name, "").strip() for name in cls._fields))
 
     @property
     def is_empty(self) -> bool:

@@ -124,7 +124,7 @@ class RotationForm(forms.Form):
 
 @page
 def show_keys(request: HttpRequest, page: PageContext) -> HttpResponse:
-    text = request.GET.get("text", "").replace("\x00", "")
+    text = request.GET.get("text", "")
     order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
     found = list_keys(page.scope, text, page.now, order=order, cursor=cursor)
     if request.GET.get("csv"):

@@ -54,7 +54,7 @@ class NewPersonForm(forms.Form):
 @page
 def show_people(request: HttpRequest, page: PageContext) -> HttpResponse:
     _require_admin(page.scope)
-    text = request.GET.get("text", "").replace("\x00", "")
+    text = request.GET.get("text", "")
     start, cursor = page.period.start(page.now), request.GET.get("cursor", "")
     found = list_people(page.scope, text, start, page.now, cursor=cursor)
     if request.GET.get("csv"):

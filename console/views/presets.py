@@ -50,7 +50,7 @@ USE_COLUMNS: Final = (
 
 @page
 def show_presets(request: HttpRequest, page: PageContext) -> HttpResponse:
-    text = request.GET.get("text", "").replace("\x00", "")
+    text = request.GET.get("text", "")
     order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
     found = list_presets(page.scope, text, order=order, cursor=cursor)
     if request.GET.get("csv"):

@@ -116,6 +116,18 @@ class PageFrameOptions(_PagesOnly, XFrameOptionsMiddleware):
     """No page of ours inside somebody's frame."""
 
 
+def _has_nul(request: HttpRequest) -> bool:
+    """Whether a NUL stands where a person's browser puts none: PostgreSQL keeps no text with one,
+    so a page that looked something up by it would fail."""
+    is_form = request.content_type == "application/x-www-form-urlencoded"
+    return (
+        "\0" in request.path_info
+        or "%00" in request.META["QUERY_STRING"]
+        or b"\0" in request.body
+        or (is_form and b"%00" in request.body)
+    )
+
+
 class PageThread:
     """Runs a whole page where its queries cannot hold the event loop (`gateway.database.db`)."""
 
@@ -129,6 +141,8 @@ class PageThread:
                 request.body  # noqa: B018 - Reading it keeps it for the thread.
             except UnreadablePostError:
                 return HttpResponseBadRequest()
+            if _has_nul(request):
+                return HttpResponseBadRequest("A NUL character", content_type="text/plain")
             return run_queries(Lane.OPERATOR, lambda: self.get_response(request))
         return self.get_response(request)
 

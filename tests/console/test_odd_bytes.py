@@ -1,0 +1,52 @@
+"""What no browser sends: PostgreSQL keeps no text with a NUL, so nothing is looked up by one."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from routing.catalogue.models import Provider
+from tests.console.people import Team, make_team
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+@pytest.fixture
+def team() -> Team:
+    return make_team("acme")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/console/people/%00",
+        "/console/providers/%00",
+        "/console/requests/%00",
+        "/console/providers/open/prices?text=%00",
+        "/console/settings/audit?kind=a%00",
+        "/console/keys?text=%00",
+    ],
+)
+def test_an_address_with_a_nul_is_refused(team: Team, path: str) -> None:
+    Provider.objects.create(slug="open", name="Open", base_url="http://127.0.0.1:9/v1")
+
+    assert team.client("operator").get(path).status_code == 400
+
+
+def test_a_link_with_a_nul_is_refused_to_everybody(client: Client) -> None:
+    assert client.get("/console/link/%00/x").status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["urlencoded", "multipart"])
+def test_a_form_with_a_nul_is_refused(team: Team, kind: str) -> None:
+    led = team.account.workspaces.get(slug="led")
+    client, path = team.client("lead"), reverse("console:change_members", args=[led.pk])
+    form = {"to": "admin", "user": "a\0"}
+    answer = (
+        client.post(path, form)
+        if kind == "multipart"
+        else client.post(
+            path, "to=admin&user=a%00", content_type="application/x-www-form-urlencoded"
+        )
+    )
+
+    assert answer.status_code == 400
