@@ -27,6 +27,7 @@ from accounts.models import (
     Workspace,
     WorkspaceBudget,
 )
+from accounts.roles import may_have_key
 from accounts.spending import (
     EndUserBudget,
     SpendScope,
@@ -140,7 +141,7 @@ def read_caller(key_hash: str) -> Caller | None:
         creator_key=key.creator_id,
         creator_left=creator is not None and key.creator_role is None,
         creator_role=key.creator_role if creator else None,
-        disabled=key.disabled,
+        disabled=key.disabled or _is_playground_over(key),
         expires_at=key.expires_at,
         key_name=key.name,
         key_label=key.label,
@@ -170,6 +171,13 @@ def read_caller(key_hash: str) -> Caller | None:
         **_read_defaults(key.account, key.workspace),
         **_load_limits(key),
     )
+
+
+def _is_playground_over(key: Any) -> bool:
+    """Whether it is of a playground that its person may not have any more: one more query, which
+    other keys do not ask."""
+    person = key.playground_user_id
+    return person is not None and not may_have_key(person, key.workspace)
 
 
 def _load_limits(key: Any) -> JsonObject:

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from accounts.models import Membership, WorkspaceMembership
+from django.db.models import Exists, Q
+
+from accounts.models import Membership, User, Workspace, WorkspaceMembership
 
 
 class Role(Enum):
@@ -109,3 +111,18 @@ def may_key_of(membership_role: str | None, action: Action) -> bool:
     if membership_role is None:
         return True
     return allows(_OF_ACCOUNT[Membership.Role(membership_role)], action)
+
+
+def may_have_key(user_id: int, workspace: Workspace) -> bool:
+    """Whether the person, as they stand now, may have a key in the workspace."""
+    member = Membership.objects.filter(user=user_id, account=workspace.account_id)
+    inside = WorkspaceMembership.objects.filter(
+        membership__user=user_id,
+        workspace=workspace,
+        role__in=list_workspace_roles(Action.OWN_KEYS),
+    )
+    if not workspace.is_default:
+        # Everybody of the account belongs to its default workspace.
+        member = member.filter(role__in=list_account_roles(Action.OTHERS_KEYS))
+    may = Q(is_staff=True) | Exists(member) | Exists(inside)
+    return User.objects.filter(may, pk=user_id, is_active=True).exists()

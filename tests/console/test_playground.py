@@ -10,8 +10,9 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.urls import reverse
 
+from accounts.caller import read_caller
 from accounts.keystring import hash_key
-from accounts.models import ApiKey, Membership, Workspace
+from accounts.models import ApiKey, Membership, User, Workspace
 from accounts.models.event import Event
 from accounts.services.accounts import admit_member
 from gateway.http.jsonio import dumps
@@ -113,6 +114,48 @@ def test_signing_out_ends_the_string(team: Team, led: Workspace) -> None:
     key = ApiKey.objects.get(hash=hash_key(string))
     assert key.expires_at is not None
     assert key.expires_at <= datetime.now(UTC)
+
+
+def read_usable(string: str) -> bool:
+    caller = read_caller(hash_key(string))
+    assert caller is not None
+    return caller.is_usable(datetime.now(UTC))
+
+
+@pytest.mark.parametrize("role", ["operator", "member"])
+def test_a_person_who_is_switched_off_has_no_playground(
+    team: Team, led: Workspace, role: str
+) -> None:
+    string = ask_for_key(team.client(role), led).json()["key"]
+    assert read_usable(string)
+
+    User.objects.filter(pk=team.people[role].pk).update(is_active=False)
+
+    assert not read_usable(string)
+
+
+def test_a_playground_ends_with_the_role_that_allowed_it(team: Team) -> None:
+    far = team.account.workspaces.create(name="Far", slug="far")
+    strings = {
+        role: ask_for_key(team.client(role), far).json()["key"]
+        for role in ("operator", "owner", "admin")
+    }
+    assert all(read_usable(string) for string in strings.values())
+
+    User.objects.filter(pk=team.people["operator"].pk).update(is_staff=False)
+    Membership.objects.filter(user=team.people["admin"]).update(role=Membership.Role.MEMBER)
+
+    assert [role for role, string in strings.items() if read_usable(string)] == ["owner"]
+
+
+def test_a_playground_is_for_who_is_in_the_workspace(team: Team, led: Workspace) -> None:
+    default = team.account.workspaces.get(is_default=True)
+    client = team.client("member")
+    here, there = (ask_for_key(client, each).json()["key"] for each in (led, default))
+
+    led.memberships.filter(membership__user=team.people["member"]).delete()
+
+    assert (read_usable(here), read_usable(there)) == (False, True)
 
 
 def test_a_disabled_key_stays_disabled(team: Team, led: Workspace) -> None:
