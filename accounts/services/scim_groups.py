@@ -298,12 +298,14 @@ def _find_people(account: Account, groups: Mapping[str, Sequence[str]]) -> dict[
     """The directory's user of each name; members get one here. Raises `SchemaInvalid`."""
     now, people = datetime.now(UTC), dict[str, ScimUser]()
     memberships = Membership.objects.filter(account=account).select_related("user")
+    users = [each.user for each in memberships.order_by("-pk")]
+    # A name counts before an address, which some providers let people choose.
     by_word = {
-        word.lower(): each.user
-        for each in memberships
-        for word in (each.user.email, each.user.public_id, each.user.username)
-        if word
+        str(getattr(user, column)).lower(): user
+        for column in ("email", "username", "public_id")
+        for user in users
     }
+    by_word.pop("", None)
     for group, members in groups.items():
         for name in members:
             user = by_word.get(name.lower())

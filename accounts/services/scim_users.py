@@ -124,10 +124,11 @@ def _follow_activity(row: ScimUser, by: Actor) -> None:
 def _find_member(account: Account, fields: Mapping[str, Any]) -> User | None:
     """The member that the directory speaks of, if nobody else of the directory is that member.
 
-    Only members: no directory gets at people of other accounts by naming them.
+    Only members: no directory gets at people of other accounts by naming them. An address from a
+    provider names nobody, because some let people choose it.
     """
     name = fields["user_name"]
-    said = Q(username__iexact=name) | Q(email__iexact=name)
+    said = Q(username__iexact=name) | Q(email__iexact=name, identities=None)
     members = User.objects.filter(said, memberships__account=account)
     return members.exclude(scim_users__account=account).order_by("pk").first()
 

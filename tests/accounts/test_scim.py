@@ -8,7 +8,7 @@ from scim2_client.engines.wsgi import WSGISCIMClient
 from scim2_tester import Status, check_server
 
 from accounts.authentication import forget_keys
-from accounts.models import AuditRecord, Membership, ScimUser, User
+from accounts.models import AuditRecord, Membership, PersonIdentity, ScimUser, User
 from gateway.http.jsonio import dumps
 from gateway.server.front import FrontDoor
 from tests.accounts.office import Office, open_office
@@ -114,16 +114,21 @@ def test_who_is_deleted_is_gone_and_the_books_stay(directory: Directory) -> None
 
 
 def test_a_directory_meets_its_own_members_and_nobody_elses(directory: Directory) -> None:
-    own = directory.member("bob")
+    own, guest = directory.member("bob"), directory.member("guest")
+    # Some providers let people choose their address.
+    PersonIdentity.objects.create(user=guest, issuer="https://id.example.com", subject="s-1")
+    User.objects.filter(pk=guest.pk).update(email="carol@example.com")
     stranger = open_office("other")
     User.objects.filter(pk=stranger.admin.pk).update(email="boss@example.com")
 
     directory.new_user("BOB", name={"givenName": "Robert"})
     directory.new_user(stranger.admin.username, emails=[{"value": "x@example.com"}])
+    directory.new_user("carol@example.com")
 
     assert ScimUser.objects.get(user_name="BOB").user == own
     own.refresh_from_db()
     assert own.first_name == ""
+    assert not guest.scim_users.exists()
     assert not stranger.admin.scim_users.exists()
     stranger.admin.refresh_from_db()
     assert stranger.admin.email == "boss@example.com"

@@ -210,6 +210,15 @@ def test_a_command_fills_groups(mine: Directory, tmp_path: Path) -> None:
     assert Membership.objects.filter(account=mine.account).count() == 2
 
 
+def test_an_address_takes_nobody_elses_name(mine: Directory) -> None:
+    people = [mine.member(name) for name in ("ada", "bob", "eve")]
+    User.objects.filter(username__in=["ada", "eve"]).update(email="bob")
+
+    mine.fill(all=[people[1]])
+
+    assert [each.user for each in ScimGroup.objects.get().members.all()] == [people[1]]
+
+
 @pytest.mark.parametrize(("of_group", "role"), [("admin", "admin"), ("member", "member")])
 def test_who_is_added_by_hand_meanwhile_is_there_once(
     mine: Directory, of_group: str, role: str
