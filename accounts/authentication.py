@@ -9,10 +9,22 @@ from django.http import HttpRequest
 
 from accounts.caller import Caller, read_caller
 from accounts.identity.issuers import IssuerSilent, TokenRefused
-from accounts.identity.workloads import KnownToken, examine, is_known, is_token, recall_tags
+from accounts.identity.workloads import (
+    KnownToken,
+    examine,
+    is_known,
+    is_token,
+    proves_itself,
+    recall_tags,
+)
 from accounts.key_uses import uses
 from accounts.keystring import hash_key, is_well_formed
-from accounts.rates import count_management_request, guard_lookup
+from accounts.rates import (
+    count_management_request,
+    guard_lookup,
+    limit_wrong_keys,
+    limit_wrong_tokens,
+)
 from accounts.scopes import check_address, check_scope
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import (
@@ -177,12 +189,18 @@ def _find_caller(request: HttpRequest, key: str) -> Caller:
 
 def _find_by_string(request: HttpRequest, key: str) -> Caller:
     if is_token(key):
-        return guard_lookup(request, lambda: _look_up_token(key), trusted=is_known(key))
+        return guard_lookup(
+            lambda: _look_up_token(key),
+            limit=limit_wrong_tokens(request),
+            trusted=is_known(key),
+            proves_itself=lambda: proves_itself(key),
+        )
     key_hash = hash_key(key) if is_well_formed(key, settings.API_KEY_PREFIX) else None
     if not settings.RATE_FAILED_CREDENTIALS:
         return _look_up(key_hash)
     was_good = key_hash is not None and _keys.knows(key_hash)
-    return guard_lookup(request, lambda: _look_up(key_hash), trusted=was_good)
+    limit = limit_wrong_keys(request)
+    return guard_lookup(lambda: _look_up(key_hash), limit=limit, trusted=was_good)
 
 
 def _look_up_token(token: str) -> Caller:

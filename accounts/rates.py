@@ -1,4 +1,5 @@
-"""Rate limits of accounts: management requests and wrong keys a minute, free requests a day."""
+"""Rate limits of accounts: management requests a minute, free requests a day; and of addresses:
+wrong keys, tokens and codes a minute."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
@@ -34,37 +35,52 @@ def _classify_request(request: HttpRequest) -> tuple[str, int]:
     return "management_writes", settings.RATE_MANAGEMENT_WRITES
 
 
+def limit_wrong_keys(request: HttpRequest) -> Limit:
+    """How many wrong keys may come from the address."""
+    return Limit(f"failed:{find_client(request)}", settings.RATE_FAILED_CREDENTIALS, MINUTE_S)
+
+
+def limit_wrong_tokens(request: HttpRequest) -> Limit:
+    """How many wrong tokens of programs and codes of apps may come from the address."""
+    return Limit(f"failed_tokens:{find_client(request)}", settings.RATE_FAILED_TOKENS, MINUTE_S)
+
+
+def limit_exchanges(code_hash: str) -> Limit:
+    """How often a code that was given out may fail: whoever has it shares it with no address."""
+    return Limit(f"failed_code:{code_hash}", settings.RATE_FAILED_TOKENS, MINUTE_S)
+
+
 def guard_lookup(
-    request: HttpRequest,
     look: Callable[[], T],
     *,
-    trusted: bool,
-    failure: type[GatewayError] = Unauthenticated,
+    limit: Limit,
+    trusted: bool = False,
+    proves_itself: Callable[[], bool] | None = None,
+    failures: tuple[type[GatewayError], ...] = (Unauthenticated,),
 ) -> T:
-    """What `look` finds for a credential; an address that was wrong too often is not looked up for.
+    """What `look` finds for a credential; past the limit it is not looked up.
 
-    A credential that is `trusted`, because it was good the last time, is looked up in any case.
-    Every `failure` counts, and becomes a 429 past the limit: of a crowd that comes at once
-    some may be looked up for nothing, but no good key is refused for being one of many. Raises
-    `RateLimited`.
+    A credential that is `trusted`, because it was good the last time, is looked up in any case; so
+    is one that `proves_itself`, which is asked past the limit only. Each of the `failures` counts,
+    and becomes a 429 past the limit: of a crowd that comes at once some may be looked up for
+    nothing, but no good key is refused for being one of many. Raises `RateLimited`.
     """
-    if not settings.RATE_FAILED_CREDENTIALS:
+    if not limit.most:
         return look()
-    limit = Limit(f"failed:{find_client(request)}", settings.RATE_FAILED_CREDENTIALS, MINUTE_S)
-    if not trusted:
-        _refuse_if_exhausted(limit)
+    exceeded = None if trusted else _find_exhausted(limit)
+    if exceeded is not None and not (proves_itself and proves_itself()):
+        raise build_refusal(exceeded, source=_FAILED)
     try:
         return look()
-    except failure:
+    except failures:
         _take(limit, source=_FAILED)
         raise
 
 
-def _refuse_if_exhausted(limit: Limit) -> None:
-    """Raise `RateLimited` where nothing is left of it; nothing is taken."""
+def _find_exhausted(limit: Limit) -> Exceeded | None:
+    """Whether nothing is left of it; nothing is taken."""
     found = rate_limiter().take(limit._replace(most=limit.most - 1, cost=0))
-    if isinstance(found, Exceeded):
-        raise build_refusal(found._replace(limit=limit), source=_FAILED)
+    return found._replace(limit=limit) if isinstance(found, Exceeded) else None
 
 
 def _take(limit: Limit, *, source: str) -> None:

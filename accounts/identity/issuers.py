@@ -122,6 +122,10 @@ class Issuer:
             raise TokenRefused("it is signed with a key that the issuer does not publish")
         return found
 
+    def recall_keys(self, key_id: str) -> list[PyJWK]:
+        """As `find_keys`, of those that are known; the issuer is not asked."""
+        return self._select(key_id)
+
     def _select(self, key_id: str) -> list[PyJWK]:
         if not key_id:
             return list(self._keys.values())
@@ -185,6 +189,15 @@ def verify(token: str, issuer: Issuer, *, audience: str | list[str]) -> dict[str
             return _decode(token, issuer, issuer.find_keys(key_id, newer=True), audience)
     except jwt.PyJWTError as error:
         raise TokenRefused(str(error)) from error
+
+
+def is_signed(token: str, issuer: Issuer, *, audience: str) -> bool:
+    """Whether it is good by the keys that are known of the issuer, which is not asked."""
+    try:
+        key_id = str(jwt.get_unverified_header(token).get("kid") or "")
+        return bool(_decode(token, issuer, issuer.recall_keys(key_id), audience))
+    except (jwt.PyJWTError, TokenRefused):
+        return False
 
 
 def _decode(

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import jwt
 
 from accounts.identity import own_tokens
-from accounts.identity.issuers import TokenRefused, find_issuer, verify
+from accounts.identity.issuers import TokenRefused, find_issuer, is_signed, verify
 from accounts.identity.own_tokens import Origin
 from accounts.models import Workload
 from gateway.database.db import Lane, run_queries
@@ -115,6 +115,22 @@ def examine(token: str) -> KnownToken:
     return known
 
 
+def proves_itself(token: str) -> bool:
+    """Whether it is signed by an issuer that somebody trusted the last time, as far as this process
+    knows: neither the database nor the issuer is asked."""
+    try:
+        issuer = _read_issuer(token)
+        if issuer == own_tokens.find_issuer_name():
+            return bool(own_tokens.verify_own(token))
+    except TokenRefused:
+        return False
+    places = {(each.jwks_url, each.audience) for each in _trusted.recall(issuer) or ()}
+    return any(
+        is_signed(token, find_issuer(issuer, jwks_url), audience=audience)
+        for jwks_url, audience in places
+    )
+
+
 def forget_tokens() -> None:
     """Drop what this process knows of tokens and workloads."""
     with _lock:
@@ -123,28 +139,23 @@ def forget_tokens() -> None:
 
 
 def _examine(token: str, now: float) -> KnownToken:
-    if len(token) > TOKEN_CHARS_MAX:
-        raise TokenRefused("it is too long")
-    try:
-        issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
-    except jwt.PyJWTError as error:
-        raise TokenRefused(str(error)) from error
+    issuer = _read_issuer(token)
     if issuer == own_tokens.find_issuer_name():
         return _examine_own(token, now)
-    workloads = _trusted.find(issuer) if isinstance(issuer, str) and "\x00" not in issuer else None
+    workloads = _trusted.find(issuer)
     if not workloads:
         raise TokenRefused("nobody here trusts its issuer")
     good: dict[tuple[str, str], dict[str, Any] | TokenRefused] = {}
     for each in workloads:
         place = each.jwks_url, each.audience
         if place not in good:
-            good[place] = _try(token, str(issuer), each)
+            good[place] = _try(token, issuer, each)
         claims = good[place]
         if isinstance(claims, dict) and fits(each.conditions, claims):
             expires_at = float(claims["exp"])
             until = min(expires_at, now + _KNOWN_S)
             tags = read_claim_tags(each.tags, claims)
-            return KnownToken(each.key_hash, expires_at, until, tags, str(issuer), each)
+            return KnownToken(each.key_hash, expires_at, until, tags, issuer, each)
     refusals = [each for each in good.values() if isinstance(each, TokenRefused)]
     raise refusals[0] if len(refusals) == len(good) else TokenRefused("no workload has its claims")
 
@@ -159,6 +170,19 @@ def _examine_own(token: str, now: float) -> KnownToken:
         if workload.digest() == own.origin.workload:
             return known._replace(issuer=own.origin.issuer, workload=workload)
     raise TokenRefused("the workload that it was made for counts no more")
+
+
+def _read_issuer(token: str) -> str:
+    """Who is said to have signed it. Raises `TokenRefused`."""
+    if len(token) > TOKEN_CHARS_MAX:
+        raise TokenRefused("it is too long")
+    try:
+        issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
+    except jwt.PyJWTError as error:
+        raise TokenRefused(str(error)) from error
+    if not isinstance(issuer, str) or "\x00" in issuer:
+        raise TokenRefused("it names no issuer")
+    return issuer
 
 
 def _try(token: str, issuer: str, workload: TrustedWorkload) -> dict[str, Any] | TokenRefused:

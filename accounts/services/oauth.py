@@ -16,6 +16,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.utils.crypto import salted_hmac
 
 from accounts.models import ApiKey, App, AuthorizationCode, Membership, User, Workspace
 from accounts.models.oauth import ORIGIN_CHARS_MAX
@@ -34,6 +35,7 @@ _LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1"})
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 # Browsers drop or turn some of the others, so that they go to another host than the one shown.
 _URL_CHARACTERS: Final = re.compile(r"[!$-;=?-\[\]_a-z~]+", re.ASCII)
+_SIGNATURE_CHARS: Final = 22
 NO_CALLBACK: Final = "App without a callback"
 
 
@@ -114,7 +116,8 @@ def authorize_app(
     *, asked: AppRequest, workspace: Workspace, creator: User | None, by: Actor
 ) -> tuple[AuthorizationCode, str]:
     """A new code and its string, which is shown this once."""
-    now, string = datetime.now(UTC), secrets.token_urlsafe(32)
+    now, random = datetime.now(UTC), secrets.token_urlsafe(32)
+    string = random + _sign(random)
     name = asked.app_name or asked.origin.partition("://")[2] or NO_CALLBACK
     with transaction.atomic():
         AuthorizationCode.objects.filter(created_at__lt=now - _KEPT_FOR).delete()
@@ -132,7 +135,7 @@ def authorize_app(
             update_fields=["authorized_at", "revoked_at"],
         )
         code = AuthorizationCode.objects.create(
-            code_hash=_hash_code(string),
+            code_hash=hash_code(string),
             app=app,
             workspace=workspace,
             creator=creator,
@@ -157,13 +160,21 @@ def authorize_app(
     return code, string
 
 
+def is_issued(code: str) -> bool:
+    """Whether it was given out here, by the code itself. Codes of an earlier key are not known."""
+    return hmac.compare_digest(
+        _sign(code[:-_SIGNATURE_CHARS]).encode(),
+        code[-_SIGNATURE_CHARS:].encode("utf-8", "replace"),
+    )
+
+
 def exchange_code(*, code: str, verifier: str | None, method: str | None) -> tuple[ApiKey, str]:
     """The key that the code is for, and its string.
 
     Raises `InvalidCode`, `CodeExpired` and `InvalidMethod`; of exchanges at once one succeeds.
     """
     with transaction.atomic():
-        found = AuthorizationCode.objects.filter(code_hash=_hash_code(code))
+        found = AuthorizationCode.objects.filter(code_hash=hash_code(code))
         row = _annotate_approval(found).select_for_update(of=("self",), no_key=True).first()
         refusal = _find_refusal(row, verifier, method)
         if row is not None and refusal is None:
@@ -286,5 +297,12 @@ def _record(app: App, by: Actor, action: str, *, after: dict[str, Any]) -> None:
     )
 
 
-def _hash_code(code: str) -> str:
+def _sign(random: str) -> str:
+    digest = salted_hmac(
+        "authorization code", random.encode("utf-8", "replace"), algorithm="sha256"
+    )
+    return urlsafe_b64encode(digest.digest()).decode()[:_SIGNATURE_CHARS]
+
+
+def hash_code(code: str) -> str:
     return sha256(code.encode("utf-8", "surrogatepass")).hexdigest()

@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from accounts.authentication import authenticate_counted, authenticate_optional
 from accounts.caller import Caller
 from accounts.models import ApiKey, AuthorizationCode, User, Workspace
-from accounts.rates import guard_lookup
+from accounts.rates import guard_lookup, limit_exchanges, limit_wrong_tokens
 from accounts.services import oauth
 from accounts.services.key_limits import read_usages
 from accounts.services.keys import NoSuchWorkspace
@@ -135,11 +135,14 @@ class ExchangeViewSet(ManagedViewSet):
                 code=body.code, verifier=body.code_verifier, method=body.code_challenge_method
             )
 
+        # Guesses from an address keep nobody there from exchanging a code that was given out.
+        is_ours = oauth.is_issued(body.code)
         key, string = guard_lookup(
-            request,
             lambda: run_queries(Lane.OPERATOR, exchange),
-            trusted=False,
-            failure=oauth.InvalidCode,
+            limit=limit_exchanges(oauth.hash_code(body.code))
+            if is_ours
+            else limit_wrong_tokens(request),
+            failures=(oauth.InvalidCode, oauth.CodeExpired, oauth.InvalidMethod),
         )
         user_id = key.creator.public_id if key.creator else None
         return json_response({"key": string, "user_id": user_id})

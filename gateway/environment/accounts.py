@@ -105,6 +105,13 @@ RATE_FAILED_CREDENTIALS = rates(
     0,
     maximum=env.RATE_MAX,
 )
+RATE_FAILED_TOKENS = rates(
+    "RATE_FAILED_TOKENS",
+    "wrong tokens of programs, and wrong codes of apps, per client address and minute",
+    env.integer,
+    30,
+    maximum=env.RATE_MAX,
+)
 ROUTER_FREE_RPM = rates(
     "ROUTER_FREE_RPM",
     "requests to free variants per account and minute",

@@ -5,6 +5,7 @@ import re
 from base64 import urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from secrets import randbelow
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,7 +25,9 @@ from accounts.services.oauth import (
     find_origin,
 )
 from accounts.services.records import operator_actor
+from gateway.limits.limits import MINUTE_S
 from tests.accounts.office import Office, open_office
+from tests.support.windows import within_one
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 CALLBACK = "https://app.example/back?state=1"
@@ -95,6 +98,31 @@ def test_five_failures_use_a_code_up(office: Office) -> None:
 
     assert exchange(office, spoilt, code_verifier=VERIFIER)[0] == 403
     assert exchange(office, saved, code_verifier=VERIFIER)[0] == 200
+
+
+def test_guesses_from_its_address_keep_no_code_from_being_exchanged(
+    office: Office, settings: Any
+) -> None:
+    settings.RATE_FAILED_TOKENS = 2
+    guesses = [f"{number:065d}" for number in range(3)]
+
+    def work() -> None:
+        here = Client(REMOTE_ADDR=f"198.18.{randbelow(256)}.{randbelow(256)}")
+
+        def ask(code: str, **more: str) -> int:
+            body = {"code": code, "code_verifier": VERIFIER} | more
+            path, kind = "/api/v1/auth/keys", "application/json"
+            return here.post(path, body, content_type=kind).status_code
+
+        code = new_code(office, **CHALLENGE)["id"]
+        assert [ask(each) for each in guesses] == [403, 403, 429]
+        assert ask(f"{code[:-1]}{'A' if code[-1] != 'A' else 'B'}") == 429
+        # A code that was given out counts by itself, wherever it comes from.
+        assert ask(code, code_verifier="w" * 43) == 403
+        assert ask(code) == 200
+        assert [ask(code), ask(code)] == [403, 429]
+
+    within_one(MINUTE_S, work)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +305,7 @@ def test_a_person_refuses(office: Office) -> None:
 def test_without_a_callback_the_code_is_shown(office: Office) -> None:
     form = {"decision": "allow", "workspace": office.account.workspaces.get().pk, "lifetime": "0"}
     shown: Any = sign_in(office).post(page(code_challenge=VERIFIER), form)
-    (code,) = re.findall(r"<code>([\w-]{43})</code>", shown.content.decode())
+    (code,) = re.findall(r"<code>([\w-]{65})</code>", shown.content.decode())
     assert exchange(office, code, code_verifier=VERIFIER)[0] == 200
 
 

@@ -12,6 +12,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from accounts.authentication import forget_keys
 from accounts.caller import read_caller
+from accounts.identity import own_tokens
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord, SignInAttempts, User
 from accounts.money import NANO_PER_USD
@@ -189,6 +190,23 @@ def test_a_key_that_is_good_no_more_counts_as_wrong(settings: Settings) -> None:
         forget_keys()
         found = [get(mine.key, at=here).status_code for _ in range(4)]
         assert found == [401, 401, 429, 429]
+
+    within_one(MINUTE_S, work)
+
+
+def test_wrong_tokens_close_an_address_to_guesses_and_not_to_good_ones(settings: Settings) -> None:
+    settings.RATE_FAILED_TOKENS = 3
+
+    def work() -> None:
+        here, mine = somewhere(), office()
+        wrong = [f"eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJ4In0.{number:043d}" for number in range(5)]
+        found = [get(each, at=here).status_code for each in wrong]
+        assert found == [401] * 3 + [429] * 2
+        # Keys are no tokens, and a token of the gateway's own proves itself.
+        assert get("nope", at=here).status_code == 401
+        assert get(mine.key, at=here).status_code == 200
+        assert get(own_tokens.issue(hash_key(mine.key)), at=here).status_code == 200
+        assert get(wrong[0], at=somewhere()).status_code == 401
 
     within_one(MINUTE_S, work)
 

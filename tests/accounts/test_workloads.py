@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from secrets import randbelow
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,8 +18,10 @@ from accounts.identity.workloads import forget_tokens
 from accounts.models import ApiKey, AuditRecord, TrustedIssuer, Workload
 from accounts.services.records import SYSTEM
 from accounts.services.workloads import change_workload, create_workload, delete_workload
+from gateway.limits.limits import MINUTE_S
 from tests.accounts.office import KEYS, Office, open_office
 from tests.support.issuer import Issuer, new_key
+from tests.support.windows import within_one
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -230,6 +233,30 @@ def test_claims_give_tags_which_an_exchanged_token_keeps(office: Office, issuer:
     change_workload(workload=workload, conditions=workload.conditions, tags=None, by=SYSTEM)
     forget_keys_only()
     assert (status(office, token), tags_of(token)) == (200, {})
+
+
+def test_guesses_from_its_address_keep_no_program_out(
+    office: Office, issuer: Issuer, settings: Any
+) -> None:
+    settings.RATE_FAILED_TOKENS = 2
+    build(office, issuer)
+    forged = new_key()
+
+    def ask(token: str, address: str) -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        code: int = Client(REMOTE_ADDR=address).get("/api/v1/key", headers=headers).status_code
+        return code
+
+    def work() -> None:
+        here = f"198.18.{randbelow(256)}.{randbelow(256)}"
+        assert ask(issuer.make_token(jti="known"), here) == 200
+        wrong = [issuer.make_token(key=forged, jti=str(number)) for number in range(3)]
+        assert [ask(each, here) for each in wrong] == [401, 401, 429]
+        # What is signed with keys that are known here is looked at all the same.
+        assert ask(issuer.make_token(jti="new"), here) == 200
+        assert ask(issuer.make_token(jti="old", exp=1), here) == 429
+
+    within_one(MINUTE_S, work)
 
 
 def test_private_issuers_are_asked_only_where_the_operator_says(
