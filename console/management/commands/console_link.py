@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandParser
 
 from accounts.models import User
@@ -21,6 +22,6 @@ class Command(JsonCommand):
         if user is None:
             raise Refused(f"No active user is named {options['user']!r}")
         path = build_link_path(user)
-        root_url = run_in_progress().get("root_url")
+        root_url = run_in_progress().get("root_url") or settings.PUBLIC_URL
         answer = {"path": path, "url": root_url and root_url + path, "expires_in_s": LIFETIME_S}
         return answer, 0

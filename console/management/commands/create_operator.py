@@ -4,6 +4,7 @@ import getpass
 import sys
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
@@ -45,7 +46,7 @@ class Command(JsonCommand):
         answer: dict[str, Any] = {"user": name, "user_id": user.public_id}
         if password is None:
             path = build_link_path(user)
-            root_url = run_in_progress().get("root_url")
+            root_url = run_in_progress().get("root_url") or settings.PUBLIC_URL
             answer |= {"path": path, "url": root_url and root_url + path}
             answer["expires_in_s"] = LIFETIME_S
         return answer, 0
