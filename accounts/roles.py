@@ -7,7 +7,7 @@ scopes open, and of a person's key what that person's role allows too.
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from django.db.models import Exists, Q
 
@@ -90,6 +90,11 @@ _OF_WORKSPACE: Final = {
 
 def allows(role: Role, action: Action) -> bool:
     return action in ALLOWED[role]
+
+
+def may_everywhere(user: Any, action: Action) -> bool:
+    """Whether somebody may in every account: operators are above all of them."""
+    return bool(user.is_active and user.is_staff) and allows(Role.OPERATOR, action)
 
 
 def list_account_roles(action: Action) -> list[str]:

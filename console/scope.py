@@ -14,7 +14,13 @@ from django.http import Http404, HttpRequest
 
 from accounts import roles
 from accounts.models import Account, ApiKey, Membership, User, Workspace, WorkspaceMembership
-from accounts.roles import Action, allows, list_workspace_roles, read_account_role
+from accounts.roles import (
+    Action,
+    allows,
+    list_workspace_roles,
+    may_everywhere,
+    read_account_role,
+)
 from routing.history.dialect import dialect
 from routing.history.statement import QueryCondition
 
@@ -182,7 +188,7 @@ def find_scope_of_account(user: Any, account_id: UUID) -> Scope:
 def list_accounts(user: Any) -> list[Account]:
     """The accounts somebody may look at, by name: all of them for an operator."""
     rows = Account.objects.order_by("name")
-    if not user.is_staff:
+    if not may_everywhere(user, Action.USAGE):
         rows = rows.filter(memberships__user=user)
     return list(rows[:_ACCOUNTS_MAX])
 
@@ -192,11 +198,12 @@ def list_views(user: Any, account: Account) -> tuple[Role, tuple[View, ...]]:
     membership = Membership.objects.filter(account=account, user=user).first()
     own = View(OWN, "My keys", None, is_own=True)
     account_role = read_account_role(membership) if membership else None
-    if user.is_staff or (account_role and allows(account_role, Action.USAGE)):
+    is_operator = may_everywhere(user, Action.USAGE)
+    if is_operator or (account_role and allows(account_role, Action.USAGE)):
         workspaces = Workspace.objects.filter(account=account).order_by("name")
         views = [View(WHOLE, "All workspaces", None), *map(_view_workspace, workspaces)]
         seen_as = Role.OPERATOR
-        if account_role and not user.is_staff:
+        if account_role and not is_operator:
             seen_as = _SEEN_AS[account_role]
         return seen_as, (*views, own) if membership else tuple(views)
     held = dict(

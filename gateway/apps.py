@@ -32,4 +32,4 @@ class GatewayConfig(AppConfig):
 class GatewayAdminConfig(SimpleAdminConfig):
     """Django's admin with its theme. Nothing of it is loaded before somebody asks for the site."""
 
-    default_site = "unfold.sites.UnfoldAdminSite"
+    default_site = "accounts.people.admin_site.OperatorSite"

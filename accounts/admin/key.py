@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
 from django.db.models import BigIntegerField, CharField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Cast, Coalesce
@@ -12,163 +11,15 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.fields import (
-    EnforcementField,
-    RateLimitsField,
-    UsdField,
-    WordsField,
-    build_checkboxes,
-    resolve_models,
-)
 from accounts.admin.history import render_key_histories, render_usage
-from accounts.models import Account, ApiKey, Membership, SpendCounter, Workspace
+from accounts.admin.key_forms import KeyForm, NewKeyForm, list_managed_slugs
+from accounts.models import ApiKey, SpendCounter
 from accounts.models.key import ApiKeyQuerySet
-from accounts.scopes import SCOPES, clean_networks
 from accounts.services.key_limits import read_usage
 from accounts.services.keys import change_key, create_key, delete_keys, set_disabled
 from accounts.services.records import operator_actor
-from gateway.admin import Form, PageAdmin, usd_column
+from gateway.admin import PageAdmin, usd_column
 from gateway.http.jsonio import format_usd
-
-_LIMIT_HELP = "Empty for no limit; 0 blocks every paid call."
-
-
-class _BoundsForm(Form):
-    """What a key may do, and from where."""
-
-    scopes = forms.MultipleChoiceField(
-        choices=[(word, word) for word in SCOPES],
-        widget=build_checkboxes(),
-        required=False,
-        help_text="Management keys only; none for everything.",
-    )
-    allowed_models = WordsField(
-        required=False, help_text="Inference keys only: model ids; empty for all models."
-    )
-    allowed_ips = WordsField(
-        label="Allowed addresses",
-        required=False,
-        help_text="Addresses and networks, such as 192.0.2.0/24; empty for all.",
-    )
-    rate_limits = RateLimitsField()
-
-    def clean_scopes(self) -> list[str] | None:
-        return self.cleaned_data["scopes"] or None
-
-    def clean_allowed_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["allowed_models"])
-
-    def clean_allowed_ips(self) -> list[str] | None:
-        texts = self.cleaned_data["allowed_ips"]
-        try:
-            return clean_networks(texts) if texts else None
-        except ValueError:
-            raise forms.ValidationError("One of these is no address or network.") from None
-
-
-class NewKeyForm(_BoundsForm):
-    """What a new key is made from. A key without a workspace manages."""
-
-    limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
-    limit_enforcement = EnforcementField()
-
-    class Meta:
-        model = ApiKey
-        fields = (
-            *("account", "kind", "workspace", "creator", "name"),
-            *("limit_usd", "limit_reset", "limit_enforcement", "expires_at"),
-            *("scopes", "allowed_models", "allowed_ips", "rate_limits"),
-        )
-        help_texts = {
-            "workspace": "Inference keys only; empty for the account's default workspace.",
-            "creator": "The member the key belongs to. It stops working when that member leaves.",
-        }
-
-    def clean_expires_at(self) -> datetime | None:
-        expires_at: datetime | None = self.cleaned_data["expires_at"]
-        if expires_at is not None and expires_at <= datetime.now(UTC):
-            raise forms.ValidationError("This time has passed.")
-        return expires_at
-
-    def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or self.cleaned_data
-        if "account" not in said or "workspace" not in said:
-            return said
-        account = said["account"]
-        if said["workspace"] is None and said.get("kind") != ApiKey.Kind.MANAGEMENT:
-            said["workspace"] = Workspace.objects.filter(account=account, is_default=True).first()
-        _check_owner(self, account, said.get("kind"))
-        return said
-
-
-class KeyForm(_BoundsForm):
-    """What may change of a key; the limit applies to what is already counted."""
-
-    limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
-    limit_enforcement = EnforcementField()
-
-    class Meta:
-        model = ApiKey
-        fields = (
-            *("name", "workspace", "creator"),
-            *("limit_usd", "limit_reset", "limit_enforcement", "include_byok_in_limit", "disabled"),
-            *("scopes", "allowed_models", "allowed_ips", "rate_limits"),
-        )
-        help_texts = {
-            "workspace": "A key that moves keeps its string, limit and spending.",
-            "creator": "The member the key belongs to; a key whose member left is taken up by "
-            "another one here.",
-        }
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        limit_nano = self.instance.limit_nano
-        # Someone who may only look gets the page without the field.
-        if limit_nano is not None and "limit_usd" in self.fields:
-            self.fields["limit_usd"].initial = format_usd(limit_nano)
-        if self.instance.intern_id is not None and "workspace" in self.fields:
-            self.fields["workspace"].disabled = True
-            self.fields["workspace"].help_text = "An intern's key stays where the intern works."
-
-    def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or self.cleaned_data
-        _check_owner(self, self.instance.account, self.instance.kind)
-        return said
-
-    def changes(self) -> dict[str, Any]:
-        """What was changed, as the key's row has it."""
-        return dict(_to_column(name, self.cleaned_data[name]) for name in self.changed_data)
-
-
-def _to_column(name: str, value: Any) -> tuple[str, Any]:
-    match name:
-        case "workspace" | "creator":
-            return f"{name}_id", value.pk if value else None
-        case "limit_usd":
-            return "limit_nano", value
-        case _:
-            return name, value
-
-
-def _check_owner(form: Form, account: Account, kind: str | None) -> None:
-    """Workspace and creator must be the account's own, and a management key has no workspace."""
-    workspace, creator = (form.cleaned_data.get(name) for name in ("workspace", "creator"))
-    if kind != ApiKey.Kind.MANAGEMENT and form.cleaned_data.get("scopes"):
-        form.add_error("scopes", "Scopes are for management keys.")
-    if kind == ApiKey.Kind.MANAGEMENT:
-        if workspace is not None:
-            form.add_error("workspace", "A management key has no workspace.")
-        if form.cleaned_data.get("allowed_models"):
-            form.add_error("allowed_models", "A management key sends no requests to models.")
-    elif workspace is None:
-        form.add_error("workspace", "An inference key needs a workspace.")
-    elif workspace.account_id != account.pk:
-        form.add_error("workspace", "This workspace belongs to another account.")
-    members = Membership.objects.filter(account=account, user=creator)
-    # Somebody who left already stays named until somebody else takes the key up.
-    if creator is not None and "creator" in form.changed_data and not members.exists():
-        form.add_error("creator", "This person is no member of the account.")
-
 
 _WINDOWS = {"total": "All time", "day": "Today", "week": "This week", "month": "This month"}
 
@@ -249,12 +100,18 @@ class ApiKeyAdmin(PageAdmin):
             return (*KeyForm.Meta.fields, *self._FIXED)
         shown = (
             *("name", "workspace", "creator", "limit", "limit_reset", "limit_enforcement"),
-            *("include_byok_in_limit", "scopes", "allowed_models", "allowed_ips", "rate_limits"),
+            *("include_byok_in_limit", "scopes", "managed", "allowed_models", "allowed_ips"),
+            "rate_limits",
         )
         return (*shown, *self._FIXED)
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        return self._FIXED if obj else ()
+        return ("managed", *self._FIXED) if obj else ()
+
+    @admin.display(description="for workspaces")
+    def managed(self, key: ApiKey) -> str:
+        slugs = list_managed_slugs(key)
+        return "all" if slugs is None else ", ".join(slugs)
 
     @admin.display(description="workspace", ordering="workspace__slug")
     def workspace_slug(self, key: ApiKey) -> str | None:
@@ -306,6 +163,7 @@ class ApiKeyAdmin(PageAdmin):
             limit_enforcement=said["limit_enforcement"],
             expires_at=said["expires_at"],
             scopes=said["scopes"],
+            managed_workspaces=said["for_workspaces"],
             allowed_models=said["allowed_models"],
             allowed_ips=said["allowed_ips"],
             rate_limits=said["rate_limits"],

@@ -12,6 +12,7 @@ from accounts.keystring import hash_key
 from accounts.models import (
     Account,
     ApiKey,
+    AuditRecord,
     Hold,
     LedgerEntry,
     Membership,
@@ -19,7 +20,7 @@ from accounts.models import (
     User,
     Workspace,
 )
-from accounts.services.accounts import admit_member, open_account
+from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
 from accounts.windows import ALL_TIME
 from routing.metering.models import Generation
@@ -168,3 +169,28 @@ def test_entries_are_found_by_generation_reference_and_key(admin_client: Client)
     for model in (LedgerEntry, Hold, Generation):
         shown = admin_client.get(page(model), {"api_key__id__exact": str(entry.api_key_id)})
         assert len(shown.context["cl"].result_list) == 1
+
+
+def test_a_management_key_is_for_the_workspaces_that_its_page_names(
+    admin_client: Client, account: Account
+) -> None:
+    ids = {slug: str(open_workspace(account=account, slug=slug).pk) for slug in ("blue", "red")}
+    open_workspace(account=open_account(name="other"), slug="foreign")
+    kind = {"kind": "management"}
+    for wrong in ("foreign", "nowhere"):
+        assert "has no workspace" in add(admin_client, account, **kind, for_workspaces=wrong).text
+    assert "in its own workspace" in add(admin_client, account, for_workspaces="blue").text
+    add(admin_client, account, **kind, for_workspaces="blue, red")
+
+    key = ApiKey.objects.get()
+    assert key.managed_workspaces == [ids["blue"], ids["red"]]
+    path = page(ApiKey, "change", key.pk)
+    assert "blue, red" in admin_client.get(path).text
+    named = {"name": key.name, "limit_usd": "", "limit_reset": "", "workspace": ""}
+    for said, expected in (("blue, red", 2), ("red", 1), ("", None)):
+        before = AuditRecord.objects.count()
+        assert admin_client.post(path, named | {"for_workspaces": said}).status_code == 302
+        key.refresh_from_db()
+        assert (key.managed_workspaces and len(key.managed_workspaces)) == expected
+        # What stays as it was is no change.
+        assert AuditRecord.objects.count() - before == (expected != 2)

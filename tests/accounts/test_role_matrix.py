@@ -5,11 +5,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
+from django.urls import reverse
 from drf_spectacular.generators import SchemaGenerator
 
 from accounts.caller import Caller, read_caller
-from accounts.models import Membership, WorkspaceMembership
+from accounts.models import Membership, User, WorkspaceMembership
 from accounts.roles import ALLOWED, Action, Role
 from accounts.scopes import (
     SCOPES,
@@ -23,6 +24,7 @@ from accounts.services.accounts import admit_member, open_account, open_workspac
 from accounts.services.keys import create_key
 from accounts.services.organization import change_role
 from accounts.services.records import SYSTEM
+from console.scope import list_accounts
 from tests.console.people import make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -171,3 +173,28 @@ def test_the_console_asks_the_same_table(who: str) -> None:
 
     assert found == CONSOLE[who]
     assert client.get(f"/console/keys/{stranger.keys['led'].pk}").status_code == 404
+
+
+def test_the_admin_asks_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    team = make_team("acme")
+    operator = User.objects.create_superuser("op")
+    paths = [reverse(name) for name in ("admin:index", "admin:accounts_apikey_changelist")]
+
+    def open_pages(person: Any) -> list[int]:
+        client = Client()
+        client.force_login(person)
+        return [client.get(path).status_code for path in paths]
+
+    for role in Membership.Role:
+        person = admit_member(account=team.account, username=f"x {role}", role=role)
+        # What Django itself would let somebody do is not enough.
+        person.is_superuser = True
+        person.save(update_fields=["is_superuser"])
+        assert open_pages(person) == [302, 302]
+    assert open_pages(operator) == [200, 200]
+    rest: Any = ALLOWED
+    monkeypatch.setitem(rest, Role.OPERATOR, ALLOWED[Role.OPERATOR] - {Action.GATEWAY})
+    assert open_pages(operator) == [302, 302]
+    monkeypatch.setitem(rest, Role.OPERATOR, frozenset({Action.GATEWAY}))
+    # The console then shows an operator no accounts but their own.
+    assert list_accounts(operator) == []
