@@ -170,7 +170,7 @@ class ActivityQuery(Query):
     api_key_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     user_id: str | None = Field(None, description="Whoever made the keys.")
     workspace_id: Id | None = None
-    tag: Annotated[str, Field(pattern="^[^=]+=")] | None = Field(
+    tag: Annotated[str, Field(pattern=r"^[^=\x00]+=[^\x00]*$")] | None = Field(
         None, description="Only requests with this tag, as `name=value`."
     )
     group_by: Annotated[str, one_of(["workspace"])] | None = None

@@ -347,6 +347,7 @@ def test_activity_refusals(boss: Manager) -> None:
         *[(f"date={day}", completed) for day in ("1999-01-01", today, today - timedelta(days=31))],
         *[(f"date={day}", "date: Invalid ISO date") for day in ("2026-02-30", "yesterday")],
         ("api_key_hash=abc", "api_key_hash: Invalid string: must match pattern"),
+        *[(f"tag={tag}", "tag: Invalid string") for tag in ("team", "a%3D%00", "a%00%3Db")],
         ("workspace_id=default", "workspace_id: Invalid UUID"),
         ("group_by=model", 'group_by: Invalid option: expected one of "workspace"'),
     ]:
