@@ -21,7 +21,7 @@ class InternsConfig(AppConfig):
         from gateway.doctor.findings import register
         from gateway.metrics.scrape import register_source
         from gateway.server.front import answer_hosts_by
-        from routing.history.erasure import register_session_eraser
+        from routing.history.erasure import register_eraser
 
         secrets = WorkspaceBelongings(_list_secrets, _delete_secrets, at_once=True)
         register_belongings("vault_secrets", secrets)
@@ -29,7 +29,7 @@ class InternsConfig(AppConfig):
         register_hindrance("interns", _list_interns)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
         register_source("interns", _read_interns)
-        register_session_eraser(_erase_sessions)
+        register_eraser("sessions", _erase_sessions)
         register("sandbox", "interns.runtime.examination.examine_sandbox")
 
 
@@ -62,9 +62,10 @@ def _delete_vaults(workspace_id: "UUID") -> int:
 
 
 def _erase_sessions(user: Any) -> int:
+    from gateway.database.db import Lane, run_queries
     from interns.chat.erasure import erase_sessions
 
-    return erase_sessions(user)
+    return run_queries(Lane.OPERATOR, lambda: erase_sessions(user))
 
 
 def _answer_host(request: Any) -> Any:

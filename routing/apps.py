@@ -23,6 +23,7 @@ class RoutingConfig(AppConfig):
         from gateway.doctor.findings import register
         from gateway.health import register_check
         from gateway.http.vendor_names import register_router_check
+        from routing.history.erasure import register_eraser
 
         register_check("catalogue", True, _report_catalogue)
         register("prices", "routing.catalogue.examination.examine_prices")
@@ -31,6 +32,7 @@ class RoutingConfig(AppConfig):
         destinations = WorkspaceBelongings(_list_destinations, _delete_destinations, at_once=True)
         register_belongings("destinations", destinations)
         register_higher_apps(_AccountPorts())
+        register_eraser("failures", _erase_from_failures)
 
 
 def _report_catalogue() -> JsonObject:
@@ -63,6 +65,12 @@ def _delete_destinations(workspace_id: "UUID") -> int:
     from routing.destinations.services import delete_destinations_of
 
     return delete_destinations_of(workspace_id)
+
+
+def _erase_from_failures(user: Any) -> int:
+    from routing.reports.erasure import erase_from_failures
+
+    return erase_from_failures(user)
 
 
 def _is_router_alias(theirs: str, ours: str) -> bool:

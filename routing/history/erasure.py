@@ -1,6 +1,6 @@
 """Erasing one end user: what he asked and was answered goes, and so does what names him.
 
-Higher apps that keep something of end users register what erases it.
+Whoever else keeps something of end users registers what erases it.
 
 Amounts, tokens and times stay: they are the account's books. It goes in short transactions, so an
 account of any size can go on meanwhile. What is erased matches no more, and whoever was interrupted
@@ -28,7 +28,7 @@ from routing.history.dialect import dialect
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
 from routing.metering.models import Generation
 
-_AT_ONCE: Final = 500
+AT_ONCE: Final = 500
 # So many rows of an account a query looks through at most.
 _WINDOW_ROWS: Final = 50_000
 # Of a record's detail what tells of a person's machine or whereabouts.
@@ -47,6 +47,12 @@ class EndUser:
     def named(cls, account_id: UUID, name: str) -> "EndUser":
         return cls(account_id, hash_user(account_id, name), name)
 
+    def is_named_in(self, tags: str) -> Any:
+        """The condition that one of the tags in a column is his id."""
+        hashed = dialect().hash_text("%s", "tag.value")
+        sql = f"EXISTS (SELECT 1 FROM {dialect().tags(tags)} WHERE {hashed} = %s)"  # noqa: S608 - A column of ours and placeholders.
+        return RawSQL(sql, (user_salt(self.account_id), self.hash), BooleanField())  # noqa: S611 - As above.
+
     def matches(self, column: str) -> Any:
         """The condition that a column is his raw id."""
         if self.name is not None:
@@ -58,8 +64,8 @@ class EndUser:
 @dataclass
 class ErasedRows:
     """How many rows lost something: records, figures for analytics, contents, answers kept for
-    repeated requests, comments of feedback, keys that were made for him, and interns'
-    conversations."""
+    repeated requests, comments of feedback, keys that were made for him, interns' conversations,
+    and records of failed and refused requests."""
 
     generations: int = 0
     facts: int = 0
@@ -68,15 +74,17 @@ class ErasedRows:
     comments: int = 0
     keys: int = 0
     sessions: int = 0
+    failures: int = 0
 
 
-_erase_sessions: list[Callable[[EndUser], int]] = []
+# By what they erase, which is a field of `ErasedRows`.
+_erasers: dict[str, Callable[[EndUser], int]] = {}
 
 
-def register_session_eraser(erase: Callable[[EndUser], int]) -> None:
-    """`erase` blanks conversations of a higher app that are named after an end user, and returns
-    how many; it runs in the operators' lane."""
-    _erase_sessions[:] = [erase]
+def register_eraser(rows: str, erase: Callable[[EndUser], int]) -> None:
+    """`erase` erases an end user from rows that a higher folder or app keeps, and returns how many
+    lost something."""
+    _erasers[rows] = erase
 
 
 def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
@@ -86,25 +94,25 @@ def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
     """
     erased = ErasedRows()
     generations = Generation.objects.filter(account_id=user.account_id)
-    _walk(generations, "created_at", lambda rows: _erase_generations(user, rows, erased))
+    walk_rows(generations, "created_at", lambda rows: _erase_generations(user, rows, erased))
     facts = GenerationFact.objects.filter(account_id=user.account_id)
-    _walk(facts, "at", lambda rows: _erase_facts(user, rows, erased))
-    for erase in _erase_sessions:
-        erased.sessions += run_queries(Lane.OPERATOR, partial(erase, user))
+    walk_rows(facts, "at", lambda rows: _erase_facts(user, rows, erased))
+    for name, erase in _erasers.items():
+        setattr(erased, name, erase(user))
     run_queries(Lane.OPERATOR, partial(erase_end_user_budget, user.account_id, user.hash))
     run_queries(Lane.OPERATOR, partial(_erase_keys, user, erased, by))
     return erased
 
 
-def _walk(rows: QuerySet[Any], column: str, erase: Callable[[QuerySet[Any]], int]) -> None:
-    """Let `erase` look through the rows in the order of their moments, so many in a query; it
-    returns how many it erased, at most `_AT_ONCE`."""
+def walk_rows(rows: QuerySet[Any], column: str, erase: Callable[[QuerySet[Any]], int]) -> None:
+    """Let `erase` look through the rows in the order of their moments, so many in a query of the
+    operators' lane; it returns how many it erased, at most `AT_ONCE`."""
     end: datetime | None = None
     while True:
         left = rows if end is None else rows.filter(**{f"{column}__gt": end})
         end = run_queries(Lane.OPERATOR, partial(_find_end, left, column))
         window = left if end is None else left.filter(**{f"{column}__lte": end})
-        while run_queries(Lane.OPERATOR, partial(erase, window)) == _AT_ONCE:
+        while run_queries(Lane.OPERATOR, partial(erase, window)) == AT_ONCE:
             pass
         if end is None:
             return
@@ -122,7 +130,7 @@ def _erase_generations(user: EndUser, window: QuerySet[Generation], erased: Eras
     with transaction.atomic():
         of_user = Q(user.matches("external_user")) | Q(user.matches("session_id"))
         found = window.filter(of_user).only("external_user", "session_id", "detail")
-        rows = list(found.order_by("created_at")[:_AT_ONCE])
+        rows = list(found.order_by("created_at")[:AT_ONCE])
         if not rows:
             return 0
         ids = [row.pk for row in rows]
@@ -145,10 +153,10 @@ def _erase_facts(user: EndUser, window: QuerySet[GenerationFact], erased: Erased
     """Erase figures that name him, also those whose generations are gone."""
     with transaction.atomic():
         found = window.filter(external_user=user.hash).only("external_user", "tags")
-        rows = list(found.order_by("at")[:_AT_ONCE])
+        rows = list(found.order_by("at")[:AT_ONCE])
         for row in rows:
             row.external_user = ""
-            row.tags = row.tags and _erase_tags(row.tags, user)
+            row.tags = row.tags and erase_tags(row.tags, user)
         GenerationFact.objects.bulk_update(rows, ["external_user", "tags"])
     erased.facts += len(rows)
     return len(rows)
@@ -158,11 +166,11 @@ def _erase_detail(detail: dict[str, Any], user: EndUser) -> dict[str, Any]:
     """Without what tells of a person, and without tags that name him."""
     kept = {name: value for name, value in detail.items() if name not in _PERSONAL}
     if "tags" in kept:
-        kept["tags"] = _erase_tags(kept["tags"], user)
+        kept["tags"] = erase_tags(kept["tags"], user)
     return kept
 
 
-def _erase_tags(tags: Tags, user: EndUser) -> Tags:
+def erase_tags(tags: Tags, user: EndUser) -> Tags:
     return {
         name: value
         for name, value in tags.items()

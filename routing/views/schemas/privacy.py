@@ -47,3 +47,4 @@ class Erasure(ResourceObject):
         description="Conversations with interns whose `session_id` is his id: they lose their name "
         "and what they asked him. Files on an intern's disk go with the intern."
     )
+    failures: _Rows = Field(description="Failed and refused requests that a tag of named him.")

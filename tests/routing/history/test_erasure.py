@@ -16,11 +16,17 @@ from gateway.end_users import hash_user
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
 from routing.history.rollup import roll_up
 from routing.metering.models import Generation
+from routing.reports.models import FailedRequest
 from tests.routing.history.records import Fact, Office, office, save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=3)
-NAMES = ("generations", "facts", "contents", "kept_answers", "comments", "keys", "sessions")
+NAMES = (
+    *("generations", "facts", "contents", "kept_answers", "comments", "keys", "sessions"),
+    "failures",
+)
+ALICE = {"customer": "alice"}
+HERS = {"team": "blue", **ALICE}
 NOTHING = dict.fromkeys(NAMES, 0)
 
 
@@ -40,7 +46,7 @@ def mine() -> Office:
     save(other, [Fact("gen-o", NOON, 0, user="alice")])
     roll_up(datetime.now(UTC))
     Generation.objects.filter(pk="gen-s").update(session_id="alice")
-    tags = {"tags": {"team": "blue", "customer": "alice"}}
+    tags = {"tags": HERS}
     personal = {"user_agent": "alice's phone", "app": "https://one.example"} | tags
     Generation.objects.filter(pk="gen-a1").update(session_id="s1", detail=personal)
     for id in ("gen-a1", "gen-b", "gen-o"):
@@ -57,11 +63,30 @@ def mine() -> Office:
         created_at=NOON,
         generation_at=NOON,
     )
+    refuse(made, HERS)
+    refuse(made, {"customer": "bob"})
+    refuse(made, None)
+    refuse(other, ALICE)
     keep_answer(made, "gen-a1")
     create_key(
         account=made.account, name="hers", workspace=made.workspaces[0], external_user="alice"
     )
     return made
+
+
+def refuse(owner: Office, tags: dict[str, str] | None) -> None:
+    words = dict.fromkeys(("request_id", "format", "requested_model", "error_type"), "x")
+    FailedRequest.objects.create(
+        at=NOON,
+        account_id=owner.account.pk,
+        api_key_id=owner.keys[0].pk,
+        streamed=False,
+        status=429,
+        reason="rate_limit",
+        duration_ms=1,
+        tags=tags,
+        **words,
+    )
 
 
 def keep_answer(mine: Office, generation_id: str) -> None:
@@ -106,6 +131,7 @@ def test_what_names_her_goes_and_everything_else_stays(mine: Office, by_hash: bo
         "comments": 1,
         "keys": 1,
         "sessions": 0,
+        "failures": 1,
     }
 
     columns = ("pk", "external_user", "session_id", "charge_nano")
@@ -120,6 +146,8 @@ def test_what_names_her_goes_and_everything_else_stays(mine: Office, by_hash: bo
     assert Generation.objects.get(pk="gen-a1").detail == kept
     assert not GenerationFact.objects.filter(external_user=hashed).exists()
     assert GenerationFact.objects.exclude(external_user="").count() == 2
+    tags = FailedRequest.objects.order_by("pk").values_list("tags", flat=True)
+    assert list(tags) == [{"team": "blue"}, {"customer": "bob"}, None, {"customer": "alice"}]
     contents = GenerationContent.objects.order_by("pk").values_list("pk", flat=True)
     assert list(contents) == ["gen-b", "gen-o"]
     assert Generation.objects.get(pk="gen-o").external_user == "alice"
