@@ -139,8 +139,22 @@ def _digest(is_each: bool, text: str) -> str:
 
 
 def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRule, ...]:
-    """The rules of a column."""
-    return tuple(_build_rule(owner, each) for each in column or ())
+    """The rules of a column, one for each scope: its counters must not count a request twice. Of
+    two figures for the same scope the smaller one holds."""
+    found: dict[tuple[str | None, ...], RateRule] = {}
+    for each in column or ():
+        rule = _build_rule(owner, each)
+        scope = rule.model, rule.provider, rule.user, rule.tag
+        found[scope] = _join(found[scope], rule) if scope in found else rule
+    return tuple(found.values())
+
+
+def _join(one: RateRule, other: RateRule) -> RateRule:
+    figures: JsonObject = {}
+    for name in FIGURES:
+        given = [getattr(each, name) for each in (one, other) if getattr(each, name) is not None]
+        figures[name] = min(given, default=None)
+    return one._replace(**figures)
 
 
 def _build_rule(owner: str, limit: JsonObject) -> RateRule:

@@ -75,6 +75,11 @@ class UpstreamFailure(Exception):
         generation = self.failed_generation
         self.failed_generation = generation and generation.replace(secret, HIDDEN)
 
+    def drop_quotes(self) -> None:
+        """Leave out what the upstream said in full: it may quote what the model wrote, which no
+        filter of answers has seen."""
+        self.raw = self.failed_generation = None
+
     def __str__(self) -> str:
         return f"{self.error_type} ({self.status}): {self.message}"
 

@@ -2,7 +2,7 @@
 workspace that name its model or provider. An endpoint without room is passed over."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.http.errors import RateLimited
@@ -55,7 +55,12 @@ def take_limits(windows: Sequence[Limit], bounds: Sequence[Bound]) -> LimitsTake
     places = concurrency_limiter().take(bounds) if bounds else []
     if isinstance(places, Bound):
         return Full(places)
-    taken = rate_limiter().take(*windows) if windows else None
+    taken: Taken | Exceeded | None = None
+    try:
+        taken = rate_limiter().take(*windows) if windows else None
+    except BaseException:  # Also a greenlet being killed must not leave its places.
+        concurrency_limiter().give_back(places)
+        raise
     if isinstance(taken, Exceeded):
         concurrency_limiter().give_back(places)
         return Full(taken)
@@ -78,8 +83,23 @@ def take_for_endpoint(
         return None
     tokens = bound_tokens(progress, endpoint)
     windows = [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
-    bounds = [bound for rule in rules if (bound := find_bound(rule, marks)) is not None]
+    held = set(_list_own_places(progress))
+    bounds = [
+        bound
+        for rule in rules
+        if (bound := find_bound(rule, marks)) is not None and bound.scope not in held
+    ]
     return take_limits(windows, bounds)
+
+
+def _list_own_places(progress: RequestProgress) -> Iterator[str]:
+    """The scopes in which it, or one whose tool sends it, is under way already."""
+    asking: RequestProgress | None = progress
+    while asking is not None:
+        for attempt in asking.attempts:
+            if attempt.limits is not None:
+                yield from (place.scope for place in attempt.limits.places)
+        asking = asking.parent
 
 
 def read_marks(progress: RequestProgress) -> Marks:

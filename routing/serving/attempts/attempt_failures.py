@@ -10,12 +10,21 @@ from routing.metering.usage import estimate_nano, output_tokens_bound
 from routing.serving.admission.payment_errors import payment_required
 from routing.serving.attempts.first_byte import used_its_own_time
 from routing.serving.attempts.holds import find_room
+from routing.serving.attempts.own_credentials import find_secret
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.statistics.observation import is_request_at_fault, record_attempt
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 log = logging.getLogger("routing.upstreams")
+
+
+def hide_quotes(progress: RequestProgress, attempt: Attempt, failure: UpstreamFailure) -> None:
+    """Take out of what the upstream said its credential, and all that filters have not seen."""
+    failure.hide(find_secret(attempt))
+    guard = progress.output_guard
+    if guard is not None and guard.acts:
+        failure.drop_quotes()
 
 
 def log_failure(

@@ -28,6 +28,7 @@ from routing.serving.admission.endpoint_limits import (
 from routing.serving.attempts import own_credentials
 from routing.serving.attempts.attempt_failures import (
     build_affordability_error,
+    hide_quotes,
     log_failure,
     note_health,
 )
@@ -48,7 +49,7 @@ from routing.serving.attempts.house_credentials import (
     note_credential_failure,
     take_credential,
 )
-from routing.serving.attempts.own_credentials import find_entry, find_secret, open_key
+from routing.serving.attempts.own_credentials import find_entry, open_key
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.budgets import list_budgets
@@ -144,21 +145,19 @@ class Attempts:
         if house is not None:
             self._key = house.secret
             self._tried.add(house.pk)
-        is_covered = False
+        attempt, has_others = None, self._turned < len(self._turns)
+        first_byte = find_first_byte_limit(progress, endpoint, has_others=has_others)
         try:
             self._is_over = not self._may_attempt()
-            if not self._is_over:
-                is_covered = self._ensure_hold(endpoint, is_own=own is not None)
+            if not self._is_over and self._ensure_hold(endpoint, is_own=own is not None):
+                request, self._request = self._request or self._write_request(endpoint), None
+                now = process.now()
+                attempt = Attempt(endpoint, request, now, own=own, limits=limits, house=house)
+                attempt.first_byte = first_byte
         finally:
-            if limits is not None and not is_covered:
+            self._key = None
+            if limits is not None and attempt is None:
                 endpoint_limits.give_back(limits)
-        if not is_covered:
-            return None
-        request, self._request = self._request or self._write_request(endpoint), None
-        self._key, now = None, process.now()
-        attempt = Attempt(endpoint, request, started=now, own=own, limits=limits, house=house)
-        has_others = self._turned < len(self._turns)
-        attempt.first_byte = find_first_byte_limit(progress, endpoint, has_others=has_others)
         return attempt
 
     def _pass_over(self, endpoint: EndpointEntry, cause: Full | AllParked) -> None:
@@ -194,7 +193,7 @@ class Attempts:
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Note a failed attempt for the record, the endpoint's health and what may follow."""
         now = process.now()
-        failure.hide(find_secret(attempt))
+        hide_quotes(self._progress, attempt, failure)
         attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
         forget_origin(failure)
         if attempt.limits is not None and attempt.first_token is None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from gateway.outbound.errors import DeadlineExceeded, FirstByteTimeout
+from routing.guarding.output_guard import OutputGuard
 from routing.selection.types import HealthSnapshot
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.first_byte import find_first_byte_limit
@@ -19,6 +20,7 @@ from routing.serving.request.context import Attempt
 from routing.serving.request.process import WINDOW_S, RetryBudget
 from routing.statistics import observation
 from routing.upstreams.failures import UpstreamFailure, from_outbound_error, from_status
+from tests.routing.guarding.filtering import ID, MAIL, placed
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import Clock, observer, refreshed
@@ -116,6 +118,23 @@ def test_a_failed_upstream_request_is_one_line_of_the_log(clock, caplog, status,
         level,
         "Upstream request failed: generation gen-1-test, model acme/small, provider alpha, "
         f"endpoint alpha/turbo: {failure.error_type}, status {status}, after 250 ms",
+    )
+
+
+@pytest.mark.parametrize(("action", "is_told"), [("redact", False), ("flag", True)])
+def test_a_failure_quotes_no_answer_that_filters_would_have_changed(
+    clock, action: Any, is_told: bool
+) -> None:
+    attempt = attempt_of(clock, 0.25)
+    call = call_to(attempt.endpoint)
+    call.output_guard = OutputGuard((placed(action, "email"),), call.context.chat, ID)
+    error = {"message": "Bad call", "failed_generation": f"Ask {MAIL}"}
+    failure = from_status(400, {}, json.dumps({"error": error}).encode())
+
+    Attempts(call).failed(attempt, failure)
+
+    assert [MAIL in (text or "") for text in (failure.raw, failure.failed_generation)] == (
+        [is_told] * 2
     )
 
 

@@ -16,18 +16,21 @@ from pytest_django import Settings
 
 from accounts.key_uses import KeyUses
 from gateway.http.errors import RateLimited, Unavailable
+from gateway.limits.concurrency import ConcurrencyLimiter
 from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, RateLimiter, Taken
+from gateway.limits.rules import LimitsTaken, RateRule, build_rules
 from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
 from routing.planning import admission_errors
 from routing.serving.admission import endpoint_limits, rate_limits
+from routing.serving.admission.endpoint_limits import Full
 from routing.serving.attempts import attempts
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
 from tests.routing.selection.entries import endpoint
-from tests.routing.serving.calls import call_to
+from tests.routing.serving.calls import attempt_at, call_to
 
 PAID, FREE = "acme/small", "acme/small:free"
 REQUESTS, TOKENS = Limit("key_requests:1", 7, MINUTE_S), Limit("key_tokens:1", 5000, MINUTE_S)
@@ -195,6 +198,70 @@ def test_told_twice_of_an_end_it_corrects_once(all_on, counters) -> None:
         rate_limits.settle(call, Usage(10, 5))
         rate_limits.give_back(call)
     assert (counters.left(TOKENS), counters.left(REQUESTS)) == (5000 - 15, 6)
+
+
+# --- Endpoints ------------------------------------------------------------------------------------
+
+
+ONE_AT_A_TIME = build_rules("endpoint:1", [{"concurrent": 1, "requests_per_minute": 9}])
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> ConcurrencyLimiter:
+    store = SharedCache("", timeout_s=0.1)
+    found = ConcurrencyLimiter(store, later=lambda seconds, work: None)
+    for module in (rate_limits, endpoint_limits):
+        monkeypatch.setattr(module, "concurrency_limiter", lambda: found)
+    return found
+
+
+def test_who_asks_for_a_tool_has_the_place_of_the_one_that_asked(counters, places) -> None:
+    limited, first = at(PAID, rate_rules=ONE_AT_A_TIME), "places:endpoint:1||||"
+    asking = call_to(limited)
+    taken = endpoint_limits.take_for_endpoint(asking, limited)
+    assert isinstance(taken, LimitsTaken)
+    asking.attempts.append(attempt_at(limited, limits=taken))
+
+    nested = replace(call_to(limited), parent=asking)
+    also = endpoint_limits.take_for_endpoint(nested, limited)
+
+    # It is one request more, at the same place.
+    assert isinstance(also, LimitsTaken)
+    assert (also.places, places.count_own(first)) == ([], 1)
+    assert isinstance(endpoint_limits.take_for_endpoint(call_to(limited), limited), Full)
+    rate_limits.settle(asking, Usage(1, 1))
+    assert places.count_own(first) == 0
+
+
+def test_who_is_ended_while_windows_are_asked_leaves_no_place(counters, places) -> None:
+    class Ended(BaseException):
+        """As a greenlet is ended."""
+
+    def end(*limits: Limit) -> None:
+        raise Ended
+
+    counters.take = end
+    limited = at(PAID, rate_rules=ONE_AT_A_TIME)
+    with pytest.raises(Ended):
+        endpoint_limits.take_for_endpoint(call_to(limited), limited)
+    assert places.count_own("places:endpoint:1||||") == 0
+
+
+def test_two_limits_of_one_scope_are_one_with_the_smaller_figures() -> None:
+    scope = {"scope": {"model": PAID}}
+    rules = build_rules(
+        "key:1",
+        [
+            {"requests_per_minute": 5, "concurrent": 2} | scope,
+            {"requests_per_minute": 3, "requests_per_day": 9} | scope,
+            {"requests_per_minute": 1},
+        ],
+    )
+    whole, named = (None,) * 4, (PAID, None, None, None)
+    assert rules == (
+        RateRule("key:1", *named, 3, 9, None, 2),
+        RateRule("key:1", *whole, 1, None, None, None),
+    )
 
 
 # --- Keys -----------------------------------------------------------------------------------------
