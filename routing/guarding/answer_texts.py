@@ -1,14 +1,19 @@
 """The texts of a chat-shaped answer, and the answer with others in their place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, dumps, loads
+from routing.formats.caller import ToolActivity
 
 Change = Callable[[str], str]
 TEXT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
 DETAIL_FIELDS: Final = ("text", "summary")
+# Of a server tool's call: what it was called with, and what it came to.
+CALLED: Final = ("arguments",)
+CAME_TO: Final = ("result", "item", "block")
+_NO_TEXT: Final = frozenset({"type", "id", "status", "encrypted_content", "media_type"})
 
 
 def map_message(message: JsonObject, change: Change) -> JsonObject:
@@ -39,6 +44,29 @@ def map_arguments(arguments: str, change: Change) -> str:
         return change(arguments) if arguments else arguments
     made = _map_strings(value, change)
     return arguments if made == value else dumps(made).decode()
+
+
+def map_activity(activity: ToolActivity, fields: Sequence[str], change: Change) -> None:
+    """Change each text of these fields of a server tool's call, in place: a writer that has begun
+    to tell of it reads the rest when it has ended."""
+    for name in fields:
+        value = getattr(activity, name)
+        made = map_arguments(value, change) if name == "arguments" else _map_nested(value, change)
+        setattr(activity, name, made)
+
+
+def _map_nested(value: Any, change: Change) -> Any:
+    """What a tool came to, with its texts changed; sealed contents and files stay."""
+    if isinstance(value, str):
+        return change(value) if value and not value.startswith("data:image/") else value
+    if isinstance(value, list):
+        return [_map_nested(each, change) for each in value]
+    if not isinstance(value, dict) or value.get("type") == "base64":
+        return value
+    return {
+        name: each if name in _NO_TEXT else _map_nested(each, change)
+        for name, each in value.items()
+    }
 
 
 def _map_part(part: Any, names: tuple[str, ...], change: Change) -> Any:

@@ -15,9 +15,10 @@ from accounts.guard_rules import GuardrailFilter
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from routing.entities.identity_cache import IdentityCache
+from routing.formats.caller import ToolActivity
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.chat.request import ChatRequest
-from routing.guarding.answer_texts import map_message
+from routing.guarding.answer_texts import map_activity, map_message
 from routing.guarding.filters import (
     count_matches,
     filtered,
@@ -87,6 +88,20 @@ class OutputGuard:
             return {"role": "assistant", "content": ""}
         left = iter(found)
         return map_message(message, lambda text: next(left))
+
+    def guard_activity(self, activity: ToolActivity, fields: Sequence[str]) -> None:
+        """Change what the caller may read of a server tool's call; `withheld` may be set."""
+        texts: list[str] = []
+
+        def collect(text: str) -> str:
+            texts.append(text)
+            return text
+
+        map_activity(activity, fields, collect)
+        found = self.guard_texts(texts) if texts else None
+        if found is not None:
+            left = iter(found)
+            map_activity(activity, fields, lambda text: next(left))
 
     def guard_held(self, texts: Sequence[str]) -> list[str] | None:
         """The same for texts of a stream, whose flags are counted at its end."""

@@ -7,7 +7,7 @@ from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Native
 from routing.formats.caller import Ending, StreamWriter, ToolActivity
 from routing.formats.messages.pieces import read_text
-from routing.guarding.answer_texts import TEXT_FIELDS
+from routing.guarding.answer_texts import CALLED, CAME_TO, TEXT_FIELDS
 from routing.guarding.held_texts import HeldArguments, HeldSpeech, HeldText, HeldThoughts
 from routing.guarding.output_guard import WITHHELD, OutputGuard
 
@@ -67,9 +67,12 @@ class GuardedWriter:
 
     def begin_tool(self, activity: ToolActivity) -> bytes:
         out = self.flush()
+        self._guard.guard_activity(activity, CALLED)
         return out if self._guard.withheld else out + self._writer.begin_tool(activity)
 
     def end_tool(self, activity: ToolActivity) -> bytes:
+        if not self._guard.withheld:
+            self._guard.guard_activity(activity, CAME_TO)
         return b"" if self._guard.withheld else self._writer.end_tool(activity)
 
     def mark_seam(self, seam: JsonObject) -> bytes:

@@ -116,6 +116,19 @@ def test_a_stream_that_is_kept_back_runs_no_tools(desk: Desk) -> None:
     assert len(desk.sent("first")) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", FORMATS)
+def test_what_server_tools_are_called_with_is_looked_at(
+    desk: Desk, path: str, stream: bool
+) -> None:
+    guard(desk, output_filter_builtins=[{"slug": "email", "action": "redact"}])
+    call = {"name": "datetime", "arguments": {"timezone": "ada@example.org"}}
+    desk.upstream.script("first", {"tool_calls": [call]}, {"text": "Done."})
+    answer = ask(desk, path, stream=stream, tools=[{"type": "router:datetime"}])
+    assert "[EMAIL]" in answer.text
+    assert "ada@" not in answer.text
+
+
 def test_the_shadow_counts_and_changes_nothing(desk: Desk) -> None:
     desk.upstream.script("first", {"text": SAID}, repeat=True)
     guard(

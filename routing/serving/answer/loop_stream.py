@@ -64,12 +64,10 @@ class LoopStream(AnswerStream):
         tokens = usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         note_turn(progress, attempt, usage, native_finish=relay.native_finish)
-        message, guard = relay.message, progress.output_guard
+        message = relay.message
         # Only the last word of a turn may tell that the answer is kept back.
         rest = flush_guard(relay) if message.get("tool_calls") else b""
-        # Nobody would read what comes then: no tool is run, nor is the model asked again.
-        is_withheld = guard is not None and guard.withheld
-        calls = [] if is_withheld else loop.take(message, finish=relay.finish_reason)
+        calls = [] if self._is_withheld else loop.take(message, finish=relay.finish_reason)
         loop.writer, self._last, self._relay = relay.writer, (attempt, relay), None
         read_to_end(reply)
         self._close_reply()
@@ -81,13 +79,19 @@ class LoopStream(AnswerStream):
             yield from self._run_tools(attempt, relay, calls)
         if functions := relay.write_functions():
             yield functions
-        if not calls or not loop.goes_on:
+        if not calls or not loop.goes_on or self._is_withheld:
             yield from self._close(attempt, relay, loop.finish(relay.finish_reason))
         elif turns := list_next_candidates(progress, attempt):
             self._attempts.end_probe()
             self._attempts = Attempts(progress, turns)
         else:
             yield from self._close(attempt, relay, "length")
+
+    @property
+    def _is_withheld(self) -> bool:
+        """Whether nobody reads what comes now: no tool is run, nor is the model asked again."""
+        guard = self._progress.output_guard
+        return guard is not None and guard.withheld
 
     def _run_tools(
         self, attempt: Attempt, relay: LoopRelay, calls: list[ServerToolCall]
@@ -96,6 +100,8 @@ class LoopStream(AnswerStream):
             yield from self._commit()
         yield relay.open_stream() + b"".join(map(relay.writer.begin_tool, relay.loop.activities))
         self._wrote_at = process.now()
+        if self._is_withheld:
+            return
         self._running = running = RunningCalls(calls, build_tool_context(self._progress, attempt))
         try:
             yield from self._await_tools(running, relay)

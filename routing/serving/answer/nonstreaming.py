@@ -5,8 +5,9 @@ from functools import partial
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer
-from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending
+from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending, ToolActivity
 from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
+from routing.guarding.answer_texts import CALLED, CAME_TO
 from routing.guarding.output_guard import OutputGuard
 from routing.metering.usage import Usage
 from routing.plugins.interface import replace_text, rewrite_message
@@ -152,7 +153,11 @@ def _guard_pieces(progress: RequestProgress, pieces: AnswerPieces) -> AnswerPiec
     guard = progress.output_guard
     if guard is None:
         return pieces
-    guarded = [guard.guard_message(each) if isinstance(each, dict) else each for each in pieces]
+    guarded: list[JsonObject | ToolActivity] = []
+    for each in pieces:
+        if isinstance(each, ToolActivity):
+            guard.guard_activity(each, (*CALLED, *CAME_TO))
+        guarded.append(each if isinstance(each, ToolActivity) else guard.guard_message(each))
     if guard.withheld:
         return [{"role": "assistant", "content": ""}]
     if guard.acts:

@@ -52,6 +52,8 @@ class Reader:
         self.deltas.append({"tool": activity})
         return b""
 
+    end_tool = begin_tool
+
     def text(self, name: str = "content") -> str:
         return "".join(delta.get(name, "") for delta in self.deltas)
 
@@ -220,6 +222,25 @@ def test_rows_of_digits_are_redacted_as_in_a_whole_answer(digits: list[str], siz
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     whole = guard_of(*numbers).guard_message({"content": text})["content"]
     assert stream(guard_of(*numbers), pieces).text() == whole
+
+
+def test_what_server_tools_are_called_with_and_come_to_is_looked_at() -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    file = {"type": "base64", "media_type": "application/pdf", "data": MAIL}
+    activity = ToolActivity("c", "gateway:advisor", "advisor", f'{{"question":"{MAIL}?"}}')
+    writer.begin_tool(activity)
+    assert activity.arguments == '{"question":"[EMAIL]?"}'
+    activity.result = activity.block = f"Ask {MAIL}"
+    activity.item = {"advice": [f"Ask {MAIL}"], "encrypted_content": MAIL, "source": file}
+    writer.end_tool(activity)
+    assert activity.result == activity.block == "Ask [EMAIL]"
+    assert activity.item == {
+        "advice": ["Ask [EMAIL]"],
+        "encrypted_content": MAIL,
+        "source": file,
+    }
+    assert reader.deltas == [{"tool": activity}, {"tool": activity}]
 
 
 def test_what_tools_do_is_not_told_once_the_answer_is_kept_back() -> None:
