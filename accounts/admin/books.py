@@ -139,7 +139,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
     search_help_text = "Id of the object, account, operator, management key, command"
     fields = (
         *("at", "operator", "management_key", "command", "account"),
-        *("action", "object_type", "object_id", "before", "after"),
+        *("action", "object_type", "object_id", "before", "after", "address", "agent"),
     )
 
     @admin.display(description="who")

@@ -8,6 +8,7 @@ from django.db.models import F, Q
 
 from accounts.models.account import Account, User
 from accounts.models.key import ApiKey
+from gateway.http.address import AGENT_CHARS_MAX
 
 
 class AppendOnly(Exception):
@@ -31,7 +32,8 @@ class AuditRecord(models.Model):
     """One change of one object. `before` and `after` hold the fields that moved, no secrets.
 
     Exactly one of `operator`, `management_key` and `command` says who. `before` is null for what
-    was made, `after` for what is gone.
+    was made, `after` for what is gone. `address` and `agent` are those of the request that did it,
+    null where it was none.
     """
 
     at = models.DateTimeField()
@@ -54,6 +56,8 @@ class AuditRecord(models.Model):
     object_id = models.CharField(max_length=64)
     before = models.JSONField(null=True, encoder=DjangoJSONEncoder)
     after = models.JSONField(null=True, encoder=DjangoJSONEncoder)
+    address = models.CharField(max_length=64, null=True)
+    agent = models.CharField(max_length=AGENT_CHARS_MAX, null=True)
 
     objects = AuditRecordQuerySet.as_manager()
 

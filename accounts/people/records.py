@@ -9,17 +9,16 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from accounts.services.records import Actor, command_actor, operator_actor, record_change
-from gateway.http.address import find_client
+from gateway.http.address import clean_agent, find_client
 from gateway.http.jsonio import JsonObject
 
-_AGENT_CHARS_MAX: Final = 200
 _BY_NOBODY: Final = command_actor("sign-in")
 
 
 def describe_client(request: HttpRequest) -> JsonObject:
     """Where a request comes from and what sent it, as audit records have it."""
-    agent = request.META.get("HTTP_USER_AGENT", "")
-    return {"address": find_client(request), "agent": agent[:_AGENT_CHARS_MAX]}
+    agent = clean_agent(request.META.get("HTTP_USER_AGENT", ""))
+    return {"address": find_client(request), "agent": agent}
 
 
 def record_sign_in(

@@ -10,8 +10,9 @@
 
 What is made has `before=None`, what is gone `after=None`. Where both are given only the fields that
 differ are kept, and nothing is written where none does. The actor is `key_actor(caller)` in an API
-view, `operator_actor(request.user)` in the admin and `command_actor("name")` in a command. Recorded
-fields are public: never a key's string, a credential or anything sealed.
+view, `operator_actor(request.user)` in the admin and `command_actor("name")` in a command. The
+request's address and agent are recorded by themselves. Recorded fields are public: never a key's
+string, a credential or anything sealed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,7 @@ from django.db import models, transaction
 
 from accounts.caller import Caller
 from accounts.models import AuditRecord
+from gateway.http.address import find_origin
 from gateway.http.jsonio import JsonObject
 
 Facts = Mapping[str, Any]
@@ -79,6 +81,7 @@ def record_change(
             return None
         before = {name: before.get(name) for name in moved}
         after = {name: after[name] for name in moved}
+    origin = find_origin()
     return AuditRecord.objects.create(
         at=at or datetime.now(UTC),
         account_id=account_id,
@@ -90,4 +93,6 @@ def record_change(
         object_id=str(object_id),
         before=before,
         after=after,
+        address=origin and origin.address,
+        agent=origin and origin.agent,
     )

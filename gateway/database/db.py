@@ -10,8 +10,9 @@ given up. Elsewhere work runs in place.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, TypeVar, cast
 
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
@@ -60,7 +61,8 @@ def _threads(lane: Lane) -> Any:
 
 def _run_in_lane(lane: Lane, work: Callable[[], T]) -> T:
     """gevent prints what a pool's thread raises, arguments and all: errors come back as values."""
-    result, error = _threads(lane).apply(_capture, (work,))
+    # Whoever asks there whose request it is gets an answer.
+    result, error = _threads(lane).apply(_capture, (partial(copy_context().run, work),))
     if error is not None:
         raise error
     return cast(T, result)

@@ -4,16 +4,18 @@ the host name it asked."""
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 from django.http import HttpRequest
 
+from gateway.http.request_id import get_environ
 from gateway.live_settings import settings
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 # Whoever has one address of IPv6 has a whole network of them.
 _IPV6_PREFIX = 64
+AGENT_CHARS_MAX: Final = 200
 MAIN_REGION: Final = "global"
 
 
@@ -31,6 +33,28 @@ def find_address(request: HttpRequest) -> Address | None:
     if settings.TRUSTED_PROXIES:
         forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "")
     return _resolve_address(peer, forwarded, settings.TRUSTED_PROXIES)
+
+
+class RequestOrigin(NamedTuple):
+    """The client's address and what it calls itself, for records."""
+
+    address: str
+    agent: str
+
+
+def find_origin() -> RequestOrigin | None:
+    """Of the request under way; None in a worker or a command."""
+    environ = get_environ()
+    if environ is None:
+        return None
+    forwarded = environ.get("HTTP_X_FORWARDED_FOR", "") if settings.TRUSTED_PROXIES else ""
+    address = resolve_client(environ.get("REMOTE_ADDR", ""), forwarded, settings.TRUSTED_PROXIES)
+    return RequestOrigin(address, clean_agent(environ.get("HTTP_USER_AGENT", "")))
+
+
+def clean_agent(text: str) -> str:
+    """What a client calls itself, as records keep it."""
+    return text.replace("\x00", "")[:AGENT_CHARS_MAX]
 
 
 def resolve_client(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:

@@ -43,6 +43,7 @@ class RequestIdentity(NamedTuple):
 
 
 _current: ContextVar[RequestIdentity | None] = ContextVar("request_identity", default=None)
+_environ: ContextVar[Mapping[str, Any] | None] = ContextVar("request_environ", default=None)
 
 
 def begin_request(environ: Mapping[str, Any]) -> RequestIdentity:
@@ -54,12 +55,14 @@ def begin_request(environ: Mapping[str, Any]) -> RequestIdentity:
         request_id, read_traceparent(environ.get("HTTP_TRACEPARENT")) or begin_trace()
     )
     _current.set(identity)
+    _environ.set(environ)
     return identity
 
 
 def end_request() -> None:
     """Its answer is sent: what this greenlet does from now on belongs to no request."""
     _current.set(None)
+    _environ.set(None)
 
 
 def build_request_id() -> str:
@@ -83,6 +86,11 @@ def get_request_id() -> str | None:
 def get_identity() -> RequestIdentity | None:
     """The identity of the request under way; None in a worker, a command or a thread."""
     return _current.get()
+
+
+def get_environ() -> Mapping[str, Any] | None:
+    """The WSGI environment of the request under way, in lanes' threads too; else None."""
+    return _environ.get()
 
 
 def begin_trace() -> TraceParent | None:
