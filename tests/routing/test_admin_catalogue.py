@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from gateway.sealing import unseal
+from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.files import parse
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
@@ -30,7 +31,9 @@ def fresh_catalogue() -> Iterator[None]:
 @pytest.fixture
 def provider(db: None) -> Provider:
     fill(1)
-    return Provider.objects.get()
+    found = Provider.objects.get()
+    found.credentials.all().delete()
+    return found
 
 
 def form_of(client: Client, path: str) -> dict[str, str]:
@@ -91,6 +94,29 @@ def test_a_credential_does_not_follow_to_another_server(
     assert Provider.objects.get().base_url == "http://127.0.0.1:9/v2"
     given = save(admin_client, provider, base_url=elsewhere, new_credential="another one")
     assert not errors(given)
+
+
+def test_a_pool_does_not_follow_to_another_server_either(admin_client: Client) -> None:
+    fill(1)
+    moved = {"base_url": "http://127.0.0.1:10/v1", "new_credential": "another one"}
+    assert errors(save(admin_client, Provider.objects.get(), **moved)) == {"base_url"}
+
+
+def test_a_pooled_credential_goes_in_is_masked_and_replaced(
+    admin_client: Client, provider: Provider
+) -> None:
+    data = {"provider": provider.pk, "label": "one", "weight": "2", "rate_limits": ""}
+    path = page(ProviderCredential, "add")
+    assert errors(admin_client.post(path, data)) == {"new_credential"}
+    assert not errors(admin_client.post(path, {**data, "new_credential": "sk-one-of-1234"}))
+    row = ProviderCredential.objects.get()
+    assert (row.secret(), row.masked, row.weight) == ("sk-one-of-1234", "sk-...1234", 2)
+
+    path = page(ProviderCredential, "change", row.pk)
+    assert errors(admin_client.post(path, {"weight": "1001", "rate_limits": ""})) == {"weight"}
+    admin_client.post(path, {"weight": "0", "rate_limits": "", "new_credential": "sk-other-5678"})
+    row.refresh_from_db()
+    assert (row.secret(), row.masked, row.weight) == ("sk-other-5678", "sk-...5678", 0)
 
 
 def test_a_new_provider_can_have_a_credential(admin_client: Client, db: None) -> None:
