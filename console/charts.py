@@ -11,10 +11,11 @@ ChartData = dict[str, Any]
 
 
 class Series(NamedTuple):
-    """A named row of values, one for each moment; None is a gap."""
+    """A named row of values, one for each moment; None is a gap. Its tone is its colour."""
 
     label: str
     values: Sequence[float | None]
+    tone: Literal["plain", "good", "bad"] = "plain"
 
 
 def bar_chart(moments: Sequence[datetime], series: Sequence[Series], *, unit: Unit) -> ChartData:
@@ -36,5 +37,5 @@ def _build(
         "unit": unit,
         "by_hour": by_hour,
         "moments": [moment.isoformat() for moment in moments],
-        "series": [{"label": each.label, "values": list(each.values)} for each in series],
+        "series": [each._asdict() for each in series],
     }

@@ -83,7 +83,7 @@ def format_ms(ms: float | None) -> str:
 
 def format_percent(percent: float | None) -> str:
     """`99.4 %`."""
-    return NOTHING if percent is None else f"{percent:.4g} %"
+    return NOTHING if percent is None else f"{round(percent, 2):g} %"
 
 
 def format_change(now: float, before: float) -> str:

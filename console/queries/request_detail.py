@@ -34,7 +34,7 @@ _TEXT_CHARS_MAX: Final = 20_000
 
 
 class Stage(NamedTuple):
-    """A bar of the waterfall, in milliseconds since the first attempt began."""
+    """A bar of the waterfall, in milliseconds since the request came in."""
 
     label: str
     start_ms: float
@@ -195,9 +195,21 @@ def find_refused(user: Any, number: int) -> RefusedDetail | None:
     return RefusedDetail(record, key) if is_covered else None
 
 
+_PREPARED: Final = (
+    ("plan_us", "Plan", "limits checked, providers put in order"),
+    ("hold_us", "Hold", "the most it may cost was set aside"),
+)
+
+
 def list_stages(record: Generation) -> list[Stage]:
-    """The attempts one after the other, then the rest of the answer behind its first token."""
+    """Plan and hold, the attempts one after the other, then the rest of the answer behind its first
+    token. Requests of older versions say nothing of the first two."""
     stages, at = [], 0.0
+    for name, label, note in _PREPARED:
+        if length_us := record.detail.get(name):
+            stages.append(Stage(label, at, length_us / 1000, "plain", note))
+            at += length_us / 1000
+    answered_from = at
     for attempt in record.attempts:
         took = float(attempt.get("latency") or 0)
         is_good = attempt.get("error_type") is None and attempt.get("status") == 200
@@ -206,8 +218,8 @@ def list_stages(record: Generation) -> list[Stage]:
         note = f"{word} after {format_ms(took)}"
         stages.append(Stage(name, at, took, "good" if is_good else "bad", note))
         at += took
-    if record.generation_time_ms is not None and record.generation_time_ms > at:
-        rest = record.generation_time_ms - at
+    rest = (record.generation_time_ms or 0) - (at - answered_from)
+    if rest > 0:
         note = f"{format_count(record.tokens_completion)} tokens in {format_ms(rest)}"
         stages.append(Stage("Rest of the answer", at, rest, "plain", note))
     return stages

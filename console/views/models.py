@@ -74,11 +74,11 @@ def _list_charts(history: list[Stretch]) -> list[tuple[str, str, ChartData]]:
     moments = [each.started_at for each in history]
     times = [
         Series("Median", [each.p50_ms for each in history]),
-        Series("90 % within", [each.p90_ms for each in history]),
+        Series("90 % within", [each.p90_ms for each in history], "good"),
     ]
     calls = [
         Series("Answered", [each.calls - each.errors for each in history]),
-        Series("Failed", [each.errors for each in history]),
+        Series("Failed", [each.errors for each in history], "bad"),
     ]
     uptime = [Series("Uptime", [each.uptime for each in history])]
     return [

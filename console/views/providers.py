@@ -296,7 +296,7 @@ def _render(request: HttpRequest, page: PageContext, slug: str, **more: Any) -> 
     moments = [each.started_at for each in history]
     calls = [
         Series("Answered", [each.calls - each.errors for each in history]),
-        Series("Failed", [each.errors for each in history]),
+        Series("Failed", [each.errors for each in history], "bad"),
     ]
     uptime = [Series("Uptime", [each.uptime for each in history])]
     context = {

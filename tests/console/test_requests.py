@@ -11,6 +11,8 @@ from django.test import Client
 from django.urls import reverse
 
 from console.queries.explanation import tell_in_a_sentence
+from console.queries.request_detail import list_stages
+from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from tests.console.people import Team, ask, make_team, refuse
 
@@ -172,3 +174,20 @@ def attempt(name: str, status: int | None, latency: int, error: str | None = Non
 )
 def test_a_request_is_told_in_a_sentence(record: Any, rule: str, sentence: str) -> None:
     assert tell_in_a_sentence({"status": 200, "charge_nano": 0} | record, rule) == sentence
+
+
+def test_the_waterfall_begins_with_plan_and_hold() -> None:
+    attempt = {"status": 200, "provider_name": "Steady", "latency": 40, "error_type": None}
+    record = Generation(
+        detail={"plan_us": 2_500, "hold_us": 1_500}, attempts=[attempt], generation_time_ms=100
+    )
+    record.tokens_completion = 9
+
+    stages = [(stage.label, stage.start_ms, stage.length_ms) for stage in list_stages(record)]
+
+    assert stages == [
+        ("Plan", 0, 2.5),
+        ("Hold", 2.5, 1.5),
+        ("Steady", 4, 40),
+        ("Rest of the answer", 44, 60),
+    ]

@@ -7,7 +7,7 @@
     usd: function (value) { return "$" + value.toLocaleString(undefined, { maximumSignificantDigits: 4 }); },
     count: function (value) { return value.toLocaleString(); },
     ms: function (value) { return value < 1000 ? Math.round(value) + " ms" : (value / 1000).toPrecision(3) + " s"; },
-    percent: function (value) { return value.toPrecision(4) + " %"; },
+    percent: function (value) { return +value.toFixed(2) + " %"; },
   };
 
   function color(name) {
@@ -24,7 +24,7 @@
   function draw(canvas) {
     var data = JSON.parse(document.getElementById(canvas.dataset.chart).textContent);
     var format = formats[data.unit];
-    var colors = [color("--bar-plain"), color("--bar-good"), color("--bar-bad")];
+    var colors = data.series.map(function (series) { return color("--bar-" + series.tone); });
     var soft = color("--soft"), line = color("--line");
     return new Chart(canvas, {
       type: data.kind,
@@ -32,8 +32,8 @@
         labels: data.moments.map(function (iso) { return label(data, iso); }),
         datasets: data.series.map(function (series, at) {
           return {
-            label: series.label, data: series.values, backgroundColor: colors[at % 3], borderColor: colors[at % 3],
-            borderWidth: data.kind === "line" ? 2 : 0, borderRadius: 3, pointRadius: 0, pointHitRadius: 12, tension: 0.25,
+            label: series.label, data: series.values, backgroundColor: colors[at], borderColor: colors[at],
+            borderWidth: data.kind === "line" ? 2 : 0, borderRadius: 3, pointRadius: series.values.length > 1 ? 0 : 4, pointHitRadius: 12, tension: 0.25,
             maxBarThickness: 34,
           };
         }),

@@ -225,6 +225,7 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
         "byok": own_credential(progress, last, outcome),
         "server_tools": outcome.tools._asdict() if outcome.tools else None,
         "response_cache_source_id": progress.cached.generation_id if progress.cached else None,
+        **_phase_facts(progress),
     }
     facts = {
         name: fact for plugin in progress.context.plugins for name, fact in plugin.facts.items()
@@ -234,6 +235,16 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
     return (
         dict(filter(_value, detail.items())) | facts | own_credential_part(progress, last, outcome)
     )
+
+
+def _phase_facts(progress: RequestProgress) -> JsonObject:
+    """Microseconds from the request's arrival to its plan, and that its hold took."""
+    if progress.received is None:
+        return {}
+    facts: JsonObject = {"plan_us": round((progress.context.started - progress.received) * 1e6)}
+    if progress.hold_asked is not None and progress.attempts:
+        facts["hold_us"] = round((progress.attempts[0].started - progress.hold_asked) * 1e6)
+    return facts
 
 
 def _ms(started: float, ended: float | None) -> int | None:
