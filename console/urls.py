@@ -53,6 +53,7 @@ urlpatterns = [
     path("console/keys", keys.show_keys, name="keys"),
     path("console/keys/new", keys.make_key, name="new_key"),
     path("console/keys/<int:number>", keys.show_key, name="key"),
+    path("console/keys/<int:number>/limits", keys.change_rate_limits, name="key_limits"),
     path("console/keys/<int:number>/switch", keys.switch_key, name="switch_key"),
     path("console/keys/<int:number>/rotate", keys.renew_key, name="renew_key"),
     path("console/workspaces", workspaces.show_workspaces, name="workspaces"),
@@ -72,6 +73,11 @@ urlpatterns = [
         "console/workspaces/<uuid:workspace_id>/budget/end",
         workspaces.end_budget,
         name="end_budget",
+    ),
+    path(
+        "console/workspaces/<uuid:workspace_id>/end-users",
+        workspaces.change_end_users,
+        name="change_end_users",
     ),
     path(
         "console/workspaces/<uuid:workspace_id>/members",

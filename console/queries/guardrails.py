@@ -104,6 +104,11 @@ def describe_rules(guardrail: Guardrail) -> Iterator[str]:
         yield f"{_VERBS[each['action']]} {BUILTINS[each['slug']].lower()}"
     for each in guardrail.content_filters or ():
         yield f"{_VERBS[each['action']]} {each.get('label') or each['pattern']}"
+    place = "in answers, on trial" if guardrail.output_shadow else "in answers"
+    for each in guardrail.output_filter_builtins or ():
+        yield f"{_VERBS[each['action']]} {BUILTINS[each['slug']].lower()} {place}"
+    for each in guardrail.output_filters or ():
+        yield f"{_VERBS[each['action']]} {each.get('label') or each['pattern']} {place}"
 
 
 _ZDR: Final = ("anthropic", "openai", "google", "xai", "other")

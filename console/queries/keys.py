@@ -71,9 +71,10 @@ class KeyRow(NamedTuple):
         return next((each for each in limits if not each.get("scope")), {})
 
     @property
-    def scoped_rate_limits(self) -> list[str]:
-        """Its rate limits with a scope, in words."""
-        return [_describe_limit(each) for each in self.key.rate_limits or () if each.get("scope")]
+    def scoped_rate_limits(self) -> list[tuple[int, str]]:
+        """Its rate limits with a scope, by their places, in words."""
+        limits = enumerate(self.key.rate_limits or ())
+        return [(place, _describe_limit(each)) for place, each in limits if each.get("scope")]
 
     @property
     def reset_word(self) -> str:

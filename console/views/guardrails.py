@@ -4,22 +4,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from accounts.admin.fields import UsdField, WordsField, build_checkboxes
 from accounts.models import Guardrail
-from accounts.models.guardrail import DATA_REGIONS
 from accounts.services import guardrail_assignments as assignments
 from accounts.services.guardrails import change_guardrail, create_guardrail, delete_guardrail
 from accounts.services.records import operator_actor
 from accounts.views.schemas.guardrail import read_guardrail_changes, read_new_guardrail
 from console.page import PageContext, page, render_page
 from console.queries.guardrails import (
-    BUILTINS,
     TEXT_CHARS_MAX,
     GuardrailRow,
     find_guardrail,
@@ -32,9 +28,9 @@ from console.queries.guardrails import (
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
 from console.table import Column, Table, csv_response, render_table
+from console.views.guardrail_form import GuardrailForm
 from console.views.settings import require_role
 from gateway.http.errors import SchemaInvalid
-from gateway.http.jsonio import JsonObject, format_usd
 
 COLUMNS: Final = (
     Column("Name", lambda row: row.name, link=lambda row: _link(row.guardrail)),
@@ -43,164 +39,6 @@ COLUMNS: Final = (
     Column("Rules", lambda row: row.rules),
     Column("Workspace", lambda row: row.guardrail.workspace.name, detail=True),
 )
-_ACTIONS: Final = [
-    ("", "Let through"),
-    ("flag", "Note it"),
-    ("redact", "Redact it"),
-    ("block", "Block the request"),
-]
-_SPARE_ROWS: Final = 2
-_ZDR: Final = ("anthropic", "openai", "google", "xai", "other")
-_TRAINING: Final = {
-    "enable_paid_model_training": "paid models that train on prompts",
-    "enable_free_model_training": "free models that train on prompts",
-    "enable_free_model_publication": "free models that publish prompts",
-}
-_LISTS: Final = ("allowed_models", "ignored_models", "allowed_providers", "ignored_providers")
-
-
-class GuardrailForm(forms.Form):
-    """The rules of a guardrail, each in fields of its own."""
-
-    name = forms.CharField(max_length=200, label="Name")
-    description = forms.CharField(max_length=1000, required=False, label="What it is for")
-    allowed_models = WordsField(
-        required=False, label="Only these models", help_text="Ids, with commas between."
-    )
-    ignored_models = WordsField(required=False, label="Never these models")
-    allowed_providers = WordsField(
-        required=False, label="Only these providers", help_text="Slugs, with commas between."
-    )
-    ignored_providers = WordsField(required=False, label="Never these providers")
-    allowed_data_regions = forms.MultipleChoiceField(
-        choices=[(name, name) for name in DATA_REGIONS],
-        widget=build_checkboxes(),
-        required=False,
-        label="Requests come in by these regions only",
-    )
-    zdr = forms.MultipleChoiceField(
-        choices=[(name, name) for name in _ZDR],
-        widget=build_checkboxes(),
-        required=False,
-        label="Zero data retention for models of",
-    )
-    forbidden_uses = forms.MultipleChoiceField(
-        choices=list(_TRAINING.items()),
-        widget=build_checkboxes(),
-        required=False,
-        label="Keep away from",
-    )
-    limit_usd = UsdField(
-        required=False,
-        label="Limit in USD",
-        help_text="What each key or member under it may spend.",
-        widget=forms.NumberInput(attrs={"step": "any"}),
-    )
-    reset_interval = forms.ChoiceField(
-        required=False,
-        label="The limit begins anew",
-        choices=[("", "No limit"), *Guardrail.Reset.choices],
-    )
-
-    def __init__(self, guardrail: Guardrail | None, data: Any = None) -> None:
-        super().__init__(data, initial=_read_initial(guardrail) if guardrail else None)
-        if guardrail is not None and guardrail.is_default:
-            del self.fields["name"]
-        for slug, label in BUILTINS.items():
-            self.fields[f"builtin_{slug}"] = forms.ChoiceField(
-                choices=_ACTIONS, required=False, label=label
-            )
-            self.fields[f"users_{slug}"] = forms.BooleanField(required=False, label=label)
-        known = len(guardrail.content_filters or ()) if guardrail else 0
-        self.pattern_rows = range(max(known + _SPARE_ROWS, self._count_given()))
-        for row in self.pattern_rows:
-            number = row + 1
-            self.fields[f"pattern_{row}"] = forms.CharField(
-                required=False, strip=False, label=f"Pattern {number}"
-            )
-            self.fields[f"label_{row}"] = forms.CharField(
-                required=False, max_length=100, label=f"Label of pattern {number}"
-            )
-            self.fields[f"action_{row}"] = forms.ChoiceField(
-                required=False, choices=_ACTIONS[1:], label=f"Action of pattern {number}"
-            )
-
-    def _count_given(self) -> int:
-        given = [name for name in self.data if name.startswith("pattern_")]
-        return min(len(given), 200)
-
-    def plain_fields(self) -> list[forms.BoundField]:
-        """The fields that are no rows of filters."""
-        rows = ("builtin_", "users_", "pattern_", "label_", "action_")
-        return [self[name] for name in self.fields if not name.startswith(rows)]
-
-    def builtin_rows(self) -> list[tuple[str, forms.BoundField, forms.BoundField]]:
-        return [
-            (label, self[f"builtin_{slug}"], self[f"users_{slug}"])
-            for slug, label in BUILTINS.items()
-        ]
-
-    def pattern_fields(self) -> list[tuple[forms.BoundField, ...]]:
-        return [
-            tuple(self[f"{name}_{row}"] for name in ("pattern", "label", "action"))
-            for row in self.pattern_rows
-        ]
-
-    def build_body(self) -> JsonObject:
-        """What the API would be sent."""
-        said = self.cleaned_data
-        body: JsonObject = {name: said[name] for name in _LISTS}
-        body["description"] = said["description"] or None
-        body["allowed_data_regions"] = said["allowed_data_regions"] or None
-        body |= {f"enforce_zdr_{group}": group in said["zdr"] or None for group in _ZDR}
-        body |= {name: False if name in said["forbidden_uses"] else None for name in _TRAINING}
-        limit_nano = said["limit_usd"]
-        body["limit_usd"] = None if limit_nano is None else float(format_usd(limit_nano))
-        body["reset_interval"] = said["reset_interval"] or None
-        body["content_filter_builtins"] = self._build_builtins() or None
-        body["content_filters"] = self._build_patterns() or None
-        if "name" in said:
-            body["name"] = said["name"]
-        return body
-
-    def _build_builtins(self) -> list[JsonObject]:
-        said = self.cleaned_data
-        return [
-            {
-                "slug": slug,
-                "action": said[f"builtin_{slug}"],
-                "scan_scope": "user_only" if said[f"users_{slug}"] else "all_messages",
-            }
-            for slug in BUILTINS
-            if said[f"builtin_{slug}"]
-        ]
-
-    def _build_patterns(self) -> list[JsonObject]:
-        said = self.cleaned_data
-        return [
-            {
-                "pattern": said[f"pattern_{row}"],
-                "action": said[f"action_{row}"] or "flag",
-                "label": said[f"label_{row}"] or None,
-            }
-            for row in self.pattern_rows
-            if said[f"pattern_{row}"]
-        ]
-
-
-def _read_initial(guardrail: Guardrail) -> JsonObject:
-    names = ("name", "description", "allowed_data_regions", "reset_interval", *_LISTS)
-    initial: JsonObject = {name: getattr(guardrail, name) for name in names}
-    limit_nano = guardrail.limit_nano
-    initial["limit_usd"] = "" if limit_nano is None else format_usd(limit_nano)
-    initial["zdr"] = [each for each in _ZDR if getattr(guardrail, f"enforce_zdr_{each}")]
-    initial["forbidden_uses"] = [n for n in _TRAINING if getattr(guardrail, n) is False]
-    for each in guardrail.content_filter_builtins or ():
-        initial[f"builtin_{each['slug']}"] = each["action"]
-        initial[f"users_{each['slug']}"] = each.get("scan_scope") == "user_only"
-    for row, each in enumerate(guardrail.content_filters or ()):
-        initial |= {f"{name}_{row}": each.get(name) for name in ("pattern", "label", "action")}
-    return initial
 
 
 @page

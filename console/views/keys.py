@@ -8,11 +8,13 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
+from pydantic import ValidationError
 
 from accounts.admin.fields import UsdField
 from accounts.models import ApiKey
 from accounts.services.keys import change_key, create_key, rotate_key, set_disabled
 from accounts.services.records import operator_actor
+from accounts.views.schemas.fields import resolve_rate_limits
 from console.page import PageContext, page, render_page
 from console.queries.keys import (
     NEWEST_FIRST,
@@ -27,8 +29,9 @@ from console.queries.keys import (
 from console.queries.snippets import list_snippets
 from console.scope import Scope
 from console.table import Column, Table, csv_response, render_table
+from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_usd
-from gateway.limits.rules import FIGURE_MAX, FIGURES
+from gateway.limits.rules import FIGURE_MAX, FIGURES, RateLimit
 
 _LIFETIMES: Final = {"": None, "1": 1, "7": 7, "30": 30, "90": 90, "365": 365}
 _LIFETIME_CHOICES: Final = [
@@ -67,6 +70,14 @@ def _build_figure(label: str) -> forms.IntegerField:
     )
 
 
+_PARTS: Final = [
+    ("model", "model"),
+    ("provider", "provider"),
+    ("user", "end user"),
+    ("tag", "tag"),
+]
+
+
 class LimitForm(forms.Form):
     """A name, and how much a key may spend."""
 
@@ -93,6 +104,39 @@ class LimitForm(forms.Form):
             name: figure for name in FIGURES if (figure := self.cleaned_data[name]) is not None
         }
         return ([figures, *scoped] if figures else scoped) or None
+
+
+class ScopedLimitForm(forms.Form):
+    """A rate limit that counts a part of a key's requests."""
+
+    part = forms.ChoiceField(label="It counts requests of one", choices=_PARTS)
+    value = forms.CharField(
+        max_length=600,
+        label="Which one",
+        help_text="An id, a slug, or a tag as name=value. With * each end user, with name=* each "
+        "value has a count of their own.",
+    )
+    requests_per_minute = _build_figure("Requests per minute")
+    requests_per_day = _build_figure("Requests per day")
+    tokens_per_minute = _build_figure("Tokens per minute")
+    concurrent = _build_figure("Requests at the same time")
+
+    def __init__(self, data: Any = None) -> None:
+        # The form of the key's own limits has fields of the same names on the same page.
+        super().__init__(data, auto_id="part_%s")
+
+    def add_to(self, limits: list[JsonObject]) -> list[JsonObject] | None:
+        """The column with this limit; None, with the errors in the form, where it is none."""
+        said = self.cleaned_data
+        figures = {name: said[name] for name in FIGURES if said[name] is not None}
+        try:
+            limit = RateLimit.model_validate({"scope": {said["part"]: said["value"]}, **figures})
+            return resolve_rate_limits([*limits, limit.model_dump(exclude_none=True)])
+        except ValidationError as error:
+            self.add_error(None, str(error.errors()[0]["msg"]))
+        except SchemaInvalid as error:
+            self.add_error("value", error.text)
+        return None
 
 
 class NewKeyForm(LimitForm):
@@ -164,18 +208,9 @@ def make_key(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
     row, scope = _find(request, page, number)
-    may_change = may_change_limits(scope, row.key)
-    form = LimitForm(
-        request.POST if request.method == "POST" else None,
-        initial={
-            "name": row.key.name,
-            "limit_usd": "" if row.key.limit_nano is None else format_usd(row.key.limit_nano),
-            "limit_reset": row.key.limit_reset or "",
-            **row.whole_rate_limit,
-        },
-    )
+    form = _build_limit_form(row, request.POST if request.method == "POST" else None)
     if request.method == "POST":
-        if not may_change:
+        if not may_change_limits(scope, row.key):
             raise Http404
         if form.is_valid():
             changes = {
@@ -188,17 +223,35 @@ def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpRespon
             change_key(keys=ApiKey.objects.filter(pk=row.key.pk), changes=changes, by=by)
             messages.success(request, "Saved. The limit holds from now on.")
             return HttpResponseRedirect(_link(row.key))
-    context = {
-        "title": row.key.name,
-        "nav": "Keys",
-        "row": row,
-        "form": form,
-        "may_change": may_change,
-        "may_switch": may_switch(scope, row.key),
-        "graces": _GRACE_CHOICES,
-    }
-    status = 400 if form.is_bound else 200
-    return render_page(request, page, "console/key.html", context, status=status)
+    return _render_key(request, page, row, scope, form=form)
+
+
+@require_POST
+@page
+def change_rate_limits(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
+    """Add a rate limit for a part of the key's requests, or take one away."""
+    row, scope = _find(request, page, number)
+    if not may_change_limits(scope, row.key):
+        raise Http404
+    limits = list(row.key.rate_limits or ())
+    removed = request.POST.get("remove", "")
+    if removed:
+        if not removed.isdecimal() or int(removed) >= len(limits):
+            raise Http404
+        del limits[int(removed)]
+        changed: list[JsonObject] | None = limits
+    else:
+        form = ScopedLimitForm(request.POST)
+        changed = form.add_to(limits) if form.is_valid() else None
+        if changed is None:
+            return _render_key(request, page, row, scope, scoped_form=form)
+    change_key(
+        keys=ApiKey.objects.filter(pk=row.key.pk),
+        changes={"rate_limits": changed or None},
+        by=operator_actor(request.user),
+    )
+    messages.success(request, "Saved. It holds within a second.")
+    return HttpResponseRedirect(_link(row.key))
 
 
 @require_POST
@@ -254,3 +307,32 @@ def _find(request: HttpRequest, page: PageContext, number: int) -> tuple[KeyRow,
 
 def _link(key: ApiKey) -> str:
     return reverse("console:key", args=[key.pk])
+
+
+def _build_limit_form(row: KeyRow, data: Any = None) -> LimitForm:
+    initial = {
+        "name": row.key.name,
+        "limit_usd": "" if row.key.limit_nano is None else format_usd(row.key.limit_nano),
+        "limit_reset": row.key.limit_reset or "",
+        **row.whole_rate_limit,
+    }
+    return LimitForm(data, initial=initial)
+
+
+def _render_key(
+    request: HttpRequest, page: PageContext, row: KeyRow, scope: Scope, **given: Any
+) -> HttpResponse:
+    """The page of a key; `given` forms are those that were not saved."""
+    context = {
+        "title": row.key.name,
+        "nav": "Keys",
+        "row": row,
+        "form": _build_limit_form(row),
+        "scoped_form": ScopedLimitForm(),
+        "may_change": may_change_limits(scope, row.key),
+        "may_switch": may_switch(scope, row.key),
+        "graces": _GRACE_CHOICES,
+        **given,
+    }
+    status = 400 if any(form.is_bound for form in given.values()) else 200
+    return render_page(request, page, "console/key.html", context, status=status)

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from accounts.admin.fields import EnforcementField, UsdField, build_checkboxes
-from accounts.models import Workspace, WorkspaceBudget, WorkspaceMembership
+from accounts.models import ApiKey, Workspace, WorkspaceBudget, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.ports import higher_apps
 from accounts.roles import Action
@@ -24,6 +24,7 @@ from accounts.services.workspaces import (
     change_workspace,
     create_workspace,
 )
+from accounts.views.schemas.workspace import END_USER_LIMITS_MAX
 from console.page import PageContext, page, render_page
 from console.queries.budgets import list_budgets_of
 from console.queries.workspaces import (
@@ -35,6 +36,8 @@ from console.queries.workspaces import (
 from console.scope import Role, Scope
 from console.table import Column, Table, csv_response, render_table
 from console.views.settings import require_role
+from gateway.end_users import hash_user
+from gateway.http.jsonio import JsonObject, format_usd
 
 COLUMNS: Final = (
     Column("Name", lambda row: row.workspace.name, link=lambda row: _link(row.workspace)),
@@ -132,6 +135,67 @@ class SettingsForm(forms.Form):
         return self.cleaned_data["disabled_server_tools"] or None
 
 
+class EndUserBudgetForm(forms.Form):
+    """What each end user of a workspace may spend, and one of them where that differs."""
+
+    interval = forms.ChoiceField(
+        required=False,
+        label="Interval",
+        choices=[("", "None: end users have no budget"), *ApiKey.Reset.choices],
+    )
+    limit_usd = UsdField(
+        required=False,
+        min_value=Decimal("1E-9"),
+        label="Limit of each in USD",
+        help_text="Empty: only those with a limit of their own are held to one.",
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    user = forms.CharField(
+        required=False,
+        max_length=256,
+        label="An end user who differs",
+        help_text="The id as requests give it in user.",
+    )
+    user_limit_usd = UsdField(
+        required=False,
+        min_value=Decimal("1E-9"),
+        label="Their limit in USD",
+        help_text="Empty: no limit.",
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+
+    def __init__(self, workspace: Workspace, data: Any = None) -> None:
+        self._workspace = workspace
+        self._before: JsonObject = workspace.end_user_budget or {"limits": {}}
+        limit_nano = self._before.get("limit_nano")
+        initial = {
+            "interval": self._before.get("interval", ""),
+            "limit_usd": "" if limit_nano is None else format_usd(limit_nano),
+        }
+        # The form of budgets has fields of the same names on the same page.
+        super().__init__(data, initial=initial, auto_id="end_user_%s")
+
+    def count_differing(self) -> int:
+        """How many end users have limits of their own. Their names are kept as hashes only."""
+        return len(self._before["limits"])
+
+    def clean(self) -> dict[str, Any]:
+        said: dict[str, Any] = super().clean() or {}
+        if said.get("user") and self.count_differing() >= END_USER_LIMITS_MAX:
+            self.add_error("user", f"{END_USER_LIMITS_MAX} end users have limits of their own.")
+        return said
+
+    def build_budget(self) -> JsonObject | None:
+        """The column."""
+        said = self.cleaned_data
+        if not said["interval"]:
+            return None
+        limits = dict(self._before["limits"])
+        if said["user"]:
+            limits[hash_user(self._workspace.account_id, said["user"])] = said["user_limit_usd"]
+        return {"interval": said["interval"], "limit_nano": said["limit_usd"], "limits": limits}
+
+
 def _check_model(name: str) -> str:
     if name and not higher_apps().is_known_model(name):
         raise forms.ValidationError("No model has this name.")
@@ -210,10 +274,8 @@ def change_settings(request: HttpRequest, page: PageContext, workspace_id: UUID)
 @require_POST
 @page
 def change_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
-    """Set a budget. Who spends does not raise their own limit: an admin of the account does."""
+    """Set a budget. Leads do for their workspaces what admins do for all."""
     workspace, scope = _find(request, workspace_id)
-    if not scope.rules_account:
-        raise Http404
     form = BudgetForm(request.POST)
     if not form.is_valid():
         return _render(request, page, workspace, scope, budget_form=form)
@@ -233,9 +295,9 @@ def change_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -
 @require_POST
 @page
 def end_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
-    workspace, scope = _find(request, workspace_id)
+    workspace, _ = _find(request, workspace_id)
     interval = request.POST.get("interval", "")
-    if not scope.rules_account or interval not in WorkspaceBudget.Interval.values:
+    if interval not in WorkspaceBudget.Interval.values:
         raise Http404
     delete_budget(
         account_id=workspace.account_id,
@@ -244,6 +306,24 @@ def end_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -> H
         by=operator_actor(request.user),
     )
     messages.success(request, f"The {interval} budget is gone.")
+    return HttpResponseRedirect(_link(workspace))
+
+
+@require_POST
+@page
+def change_end_users(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
+    """Set the budget of each end user, or take it away."""
+    workspace, scope = _find(request, workspace_id)
+    form = EndUserBudgetForm(workspace, request.POST)
+    if not form.is_valid():
+        return _render(request, page, workspace, scope, end_user_form=form)
+    change_workspace(
+        account_id=workspace.account_id,
+        reference=str(workspace.pk),
+        by=operator_actor(request.user),
+        changes={"end_user_budget": form.build_budget()},
+    )
+    messages.success(request, "Saved. Requests of end users are held to it from now on.")
     return HttpResponseRedirect(_link(workspace))
 
 
@@ -281,8 +361,8 @@ def _render(
         "budgets": list_budgets_of(workspace, page.now),
         "members": list_members(workspace),
         "people": [] if workspace.is_default else list_people_outside(workspace),
-        "may_set_budgets": scope.rules_account,
         "budget_form": BudgetForm(),
+        "end_user_form": EndUserBudgetForm(workspace),
         "settings_form": SettingsForm(scope, workspace),
         **forms,
     }

@@ -57,8 +57,11 @@ RULES = {
     "pattern_0": "project-[a-z]+",
     "label_0": "PROJECT",
     "action_0": "flag",
-    "pattern_1": "",
-    "action_1": "flag",
+    "output_phone": "redact",
+    "pattern_1": "secret",
+    "action_1": "block",
+    "place_1": "output_filters",
+    "output_shadow": "on",
     "forbidden_uses": ["enable_free_model_training"],
     "zdr": ["openai"],
     "limit_usd": "1.5",
@@ -87,6 +90,11 @@ def test_who_leads_a_workspace_makes_its_guardrails(team: Team, role: str) -> No
         {"slug": "credit-card", "action": "block", "scan_scope": "all_messages"},
     ]
     assert [each["pattern"] for each in row.content_filters] == ["project-[a-z]+"]
+    assert row.output_filter_builtins == [{"slug": "phone", "action": "redact"}]
+    assert [(each["pattern"], each["action"]) for each in row.output_filters] == [
+        ("secret", "block")
+    ]
+    assert row.output_shadow
     assert (row.enable_free_model_training, row.enable_paid_model_training) == (False, None)
     assert (row.enforce_zdr_openai, row.limit_nano) == (True, 1_500_000_000)
     record = AuditRecord.objects.get(object_type="guardrail")

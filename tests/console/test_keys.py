@@ -158,3 +158,27 @@ def test_the_page_s_figures_are_those_of_all_requests_and_limits_with_a_scope_st
     client.post(path, fields)
     key.refresh_from_db()
     assert key.rate_limits == [scoped]
+
+
+def test_a_lead_limits_a_part_of_a_key_s_requests(team: Team) -> None:
+    key = team.keys["led"]
+    path, client = reverse("console:key_limits", args=[key.pk]), team.client("lead")
+    tag = {"part": "tag", "value": "team=*", "requests_per_minute": "5"}
+
+    assert team.client("member").post(path, tag).status_code == 404
+    assert client.post(path, tag).status_code == 302
+    unknown = client.post(path, {"part": "model", "value": "acme/none", "concurrent": "1"})
+    nothing = client.post(path, {"part": "user", "value": "*"})
+
+    key.refresh_from_db()
+    assert key.rate_limits == [{"scope": {"tag": "team=*"}, "requests_per_minute": 5}]
+    assert (unknown.status_code, "acme/none is not a valid model ID" in unknown.text) == (400, True)
+    assert (nothing.status_code, "expected one of" in nothing.text) == (400, True)
+    assert (
+        "tag team=*: 5 requests per minute"
+        in client.get(reverse("console:key", args=[key.pk])).text
+    )
+    assert client.post(path, {"remove": "1"}).status_code == 404
+    assert client.post(path, {"remove": "0"}).status_code == 302
+    key.refresh_from_db()
+    assert key.rate_limits is None

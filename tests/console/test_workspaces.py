@@ -10,6 +10,7 @@ from accounts.models import ApiKey, AuditRecord, Membership, User, Workspace
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from console.queries.budgets import BudgetUse, list_budgets_of
+from gateway.end_users import hash_user
 from tests.console.people import ADMINS, LEADS, ROLES, TENANTS, Team, ask, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -52,14 +53,14 @@ def test_workspaces_are_shown_to_who_leads_them(team: Team, role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_budget_is_set_by_who_rules_the_account(team: Team, role: str) -> None:
+def test_a_budget_is_set_by_who_leads_the_workspace(team: Team, role: str) -> None:
     path = reverse("console:change_budget", args=[find(team, "led").pk])
     form = {"interval": "monthly", "limit_usd": "12.5", "enforcement": "block"}
 
     answer = team.client(role).post(path, form)
 
     budget = find(team, "led").budgets.first()
-    if role not in ADMINS:
+    if role not in LEADS:
         assert (answer.status_code, budget) == (404, None)
         return
     assert answer.status_code == 302
@@ -73,12 +74,32 @@ def test_a_budget_is_set_by_who_rules_the_account(team: Team, role: str) -> None
     assert (ended.status_code, find(team, "led").budgets.count()) == (302, 0)
 
 
+def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> None:
+    led, client = find(team, "led"), team.client("lead")
+    path = reverse("console:change_end_users", args=[led.pk])
+    each = {"interval": "daily", "limit_usd": "2"}
+
+    for user, limit in (("ann", "0.5"), ("bob", "")):
+        said = each | {"user": user, "user_limit_usd": limit}
+        assert client.post(path, said).status_code == 302
+
+    ann, bob = (hash_user(team.account.pk, user) for user in ("ann", "bob"))
+    limits = {ann: 500_000_000, bob: None}
+    wanted = {"interval": "daily", "limit_nano": 2_000_000_000, "limits": limits}
+    assert find(team, "led").end_user_budget == wanted
+    page = client.get(reverse("console:workspace", args=[led.pk])).text
+    assert "2 with limits of their own" in page
+    assert client.post(path, {"interval": ""}).status_code == 302
+    assert find(team, "led").end_user_budget is None
+
+
 def test_another_tenant_s_workspace_is_not_changed(team: Team) -> None:
     strangers = make_team("theirs")
     led = find(strangers, "led")
     for name, form in (
         ("change_budget", {"interval": "daily", "limit_usd": "1"}),
         ("end_budget", {"interval": "daily"}),
+        ("change_end_users", {"interval": "daily", "limit_usd": "1"}),
         ("change_members", {"user": team.people["member"].public_id, "to": "add"}),
         ("change_workspace", {"name": "mine", "io_logging_sampling_rate": "1"}),
     ):

@@ -1,0 +1,200 @@
+"""The rules of a guardrail as fields of a form, and the form as a body of the API."""
+
+from typing import Any, Final
+
+from django import forms
+
+from accounts.admin.fields import UsdField, WordsField, build_checkboxes
+from accounts.models import Guardrail
+from accounts.models.guardrail import DATA_REGIONS
+from console.queries.guardrails import BUILTINS
+from gateway.http.jsonio import JsonObject, format_usd
+
+_ACTIONS: Final = [
+    ("", "Let through"),
+    ("flag", "Note it"),
+    ("redact", "Redact it"),
+    ("block", "Block the request"),
+]
+_OUTPUT_ACTIONS: Final = [*_ACTIONS[:3], ("block", "Withhold the answer")]
+_PLACES: Final = [("content_filters", "in requests"), ("output_filters", "in answers")]
+_SPARE_ROWS: Final = 2
+_ZDR: Final = ("anthropic", "openai", "google", "xai", "other")
+_TRAINING: Final = {
+    "enable_paid_model_training": "paid models that train on prompts",
+    "enable_free_model_training": "free models that train on prompts",
+    "enable_free_model_publication": "free models that publish prompts",
+}
+_LISTS: Final = ("allowed_models", "ignored_models", "allowed_providers", "ignored_providers")
+
+
+class GuardrailForm(forms.Form):
+    """The rules of a guardrail, each in fields of its own."""
+
+    name = forms.CharField(max_length=200, label="Name")
+    description = forms.CharField(max_length=1000, required=False, label="What it is for")
+    output_shadow = forms.BooleanField(
+        required=False,
+        label="Try the filters of answers",
+        help_text="They change no answer. Each request's page tells what they would have done.",
+    )
+    allowed_models = WordsField(
+        required=False, label="Only these models", help_text="Ids, with commas between."
+    )
+    ignored_models = WordsField(required=False, label="Never these models")
+    allowed_providers = WordsField(
+        required=False, label="Only these providers", help_text="Slugs, with commas between."
+    )
+    ignored_providers = WordsField(required=False, label="Never these providers")
+    allowed_data_regions = forms.MultipleChoiceField(
+        choices=[(name, name) for name in DATA_REGIONS],
+        widget=build_checkboxes(),
+        required=False,
+        label="Requests come in by these regions only",
+    )
+    zdr = forms.MultipleChoiceField(
+        choices=[(name, name) for name in _ZDR],
+        widget=build_checkboxes(),
+        required=False,
+        label="Zero data retention for models of",
+    )
+    forbidden_uses = forms.MultipleChoiceField(
+        choices=list(_TRAINING.items()),
+        widget=build_checkboxes(),
+        required=False,
+        label="Keep away from",
+    )
+    limit_usd = UsdField(
+        required=False,
+        label="Limit in USD",
+        help_text="What each key or member under it may spend.",
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    reset_interval = forms.ChoiceField(
+        required=False,
+        label="The limit begins anew",
+        choices=[("", "No limit"), *Guardrail.Reset.choices],
+    )
+
+    def __init__(self, guardrail: Guardrail | None, data: Any = None) -> None:
+        super().__init__(data, initial=_read_initial(guardrail) if guardrail else None)
+        if guardrail is not None and guardrail.is_default:
+            del self.fields["name"]
+        for slug, label in BUILTINS.items():
+            self.fields[f"builtin_{slug}"] = forms.ChoiceField(
+                choices=_ACTIONS, required=False, label=label
+            )
+            self.fields[f"output_{slug}"] = forms.ChoiceField(
+                choices=_OUTPUT_ACTIONS, required=False, label=f"{label} in answers"
+            )
+            self.fields[f"users_{slug}"] = forms.BooleanField(required=False, label=label)
+        known = len(_list_patterns(guardrail)) if guardrail else 0
+        self.pattern_rows = range(max(known + _SPARE_ROWS, self._count_given()))
+        for row in self.pattern_rows:
+            number = row + 1
+            self.fields[f"pattern_{row}"] = forms.CharField(
+                required=False, strip=False, label=f"Pattern {number}"
+            )
+            self.fields[f"label_{row}"] = forms.CharField(
+                required=False, max_length=100, label=f"Label of pattern {number}"
+            )
+            self.fields[f"action_{row}"] = forms.ChoiceField(
+                required=False, choices=_ACTIONS[1:], label=f"Action of pattern {number}"
+            )
+            self.fields[f"place_{row}"] = forms.ChoiceField(
+                required=False, choices=_PLACES, label=f"Where pattern {number} is looked for"
+            )
+
+    def _count_given(self) -> int:
+        given = [name for name in self.data if name.startswith("pattern_")]
+        return min(len(given), 200)
+
+    def plain_fields(self) -> list[forms.BoundField]:
+        """The fields that are no rows of filters."""
+        rows = ("builtin_", "output_", "users_", "pattern_", "label_", "action_", "place_")
+        return [self[name] for name in self.fields if not name.startswith(rows)]
+
+    def builtin_rows(self) -> list[tuple[str, *tuple[forms.BoundField, ...]]]:
+        return [
+            (label, *(self[f"{name}_{slug}"] for name in ("builtin", "users", "output")))
+            for slug, label in BUILTINS.items()
+        ]
+
+    def pattern_fields(self) -> list[tuple[forms.BoundField, ...]]:
+        return [
+            tuple(self[f"{name}_{row}"] for name in ("pattern", "label", "place", "action"))
+            for row in self.pattern_rows
+        ]
+
+    def build_body(self) -> JsonObject:
+        """What the API would be sent."""
+        said = self.cleaned_data
+        body: JsonObject = {name: said[name] for name in _LISTS}
+        body["description"] = said["description"] or None
+        body["allowed_data_regions"] = said["allowed_data_regions"] or None
+        body |= {f"enforce_zdr_{group}": group in said["zdr"] or None for group in _ZDR}
+        body |= {name: False if name in said["forbidden_uses"] else None for name in _TRAINING}
+        limit_nano = said["limit_usd"]
+        body["limit_usd"] = None if limit_nano is None else float(format_usd(limit_nano))
+        body["reset_interval"] = said["reset_interval"] or None
+        body["content_filter_builtins"] = self._build_builtins() or None
+        body["output_filter_builtins"] = self._build_output_builtins() or None
+        body |= {place: self._build_patterns(place) or None for place, _ in _PLACES}
+        body["output_shadow"] = said["output_shadow"]
+        if "name" in said:
+            body["name"] = said["name"]
+        return body
+
+    def _build_builtins(self) -> list[JsonObject]:
+        said = self.cleaned_data
+        return [
+            {
+                "slug": slug,
+                "action": said[f"builtin_{slug}"],
+                "scan_scope": "user_only" if said[f"users_{slug}"] else "all_messages",
+            }
+            for slug in BUILTINS
+            if said[f"builtin_{slug}"]
+        ]
+
+    def _build_output_builtins(self) -> list[JsonObject]:
+        said = self.cleaned_data
+        chosen = ((slug, said[f"output_{slug}"]) for slug in BUILTINS)
+        return [{"slug": slug, "action": action} for slug, action in chosen if action]
+
+    def _build_patterns(self, place: str) -> list[JsonObject]:
+        said = self.cleaned_data
+        return [
+            {
+                "pattern": said[f"pattern_{row}"],
+                "action": said[f"action_{row}"] or "flag",
+                "label": said[f"label_{row}"] or None,
+            }
+            for row in self.pattern_rows
+            if said[f"pattern_{row}"] and (said[f"place_{row}"] or "content_filters") == place
+        ]
+
+
+def _list_patterns(guardrail: Guardrail) -> list[JsonObject]:
+    """The patterns of requests, then those of answers, each with its place."""
+    return [
+        {**each, "place": place} for place, _ in _PLACES for each in getattr(guardrail, place) or ()
+    ]
+
+
+def _read_initial(guardrail: Guardrail) -> JsonObject:
+    names = ("name", "description", "allowed_data_regions", "reset_interval", "output_shadow")
+    initial: JsonObject = {name: getattr(guardrail, name) for name in (*names, *_LISTS)}
+    limit_nano = guardrail.limit_nano
+    initial["limit_usd"] = "" if limit_nano is None else format_usd(limit_nano)
+    initial["zdr"] = [each for each in _ZDR if getattr(guardrail, f"enforce_zdr_{each}")]
+    initial["forbidden_uses"] = [n for n in _TRAINING if getattr(guardrail, n) is False]
+    for each in guardrail.content_filter_builtins or ():
+        initial[f"builtin_{each['slug']}"] = each["action"]
+        initial[f"users_{each['slug']}"] = each.get("scan_scope") == "user_only"
+    for each in guardrail.output_filter_builtins or ():
+        initial[f"output_{each['slug']}"] = each["action"]
+    for row, each in enumerate(_list_patterns(guardrail)):
+        columns = ("pattern", "label", "action", "place")
+        initial |= {f"{name}_{row}": each.get(name) for name in columns}
+    return initial
