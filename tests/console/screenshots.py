@@ -1,22 +1,29 @@
 """`make screenshots`: a picture of every page, wide and narrow, light and dark.
 
 A gateway of its own is started in a new home and asked a few things, so that the pages have
-something to show. The pictures go to GATEWAY_HOME/screenshots.
+something to show. The pictures go to GATEWAY_HOME/screenshots; with `--docs` those of the
+documentation alone are taken, into docs/pictures.
 """
 
+import base64
+import os
+import subprocess
 import sys
 import tempfile
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import requests
+from playwright.sync_api import Page
 
 from gateway.home import home
 from tests.support.browser import NARROW, WIDE, Browser, Theme, open_browser
+from tests.support.manage import PROJECT
 from tests.support.running import SUPERVISOR, Run
 
 _REQUESTS = 60
+_PAST_REQUESTS = 6_000
 _START_S = 120
 PAGES = {
     "home": "/",
@@ -75,6 +82,21 @@ def ask_models(facts: dict[str, Any]) -> str:
     return found
 
 
+def ask_thrifty_first(facts: dict[str, Any]) -> str:
+    """A request that prefers the cheapest provider; its id."""
+    answer = requests.post(
+        f"{facts['base_url']}/chat/completions",
+        headers={"Authorization": f"Bearer {facts['api_key']}"},
+        json={
+            "model": "simulated/small",
+            "messages": [{"role": "user", "content": "Which harbours freeze in winter?"}],
+            "provider": {"order": ["simulated-thrifty"]},
+        },
+        timeout=30,
+    )
+    return str(answer.json()["id"])
+
+
 def take_pictures(browser: Browser, facts: dict[str, Any], folder: Path) -> None:
     """One of each page, in each width and theme."""
     tab = browser.open()
@@ -96,8 +118,62 @@ def take_pictures(browser: Browser, facts: dict[str, Any], folder: Path) -> None
             tab.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)
 
 
+def take_docs_pictures(browser: Browser, facts: dict[str, Any], folder: Path) -> None:
+    """Those that the README and the documentation show, small enough to be kept there."""
+    for _ in range(3):
+        ask_models(facts)
+    home_folder = Path(facts["broker_url"].removeprefix("unix://")).parents[1]
+    subprocess.run(
+        [sys.executable, "-m", "tests.console.past_requests", str(_PAST_REQUESTS)],
+        env={**os.environ, "GATEWAY_HOME": str(home_folder)},
+        check=True,
+    )
+    tab = browser.open()
+    tab.goto(facts["console_link"])
+    tab.get_by_role("button", name="Open the console").click()
+    tab.goto("/console/requests")
+    tab.get_by_role("button", name="Make Thrifty fail for a minute").click()
+    ask_models(facts)
+    failed_over = f"/console/requests/{ask_thrifty_first(facts)}"
+    paths = {name: PAGES[name] for name in ("home", "requests", "models", "what-if")}
+    for name, path in {**paths, "request": failed_over}.items():
+        tab.goto(f"{path}{'&' if '?' in path else '?'}period=30d")
+        tab.wait_for_load_state("networkidle")
+        save_small(tab, folder / f"{name}.webp")
+    tab.goto("/console/playground")
+    tab.get_by_role("button", name="Add a model").click()
+    tab.locator(".play-model").nth(1).fill("simulated/large")
+    tab.get_by_label("Message", exact=True).fill("Name three harbours that freeze in winter.")
+    tab.get_by_role("button", name="Send").click()
+    tab.locator(".play-facts a").nth(1).wait_for()
+    save_small(tab, folder / "playground.webp")
+
+
+def save_small(tab: Page, file: Path) -> None:
+    """What the window shows, as WebP, which the browser itself writes."""
+    shown = base64.b64encode(tab.screenshot()).decode()
+    blank = tab.context.new_page()
+    packed = blank.evaluate(_TO_WEBP, shown)
+    blank.close()
+    file.write_bytes(base64.b64decode(packed))
+
+
+_TO_WEBP: Final = """
+async (png) => {
+  const file = await fetch("data:image/png;base64," + png);
+  const picture = await createImageBitmap(await file.blob());
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [picture.width, picture.height];
+  canvas.getContext("2d").drawImage(picture, 0, 0);
+  return canvas.toDataURL("image/webp", 0.65).split(",")[1];
+}
+"""
+
+
 def main() -> int:
-    folder = home() / "screenshots"
+    is_for_docs = sys.argv[1:] == ["--docs"]
+    folder = PROJECT / "docs" / "pictures" if is_for_docs else home() / "screenshots"
+    take = take_docs_pictures if is_for_docs else take_pictures
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gateway-") as place:
         run = Run(Path(place) / "home", {}, command=SUPERVISOR)
@@ -105,10 +181,10 @@ def main() -> int:
             run.until(run.ready_file.exists, "readiness", within_s=_START_S)
             facts = run.ready()
             with open_browser(facts["root_url"]) as browser:
-                take_pictures(browser, facts, folder)
+                take(browser, facts, folder)
         finally:
             run.clean_up()
-    sys.stdout.write(f"{len(list(folder.glob('*.png')))} pictures in {folder}\n")
+    sys.stdout.write(f"{len(list(folder.iterdir()))} pictures in {folder}\n")
     return 0
 
 
