@@ -118,8 +118,8 @@ class StreamWriter(Protocol):
         """It has ended. Where several were begun they end in their order."""
 
     def mark_seam(self, seam: JsonObject) -> bytes:
-        """Say that another upstream goes on from here, in an event that clients pass over. Such a
-        stream has no native events."""
+        """Say that another upstream goes on from here, in an event that clients pass over. It goes
+        on with the text, and begins its own thoughts. Such a stream has no native events."""
 
     def write_ending(self, ending: Ending) -> bytes:
         """The clean end."""

@@ -76,7 +76,10 @@ class GuardedWriter:
         return b"" if self._guard.withheld else self._writer.end_tool(activity)
 
     def mark_seam(self, seam: JsonObject) -> bytes:
-        return self._writer.mark_seam(seam)
+        # The next upstream thinks anew; what it says goes on.
+        made = self._thoughts.push({}, is_end=True)
+        out = self._write(made) if made and not self._guard.withheld else b""
+        return out + self._writer.mark_seam(seam)
 
     def write_ending(self, ending: Ending) -> bytes:
         out = self.flush()

@@ -30,6 +30,7 @@ class ChatStream:
         "_hides_tools",
         "_open",
         "_served",
+        "_thoughts_before",
         "keep_alive",
     )
 
@@ -43,6 +44,8 @@ class ChatStream:
         self._after_delta = _OPEN_END + self._close
         # The next `index` of each list.
         self._counts = dict.fromkeys(_NUMBERED_LISTS, 0)
+        # How many details of reasoning came from upstreams that broke off.
+        self._thoughts_before = 0
 
     def set_fingerprint(self, value: str) -> None:
         """Say the backend's fingerprint from now on."""
@@ -77,6 +80,7 @@ class ChatStream:
 
     def mark_seam(self, seam: JsonObject) -> bytes:
         """A chunk without content; clients pass over fields that they do not know."""
+        self._thoughts_before = self._counts["reasoning_details"]
         chunk = self._open + _NOTHING + _OPEN_END + self._close[: -len(b"}\n\n")]
         return chunk + b',"router_rescue":' + dumps(seam) + b"}\n\n"
 
@@ -130,7 +134,7 @@ class ChatStream:
         index = self._counts[name]
         if name == "reasoning_details" and type(item.get("index")) is int:
             # Fragments of one detail share theirs.
-            index = item["index"]
+            index = self._thoughts_before + item["index"]
         self._counts[name] = max(self._counts[name], index + 1)
         return {**item, "index": index}
 

@@ -298,6 +298,12 @@ class BlockWriter:
         block.add(detail)
         return self._put(block)
 
+    def end_thought(self) -> None:
+        """What is thought from here on is another thought, by whatever number."""
+        last = self._last()
+        if isinstance(last, _ThinkingBlock | _RedactedBlock):
+            last.thought.is_over = True
+
     def add_call(self, fragment: CallFragment) -> bytes:
         block = self._call_of(fragment)
         if block is not None:

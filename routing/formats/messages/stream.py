@@ -102,6 +102,7 @@ class MessagesStream:
         return self._blocks.add_block(result) if result is not None else b""
 
     def mark_seam(self, seam: JsonObject) -> bytes:
+        self._blocks.end_thought()
         return write_event("ping", {"router_rescue": seam})
 
     def write_ending(self, ending: Ending) -> bytes:

@@ -95,20 +95,21 @@ def is_hidden(detail: JsonObject) -> bool:
 
 
 class ReasoningBlock:
-    """One item, put together from its pieces. `silent` keeps its words out of the block.
+    """One item, put together from its pieces. `silent` keeps its words out of the block; one that
+    `is_over` takes no further piece.
 
     Only Claude's own items fit into a block as they are, and plain ones, which are nothing but
     words; any other is `foreign` and travels sealed, so that it comes back as it was.
     """
 
-    __slots__ = ("_kind", "_said", "_whole", "is_claudes", "silent")
+    __slots__ = ("_kind", "_said", "_whole", "is_claudes", "is_over", "silent")
 
     def __init__(self, detail: JsonObject, *, silent: bool) -> None:
         self._kind = detail.get("type")
         streamed = _STREAMED_KEYS if self._kind in _TEXT_KEYS or self._kind == _ENCRYPTED else ()
         self._whole = {name: item for name, item in detail.items() if name not in streamed}
         self._said: dict[str, list[str]] = {}
-        self.silent = silent
+        self.silent, self.is_over = silent, False
         fits = self._kind in ("reasoning.text", _ENCRYPTED)
         self.is_claudes = fits and detail.get("format") == CLAUDE
 
@@ -122,7 +123,9 @@ class ReasoningBlock:
 
     def accepts(self, detail: JsonObject) -> bool:
         """Whether the piece is of this item."""
-        if detail.get("type") != self._kind or detail.get("index") != self._whole.get("index"):
+        if self.is_over or detail.get("type") != self._kind:
+            return False
+        if detail.get("index") != self._whole.get("index"):
             return False
         ids = (detail.get("id"), self._whole.get("id"))
         if None not in ids and ids[0] != ids[1]:

@@ -182,6 +182,10 @@ class OutputWriter:
         self._said = item
         return item, out
 
+    def end_thought(self) -> bytes:
+        """What is thought from here on is another item."""
+        return self._end_of_said() if isinstance(self._said, OutputReasoning) else b""
+
     # --- Calls and pictures ---------------------------------------------------------------------
 
     def _add_call(self, call: Any) -> bytes:

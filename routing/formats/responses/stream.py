@@ -81,7 +81,8 @@ class ResponsesStream:
         return self._output.end_tool(activity)
 
     def mark_seam(self, seam: JsonObject) -> bytes:
-        return self._events.say("response.router_rescue", {"router_rescue": seam})
+        ended = self._output.end_thought()
+        return ended + self._events.say("response.router_rescue", {"router_rescue": seam})
 
     def write_ending(self, ending: Ending) -> bytes:
         verdict = judge_ending(ending, has_output=self._has_output)
