@@ -70,17 +70,21 @@ def take_limits(windows: Sequence[Limit], bounds: Sequence[Bound]) -> LimitsTake
 def take_for_endpoint(
     progress: RequestProgress, endpoint: EndpointEntry, more_rules: Sequence[RateRule] = ()
 ) -> LimitsTaken | Full | None:
-    """What asking this endpoint takes; None where nothing limits it, and for a later turn of a
-    loop, which goes on with what its first turn there took. `more_rules` are the credential's that
-    it is asked with."""
-    rules = [*_list_rules(progress, endpoint), *more_rules]
+    """What asking this endpoint takes; None where nothing limits it. `more_rules` are those of the
+    credential that it is asked with. A later turn of a loop goes on with what an earlier one took
+    there, but for the rules of a credential that is asked with for the first time."""
+    earlier = [
+        each
+        for each in (progress.attempts if progress.loop is not None else ())
+        if each.endpoint is endpoint and each.limits is not None
+    ]
+    rules = [] if earlier else [*_list_rules(progress, endpoint)]
+    # Rules name the credential that they are of.
+    if not any(each.house is not None and each.house.rate_rules == more_rules for each in earlier):
+        rules += more_rules
     if not rules:
         return None
     marks = read_marks(progress)
-    if progress.loop is not None and any(
-        each.endpoint is endpoint and each.limits is not None for each in progress.attempts
-    ):
-        return None
     tokens = bound_tokens(progress, endpoint)
     windows = [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
     held = set(_list_own_places(progress))
@@ -135,13 +139,15 @@ def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LI
 
 
 def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
-    """Correct what attempts reserved to the tokens that were used, all of them by the endpoint
-    that answered, and end their places."""
+    """Correct what attempts reserved to the tokens that were used, and end their places. The
+    endpoint that answered used all of them but those of a rescue's legs, which are settled."""
     last = progress.last_attempt
+    legs = progress.rescue.legs if progress.rescue is not None else ()
+    tokens = count_tokens(usage) - sum(count_tokens(leg.usage) for leg in legs)
     for attempt in progress.attempts:
         if attempt.limits is not None:
             answered = last is not None and attempt.endpoint is last.endpoint
-            settle_attempt(attempt, count_tokens(usage) if answered else 0)
+            settle_attempt(attempt, tokens if answered else 0)
 
 
 def settle_attempt(attempt: Attempt, tokens: int) -> None:

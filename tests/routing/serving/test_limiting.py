@@ -20,15 +20,20 @@ from gateway.limits.concurrency import ConcurrencyLimiter
 from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, RateLimiter, Taken
 from gateway.limits.rules import LimitsTaken, RateRule, build_rules
 from gateway.shared_cache import SharedCache
+from routing.entities.credentials import HouseCredential
 from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import Payer, TopUpOrder
-from routing.metering.usage import Usage
+from routing.metering.cost import FREE as FREE_OF_CHARGE
+from routing.metering.usage import Usage, add_usages
 from routing.planning import admission_errors
 from routing.serving.admission import endpoint_limits, rate_limits
 from routing.serving.admission.endpoint_limits import Full
 from routing.serving.attempts import attempts
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
+from routing.serving.request.loop import Loop
+from routing.serving.request.rescue import Leg, Rescue
+from routing.tools.toolbox import Toolbox
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 
@@ -245,6 +250,55 @@ def test_who_is_ended_while_windows_are_asked_leaves_no_place(counters, places) 
     with pytest.raises(Ended):
         endpoint_limits.take_for_endpoint(call_to(limited), limited)
     assert places.count_own("places:endpoint:1||||") == 0
+
+
+def test_what_a_rescue_s_first_part_used_counts_at_its_own_endpoint_alone(counters) -> None:
+    limited = [
+        at(PAID, rate_rules=build_rules(f"endpoint:{pk}", [{"tokens_per_minute": 5000}]))
+        for pk in (1, 2)
+    ]
+    call = call_to(*limited, max_tokens=1000)
+    call.rescue = Rescue(call.context.chat)
+    windows: list[Limit] = []
+    for target in limited:
+        taken = endpoint_limits.take_for_endpoint(call, target)
+        assert isinstance(taken, LimitsTaken)
+        assert taken.windows is not None
+        windows += taken.windows.limits
+        call.attempts.append(attempt_at(target, limits=taken))
+    broken, used = call.attempts[0], Usage(100, 20)
+    endpoint_limits.settle_attempt(broken, endpoint_limits.count_tokens(used))
+    call.rescue.legs.append(Leg(broken, used, FREE_OF_CHARGE))
+
+    rate_limits.settle(call, add_usages(used, Usage(130, 7)))
+
+    assert [counters.left(window) for window in windows] == [5000 - 120, 5000 - 137]
+
+
+def test_another_credential_of_a_loop_has_limits_of_its_own(counters, places) -> None:
+    first, second = [
+        HouseCredential(
+            pk,
+            *("acme", f"c{pk}", "secret", "s" * 24),
+            rate_rules=build_rules(f"credential:{pk}", [{"concurrent": 1}]),
+        )
+        for pk in (1, 2)
+    ]
+    limited = at(PAID, rate_rules=ONE_AT_A_TIME)
+    call = call_to(limited)
+    call.loop = Loop(call.context.chat, Toolbox(()))
+
+    def scopes(credential: HouseCredential) -> list[str] | None:
+        taken = endpoint_limits.take_for_endpoint(call, limited, credential.rate_rules)
+        assert not isinstance(taken, Full)
+        call.attempts.append(attempt_at(limited, limits=taken, house=credential))
+        return None if taken is None else [place.scope for place in taken.places]
+
+    both = ["places:endpoint:1||||", "places:credential:1||||"]
+    assert scopes(first) == both
+    assert scopes(first) is None
+    assert scopes(second) == ["places:credential:2||||"]
+    assert [scopes(first), scopes(second)] == [None, None]
 
 
 def test_two_limits_of_one_scope_are_one_with_the_smaller_figures() -> None:
