@@ -205,6 +205,9 @@ class Attempts:
         rescue = self._progress.rescue
         if rescue is not None and rescue.note_refusal(attempt, failure):
             failure.elsewhere, self._is_asked_again = True, True
+            if attempt.house is not None:
+                # Nothing is wrong with it, and there may be no other.
+                self._tried.discard(attempt.house.pk)
         log_failure(self._progress, attempt, failure, now)
         if failure.larger_only:
             self._needs_context[attempt.endpoint.model_id] = attempt.endpoint.context_length or 0

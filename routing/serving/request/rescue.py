@@ -83,7 +83,7 @@ class Rescue:
     def build_chat(self, *, prefills: bool) -> ChatRequest:
         """The request for the rest: what was said is the beginning of the answer (`prefills`), or
         stands above the instruction to go on."""
-        asked = self.asked
+        asked = self._lower_caps()
         if not self.said:
             return asked
         said = self.said.rstrip() if prefills else self.said
@@ -93,23 +93,30 @@ class Rescue:
         body = {**asked.body, "messages": [*asked.body["messages"], *more]}
         # The rest of a JSON document is none.
         body.pop("response_format", None)
-        produced = estimate_tokens(len(self.said))
-        for name in _CAPS:
-            if isinstance(cap := body.get(name), int):
-                body[name] = max(1, cap - produced)
         added = self.said if prefills else self.said + _INSTRUCTION
-        cap = asked.max_output_tokens
         return replace(
             asked,
             body=body,
             rewritten=True,
             echo_upstream_body=False,
             response_format_type=None,
-            max_output_tokens=None if cap is None else max(1, cap - produced),
             text_bytes=asked.text_bytes + utf8_bytes(added),
             prompt_text_chars=asked.prompt_text_chars + len(added),
             message_count=asked.message_count + len(more),
         )
+
+    def _lower_caps(self) -> ChatRequest:
+        """The caller's request for what is left of its maximum of tokens: thoughts and calls that
+        were broken off have used it up as well."""
+        asked, cap = self.asked, self.asked.max_output_tokens
+        if cap is None:
+            return asked
+        produced = max(estimate_tokens(len(self.said)), self.completion_tokens)
+        body = dict(asked.body)
+        for name in _CAPS:
+            if isinstance(each := body.get(name), int):
+                body[name] = max(1, each - produced)
+        return replace(asked, body=body, rewritten=True, max_output_tokens=max(1, cap - produced))
 
     def note_refusal(self, attempt: "Attempt", failure: UpstreamFailure) -> bool:
         """Whether the endpoint did not take the beginning of its answer, as not all models do: it

@@ -2,19 +2,24 @@
 it, and what all of it costs."""
 
 import json
+import math
 from typing import Any
 
+import pytest
+
+from routing.entities.credentials import HouseCredential
 from routing.entities.entries import EndpointEntry
 from routing.metering.byok import fee_nano
 from routing.serving.answer.rescue_stream import RescueRelay, begin_rescue
 from routing.serving.answer.stream_setup import build_relay
+from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import abandoned_outcome
 from routing.serving.request.rescue import Rescue
 from routing.serving.settlement.booking import stream_outcome
 from routing.upstreams.failures import from_status
-from tests.routing.selection.entries import endpoint
+from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to, own_entry
 
 FIRST, SECOND = endpoint("first"), endpoint("second")
@@ -92,6 +97,34 @@ def test_an_endpoint_that_refuses_a_beginning_is_instructed_once() -> None:
     assert progress.rescue.note_refusal(attempt, refusal)
     assert body_for(progress, CLAUDE)["messages"][-1]["role"] == "user"
     assert not progress.rescue.note_refusal(attempt, refusal)
+
+
+def test_a_pool_of_one_credential_is_asked_again_with_it() -> None:
+    pool = (HouseCredential(1, "claude", "c1", "secret", "s" * 24),)
+    pooled = endpoint("claude", provider=provider("claude", kind="anthropic", credentials=pool))
+    progress = rescuable(pooled)
+    progress.context = progress.context._replace(deadline=math.inf)
+    broken_off(progress, chunk(content="One"))
+    # The hold covers it.
+    progress.held_nano = 10**12
+    attempts = Attempts(progress)
+    asking = iter(attempts)
+    prefilled = next(asking)
+
+    attempts.failed(prefilled, from_status(400, {}, b"{}"))
+
+    instructed = next(asking)
+    assert instructed.house is prefilled.house is pool[0]
+    assert instructed.request is not None
+    assert json.loads(instructed.request.body)["messages"][-1]["role"] == "user"
+
+
+@pytest.mark.parametrize("said", [{"content": "One"}, {"reasoning": "Hm"}])
+def test_what_thoughts_have_used_is_taken_off_the_maximum(said: dict[str, str]) -> None:
+    progress = rescuable(max_tokens=100)
+    broken_off(progress, chunk(**said, usage=(50, 60)))
+    assert body_for(progress, SECOND)["max_tokens"] == 100 - 60
+    assert progress.context.demand.output_tokens_asked == 100 - 60
 
 
 def test_calls_are_told_when_one_upstream_has_ended_well() -> None:
