@@ -13,15 +13,17 @@ from tests.support.gateways import seed_account
 
 POOLED = bench.model("pooled/model", bench.endpoint("pooled"))
 PAIR = bench.model("paired/model", bench.endpoint("pooled"), bench.endpoint("second"))
+COUNTED = bench.model("counted/model", bench.endpoint("counting"))
 
 
 def name_sent(entry: dict[str, Any]) -> str:
     """The label of the credential that a request came with."""
+    headers = entry["headers"]
     for label in ("one", "two", "three"):
         digest = hashlib.sha256(f"secret-{label}".encode()).hexdigest()[:16]
-        if entry["headers"]["authorization"] == f"sha256:{digest}":
+        if f"sha256:{digest}" in (headers.get("authorization"), headers.get("x-api-key")):
             return label
-    raise AssertionError(entry["headers"])
+    raise AssertionError(headers)
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +33,12 @@ def pooling(gateway_with: Any, simulator: Any) -> Any:
         for label, weight in (("one", 1), ("two", 1), ("three", 0))
     ]
     pooled = bench.provider("pooled", f"{simulator.url}/pooled/v1", credentials=pool)
-    del pooled["credential"]
+    counting = {**pooled, "slug": "counting", "name": "Counting", "kind": "anthropic"}
+    for each in (pooled, counting):
+        del each["credential"]
     server = gateway_with(
-        [POOLED, PAIR],
-        providers=[pooled, *bench.personas(simulator)],
+        [POOLED, PAIR, COUNTED],
+        providers=[pooled, counting, *bench.personas(simulator)],
         ROUTER_ENDPOINT_RETRIES="0",
         ROUTER_CREDENTIAL_PARK_SECONDS="2",
     )
@@ -92,6 +96,22 @@ def is_used(desk: Desk, label: str) -> bool:
     """Whether a request went with this credential."""
     assert desk.post().status_code == 200
     return name_sent(desk.upstream.requests("pooled")[-1]) == label
+
+
+def test_what_nobody_has_read_is_spent_on_the_credential_that_it_came_with(desk: Desk) -> None:
+    before = spend(desk)
+    begun = {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}
+    desk.upstream.script("pooled", {"events": [{"json": begun}, {"cut": "reset"}]})
+
+    order = {"order": ["pooled", "second"]}
+    answer = desk.post(model="paired/model", provider=order, stream=True)
+
+    assert answer.status_code == 200, answer.text
+    record = desk.generation(answer.headers["X-Generation-Id"])
+    assert [each["status"] for each in record["provider_responses"]] == [502, 200]
+    used = name_sent(desk.upstream.requests("pooled")[0])
+    after = spend(desk)
+    assert after[used][1] > before[used][1]
 
 
 def test_with_all_parked_the_next_endpoint_is_asked_and_the_route_says_why(desk: Desk) -> None:

@@ -23,6 +23,7 @@ BEGUN = [{"text": "One two "}, {"text": "thr"}]
 SAID = "One two thr"
 CUT = {"cut": "reset"}
 STREAMS, KILLED = 200, 0.3
+LARGEST_BYTES = 100_000
 TOOL = {"name": "look", "description": "Look.", "parameters": {"type": "object"}}
 
 
@@ -43,6 +44,7 @@ def server(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Any:
         ROUTER_ENDPOINT_RETRIES="1",
         ROUTER_RETRY_BACKOFF="0.01",
         ROUTER_RETRY_FLOOR="1000",
+        ROUTER_MAX_ANSWER_BYTES=str(LARGEST_BYTES),
     )
     yield running
     running.check_books()
@@ -191,6 +193,18 @@ def test_what_nobody_finishes_costs_nothing(
     record = record_of(pair, streamed)
     assert pair.desk.total_usage_nano() == 0
     assert record["native_tokens_completion"] == len(SAID) // 4
+
+
+def test_nobody_goes_on_with_an_answer_that_is_too_large(
+    server: GatewayServer, simulator: SimulatedUpstream
+) -> None:
+    pair = pair_of("chat", "openai", server, simulator)
+    script(pair, "a", {"events": [{"text": "x" * (LARGEST_BYTES // 8)}] * 10})
+    streamed = ask(pair)
+    said = pair.speaker.heard_stream(streamed)
+    assert said.text
+    assert said.failure is not None
+    assert sent_to(pair, "b") == []
 
 
 def test_without_the_wish_a_broken_stream_ends_as_ever(

@@ -17,11 +17,11 @@ from gateway.eventloop import yield_control
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.live_settings import settings
-from gateway.outbound.errors import Aborted, OutboundError
+from gateway.outbound.errors import Aborted, BodyTooLarge, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
-from routing.serving.answer.rescue_stream import begin_rescue
+from routing.serving.answer.rescue_stream import RescueRelay, begin_rescue
 from routing.serving.answer.stream_setup import (
     Echo,
     PendingReply,
@@ -35,7 +35,13 @@ from routing.serving.attempts.upstream_call import read_to_end, refuse_other_tha
 from routing.serving.request import process
 from routing.serving.request.client_watch import ClientWatch
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.outcome import Outcome, abandoned_outcome, report_usage
+from routing.serving.request.outcome import (
+    Outcome,
+    abandoned_outcome,
+    measure_usage,
+    note_house_cost,
+    report_usage,
+)
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
@@ -152,6 +158,12 @@ class AnswerStream:
                         raise self._attempts.error() from failure
                     # What it said is in the books.
                     self._relay = None
+                elif relay is not None and relay.seen:
+                    # Nobody has read it, but its provider bills it.
+                    usage = measure_usage(
+                        self._progress, attempt, relay.usage, relay.produced_chars
+                    )
+                    note_house_cost(self._progress, attempt, usage)
                 self._close_reply()
             else:
                 return True
@@ -183,6 +195,9 @@ class AnswerStream:
             failure = from_outbound_error(error)
             # It served to the last; how long that takes is up to the caller's reading as well.
             failure.outage = failure.outage and not (failure.deadline and relay.started)
+            if isinstance(error, BodyTooLarge) and isinstance(relay, RescueRelay):
+                # Nobody makes an answer longer that is too long already.
+                relay.can_go_on = False
             raise failure from error
         yield from self._finish(attempt, relay, reply)
 
