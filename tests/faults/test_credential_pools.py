@@ -114,6 +114,32 @@ def test_what_nobody_has_read_is_spent_on_the_credential_that_it_came_with(desk:
     assert after[used][1] > before[used][1]
 
 
+def test_prompts_are_counted_with_one_that_is_not_parked(desk: Desk) -> None:
+    refusal = {"status": 401, "headers": {"Retry-After": "60"}}
+
+    def count() -> list[str]:
+        """The credentials that the upstream was asked to count with."""
+        seen = len(desk.upstream.requests("pooled"))
+        answer = desk.server.post(
+            "/api/v1/messages/count_tokens",
+            key=desk.account.api_key,
+            json={"model": "counted/model", "messages": [{"role": "user", "content": "Hello"}]},
+        )
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["input_tokens"] >= 1
+        return [name_sent(each) for each in desk.upstream.requests("pooled")[seen:]]
+
+    desk.upstream.script("pooled", refusal)
+    assert desk.post(model="counted/model").status_code == 200
+    parked, served = map(name_sent, desk.upstream.requests("pooled"))
+    assert parked != served
+    assert count() == [served]
+
+    desk.upstream.script("pooled", refusal)
+    desk.told(desk.post(model="counted/model"), 502, "provider_unavailable")
+    assert count() == []
+
+
 def test_with_all_parked_the_next_endpoint_is_asked_and_the_route_says_why(desk: Desk) -> None:
     desk.upstream.script("pooled", {"status": 401}, {"status": 401})
     desk.told(desk.post(), 502, "provider_unavailable")

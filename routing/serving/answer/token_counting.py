@@ -7,12 +7,14 @@ import orjson
 
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.http_client import Limits
+from routing.entities.entries import EndpointEntry
 from routing.metering.usage import COUNT_MAX, estimate_tokens
 from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import find_entry, open_key
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
+from routing.statistics.parked_credentials import parked_credentials
 from routing.statistics.peer_sync import release_probe
 from routing.upstreams.wires import get_wire
 
@@ -32,10 +34,10 @@ def count_input_tokens(progress: RequestProgress) -> int:
 
 
 def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None:
-    """The upstream's own count, None where it gives none."""
+    """The upstream's own count, None where it gives none or none of its credentials may be used."""
     endpoint, own = candidate.endpoint, find_entry(candidate, progress.context.caller.byok)
-    key = None if own is None else open_key(own)
-    if own is not None and key is None:
+    key = _find_pooled_key(endpoint) if own is None else open_key(own)
+    if key is None and (own is not None or endpoint.provider.credentials):
         return None
     wire = get_wire(endpoint.provider.kind)
     request = wire.count_tokens(build_upstream_request(progress, endpoint, own_key=key))
@@ -54,6 +56,15 @@ def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None
             return _count(reply.read_all()) if 200 <= reply.status < 300 else None
     except OutboundError:
         return None
+
+
+def _find_pooled_key(endpoint: EndpointEntry) -> str | None:
+    """The first credential of the provider's pool that is not parked."""
+    now, parked = process.now(), parked_credentials()
+    for credential in endpoint.provider.credentials:
+        if parked.find_end(credential, endpoint.pk, now, even_throttled=False) is None:
+            return credential.secret
+    return None
 
 
 def _count(raw: bytes) -> int | None:
