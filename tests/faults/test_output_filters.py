@@ -1,7 +1,6 @@
 """Output filters over HTTP: each caller format, whole and streamed. What is charged is the same."""
 
 import json
-import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any, Final
@@ -10,6 +9,7 @@ import pytest
 
 from tests.conformance.desk import Desk
 from tests.faults import bench
+from tests.faults.guarded import set_guardrail
 from tests.support.gateways import seed_account
 
 SOLO = bench.model("solo/model", bench.endpoint("first"))
@@ -39,18 +39,6 @@ def desk(gateway: Any, simulator: Any) -> Iterator[Desk]:
     gateway.check_books()
 
 
-def guard(desk: Desk, **filters: Any) -> None:
-    """Hold all keys of the account's workspace to these."""
-    account = desk.account
-    key: dict[str, Any] = {"key": account.management_key}
-    workspace = desk.server.get(f"/api/v1/workspaces/{account.workspace_id}", **key).json()
-    path = f"/api/v1/guardrails/{workspace['data']['default_guardrail_id']}"
-    answer = desk.server.request("PATCH", path, json=filters, **key)
-    assert answer.status_code == 200, answer.text
-    # Keys are read again within a second.
-    time.sleep(1.1)
-
-
 def ask(desk: Desk, path: str, **body: Any) -> Any:
     given = {"model": "solo/model", **FORMATS[path], **body}
     answer = desk.server.post(path, key=desk.account.api_key, json=given)
@@ -72,7 +60,7 @@ def test_each_format_reads_the_redacted_answer_at_the_same_price(
     desk.upstream.script("first", {"text": SAID, "usage": usage}, repeat=True)
     plain = ask(desk, path, stream=stream)
     assert "ada@example.org" in plain.text.replace("\\u0040", "@") or stream
-    guard(
+    set_guardrail(
         desk,
         output_filter_builtins=[{"slug": "email", "action": "redact"}],
         output_filters=[{"pattern": "Project Phoenix", "action": "redact", "label": "SECRET"}],
@@ -94,7 +82,7 @@ def test_a_blocked_answer_ends_as_filtered_and_is_paid_for(
     usage = {"prompt_tokens": 11, "completion_tokens": 17, "total_tokens": 28}
     desk.upstream.script("first", {"text": SAID, "usage": usage}, repeat=True)
     plain = ask(desk, path, stream=stream)
-    guard(desk, output_filters=[{"pattern": "Phoenix", "action": "block"}])
+    set_guardrail(desk, output_filters=[{"pattern": "Phoenix", "action": "block"}])
     blocked = ask(desk, path, stream=stream)
 
     assert "Phoenix" not in blocked.text
@@ -105,7 +93,7 @@ def test_a_blocked_answer_ends_as_filtered_and_is_paid_for(
 
 
 def test_a_stream_that_is_kept_back_runs_no_tools(desk: Desk) -> None:
-    guard(desk, output_filters=[{"pattern": "Phoenix", "action": "block"}])
+    set_guardrail(desk, output_filters=[{"pattern": "Phoenix", "action": "block"}])
     looks = {"text": "It is Phoenix", "tool_calls": [{"name": "datetime", "arguments": {}}]}
     desk.upstream.script("first", looks)
     path = "/api/v1/chat/completions"
@@ -121,7 +109,7 @@ def test_a_stream_that_is_kept_back_runs_no_tools(desk: Desk) -> None:
 def test_what_server_tools_are_called_with_is_looked_at(
     desk: Desk, path: str, stream: bool
 ) -> None:
-    guard(desk, output_filter_builtins=[{"slug": "email", "action": "redact"}])
+    set_guardrail(desk, output_filter_builtins=[{"slug": "email", "action": "redact"}])
     call = {"name": "datetime", "arguments": {"timezone": "ada@example.org"}}
     desk.upstream.script("first", {"tool_calls": [call]}, {"text": "Done."})
     answer = ask(desk, path, stream=stream, tools=[{"type": "router:datetime"}])
@@ -131,7 +119,7 @@ def test_what_server_tools_are_called_with_is_looked_at(
 
 def test_the_shadow_counts_and_changes_nothing(desk: Desk) -> None:
     desk.upstream.script("first", {"text": SAID}, repeat=True)
-    guard(
+    set_guardrail(
         desk,
         output_filter_builtins=[{"slug": "email", "action": "block"}],
         output_shadow=True,
@@ -151,7 +139,7 @@ def test_the_shadow_counts_and_changes_nothing(desk: Desk) -> None:
 def test_arguments_of_the_caller_s_tools_are_looked_at(desk: Desk) -> None:
     call = {"name": "send", "arguments": {"to": "ada@example.org", "n": 1}}
     desk.upstream.script("first", {"tool_calls": [call]}, repeat=True)
-    guard(desk, output_filter_builtins=[{"slug": "email", "action": "redact"}])
+    set_guardrail(desk, output_filter_builtins=[{"slug": "email", "action": "redact"}])
     tools = [{"type": "function", "function": {"name": "send", "parameters": {"type": "object"}}}]
     path = "/api/v1/chat/completions"
     whole = ask(desk, path, tools=tools).json()["choices"][0]["message"]["tool_calls"][0]

@@ -15,6 +15,7 @@ from tests.conformance.desk import Desk, nano, opened
 from tests.conformance.pairs import HELLO, Pair
 from tests.faults.bench import CHEAP_NANO, endpoint, model, provider
 from tests.faults.conftest import GatewayWith
+from tests.faults.guarded import set_guardrail
 from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS, Call, Streamed, read_stream
@@ -204,6 +205,18 @@ def test_nobody_goes_on_with_an_answer_that_is_too_large(
     said = pair.speaker.heard_stream(streamed)
     assert said.text
     assert said.failure is not None
+
+
+def test_nobody_goes_on_with_an_answer_that_is_kept_back(
+    server: GatewayServer, simulator: SimulatedUpstream
+) -> None:
+    pair = pair_of("chat", "openai", server, simulator)
+    set_guardrail(pair.desk, output_filters=[{"pattern": "One", "action": "block"}])
+    script(pair, "a", {"events": [*BEGUN, CUT]})
+
+    streamed = ask(pair)
+
+    assert pair.speaker.heard_stream(streamed).text == ""
     assert sent_to(pair, "b") == []
 
 

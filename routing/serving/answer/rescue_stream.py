@@ -94,6 +94,9 @@ def begin_rescue(progress: RequestProgress, attempt: Attempt, relay: Relay) -> b
     rescue = progress.rescue
     if rescue is None or not isinstance(relay, RescueRelay) or not relay.can_go_on:
         return False
+    # Nobody pays for the rest of an answer that is kept back.
+    if progress.output_guard is not None and progress.output_guard.withheld:
+        return False
     usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
     note_house_cost(progress, attempt, usage)
     settle_attempt(attempt, count_tokens(usage))
