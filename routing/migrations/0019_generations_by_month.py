@@ -33,10 +33,13 @@ def split_table(schema_editor, table, moment, key):
         if is_split(cursor, table):
             return
         # Checked while everybody goes on writing: what is attached is not read again then.
-        cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {before}')
-        cursor.execute(
-            f"ALTER TABLE {table} ADD CONSTRAINT {before} CHECK ({moment} < '{bound}') NOT VALID"
-        )
+        with transaction.atomic(using=schema_editor.connection.alias):
+            cursor.execute(LOCK)
+            cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {before}')
+            cursor.execute(
+                f'ALTER TABLE {table} ADD CONSTRAINT {before}'
+                f" CHECK ({moment} < '{bound}') NOT VALID"
+            )
         cursor.execute(f'ALTER TABLE {table} VALIDATE CONSTRAINT {before}')
         with transaction.atomic(using=schema_editor.connection.alias):
             cursor.execute(LOCK)

@@ -11,6 +11,7 @@ from routing.entities.credentials import HouseCredential
 
 ParkingKind = Literal["refused", "throttled"]
 _PARKED_MAX: Final = 10_000
+_PROBED_EVERY_S: Final = 5.0
 
 
 class CredentialEvent(NamedTuple):
@@ -22,19 +23,19 @@ class CredentialEvent(NamedTuple):
 
 
 class ParkedCredentials:
-    """Credentials by the moment until which they are not used. One that is refused is so at every
-    endpoint, one that is throttled at the endpoint that said so: limits are often a model's."""
+    """Credentials by the moment until which they are not used: at every endpoint, or at the one
+    that said so."""
 
     def __init__(self) -> None:
         self._until: dict[ParkingKind, dict[int, float]] = {"refused": {}, "throttled": {}}
+        self._probed: dict[int, float] = {}
         self._unpublished: dict[tuple[ParkingKind, int], CredentialEvent] = {}
 
     def park(
-        self, credential: HouseCredential, endpoint: int, until: float, *, is_refused: bool
+        self, credential: HouseCredential, endpoint: int, until: float, *, kind: ParkingKind
     ) -> None:
-        """Note what its provider said, here and for the other processes."""
-        kind: ParkingKind = "refused" if is_refused else "throttled"
-        key = credential.parking_key(0 if is_refused else endpoint)
+        """Note what its provider said, here and for the other processes; endpoint 0 is each."""
+        key = credential.parking_key(endpoint)
         event = CredentialEvent(kind, key, until)
         self._unpublished[kind, key] = event
         self.apply(event)
@@ -51,7 +52,8 @@ class ParkedCredentials:
     def clear(self, credential: HouseCredential, endpoint: int) -> None:
         """It was answered: what was wrong with it is over."""
         self._until["refused"].pop(credential.parking_key(), None)
-        self._until["throttled"].pop(credential.parking_key(endpoint), None)
+        for until in self._until.values():
+            until.pop(credential.parking_key(endpoint), None)
 
     def find_end(
         self, credential: HouseCredential, endpoint: int, now: float, *, even_throttled: bool
@@ -60,11 +62,24 @@ class ParkedCredentials:
         `even_throttled` one may be that is only throttled."""
         if not any(self._until.values()):
             return None
-        ends = [self._until["refused"].get(credential.parking_key(), 0.0)]
+        here = credential.parking_key(endpoint)
+        refused = self._until["refused"]
+        end = max(refused.get(credential.parking_key(), 0.0), refused.get(here, 0.0))
         if not even_throttled:
-            ends.append(self._until["throttled"].get(credential.parking_key(endpoint), 0.0))
-        end = max(ends)
+            end = max(end, self._until["throttled"].get(here, 0.0))
         return end if end > now else None
+
+    def may_probe(self, credential: HouseCredential, endpoint: int, now: float) -> bool:
+        """Whether a refused one may be tried where nothing else is left: once in a while by each
+        process, as its account may have been set right."""
+        here = credential.parking_key(endpoint)
+        if now - self._probed.get(here, float("-inf")) < _PROBED_EVERY_S:
+            return False
+        self._probed.pop(here, None)
+        self._probed[here] = now
+        while len(self._probed) > _PARKED_MAX:
+            del self._probed[next(iter(self._probed))]
+        return True
 
     def take(self) -> list[CredentialEvent]:
         """Take what the other processes have not been told yet."""

@@ -192,9 +192,10 @@ _CONTEXT_WORDS = (
     "prompt is too long",
     "too many tokens",
 )
-# Said with a 400 by providers of the messages API: it is our account that ran dry.
-_NO_CREDIT_WORDS = "credit balance is too low"
-_POLICY_WORDS = ("policy", "policies", "moderation")
+# Said with a 400 by providers of the messages API: it is our account that ran dry. Further on in a
+# message it may be the caller whom they quote.
+_NO_CREDIT_WORDS = "your credit balance is too low"
+_POLICY_WORDS = ("policy", "policies", "moderation", "guideline", "safety_check", "violat")
 _PARAMETER_WORDS = (
     "unsupported parameter",
     "unknown parameter",
@@ -211,7 +212,7 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
         _UNAVAILABLE if status >= 500 else _StatusRule(502, "unmapped")
     )
     message, code, generation = read_error_body(body)
-    if status == 400 and _NO_CREDIT_WORDS in message.lower():
+    if status == 400 and message.lower().startswith(_NO_CREDIT_WORDS):
         row = _CREDENTIAL
     failure = UpstreamFailure(
         status=status,

@@ -12,6 +12,7 @@ from tests.faults import bench
 from tests.support.gateways import seed_account
 
 POOLED = bench.model("pooled/model", bench.endpoint("pooled"))
+APART = bench.model("apart/model", bench.endpoint("apart"))
 PAIR = bench.model("paired/model", bench.endpoint("pooled"), bench.endpoint("second"))
 COUNTED = bench.model("counted/model", bench.endpoint("counting"))
 
@@ -26,21 +27,30 @@ def name_sent(entry: dict[str, Any]) -> str:
     raise AssertionError(headers)
 
 
-@pytest.fixture(scope="module")
-def pooling(gateway_with: Any, simulator: Any) -> Any:
+def pool_of(simulator: Any, slug: str, **weights: int) -> dict[str, Any]:
     pool = [
         {"label": label, "credential": f"secret-{label}", "weight": weight}
-        for label, weight in (("one", 1), ("two", 1), ("three", 0))
+        for label, weight in weights.items()
     ]
-    pooled = bench.provider("pooled", f"{simulator.url}/pooled/v1", credentials=pool)
-    counting = {**pooled, "slug": "counting", "name": "Counting", "kind": "anthropic"}
-    for each in (pooled, counting):
-        del each["credential"]
+    found = bench.provider(slug, f"{simulator.url}/{slug}/v1", credentials=pool)
+    del found["credential"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def pooling(gateway_with: Any, simulator: Any) -> Any:
+    pools = [
+        pool_of(simulator, "pooled", one=1, two=1, three=0),
+        pool_of(simulator, "apart", a=1, b=1, c=1),
+    ]
+    counting = pool_of(simulator, "counting", one=1, two=1, three=0)
+    counting |= {"kind": "anthropic", "base_url": f"{simulator.url}/pooled/v1"}
     server = gateway_with(
-        [POOLED, PAIR, COUNTED],
-        providers=[pooled, counting, *bench.personas(simulator)],
+        [POOLED, APART, PAIR, COUNTED],
+        providers=[*pools, counting, *bench.personas(simulator)],
         ROUTER_ENDPOINT_RETRIES="0",
         ROUTER_CREDENTIAL_PARK_SECONDS="2",
+        ROUTER_RETRY_FLOOR="1000",
     )
     yield server
     server.check_books()
@@ -54,7 +64,11 @@ def desk(pooling: Any, simulator: Any) -> Any:
 
 def spend(desk: Desk) -> dict[str, tuple[int, float]]:
     rows = desk.server.manage("credentials")["credentials"]
-    return {row["label"]: (row["requests_this_month"], row["usd_this_month"]) for row in rows}
+    return {
+        row["label"]: (row["requests_this_month"], row["usd_this_month"])
+        for row in rows
+        if row["provider"] == "pooled"
+    }
 
 
 def test_requests_go_by_weight_and_each_credential_has_its_spend(desk: Desk) -> None:
@@ -140,6 +154,13 @@ def test_prompts_are_counted_with_one_that_is_not_parked(desk: Desk) -> None:
     assert count() == []
 
 
+def test_a_request_that_is_refused_with_two_is_not_sent_with_a_third(desk: Desk) -> None:
+    refusal = {"status": 403, "json": {"error": {"message": "No permission for this model"}}}
+    desk.upstream.script("apart", refusal, refusal)
+    desk.told(desk.post(model="apart/model"), 502, "provider_unavailable")
+    assert len(desk.upstream.requests("apart")) == 2
+
+
 def test_with_all_parked_the_next_endpoint_is_asked_and_the_route_says_why(desk: Desk) -> None:
     desk.upstream.script("pooled", {"status": 401}, {"status": 401})
     desk.told(desk.post(), 502, "provider_unavailable")
@@ -151,6 +172,10 @@ def test_with_all_parked_the_next_endpoint_is_asked_and_the_route_says_why(desk:
     route = desk.manage("GET", f"/generation/{generation_id}/route").json()["data"]
     assert "Credentials Parked" in str(route)
 
+    # Where nothing else is left, parked ones are tried again, but not by every request.
+    desk.upstream.script("pooled", {"status": 401}, {"status": 401})
+    desk.told(desk.post(), 502, "provider_unavailable")
+    assert len(desk.upstream.requests("pooled")) == 4
     alone = desk.post()
     desk.told(alone, 503, "provider_overloaded")
     assert int(alone.headers["Retry-After"]) >= 1

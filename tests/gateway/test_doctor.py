@@ -126,3 +126,4 @@ def test_who_migrates_waits_for_a_database_that_comes_later(start_gateway: Start
     gone = {**server.env, "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
     refused = manage_process(gone, "wait_ready", "--database", "--seconds", "0.3")
     assert (refused.status, "Not ready after 0.3 s" in refused.stderr) == (1, True), refused
+    assert refused.stderr.startswith("Waiting: "), refused

@@ -46,6 +46,7 @@ from routing.serving.attempts.house_credentials import (
     AllParked,
     ChosenCredential,
     is_pool_failure,
+    is_unknown_credential,
     note_credential_failure,
     take_credential,
 )
@@ -61,6 +62,7 @@ from routing.upstreams.failures import UpstreamFailure, is_transient
 
 # Whoever changes an account's limits faster than that has its calls told to come back.
 _LOOKS_MAX = 8
+_DOUBTS_MAX = 2
 
 
 class Attempts:
@@ -101,6 +103,9 @@ class Attempts:
         """Attempts to carry out, one after the other, until one is not reported as failed. When no
         endpoint is left, those that failed for a moment are asked again, after a while."""
         yield from self._try_turns()
+        if self._parked is not None and len(self._progress.attempts) == self._first:
+            # Parked ones are better than none.
+            yield from self._try_turns(is_again=True, is_last_resort=True)
         for number in range(settings.ROUTER_ENDPOINT_RETRIES):
             delay_s = self._find_retry_delay_s(number)
             if delay_s is None:
@@ -108,13 +113,20 @@ class Attempts:
             time.sleep(delay_s)
             yield from self._try_turns(is_again=True)
 
-    def _try_turns(self, *, is_again: bool = False) -> Iterator[Attempt]:
+    def _try_turns(
+        self, *, is_again: bool = False, is_last_resort: bool = False
+    ) -> Iterator[Attempt]:
         self._turned, self._failed_turns = 0, []
         for turn in self._turns:
             self._turned += 1
             self._tried = set()
             failure: UpstreamFailure | None = None
-            while (attempt := self._prepare_attempt(turn, is_again=is_again)) is not None:
+            doubts = 0
+            while (
+                attempt := self._prepare_attempt(
+                    turn, is_again=is_again, is_last_resort=is_last_resort
+                )
+            ) is not None:
                 self._progress.attempts.append(attempt)
                 yield attempt
                 failure = attempt.failure
@@ -122,12 +134,18 @@ class Attempts:
                 # Of a pool another credential may do better.
                 if failure is None or not (is_again_asked or is_pool_failure(attempt, failure)):
                     break
+                # Two that are refused in the same way say that it is the request.
+                doubts += failure.credential and not is_unknown_credential(failure)
+                if doubts == _DOUBTS_MAX:
+                    break
             if failure is not None:
                 self._failed_turns.append((turn, failure))
             if self._is_over:
                 return
 
-    def _prepare_attempt(self, turn: Candidate, *, is_again: bool) -> Attempt | None:
+    def _prepare_attempt(
+        self, turn: Candidate, *, is_again: bool, is_last_resort: bool
+    ) -> Attempt | None:
         """The next attempt of this turn, covered by a hold; None where there is none."""
         progress, endpoint = self._progress, turn.endpoint
         own, self._key = find_entry(turn, self._entries), None
@@ -135,7 +153,13 @@ class Attempts:
             return None
         taken: LimitsTaken | ChosenCredential | Full | AllParked | None
         if own is None and endpoint.provider.credentials:
-            taken = take_credential(progress, endpoint, self._tried, even_throttled=is_again)
+            taken = take_credential(
+                progress,
+                endpoint,
+                self._tried,
+                even_throttled=is_again,
+                is_last_resort=is_last_resort,
+            )
         else:
             taken = take_for_endpoint(progress, endpoint)
         if isinstance(taken, Full | AllParked):

@@ -22,6 +22,8 @@ from routing.statistics.parked_credentials import parked_credentials
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 _DRAW_BYTES: Final = 8
+_UNAUTHORIZED: Final = 401
+_REFUSED_MAX_S: Final = 600.0
 
 
 class AllParked(NamedTuple):
@@ -43,9 +45,11 @@ def take_credential(
     tried: Set[int],
     *,
     even_throttled: bool,
+    is_last_resort: bool = False,
 ) -> ChosenCredential | Full | AllParked:
     """The first credential of the provider's pool that was not `tried`, is not parked and has room.
-    With `even_throttled` one may be tried that a 429 has parked."""
+    With `even_throttled` one may be tried that a 429 has parked, and as a last resort, now and
+    then, one that was refused."""
     now, parked = process.now(), parked_credentials()
     ends: list[float] = []
     full: Full | None = None
@@ -53,7 +57,9 @@ def take_credential(
         if credential.pk in tried:
             continue
         end = parked.find_end(credential, endpoint.pk, now, even_throttled=even_throttled)
-        if end is not None:
+        if end is not None and not (
+            is_last_resort and parked.may_probe(credential, endpoint.pk, now)
+        ):
             ends.append(end)
             continue
         limits = take_for_endpoint(progress, endpoint, credential.rate_rules)
@@ -101,14 +107,22 @@ def note_credential_failure(attempt: Attempt, failure: UpstreamFailure, now: flo
         return True
     if attempt.house is None or not is_pool_failure(attempt, failure):
         return False
-    hint_s = failure.retry_after_s
-    default_s = (
-        settings.ROUTER_CREDENTIAL_PARK_SECONDS if failure.credential else RETRY_HINT_DEFAULT_S
-    )
-    parked_credentials().park(
-        attempt.house,
-        attempt.endpoint.pk,
-        now + (default_s if hint_s is None else hint_s),
-        is_refused=failure.credential,
-    )
+    parked, endpoint, hint_s = parked_credentials(), attempt.endpoint.pk, failure.retry_after_s
+    if failure.credential:
+        default_s = settings.ROUTER_CREDENTIAL_PARK_SECONDS
+        parked.park(
+            attempt.house,
+            0 if is_unknown_credential(failure) else endpoint,
+            now + (default_s if hint_s is None else min(hint_s, _REFUSED_MAX_S)),
+            kind="refused",
+        )
+    else:
+        pause_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
+        parked.park(attempt.house, endpoint, now + pause_s, kind="throttled")
     return True
+
+
+def is_unknown_credential(failure: UpstreamFailure) -> bool:
+    """Whether no request can be served with it. Any other refusal may be of this model, or of what
+    this caller asks for: some providers refuse content by 403, and too large a maximum by 402."""
+    return failure.credential and failure.status == _UNAUTHORIZED

@@ -44,8 +44,8 @@ def nothing_parked() -> Iterator[None]:
 
 
 def draw(call: RequestProgress, at: EndpointEntry, **more: Any) -> Any:
-    options: dict[str, Any] = {"tried": frozenset(), "even_throttled": False} | more
-    found = take_credential(call, at, options["tried"], even_throttled=options["even_throttled"])
+    options: dict[str, Any] = {"even_throttled": False} | more
+    found = take_credential(call, at, set(), **options)
     return found.credential.pk if isinstance(found, ChosenCredential) else found
 
 
@@ -68,14 +68,13 @@ def test_a_conversation_keeps_its_credential() -> None:
     assert len(kept) > 1
 
 
-@pytest.mark.parametrize("status", [401, 402, 403])
-def test_one_that_is_refused_is_parked_at_every_endpoint_until_it_changes(status: int) -> None:
+def test_one_that_nobody_knows_is_parked_at_every_endpoint_until_it_changes() -> None:
     first, other = credential(1), credential(2)
     at = pooled(first)
     elsewhere = endpoint("acme/fast", provider=at.provider)
     attempt, now = attempt_at(at, house=first), process.now()
 
-    assert note_credential_failure(attempt, from_status(status, {"retry-after": "60"}, b"{}"), now)
+    assert note_credential_failure(attempt, from_status(401, {"retry-after": "60"}, b"{}"), now)
 
     for place in (at, elsewhere):
         parked = draw(call_to(place), place, even_throttled=True)
@@ -85,6 +84,29 @@ def test_one_that_is_refused_is_parked_at_every_endpoint_until_it_changes(status
     assert draw(call_to(rotated), rotated) == 1
     both = pooled(first, other)
     assert {draw(call_to(both), both) for _ in range(20)} == {2}
+
+
+@pytest.mark.parametrize("status", [402, 403])
+def test_what_may_be_of_the_model_or_the_request_parks_at_that_endpoint_alone(status: int) -> None:
+    first = credential(1)
+    at = pooled(first)
+    elsewhere = endpoint("acme/fast", provider=at.provider)
+    attempt, now = attempt_at(at, house=first), process.now()
+
+    assert note_credential_failure(
+        attempt, from_status(status, {"retry-after": "86400"}, b"{}"), now
+    )
+
+    parked = draw(call_to(at), at, even_throttled=True)
+    assert isinstance(parked, AllParked)
+    assert parked.until - now <= 600
+    assert draw(call_to(elsewhere), elsewhere) == 1
+    # Where nothing else is left it is tried all the same, now and then.
+    assert draw(call_to(at), at, even_throttled=True, is_last_resort=True) == 1
+    again = draw(call_to(at), at, even_throttled=True, is_last_resort=True)
+    assert isinstance(again, AllParked)
+    parked_credentials().clear(first, at.pk)
+    assert draw(call_to(at), at) == 1
 
 
 def test_one_that_is_throttled_is_parked_there_and_may_be_tried_again_if_all_else_failed() -> None:
@@ -129,7 +151,7 @@ def test_a_parking_is_known_to_other_processes(start: Any, clock: Any) -> None:
     first, second = start(), start()
     first.sync(), second.sync()
     key = credential(1)
-    first.sharing._parked.park(key, 7, clock.now + 60, is_refused=True)
+    first.sharing._parked.park(key, 0, clock.now + 60, kind="refused")
 
     first.sync(), second.sync()
 

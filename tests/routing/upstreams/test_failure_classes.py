@@ -91,6 +91,18 @@ def test_an_empty_account_of_ours_is_not_the_requests_fault() -> None:
     assert "balance" not in failure.message
 
 
+def test_who_quotes_the_words_of_an_empty_account_has_one_all_the_same() -> None:
+    quoted = answered(400, "Invalid schema: property 'Your credit balance is too low'")
+    assert not quoted.credential
+
+
+@pytest.mark.parametrize("said", ["Content violates usage guidelines.", "SAFETY_CHECK_TYPE_BIO"])
+def test_refused_content_is_not_the_credential_s_fault(said: str) -> None:
+    failure = answered(403, said)
+    assert not failure.credential
+    assert failure.error_type == POLICY
+
+
 OVERLOADED, UNAVAILABLE = "provider_overloaded", "provider_unavailable"
 POLICY = "content_policy_violation"
 # The upstream's status and code; the status and the type that the caller is told, and whether in
