@@ -20,8 +20,8 @@ from gateway.http.tags import TAGS_MAX, select_tags
 
 @admin.register(ClaimMapping)
 class ClaimMappingAdmin(RecordedAdmin):
-    """Claim → account, workspace and role. What it gave in a workspace goes with it at once; all
-    else counts from the next sign-in on."""
+    """Claim → account, workspace and role. The workspace and the roles that it gave go with it at
+    once; all else counts from the next sign-in on."""
 
     object_type = "claim_mapping"
     facts = ("provider", "claim", "value", "role", "workspace_id", "workspace_role")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
 from accounts.models import (
     Account,
@@ -23,7 +23,7 @@ from accounts.models import (
     User,
 )
 from accounts.people.oidc import Identity, SignInRefused
-from accounts.services.organization import LastAdmin, change_role
+from accounts.services.claim_mappings import settle_role
 from accounts.services.records import command_actor
 from accounts.services.scim_groups import apply_groups, lock_account
 from accounts.services.scim_users import NameTaken, change_user, create_user
@@ -108,12 +108,7 @@ def _join(
     person = _find_person(account, identity, user)
     if not person.active:
         raise SignInRefused("the account's directory has switched the person off")
-    role, user_id = _find_role(mappings), person.user.public_id
-    membership, is_new = Membership.objects.get_or_create(account=account, user=person.user)
-    if membership.role != role:
-        # An account keeps an admin, whatever a provider says.
-        with suppress(LastAdmin):
-            change_role(account_id=account.pk, user_id=user_id, role=role, by=_BY)
+    _, is_new = Membership.objects.get_or_create(account=account, user=person.user)
     groups = ScimGroup.objects.filter(
         account=account, display_name__in=read_values(identity.claims, "groups")
     )
@@ -126,6 +121,7 @@ def _join(
         for there, rows in given:
             there.set(rows)
         apply_groups(account_id=account.pk, by=_BY)
+    settle_role(person, by=_BY)
     return person.user
 
 
@@ -148,8 +144,11 @@ def _recognize(identity: Identity, accounts: Collection[UUID]) -> User | None:
     A provider that lets people choose their names gives nobody the place of a member without a
     directory, of an operator, of whom a provider brought, or of somebody of another account.
     """
+    # A file of groups names members of whom no directory has said anything.
+    only_named = Q(has_own_user=False, attributes={}) & (Q(external_id=None) | Q(external_id=""))
     elsewhere = Membership.objects.filter(user=OuterRef("user")).exclude(account__in=accounts)
-    rows = ScimUser.objects.exclude(Exists(elsewhere)).filter(
+    rows = ScimUser.objects.exclude(Exists(elsewhere)).exclude(only_named)
+    rows = rows.filter(
         account__in=accounts,
         user_name__iexact=_read_fields(identity)["user_name"],
         user__is_staff=False,
@@ -178,17 +177,13 @@ def _read_fields(identity: Identity) -> dict[str, Any]:
     }
 
 
-def _find_role(mappings: Iterable[ClaimMapping]) -> str:
-    given = {mapping.role for mapping in mappings}
-    return next(role for role in Membership.Role.values if role in given)
-
-
 def _leave(account: Account, user: User, identity: Identity) -> None:
     """Take away the account, which the claims do not give, where the provider gave it before; else
     what claims gave there."""
     row = ScimUser.objects.filter(account=account, user=user).first()
     if row is None:
         return
+    came_by_claims = row.claim_mappings.exists()
     row.claimed_groups.clear()
     row.claim_mappings.clear()
     if row.active and row.attributes.get("provider") == identity.provider.id:
@@ -196,3 +191,5 @@ def _leave(account: Account, user: User, identity: Identity) -> None:
         change_user(row=row, fields={"active": False, "attributes": left}, by=_BY)
     else:
         apply_groups(account_id=account.pk, by=_BY)
+        if came_by_claims:
+            settle_role(row, by=_BY)
