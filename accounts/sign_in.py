@@ -5,6 +5,7 @@ tried too often waits twice as long each time, and reads what everybody with a w
 """
 
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -37,6 +38,8 @@ BOUNDS: Final = {
     "pair": AttemptBound(5, timedelta(minutes=15)),
     "user": AttemptBound(20, timedelta(minutes=1)),
     "address": AttemptBound(30, timedelta(minutes=15)),
+    "provider": AttemptBound(30, timedelta(minutes=15)),
+    "stray": AttemptBound(30, timedelta(minutes=15)),
 }
 
 
@@ -65,15 +68,30 @@ class WrongPassword:
             record_sign_in(request, "failed", user=user)
 
 
-@transaction.atomic
 def count_try(*, name: str, address: str, now: datetime) -> bool:
-    """Count one try to sign in; whether the password may be looked at.
+    """Count one try to sign in; whether the password may be looked at."""
+    return _count(_hash_subjects(name, address), name=name, address=address, now=now)
 
-    Without a name, as at an identity provider, it counts for the address alone.
+
+def count_answer(request: HttpRequest, *, is_stray: bool = False) -> bool:
+    """Count one answer of an identity provider; whether it may be looked at.
+
+    A stray one is to nothing that was begun in this browser. Any page can let browsers send these,
+    so that they take no tries from answers to what was begun, and neither take any from passwords.
     """
-    subjects = _hash_subjects(name, address)
-    if not name:
-        subjects = {"address": subjects["address"]}
+    kind, address = "stray" if is_stray else "provider", find_client(request)
+    subjects = {kind: _hash(f"{kind}:{address}")}
+    return _count(subjects, name="", address=address, now=datetime.now(UTC))
+
+
+def forget_answer(request: HttpRequest) -> None:
+    """Take back one that was counted: it let somebody in, or the provider was silent."""
+    _take_back(_hash(f"provider:{find_client(request)}"))
+
+
+@transaction.atomic
+def _count(subjects: Mapping[str, str], *, name: str, address: str, now: datetime) -> bool:
+    """Count for each of these subjects, by kind, unless one of them is blocked."""
     for subject in subjects.values():
         SignInAttempts.objects.get_or_create(subject=subject, defaults={"last_at": now})
     locked = SignInAttempts.objects.select_for_update().filter(subject__in=subjects.values())
@@ -100,29 +118,37 @@ def count_try(*, name: str, address: str, now: datetime) -> bool:
 def forget_tries(sender: Any, request: HttpRequest | None, user: User, **_: Any) -> None:
     """Who is in has not guessed; and tries of yesterday are forgotten.
 
-    Of an address only this try is: somebody there may guess while a colleague signs in.
+    Of an address only this try is: somebody there may guess while a colleague signs in. Who came
+    by a provider has taken none.
     """
     if request is None:
         return
     subjects = _hash_subjects(user.get_username(), find_client(request))
     own = [subjects["pair"], subjects["user"]]
     SignInAttempts.objects.filter(subject__in=own).delete()
-    SignInAttempts.objects.filter(subject=subjects["address"], count__gt=0).update(
-        count=F("count") - 1, blocked_until=None
-    )
+    steps = request.session.get("account_authentication_methods", [])
+    if not any(step["method"] == "oidc" for step in steps):
+        _take_back(subjects["address"])
     yesterday = datetime.now(UTC) - FORGOTTEN_AFTER
     SignInAttempts.objects.filter(last_at__lt=yesterday).delete()
 
 
 def _hash_subjects(name: str, address: str) -> dict[str, str]:
-    texts = {
-        "pair": f"pair:{address}:{name.lower()}",
-        "user": f"user:{name.lower()}",
-        "address": f"address:{address}",
-    }
     return {
-        kind: sha256(text.encode("utf-8", "replace")).hexdigest() for kind, text in texts.items()
+        "pair": _hash(f"pair:{address}:{name.lower()}"),
+        "user": _hash(f"user:{name.lower()}"),
+        "address": _hash(f"address:{address}"),
     }
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _take_back(subject: str) -> None:
+    SignInAttempts.objects.filter(subject=subject, count__gt=0).update(
+        count=F("count") - 1, blocked_until=None
+    )
 
 
 def _record_block(kind: str, name: str, address: str, tries: int) -> None:

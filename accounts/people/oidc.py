@@ -23,6 +23,7 @@ from accounts.identity.issuers import (
     verify,
 )
 from gateway.environment.sign_in import OidcProvider
+from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 
 _BEGUN: Final = "oidc_begun"
@@ -34,6 +35,10 @@ _ENTERED: Final = "oidc_entered"
 
 class SignInRefused(Exception):
     """Nobody comes in by this answer. The text says why, for audit records."""
+
+
+class StrayAnswer(SignInRefused):
+    """Nobody began here what it answers."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +90,23 @@ def begin(request: HttpRequest, provider: OidcProvider, *, back_to: str, next_pa
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
 
-def complete(request: HttpRequest, provider: OidcProvider, *, back_to: str) -> tuple[Identity, str]:
-    """Who came back from the provider, and where to go on. Raises `SignInRefused`, and
-    `IssuerSilent` where the provider does not answer."""
+def take_begun(request: HttpRequest, provider: OidcProvider) -> JsonObject:
+    """What was begun in this browser and is answered now, once. Raises `StrayAnswer`."""
     begun = request.session.get(_BEGUN, {})
     kept = begun.pop(request.GET.get("state", ""), None)
     if kept is not None:
         request.session[_BEGUN] = begun
         request.session.save()
     if kept is None or kept["provider"] != provider.id:
-        raise SignInRefused("the state is none that was begun here, or was used")
+        raise StrayAnswer("the state is none that was begun here, or was used")
+    return dict(kept)
+
+
+def complete(
+    request: HttpRequest, provider: OidcProvider, kept: JsonObject, *, back_to: str
+) -> Identity:
+    """Who came back from the provider to what `take_begun` gave. Raises `SignInRefused`, and
+    `IssuerSilent` where the provider does not answer."""
     if time.time() - kept["at"] > _LIFETIME_S:
         raise SignInRefused("it was begun too long ago")
     if "code" not in request.GET:
@@ -113,7 +125,7 @@ def complete(request: HttpRequest, provider: OidcProvider, *, back_to: str) -> t
     if str(claims.get("email_verified", True)).lower() == "false":
         # Anybody's, as far as the provider knows. Some write the truth as a text.
         claims.pop("email", None)
-    return Identity(provider, str(claims["sub"]), claims, id_token), kept["next"]
+    return Identity(provider, str(claims["sub"]), claims, id_token)
 
 
 def keep_entry(request: HttpRequest, identity: Identity) -> None:

@@ -1,7 +1,6 @@
 """To an organization's identity provider, and back."""
 
 import logging
-from datetime import UTC, datetime
 from typing import Any
 
 from allauth.account.internal.flows.login import perform_login, record_authentication
@@ -14,12 +13,19 @@ from django.views.decorators.http import require_safe
 
 from accounts.identity.issuers import IssuerSilent
 from accounts.people.admission import admit
-from accounts.people.oidc import SignInRefused, begin, complete, find_provider, keep_entry
+from accounts.people.oidc import (
+    SignInRefused,
+    StrayAnswer,
+    begin,
+    complete,
+    find_provider,
+    keep_entry,
+    take_begun,
+)
 from accounts.people.records import record_sign_in
-from accounts.sign_in import count_try
+from accounts.sign_in import count_answer, forget_answer
 from console.views.sign_in import find_target
 from gateway.environment.sign_in import OidcProvider
-from gateway.http.address import find_client
 from gateway.live_settings import settings
 
 log = logging.getLogger("gateway.sign_in")
@@ -46,24 +52,24 @@ def go_to_provider(request: HttpRequest, provider_id: str) -> HttpResponseBase:
 def come_back(request: HttpRequest, provider_id: str) -> HttpResponseBase:
     """Whom the provider names comes in, by a second factor where the person has one here."""
     provider = _find(provider_id)
-    # Each answer costs a request to the provider and, if it is refused, an audit record.
-    if not count_try(name="", address=find_client(request), now=datetime.now(UTC)):
-        context = {"provider": provider, "must_wait": True}
-        return render(request, "console/provider_refused.html", context, status=429)
     try:
-        identity, target = complete(request, provider, back_to=_build_back_url(request, provider))
+        kept = take_begun(request, provider)
+        # Each one that is looked at costs a request to the provider.
+        if not count_answer(request):
+            context = {"provider": provider, "must_wait": True}
+            return render(request, "console/provider_refused.html", context, status=429)
+        identity = complete(request, provider, kept, back_to=_build_back_url(request, provider))
         user = admit(identity)
     except IssuerSilent as error:
+        forget_answer(request)
         return _tell_silence(request, provider, error)
     except SignInRefused as refusal:
-        record_sign_in(
-            request, "failed", user=None, provider=provider.id, reason=str(refusal)[:200]
-        )
-        context = {"provider": provider}
-        return render(request, "console/provider_refused.html", context, status=403)
+        return _refuse(request, provider, refusal)
+    forget_answer(request)
     record_authentication(request, user, "oidc", provider=provider.id)
     keep_entry(request, identity)
-    answer: HttpResponseBase = perform_login(request, Login(user=user, redirect_url=target))
+    login = Login(user=user, redirect_url=kept["next"])
+    answer: HttpResponseBase = perform_login(request, login)
     return answer
 
 
@@ -78,6 +84,15 @@ def _build_back_url(request: HttpRequest, provider: OidcProvider) -> str:
     path = reverse("provider_back", args=[provider.id])
     root: Any = settings.PUBLIC_URL
     return root.rstrip("/") + path if root else request.build_absolute_uri(path)
+
+
+def _refuse(request: HttpRequest, provider: OidcProvider, refusal: SignInRefused) -> HttpResponse:
+    """Say and record it. Of stray answers, which cost nothing to send, not all are on record."""
+    if not isinstance(refusal, StrayAnswer) or count_answer(request, is_stray=True):
+        reason = str(refusal)[:200]
+        record_sign_in(request, "failed", user=None, provider=provider.id, reason=reason)
+    context = {"provider": provider}
+    return render(request, "console/provider_refused.html", context, status=403)
 
 
 def _tell_silence(

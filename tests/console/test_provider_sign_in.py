@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -11,7 +11,7 @@ import pytest
 import requests
 from django.contrib.sessions.models import Session
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
-from django.test import Client
+from django.test import Client, RequestFactory
 from oidc_provider_mock import User as Person
 from oidc_provider_mock import run_server_in_thread
 
@@ -23,6 +23,7 @@ from accounts.models import (
     PersonIdentity,
     ScimGroup,
     ScimUser,
+    SignInAttempts,
     User,
     WorkspaceMembership,
 )
@@ -31,6 +32,7 @@ from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from accounts.services.scim_groups import create_mapping, lock_account, save_group
 from accounts.services.scim_users import change_user, create_user
+from accounts.sign_in import count_answer, count_try
 from gateway.environment.sign_in import OidcProvider
 from tests.support.issuer import Issuer as TokenIssuer
 
@@ -380,15 +382,57 @@ def test_an_unproved_address_fits_no_mapping(provider: Provider) -> None:
     assert not User.objects.exists()
 
 
-def test_answers_that_let_nobody_in_are_bounded(provider: Provider, account: Any) -> None:
+def count_tries() -> list[int]:
+    return list(SignInAttempts.objects.order_by("count").values_list("count", flat=True))
+
+
+def test_answers_to_nothing_that_was_begun_keep_nobody_out(
+    provider: Provider, account: Any
+) -> None:
+    User.objects.create_superuser("root", password=PASSWORD)
     path = "/console/sign-in/at/acme/back?state=guessed&code=guessed"
     answers = [Client().get(path) for _ in range(32)]
 
-    assert {each.status_code for each in answers[:30]} == {403}
-    assert answers[-1].status_code == 429
+    assert {each.status_code for each in answers} == {403}
     assert AuditRecord.objects.filter(object_type="sign_in", action="failed").count() <= 31
     # Nobody began here, so that there is nothing to keep either.
     assert not Session.objects.exists()
+    by_password, by_provider = Client(), Client()
+    by_password.post("/console/sign-in", {"login": "root", "password": PASSWORD})
+    sign_in(by_provider, provider)
+    assert (is_in(by_password), is_in(by_provider)) == (True, True)
+
+
+def test_answers_that_let_nobody_in_are_bounded_apart_from_passwords(
+    provider: Provider, account: Any
+) -> None:
+    User.objects.create_superuser("root", password=PASSWORD)
+    for _ in range(30):
+        assert count_answer(RequestFactory().get("/"))
+    client, by_password = Client(), Client()
+
+    assert sign_in(client, provider).status_code == 429
+
+    assert not is_in(client)
+    by_password.post("/console/sign-in", {"login": "root", "password": PASSWORD})
+    assert is_in(by_password)
+
+
+def test_neither_good_answers_nor_silent_providers_take_tries(
+    provider: Provider, account: Any
+) -> None:
+    # Somebody at the address guesses a password, which no colleague's answer forgives.
+    assert count_try(name="root", address="127.0.0.1", now=datetime.now(UTC))
+    before = count_tries()
+
+    assert sign_in(Client(), provider).status_code == 302
+
+    assert count_tries() == [0, *before]
+    client = Client()
+    back = provider.agree(go(client))
+    provider.stop()
+    assert client.get(back).status_code == 503
+    assert count_tries() == [0, *before]
 
 
 def test_no_connection_is_held_while_the_provider_is_asked(settings: Any) -> None:
