@@ -274,8 +274,8 @@ def change_settings(request: HttpRequest, page: PageContext, workspace_id: UUID)
 @require_POST
 @page
 def change_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
-    """Set a budget. Leads do for their workspaces what admins do for all."""
-    workspace, scope = _find(request, workspace_id)
+    """Set a budget. Who spends does not raise their own limit: an admin of the account does."""
+    workspace, scope = _find_ruled(request, workspace_id)
     form = BudgetForm(request.POST)
     if not form.is_valid():
         return _render(request, page, workspace, scope, budget_form=form)
@@ -295,7 +295,7 @@ def change_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -
 @require_POST
 @page
 def end_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
-    workspace, _ = _find(request, workspace_id)
+    workspace, _ = _find_ruled(request, workspace_id)
     interval = request.POST.get("interval", "")
     if interval not in WorkspaceBudget.Interval.values:
         raise Http404
@@ -313,7 +313,7 @@ def end_budget(request: HttpRequest, page: PageContext, workspace_id: UUID) -> H
 @page
 def change_end_users(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
     """Set the budget of each end user, or take it away."""
-    workspace, scope = _find(request, workspace_id)
+    workspace, scope = _find_ruled(request, workspace_id)
     form = EndUserBudgetForm(workspace, request.POST)
     if not form.is_valid():
         return _render(request, page, workspace, scope, end_user_form=form)
@@ -361,6 +361,7 @@ def _render(
         "budgets": list_budgets_of(workspace, page.now),
         "members": list_members(workspace),
         "people": [] if workspace.is_default else list_people_outside(workspace),
+        "may_set_budgets": scope.rules_account,
         "budget_form": BudgetForm(),
         "end_user_form": EndUserBudgetForm(workspace),
         "settings_form": SettingsForm(scope, workspace),
@@ -375,6 +376,14 @@ def _find(request: HttpRequest, workspace_id: UUID) -> tuple[Workspace, Scope]:
     if found is None:
         raise Http404
     return found
+
+
+def _find_ruled(request: HttpRequest, workspace_id: UUID) -> tuple[Workspace, Scope]:
+    """One whose budgets the person sets."""
+    workspace, scope = _find(request, workspace_id)
+    if not scope.rules_account:
+        raise Http404
+    return workspace, scope
 
 
 def _link(workspace: Workspace) -> str:

@@ -53,15 +53,24 @@ def test_workspaces_are_shown_to_who_leads_them(team: Team, role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_budget_is_set_by_who_leads_the_workspace(team: Team, role: str) -> None:
+def test_budgets_are_set_by_who_rules_the_account(team: Team, role: str) -> None:
     path = reverse("console:change_budget", args=[find(team, "led").pk])
     form = {"interval": "monthly", "limit_usd": "12.5", "enforcement": "block"}
 
     answer = team.client(role).post(path, form)
 
     budget = find(team, "led").budgets.first()
-    if role not in LEADS:
+    if role not in ADMINS:
         assert (answer.status_code, budget) == (404, None)
+        limit(team, 1)
+        for name, said in (
+            ("end_budget", {"interval": "monthly"}),
+            ("change_end_users", {"interval": "daily", "limit_usd": "9"}),
+        ):
+            path = reverse(f"console:{name}", args=[find(team, "led").pk])
+            assert (name, team.client(role).post(path, said).status_code) == (name, 404)
+        assert find(team, "led").budgets.get().limit_nano == 10**9
+        assert find(team, "led").end_user_budget is None
         return
     assert answer.status_code == 302
     assert budget is not None
@@ -75,7 +84,7 @@ def test_a_budget_is_set_by_who_leads_the_workspace(team: Team, role: str) -> No
 
 
 def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> None:
-    led, client = find(team, "led"), team.client("lead")
+    led, client = find(team, "led"), team.client("admin")
     path = reverse("console:change_end_users", args=[led.pk])
     each = {"interval": "daily", "limit_usd": "2"}
 
@@ -89,6 +98,9 @@ def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> No
     assert find(team, "led").end_user_budget == wanted
     page = client.get(reverse("console:workspace", args=[led.pk])).text
     assert "2 with limits of their own" in page
+    # Who leads the workspace reads what holds, and finds no form that would be refused.
+    page = team.client("lead").get(reverse("console:workspace", args=[led.pk])).text
+    assert ("Daily: $2" in page, path in page) == (True, False)
     assert client.post(path, {"interval": ""}).status_code == 302
     assert find(team, "led").end_user_budget is None
 
