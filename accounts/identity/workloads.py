@@ -86,7 +86,7 @@ _lock = threading.Lock()
 
 def is_token(credential: str) -> bool:
     """Whether it is written as a token, which no key is."""
-    return credential.startswith("eyJ") and credential.count(".") == 2
+    return credential.startswith("eyJ") and credential.count(".") == 2 and credential.isascii()
 
 
 def is_known(token: str) -> bool:
@@ -180,7 +180,8 @@ def _read_issuer(token: str) -> str:
         issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
     except jwt.PyJWTError as error:
         raise TokenRefused(str(error)) from error
-    if not isinstance(issuer, str) or "\x00" in issuer:
+    if not isinstance(issuer, str) or not issuer.isprintable():
+        # No text in the database has a NUL or half of a surrogate pair.
         raise TokenRefused("it names no issuer")
     return issuer
 

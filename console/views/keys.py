@@ -236,9 +236,10 @@ def change_rate_limits(request: HttpRequest, page: PageContext, number: int) -> 
     limits = list(row.key.rate_limits or ())
     removed = request.POST.get("remove", "")
     if removed:
-        if not removed.isdecimal() or int(removed) >= len(limits):
+        places = {str(place): place for place in range(len(limits))}
+        if removed not in places:
             raise Http404
-        del limits[int(removed)]
+        del limits[places[removed]]
         changed: list[JsonObject] | None = limits
     else:
         form = ScopedLimitForm(request.POST)

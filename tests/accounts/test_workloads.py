@@ -110,6 +110,8 @@ def test_a_workload_may_manage_within_scopes(office: Office, issuer: Issuer) -> 
         {"aud": None},
         {"iss": "https://elsewhere.example"},
         {"iss": None},
+        {"iss": "\0"},
+        {"iss": "\ud800"},
         {"sub": "repo:other/app:main"},
         {"sub": None},
         {"nbf": 2**33},
