@@ -46,7 +46,7 @@ _MORE |= dict.fromkeys(itertools.product(("POST", "PATCH", "DELETE"), _MAPPINGS)
 # It takes what is secret with it, each kind by a statement.
 _MORE[("DELETE", "api/v1/workspaces/(?P<workspace>[^/]+)$")] = 7
 # What it erases stands in as many tables: requests, figures, sessions of interns, budgets, keys.
-_MORE[("POST", "api/v1/privacy/erasures")] = 11
+_MORE[("POST", "api/v1/privacy/erasures")] = 13
 # Its claim before, and what was answered behind.
 ONCE = 2
 # What begins and ends transactions asks nothing, nor does the event that a deed records.

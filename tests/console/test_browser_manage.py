@@ -25,8 +25,8 @@ def test_a_budget_is_exhausted_and_raised(facts: dict[str, Any], browser: Browse
     tab.get_by_role("link", name="Default Workspace").click()
 
     def set_budget(usd: str) -> None:
-        tab.get_by_label("Interval").select_option("daily")
-        tab.get_by_label("Limit in USD").fill(usd)
+        tab.locator("#id_interval").select_option("daily")
+        tab.get_by_label("Limit in USD", exact=True).fill(usd)
         tab.get_by_role("button", name="Set the budget").click()
         expect(tab.get_by_text("The budget holds from now on")).to_be_visible()
 

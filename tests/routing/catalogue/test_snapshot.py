@@ -128,7 +128,7 @@ def test_the_number_of_queries_does_not_grow_with_the_catalogue(
     small["models"] += [{**first, "id": f"acme/{n}", "aliases": [f"a/{n}"]} for n in range(20)]
     load_catalogue(small)
 
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         build_snapshot()
 
 
