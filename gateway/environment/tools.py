@@ -116,6 +116,14 @@ ROUTER_RESPONSE_CACHE_ENTRY_BYTES = setting(
     minimum=1024,
     maximum=16_777_216,
 )
+ROUTER_SHARE_IDENTICAL = setting(
+    "ROUTER_SHARE_IDENTICAL",
+    "which of the same requests under way share one answer: `repeatable` ones and those that ask "
+    "for it, those `asked` for, or none",
+    env.choice,
+    "repeatable",
+    ("repeatable", "asked", "off"),
+)
 ROUTER_SEARCH_ENGINE = setting(
     "ROUTER_SEARCH_ENGINE",
     "what `router:web_search` searches with",

@@ -47,7 +47,12 @@ from routing.planning.server_tools import (
 from routing.plugins.context_compression import compress_request
 from routing.plugins.interface import Plugin, PluginContext
 from routing.presets.apply import PresetRequest, may_name_a_preset, read_with_preset
-from routing.response_cache.cache_options import MAY_SWITCH_ON, read_cache_options
+from routing.response_cache.cache_options import (
+    MAY_SHARE,
+    MAY_SWITCH_ON,
+    may_share,
+    read_cache_options,
+)
 from routing.selection.filters import CONTEXT_STEP
 from routing.selection.select import select
 from routing.selection.trace import freeze_state
@@ -345,6 +350,12 @@ def _build_context(
         plugins=planning.plugins,
         identity=get_identity(),
         cache_options=options,
+        shares_answer=may_share(
+            request.META.get(MAY_SHARE),
+            read.caching,
+            is_repeatable=chat.body.get("temperature") == 0 and not chat.stream,
+            is_cached=options is not None,
+        ),
         tags=_read_tags(request, chat),
     )
 

@@ -9,6 +9,7 @@ TTL_S_MAX: Final = 86_400
 TTL_S_DEFAULT: Final = 300
 # The header that switches the cache on, as WSGI names it.
 MAY_SWITCH_ON: Final = "HTTP_X_ROUTER_CACHE"
+MAY_SHARE: Final = "HTTP_X_ROUTER_SHARE"
 _FLAGS: Final = {"true": True, "false": False}
 _DIGITS_MAX: Final = 20
 
@@ -33,6 +34,21 @@ def read_cache_options(
         return None
     clears = _flag(headers.get("HTTP_X_ROUTER_CACHE_CLEAR")) is True
     return CacheOptions(_ttl_s(headers.get("HTTP_X_ROUTER_CACHE_TTL"), preset), clears)
+
+
+def may_share(
+    header: Any, preset: Mapping[str, Any], *, is_repeatable: bool, is_cached: bool
+) -> bool:
+    """Whether the request may have the answer of the same one under way, and others its own.
+
+    `header` is the caller's `X-Router-Share`. Without it those share that would have the same
+    answer anyway (`is_repeatable`), and those that ask for the cache.
+    """
+    mode = settings.ROUTER_SHARE_IDENTICAL
+    if mode == "off" or preset.get("cache_enabled") is False:
+        return False
+    flag = _flag(header)
+    return (is_cached or (is_repeatable and mode == "repeatable")) if flag is None else flag
 
 
 def _flag(header: Any) -> bool | None:

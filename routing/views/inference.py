@@ -45,7 +45,7 @@ from routing.serving.decisions.plan import DecisionPlan
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.process import now, slots
 from routing.serving.settlement.records import router_metadata, write_trace
-from routing.views.cached import start_caching
+from routing.views.answer_reuse import AnswerReuse, start_reuse
 from routing.views.once import answer_once
 from routing.views.openapi.chat import describe_chat
 from routing.views.openapi.decisions import describe_decisions, describe_systemone
@@ -64,6 +64,8 @@ class InferenceViewSet(LeanViewSet):
     generation_id: str | None = None
     # Once it is admitted.
     progress: RequestProgress | None = None
+    # Where its answer may be another's, or for others.
+    reuse: AnswerReuse | None = None
     # As it was sent; empty until it is read.
     body: JsonObject
     caller: Caller | None = None
@@ -102,8 +104,12 @@ class InferenceViewSet(LeanViewSet):
             progress.received, progress.planning_began = self.started, planning_began
             try:
                 return self._answer(request, progress, slot)
-            except GatewayError as error:
-                self._complete_error(progress, error)
+            except BaseException as error:
+                # Whoever waits for this answer makes it himself.
+                if self.reuse is not None:
+                    self.reuse.end()
+                if isinstance(error, GatewayError):
+                    self._complete_error(progress, error)
                 raise
         finally:
             slot.release_unless_kept()
@@ -155,27 +161,27 @@ class InferenceViewSet(LeanViewSet):
         headers = {"X-Generation-Id": progress.context.generation_id}
         if (taken := progress.limits_taken) is not None:
             headers |= build_limit_headers(taken, self.caller_format.name, now_s=time.time())
-        caching = None
-        if progress.context.cache_options is not None:
-            caching = start_caching(progress, progress.context.cache_options, self.body)
-        if caching is not None:
-            if (cached_answer := caching.find_answer()) is not None:
-                return cached_answer
-            headers |= caching.headers
+        if (wish := progress.context.cache_options) or progress.context.shares_answer:
+            self.reuse = start_reuse(progress, wish, self.body)
+        reuse = self.reuse
+        if reuse is not None:
+            if (answer := reuse.find_answer()) is not None:
+                return answer
+            headers |= reuse.headers
         if not progress.context.chat.stream:
             content = serve_answer(progress)
-            if caching is not None:
-                caching.record(content)
-                caching.store()
+            if reuse is not None:
+                reuse.record(content)
+                reuse.store()
             return raw_json_response(content, headers=headers)
         kind = AnswerStream if progress.loop is None else LoopStream
         stream = kind(progress, request.META.get("gunicorn.socket"))
         stream.open()
         slot.keep()
-        if caching is None:
+        if reuse is None:
             return EventStream(stream, [stream.close, slot.release], headers=headers)
-        ends = [stream.close, slot.release, caching.store]
-        return EventStream(caching.record_pieces(stream), ends, headers=headers)
+        ends = [stream.close, slot.release, reuse.store]
+        return EventStream(reuse.record_pieces(stream), ends, headers=headers)
 
     def _complete_error(self, progress: RequestProgress, error: GatewayError) -> None:
         """Add the generation id and routing metadata to an error, once routing has begun."""

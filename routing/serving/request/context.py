@@ -153,6 +153,8 @@ class RequestContext(NamedTuple):
     identity: RequestIdentity | None = None
     # None where the answer may not come from the response cache.
     cache_options: CacheOptions | None = None
+    # Whether the same requests under way wait for one answer.
+    shares_answer: bool = False
     tags: Tags = NO_TAGS
 
     @property

@@ -179,10 +179,18 @@ CACHE_HEADERS: Final = [
     ),
     describe_header("X-Router-Cache-Clear", "`true` makes the answer anew and keeps that one."),
     describe_header(
-        "X-Router-Cache-Status", "`HIT` or `MISS`, where the cache was asked for.", response=[200]
+        "X-Router-Share",
+        "`false` keeps the request from waiting for the same one under way, `true` lets it.",
+    ),
+    describe_header(
+        "X-Router-Cache-Status",
+        "`HIT` or `MISS`, where the cache was asked for; `SHARED` with the same request under way.",
+        response=[200],
     ),
     describe_header("X-Router-Cache-Age", "How many seconds ago a hit was made.", response=[200]),
     describe_header(
-        "X-Router-Cache-Source-Id", "The generation that a hit was made by.", response=[200]
+        "X-Router-Cache-Source-Id",
+        "The generation that made a hit or a shared answer.",
+        response=[200],
     ),
 ]

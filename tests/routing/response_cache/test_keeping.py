@@ -11,8 +11,8 @@ from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.entry import BODY_CHARS_MAX, is_small
 from routing.serving.request.loop import Loop
 from routing.tools.toolbox import Toolbox
-from routing.views import cached
-from routing.views.cached import start_caching
+from routing.views import answer_reuse
+from routing.views.answer_reuse import start_reuse
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 
@@ -31,11 +31,11 @@ LARGE = [talk("x" * BODY_CHARS_MAX), talk(*["x"] * 50_000)]
 )
 def test_only_small_requests_have_a_cache(messages: list[dict[str, Any]], has_one: bool) -> None:
     call = call_to(endpoint(), messages=messages)
-    assert (start_caching(call, WISH, call.context.chat.body) is not None) is has_one
+    assert (start_reuse(call, WISH, call.context.chat.body) is not None) is has_one
     # Also what was made of it counts, and what it was made of.
     small = call_to(endpoint())
-    assert (start_caching(call, WISH, small.context.chat.body) is not None) is has_one
-    assert (start_caching(small, WISH, call.context.chat.body) is not None) is has_one
+    assert (start_reuse(call, WISH, small.context.chat.body) is not None) is has_one
+    assert (start_reuse(small, WISH, call.context.chat.body) is not None) is has_one
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_what_was_cut_for_want_of_credits_is_not_kept(
     cut_unpaid: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[str] = []
-    monkeypatch.setattr(cached, "put", lambda name, *_, **__: kept.append(name))
+    monkeypatch.setattr(answer_reuse, "put", lambda name, *_, **__: kept.append(name))
     call = call_to(endpoint())
     call.attempts.append(attempt_at(endpoint()))
     call.loop = Loop(call.context.chat, Toolbox(()))
     call.good_end, call.loop.cut_unpaid = ("length", None), cut_unpaid
-    caching = start_caching(call, WISH, call.context.chat.body)
-    assert caching is not None
-    caching.record(b"{}")
-    caching.store()
+    reuse = start_reuse(call, WISH, call.context.chat.body)
+    assert reuse is not None
+    reuse.record(b"{}")
+    reuse.store()
     assert len(kept) == (0 if cut_unpaid else 1)
