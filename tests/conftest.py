@@ -32,7 +32,8 @@ settings.DATABASES  # noqa: B018 - Reading it loads the settings.
 # Each test of the admin makes its user, and a hash made to be slow takes longer than the test.
 settings.PASSWORD_HASHERS = ["tests.support.hashing.QuickHasher"]
 # How long an example takes depends on what else the machine does.
-hypothesis.settings.register_profile("whole", deadline=None)
+hypothesis.settings.register_profile("nightly", deadline=None)
+hypothesis.settings.register_profile("whole", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("change", deadline=None, max_examples=30)
 # In xdist's workers the name would make pytest-django load them before this file has its say.
 del os.environ["DJANGO_SETTINGS_MODULE"]
@@ -41,8 +42,9 @@ del os.environ["DJANGO_SETTINGS_MODULE"]
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     BED.start(shares=bool(config.getoption("numprocesses", None)))
-    is_change = "not thorough" in config.option.markexpr
-    hypothesis.settings.load_profile("change" if is_change else "whole")
+    chosen = config.option.markexpr
+    whole = "whole" if "not nightly" in chosen else "nightly"
+    hypothesis.settings.load_profile("change" if "not thorough" in chosen else whole)
 
 
 def pytest_unconfigure() -> None:

@@ -88,6 +88,7 @@ def test_a_key_is_made_and_used(facts: dict[str, Any], browser: Browser) -> None
     expect(tab.get_by_text(generation)).to_be_visible()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, NARROW])
 def test_pages_have_no_barriers_and_fit(

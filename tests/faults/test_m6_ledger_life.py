@@ -246,7 +246,7 @@ def life() -> Iterator[type[LedgerLife]]:
 
 
 LIVES = settings(
-    max_examples=20,
+    max_examples=10,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -255,7 +255,7 @@ LIVES = settings(
 
 
 @pytest.mark.timeout(300)
-def test_the_books_agree_after_every_step_of_twenty_lives(life: type[LedgerLife]) -> None:
+def test_the_books_agree_after_every_step_of_ten_lives(life: type[LedgerLife]) -> None:
     run_state_machine_as_test(life, settings=LIVES)
 
 

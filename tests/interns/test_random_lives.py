@@ -208,7 +208,7 @@ def lives(farm: Farm, *, examples: int, steps: int) -> None:
 
 @pytest.mark.timeout(240)
 def test_every_life_settles(farm: Farm) -> None:
-    lives(farm, examples=40, steps=30)
+    lives(farm, examples=15, steps=30)
 
 
 @pytest.mark.nightly

@@ -378,7 +378,7 @@ def life() -> Iterator[type[BudgetLife]]:
 
 
 LIVES = settings(
-    max_examples=30,
+    max_examples=12,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -387,8 +387,8 @@ LIVES = settings(
 
 
 @pytest.mark.timeout(300)
-def test_no_limit_is_passed_and_no_counter_is_wrong_in_thirty_lives(life, stores) -> None:
-    fewer = settings(LIVES, max_examples=15)
+def test_no_limit_is_passed_and_no_counter_is_wrong_in_twelve_lives(life, stores) -> None:
+    fewer = settings(LIVES, max_examples=8)
     run_state_machine_as_test(life, settings=LIVES if stores.is_postgres else fewer)
 
 

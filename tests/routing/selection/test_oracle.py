@@ -79,6 +79,7 @@ def shares(weights: "dict[int, float] | dict[int, Fraction]") -> dict[int, float
 
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
+@pytest.mark.nightly
 def test_the_cases_reach_every_step_and_every_rule() -> None:
     """Or agreement would say little."""
     met: Counter[str] = Counter()
