@@ -123,6 +123,7 @@ TEMPLATES = [
         },
     }
 ]
+FORM_RENDERER = "gateway.widgets.FieldRenderer"
 STATIC_URL = "/static/"
 STATIC_ROOT = str(GATEWAY_HOME / "static")
 WHITENOISE_USE_FINDERS = True
