@@ -5,11 +5,23 @@ from typing import Any, Final
 from django.http import HttpRequest
 
 
+# Files are found once settings are there.
 def find_stylesheet(request: HttpRequest) -> str:
-    # Files are found once settings are there.
     from django.templatetags.static import static
 
     return static("gateway/admin.css")
+
+
+def find_icon(request: HttpRequest) -> str:
+    from django.templatetags.static import static
+
+    return static("console/favicon.svg")
+
+
+def find_script(request: HttpRequest) -> str:
+    from django.templatetags.static import static
+
+    return static("gateway/admin.js")
 
 
 # The console's own blue, from light to dark.
@@ -32,9 +44,11 @@ UNFOLD: Final[dict[str, Any]] = {
     "SITE_SUBHEADER": "Admin",
     "SITE_SYMBOL": "hub",
     "SITE_URL": "/",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": find_icon}],
     "SHOW_VIEW_ON_SITE": False,
     "BORDER_RADIUS": "8px",
     "COLORS": {"primary": _BLUE},
     "STYLES": [find_stylesheet],
+    "SCRIPTS": [find_script],
     "SIDEBAR": {"show_search": True, "navigation": "gateway.admin_sidebar.list_sections"},
 }

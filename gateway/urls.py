@@ -23,6 +23,8 @@ urlpatterns = [
     path("api/", include("accounts.urls")),
     path("api/", include("interns.urls")),
     path("api/v1/openapi.json", DocumentViewSet.as_view({"get": "retrieve"}), name="openapi"),
+    # Browsers ask for it where a page names no icon.
+    path("favicon.ico", RedirectView.as_view(url="/static/console/favicon.svg")),
     re_path(r"^docs/?$", docs, name="docs"),
     path("auth", include("accounts.page_urls")),
     path("scim/v2/", include("accounts.scim_urls")),

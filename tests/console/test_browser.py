@@ -67,6 +67,8 @@ def test_the_first_minutes(facts: dict[str, Any], browser: Browser) -> None:
     tab.locator("tr", has=tab.get_by_text("answered, attempt 2")).first.get_by_role("link").click()
     expect(tab.locator(".lead")).to_contain_text("Thrifty answered 503 in")
     expect(tab.locator(".lead")).to_contain_text("you paid $0.0000")
+    for stage in ("Plan", "Hold", "Thrifty", "first token", "Settle"):
+        expect(tab.locator(".waterfall")).to_contain_text(stage)
 
 
 def test_a_key_is_made_and_used(facts: dict[str, Any], browser: Browser) -> None:
@@ -101,6 +103,14 @@ def test_pages_have_no_barriers_and_fit(
         assert answer is not None
         tab.wait_for_load_state("networkidle")
         assert (path, find_barriers(tab), is_scrolled_sideways(tab)) == (path, [], False)
+
+
+def test_the_admin_has_no_barriers(facts: dict[str, Any], browser: Browser) -> None:
+    tab = sign_in(browser, facts)
+    for path in ("", "accounts/account/", "accounts/apikey/add/", "routing/endpoint/add/"):
+        tab.goto(f"/admin/{path}")
+        tab.wait_for_load_state("networkidle")
+        assert (path, find_barriers(tab)) == (path, [])
 
 
 def test_the_front_page_has_no_barriers(browser: Browser) -> None:
