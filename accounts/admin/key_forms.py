@@ -1,7 +1,7 @@
 """What an operator fills in for API keys: new ones, and what may change of them."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from django import forms
 
@@ -21,9 +21,16 @@ from gateway.http.jsonio import format_usd
 _LIMIT_HELP = "Empty for no limit; 0 blocks every paid call."
 
 
-class _BoundsForm(Form):
-    """What a key may do, and from where."""
+# What `_BoundsForm` and the key's limit have, in the order of the page.
+_LIMIT: Final = ("limit_usd", "limit_reset", "limit_enforcement")
+_BOUNDS: Final = ("scopes", "for_workspaces", "allowed_models", "allowed_ips", "rate_limits")
 
+
+class _BoundsForm(Form):
+    """What a key may do and spend, and from where."""
+
+    limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
+    limit_enforcement = EnforcementField()
     scopes = forms.MultipleChoiceField(
         choices=[(word, word) for word in SCOPES],
         widget=build_checkboxes(),
@@ -78,15 +85,11 @@ class _BoundsForm(Form):
 class NewKeyForm(_BoundsForm):
     """What a new key is made from. A key without a workspace manages."""
 
-    limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
-    limit_enforcement = EnforcementField()
-
     class Meta:
         model = ApiKey
         fields = (
             *("account", "kind", "workspace", "creator", "name"),
-            *("limit_usd", "limit_reset", "limit_enforcement", "expires_at"),
-            *("scopes", "for_workspaces", "allowed_models", "allowed_ips", "rate_limits"),
+            *(*_LIMIT, "expires_at", *_BOUNDS),
         )
         help_texts = {
             "workspace": "Inference keys only; empty for the account's default workspace.",
@@ -114,15 +117,11 @@ class NewKeyForm(_BoundsForm):
 class KeyForm(_BoundsForm):
     """What may change of a key; the limit applies to what is already counted."""
 
-    limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
-    limit_enforcement = EnforcementField()
-
     class Meta:
         model = ApiKey
         fields = (
             *("name", "workspace", "creator"),
-            *("limit_usd", "limit_reset", "limit_enforcement", "include_byok_in_limit", "disabled"),
-            *("scopes", "for_workspaces", "allowed_models", "allowed_ips", "rate_limits"),
+            *(*_LIMIT, "include_byok_in_limit", "disabled", *_BOUNDS),
         )
         help_texts = {
             "workspace": "A key that moves keeps its string, limit and spending.",
