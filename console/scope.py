@@ -4,7 +4,8 @@ A member sees what their own keys did, the lead of a workspace what the workspac
 the account all of it, and an operator every account.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -70,7 +71,8 @@ class View(NamedTuple):
 class Scope:
     """The person, the account, the views they may choose from (the widest first), and the choice.
 
-    `accounts` are those they may choose from, by name.
+    `accounts` are those they may choose from, by name, and `workspaces` those of the account that
+    they may look at, by name.
     """
 
     user: User
@@ -79,6 +81,7 @@ class Scope:
     views: tuple[View, ...]
     view: View
     accounts: tuple[Account, ...]
+    workspaces: tuple[Workspace, ...] = ()
 
     def allows(self, action: Action) -> bool:
         """Whether the person may in all of the account; in a workspace, `allows_in` says more."""
@@ -159,11 +162,12 @@ def find_scope(request: HttpRequest) -> Scope | None:
     user: Any = request.user
     kept = request.session.get(_KEPT, {})
     named = {name: request.GET[name] for name in ("account", "view") if name in request.GET}
-    accounts = list_accounts(user)
+    accounts, memberships = _list_accounts(user)
     if not accounts:
         return None
     account = _find_account(accounts, named.get("account"), kept.get("account"))
-    role, views = list_views(user, account)
+    widest = _build_widest(user, account, memberships)
+    views = widest.views
     wanted = named.get("view")
     if wanted is not None and wanted not in {view.value for view in views}:
         raise Http404
@@ -173,51 +177,67 @@ def find_scope(request: HttpRequest) -> Scope | None:
     choice = {"account": str(account.pk), "view": view.value}
     if named and choice != kept:
         request.session[_KEPT] = choice
-    return Scope(user, account, role, views, view, tuple(accounts))
+    return replace(widest, view=view, accounts=tuple(accounts))
 
 
 def find_scope_of_account(user: Any, account_id: UUID) -> Scope:
     """The widest scope that somebody has of an account. Raises `Http404` where they have none."""
-    account = next((each for each in list_accounts(user) if each.pk == account_id), None)
+    accounts, memberships = _list_accounts(user)
+    account = next((each for each in accounts if each.pk == account_id), None)
     if account is None:
         raise Http404
-    role, views = list_views(user, account)
-    return Scope(user, account, role, views, views[0], (account,))
+    return _build_widest(user, account, memberships)
 
 
-def list_accounts(user: Any) -> list[Account]:
-    """The accounts somebody may look at, by name: all of them for an operator."""
-    rows = Account.objects.order_by("name")
-    if not may_everywhere(user, Action.USAGE):
-        rows = rows.filter(memberships__user=user)
-    return list(rows[:_ACCOUNTS_MAX])
+def widen_scope(scope: Scope, account_id: UUID) -> Scope:
+    """The same for the person of a scope, which is of that account as a rule."""
+    if scope.account.pk == account_id:
+        return replace(scope, view=scope.views[0], accounts=(scope.account,))
+    return find_scope_of_account(scope.user, account_id)
 
 
-def list_views(user: Any, account: Account) -> tuple[Role, tuple[View, ...]]:
-    """The person's role in the account, and its views, the widest first."""
-    membership = Membership.objects.filter(account=account, user=user).first()
+def _list_accounts(user: Any) -> tuple[list[Account], dict[UUID, Membership]]:
+    """The accounts somebody may look at, by name (all of them for an operator), and the
+    memberships they have of these."""
+    rows = Membership.objects.filter(user=user).select_related("account").order_by("account__name")
+    memberships = {row.account_id: row for row in rows[:_ACCOUNTS_MAX]}
+    if may_everywhere(user, Action.USAGE):
+        return list(Account.objects.order_by("name")[:_ACCOUNTS_MAX]), memberships
+    return [row.account for row in memberships.values()], memberships
+
+
+def _build_widest(user: Any, account: Account, memberships: Mapping[UUID, Membership]) -> Scope:
+    """All that the person may look at in the account."""
+    membership = memberships.get(account.pk)
     own = View(OWN, "My keys", None, is_own=True)
     account_role = read_account_role(membership) if membership else None
     is_operator = may_everywhere(user, Action.USAGE)
+    rows = Workspace.objects.filter(account=account).order_by("name")
     if is_operator or (account_role and allows(account_role, Action.USAGE)):
-        workspaces = Workspace.objects.filter(account=account).order_by("name")
+        workspaces = tuple(rows)
         views = [View(WHOLE, "All workspaces", None), *map(_view_workspace, workspaces)]
-        seen_as = Role.OPERATOR
+        views += [own] if membership else []
+        role = Role.OPERATOR
         if account_role and not is_operator:
-            seen_as = _SEEN_AS[account_role]
-        return seen_as, (*views, own) if membership else tuple(views)
-    held = dict(
-        WorkspaceMembership.objects.filter(membership=membership).values_list("workspace", "role")
-    )
-    seen = [pk for pk, role in held.items() if role in list_workspace_roles(Action.USAGE)]
-    rows = Workspace.objects.filter(account=account, pk__in=seen).order_by("name")
-    leading = list_workspace_roles(Action.OTHERS_KEYS)
-    views = [_view_workspace(each)._replace(is_led=held[each.pk] in leading) for each in rows]
-    is_lead = any(view.is_led for view in views)
-    if len(views) > 1:
-        ids = tuple(pk for view in views for pk in view.workspace_ids or ())
-        views.insert(0, View(WHOLE, "Workspaces I see", ids))
-    return (Role.LEAD if is_lead else Role.MEMBER), (*views, own)
+            role = _SEEN_AS[account_role]
+    else:
+        held = dict(
+            WorkspaceMembership.objects.filter(membership=membership).values_list(
+                "workspace", "role"
+            )
+        )
+        seen = [pk for pk, role in held.items() if role in list_workspace_roles(Action.USAGE)]
+        workspaces = tuple(rows.filter(pk__in=seen))
+        leading = list_workspace_roles(Action.OTHERS_KEYS)
+        views = [
+            _view_workspace(each)._replace(is_led=held[each.pk] in leading) for each in workspaces
+        ]
+        role = Role.LEAD if any(view.is_led for view in views) else Role.MEMBER
+        if len(views) > 1:
+            ids = tuple(each.pk for each in workspaces)
+            views.insert(0, View(WHOLE, "Workspaces I see", ids))
+        views.append(own)
+    return Scope(user, account, role, tuple(views), views[0], (account,), workspaces)
 
 
 def _view_workspace(workspace: Workspace) -> View:

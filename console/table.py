@@ -3,7 +3,8 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
@@ -24,6 +25,7 @@ from console.words import (
 from gateway.database.db import let_others_run
 from gateway.http.jsonio import format_usd
 
+Row = TypeVar("Row")
 Kind = Literal["text", "code", "usd", "price", "percent", "count", "ms", "time", "badge"]
 _ROWS_AT_ONCE: Final = 10
 _NUMBERS: Final = frozenset({"usd", "price", "percent", "count", "ms"})
@@ -76,6 +78,19 @@ def render_table(request: HttpRequest, table: Table) -> SafeString:
         '{}<div class="table-foot">{}{}<span class="spring"></span>{}</div>',
         *(box, first, more, export),
     )
+
+
+def sort_rows(rows: Sequence[Row], columns: Sequence[Column], order: str) -> list[Row]:
+    """A list that is there as a whole, by the column that the URL names; those without a value come
+    last, and without such a column they stay as they are."""
+    name = order.lstrip("-")
+    column = next((each for each in columns if name and each.order == name), None)
+    if column is None:
+        return list(rows)
+    valued = [(column.value(row), row) for row in rows]
+    have = [(v.casefold() if isinstance(v, str) else v, row) for v, row in valued if v is not None]
+    have.sort(key=itemgetter(0), reverse=order.startswith("-"))
+    return [row for _, row in have] + [row for value, row in valued if value is None]
 
 
 def render_rows(columns: Sequence[Column], rows: Sequence[Any], caption: str) -> SafeString:

@@ -29,6 +29,7 @@ urlpatterns = [
     path("", sign_in.front_page, name="home"),
     path("console/sign-out", sign_in.sign_out, name="sign_out"),
     path("console/link/<str:public_id>/<str:token>", sign_in.link, name="link"),
+    path("console/top-tags", home.show_top_tags, name="top_tags"),
     path("console/first-request", home.show_first_request, name="first_request"),
     path("console/requests", requests.show_requests, name="requests"),
     path("console/requests/refused/<int:number>", requests.show_refused, name="refused"),
@@ -41,6 +42,7 @@ urlpatterns = [
     path("console/interns/<uuid:intern_id>", interns.show_intern, name="intern"),
     path("console/interns/<uuid:intern_id>/operate", interns.operate_intern, name="operate_intern"),
     path("console/models", models.show_models, name="models"),
+    path("console/compare-models", models.show_comparison, name="compare_models"),
     path("console/models/<path:model_id>", models.show_model, name="model"),
     path("console/presets", presets.show_presets, name="presets"),
     path("console/presets/<uuid:preset_id>", presets.show_preset, name="preset"),
@@ -78,6 +80,16 @@ urlpatterns = [
         "console/workspaces/<uuid:workspace_id>/end-users",
         workspaces.change_end_users,
         name="change_end_users",
+    ),
+    path(
+        "console/workspaces/<uuid:workspace_id>/limits",
+        workspaces.change_rate_limits,
+        name="change_rate_limits",
+    ),
+    path(
+        "console/workspaces/<uuid:workspace_id>/limits/parts",
+        workspaces.change_scoped_limits,
+        name="change_scoped_limits",
     ),
     path(
         "console/workspaces/<uuid:workspace_id>/members",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 from typing import Final, Literal
 from uuid import UUID
 
@@ -10,14 +10,13 @@ from accounts.models import Workspace, WorkspaceBudget
 from accounts.services.budgets import read_spending_of_many
 from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes
 from accounts.windows import find_window_end, find_window_starts
+from console.queries.sums import SumQuery, fetch_sums
 from console.scope import Scope
-from routing.history.analytics import fetch_rows
 from routing.history.metrics import METRICS
-from routing.history.spans import DAY
-from routing.history.statement import UsageQuery
+from routing.history.spans import DAY, hour_of
 
 PACE_DAYS: Final = 7
-_PACE: Final = {"credits_usage": METRICS["credits_usage"], "byok_usage": METRICS["byok_usage"]}
+_PACE: Final = (METRICS["credits_usage"], METRICS["byok_usage"])
 Outlook = Literal["spent", "unused", "lasts", "runs out"]
 
 
@@ -127,20 +126,15 @@ def read_paces(workspaces: Iterable[Workspace], now: datetime) -> dict[UUID, flo
     by_id = {workspace.pk: workspace for workspace in workspaces}
     if not by_id:
         return {}
-    query = UsageQuery(
-        account_id=next(iter(by_id.values())).account_id,
-        start=now - PACE_DAYS * DAY,
-        end=now + timedelta(seconds=1),
-        metrics=_PACE,
-        groups=("workspace_id",),
-    )
+    account_id = next(iter(by_id.values())).account_id
+    # Full hours have been summed up.
+    start = hour_of(now) - PACE_DAYS * DAY
+    query = SumQuery(account_id, start, _PACE, groups=("workspace_id",))
     found = {}
-    for row in fetch_rows(query, now):
-        workspace = by_id.get(UUID(str(row["by_0"])))
+    for (pk,), (charged_nano, own_nano) in fetch_sums(query, now).items():
+        workspace = by_id.get(UUID(str(pk)))
         if workspace is not None:
-            spent_nano = int(row["credits_usage"])
-            if workspace.include_byok_in_budgets:
-                spent_nano += int(row["byok_usage"])
+            spent_nano = charged_nano + (own_nano if workspace.include_byok_in_budgets else 0)
             days = max(1.0, min(float(PACE_DAYS), (now - workspace.created_at) / DAY))
             found[workspace.pk] = spent_nano / days
     return found

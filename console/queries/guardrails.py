@@ -1,20 +1,22 @@
 """Guardrails of a view in words, what one does to a text, and what it would have done yesterday."""
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, Q, QuerySet, Value
 
 from accounts.guard_rules import GuardrailFilter, build_entry
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership, Workspace
 from accounts.services.guardrails import find_default_workspace
 from accounts.views.schemas.guardrail import BUILTIN_LABELS
+from console.queries.sums import SumQuery, fetch_sums
 from console.queries.workspaces import list_led_workspaces
-from console.scope import Scope, find_scope_of_account
+from console.scope import Scope, widen_scope
 from console.words import Badge, format_money
 from gateway.database.db import let_others_run
 from gateway.http.errors import GatewayError
@@ -22,12 +24,12 @@ from gateway.http.jsonio import JsonObject, loads
 from gateway.sealing import UnsealError, unseal_bytes
 from routing.formats.chat.request import parse_chat
 from routing.guarding.filters import Filtered, filtered
-from routing.history.analytics import fetch_rows
 from routing.history.contents import PURPOSE
 from routing.history.dialect import dialect
 from routing.history.metrics import METRICS
 from routing.history.models import GenerationContent
-from routing.history.statement import QueryCondition, UsageQuery
+from routing.history.spans import DAY, hour_of
+from routing.history.statement import QueryCondition
 from routing.metering.models import Generation
 
 BUILTINS: Final = {
@@ -142,25 +144,23 @@ def _build_default(workspace: Workspace) -> Guardrail:
 
 def _count_governed(rows: Iterable[Guardrail]) -> Mapping[UUID, str]:
     ids = [row.pk for row in rows]
-    keys, members = _count(GuardrailKey, ids), _count(GuardrailMember, ids)
+    keys = _list_assigned(GuardrailKey, "key", ids)
+    found = Counter(keys.union(_list_assigned(GuardrailMember, "member", ids), all=True))
     texts = {}
     for pk in ids:
-        counts = [(keys.get(pk, 0), "key"), (members.get(pk, 0), "member")]
+        counts = [(found[pk, word], word) for word in ("key", "member")]
         words = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in counts if n]
         texts[pk] = " and ".join(words) or "nobody yet"
     return texts
 
 
-def _count(model: Any, ids: list[UUID]) -> Mapping[UUID, int]:
-    found: dict[UUID, int] = {}
-    for pk in model.objects.filter(guardrail__in=ids).values_list("guardrail", flat=True):
-        found[pk] = found.get(pk, 0) + 1
-    return found
+def _list_assigned(model: Any, word: str, ids: list[UUID]) -> QuerySet[Any]:
+    """A guardrail's id and the word for each that it governs."""
+    what = Value(word, CharField())
+    return model.objects.filter(guardrail__in=ids).order_by().values_list("guardrail", what)  # type: ignore[no-any-return]  # Of either model.
 
 
-def find_guardrail(
-    user: Any, scope: Scope, guardrail_id: UUID
-) -> tuple[GuardrailRow, Scope] | None:
+def find_guardrail(scope: Scope, guardrail_id: UUID) -> tuple[GuardrailRow, Scope] | None:
     """The guardrail with the person's widest scope, if they lead its workspace."""
     row = Guardrail.objects.filter(pk=guardrail_id).select_related("workspace").first()
     if row is None:
@@ -168,7 +168,7 @@ def find_guardrail(
         if workspace is None or not scope.leads(workspace.pk):
             return None
         return GuardrailRow(_build_default(workspace), "all its requests", False), scope
-    own = find_scope_of_account(user, row.workspace.account_id)
+    own = widen_scope(scope, row.workspace.account_id)
     if not own.leads(row.workspace_id):
         return None
     governs = "all its requests" if row.is_default else _count_governed([row])[row.pk]
@@ -278,10 +278,13 @@ class Replay:
     places: dict[str, int] = field(default_factory=dict)
 
 
-def replay_yesterday(guardrail: Guardrail, now: datetime) -> Replay:
-    start = now - timedelta(days=1)
+def replay_yesterday(guardrail: Guardrail, now: datetime, *, reads_texts: bool) -> Replay:
+    """The last 24 full hours and the one that goes on. Prompts are looked at for who may read them:
+    how many of them match a filter tells what stands in them."""
+    start = hour_of(now) - DAY
     replay = Replay()
-    _replay_texts(guardrail, start, replay)
+    if reads_texts:
+        _replay_texts(guardrail, start, replay)
     _replay_places(guardrail, start, now, replay)
     return replay
 
@@ -341,21 +344,16 @@ def _count_stages(done: Filtered, replay: Replay) -> None:
 def _replay_places(guardrail: Guardrail, start: datetime, now: datetime, replay: Replay) -> None:
     """By the model and the provider that answered; a provider is what its endpoint's tag begins
     with."""
-    query = UsageQuery(
-        account_id=guardrail.workspace.account_id,
-        start=start,
-        end=now + timedelta(seconds=1),
-        metrics={"request_count": METRICS["request_count"]},
+    own = (dialect().uuid(guardrail.workspace_id),)
+    query = SumQuery(
+        guardrail.workspace.account_id,
+        start,
+        (METRICS["request_count"],),
         groups=("permaslug", "endpoint_tag"),
-        conditions=(
-            QueryCondition(
-                "workspace_id", "{column} = %s", (dialect().uuid(guardrail.workspace_id),)
-            ),
-        ),
+        conditions=(QueryCondition("workspace_id", "{column} = %s", own),),
     )
-    for row in fetch_rows(query, now):
-        count, model = int(row["request_count"]), str(row["by_0"])
-        provider = str(row["by_1"] or "").partition("/")[0]
+    for (model, tag), (count,) in fetch_sums(query, now).items():
+        provider = (tag or "").partition("/")[0]
         replay.requests += count
         if not (
             _allows(model, guardrail.allowed_models, guardrail.ignored_models)

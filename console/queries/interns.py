@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.http import Http404
@@ -13,7 +13,7 @@ from accounts.models import ApiKey, User
 from accounts.roles import Action
 from accounts.services.key_limits import read_usages
 from console.queries.keys import is_member, list_workspaces_for_keys
-from console.scope import Scope, find_scope_of_account
+from console.scope import Scope, widen_scope
 from console.words import Badge
 from gateway.database.db import release_connection
 from gateway.eventloop import run_in_thread
@@ -251,15 +251,15 @@ class InternDetail:
         return current_driver().log_tail(self.intern.pk, lines=_LOG_LINES)
 
 
-def find_intern(user: Any, intern_id: UUID, now: datetime) -> InternDetail | None:
+def find_intern(seen: Scope, intern_id: UUID, now: datetime) -> InternDetail | None:
     """The intern of that id, if the person may see it."""
     rows = Intern.objects.select_related("workspace", "creator", "api_key")
     intern = rows.filter(pk=intern_id).first()
     if intern is None:
         return None
     try:
-        scope = find_scope_of_account(user, intern.workspace.account_id)
+        scope = widen_scope(seen, intern.workspace.account_id)
     except Http404:
         return None
-    seen = {workspace.pk for workspace in list_workspaces_for_keys(scope)}
-    return InternDetail(intern, scope, now) if intern.workspace_id in seen else None
+    own = {workspace.pk for workspace in list_workspaces_for_keys(scope)}
+    return InternDetail(intern, scope, now) if intern.workspace_id in own else None

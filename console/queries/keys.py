@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
@@ -12,10 +12,9 @@ from django.http import Http404
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
 from accounts.roles import Action, list_workspace_roles
 from accounts.services.key_limits import KeyUsage, read_usages
-from console.scope import Scope, find_scope_of_account
+from console.scope import Scope, widen_scope
 from console.words import Badge
 from gateway.http.errors import NotFound
-from gateway.http.jsonio import JsonObject
 
 PAGE_ROWS: Final = 50
 ORDERS: Final[Mapping[str, tuple[str | OrderBy, ...]]] = {
@@ -65,18 +64,6 @@ class KeyRow(NamedTuple):
         return Badge("good", "active")
 
     @property
-    def whole_rate_limit(self) -> JsonObject:
-        """The figures of its first rate limit without a scope."""
-        limits = self.key.rate_limits or ()
-        return next((each for each in limits if not each.get("scope")), {})
-
-    @property
-    def scoped_rate_limits(self) -> list[tuple[int, str]]:
-        """Its rate limits with a scope, by their places, in words."""
-        limits = enumerate(self.key.rate_limits or ())
-        return [(place, _describe_limit(each)) for place, each in limits if each.get("scope")]
-
-    @property
     def reset_word(self) -> str:
         """`a day`, `a week`, `a month`, or nothing for all time."""
         words = {"daily": "a day", "weekly": "a week", "monthly": "a month"}
@@ -107,24 +94,16 @@ def list_keys(
     return KeyPage([KeyRow(key, usages[key.pk], now) for key in found[:PAGE_ROWS]], more)
 
 
-def find_key(user: Any, number: int, now: datetime) -> tuple[KeyRow, Scope] | None:
+def find_key(seen: Scope, number: int, now: datetime) -> tuple[KeyRow, Scope] | None:
     """The key of that number with the person's widest scope, if they may see it."""
     key = _select(ApiKey.objects.living()).filter(pk=number).first()
     if key is None:
         return None
-    scope = find_scope_of_account(user, key.account_id)
+    scope = widen_scope(seen, key.account_id)
     covers = scope.covers(
         account_id=key.account_id, workspace_id=key.workspace_id, creator_id=key.creator_id
     )
     return (KeyRow(key, read_usages(keys=[key], at=now)[key.pk], now), scope) if covers else None
-
-
-def _describe_limit(limit: JsonObject) -> str:
-    scope = ", ".join(f"{name} {value}" for name, value in limit["scope"].items())
-    figures = (
-        f"{figure:,} {name.replace('_', ' ')}" for name, figure in limit.items() if name != "scope"
-    )
-    return f"{scope}: {', '.join(figures)}"
 
 
 def may_change_limits(scope: Scope, key: ApiKey) -> bool:
@@ -148,12 +127,12 @@ def list_workspaces_for_keys(scope: Scope) -> list[Workspace]:
     return list(rows.order_by("-is_default", "name"))
 
 
-def find_own_workspace(user: Any, workspace_id: str) -> tuple[Scope, Workspace]:
+def find_own_workspace(seen: Scope, workspace_id: str) -> tuple[Scope, Workspace]:
     """That workspace and the person's widest scope of its account, whichever account the pages
     show. Raises `NoSuchWorkspace` where they cannot make a key."""
     try:
         row = Workspace.objects.filter(pk=UUID(workspace_id)).first()
-        scope = find_scope_of_account(user, row.account_id) if row else None
+        scope = widen_scope(seen, row.account_id) if row else None
     except (ValueError, Http404):
         scope = None
     own = list_workspaces_for_keys(scope) if scope else []

@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from django.db.models import Sum
+
 from accounts.models import Account
 from console.queries.catalogue import LearnedStats, read_learned
 from console.words import format_count, format_price
@@ -23,6 +25,8 @@ from routing.entities.prices import Prices
 from routing.statistics.models import EndpointSample
 
 PAGE_ROWS: Final = 50
+COMPARED_MAX: Final = 4
+_WEEK: Final = timedelta(days=7)
 
 
 class ModelRow(NamedTuple):
@@ -59,7 +63,8 @@ class ModelPage(NamedTuple):
 
 
 class EndpointRow(NamedTuple):
-    """An endpoint of a model. Figures are of this process: half an hour, uptime of a day."""
+    """An endpoint of a model. Figures are of this process: half an hour, uptime of a day; that of
+    seven days is everybody's."""
 
     endpoint: EndpointEntry
     status: str
@@ -67,6 +72,7 @@ class EndpointRow(NamedTuple):
     latency_ms: float | None
     throughput_tps: float | None
     uptime: float | None
+    uptime_7d: float | None
 
     @property
     def price_in(self) -> str:
@@ -138,11 +144,48 @@ def find_model(account: Account, model_id: str) -> ModelEntry | None:
     return next((model for model in models if model.id == model_id), None)
 
 
-def list_endpoints(model: ModelEntry) -> list[EndpointRow]:
+def list_endpoints(model: ModelEntry, now: datetime) -> list[EndpointRow]:
     """Its endpoints, the cheapest first."""
     learned = read_learned()
     endpoints = sorted(list_published(model), key=lambda each: (each.token_usd, each.tag))
-    return [_build_endpoint_row(each, learned) for each in endpoints]
+    uptimes = _read_week_uptimes([each.pk for each in endpoints], now)
+    return [_build_endpoint_row(each, learned, uptimes.get(each.pk)) for each in endpoints]
+
+
+def _read_week_uptimes(pks: Sequence[int], now: datetime) -> dict[int, float]:
+    """Percent of calls in seven days that were answered, by endpoint."""
+    samples = EndpointSample.objects.filter(endpoint__in=pks, started_at__gte=now - _WEEK)
+    counts = samples.values_list("endpoint").order_by().annotate(Sum("calls"), Sum("errors"))
+    return {pk: 100 * (calls - errors) / calls for pk, calls, errors in counts if calls}
+
+
+class ComparedModel(NamedTuple):
+    """A model beside others."""
+
+    row: ModelRow
+    uptime_7d: float | None
+    output_max: int | None
+
+
+def compare_models(account: Account, ids: Sequence[str], now: datetime) -> list[ComparedModel]:
+    """Those of these models that the account may call, in this order; four at most."""
+    permitted = {model.id: model for model in list_permitted_models(account)}
+    chosen = [permitted[each] for each in dict.fromkeys(ids) if each in permitted][:COMPARED_MAX]
+    learned = read_learned()
+    pks = [endpoint.pk for model in chosen for endpoint in list_published(model)]
+    uptimes = _read_week_uptimes(pks, now)
+    return [_compare(model, learned, uptimes) for model in chosen]
+
+
+def _compare(
+    model: ModelEntry, learned: LearnedStats, uptimes: Mapping[int, float]
+) -> ComparedModel:
+    published = list_published(model)
+    week = [uptimes[each.pk] for each in published if each.pk in uptimes]
+    outputs = [each.max_completion_tokens for each in published if each.max_completion_tokens]
+    return ComparedModel(
+        _build_row(model, learned), max(week, default=None), max(outputs, default=None)
+    )
 
 
 def load_history(model: ModelEntry, now: datetime, length: timedelta) -> list[Stretch]:
@@ -208,7 +251,9 @@ def _build_row(model: ModelEntry, learned: LearnedStats) -> ModelRow:
     )
 
 
-def _build_endpoint_row(endpoint: EndpointEntry, learned: LearnedStats) -> EndpointRow:
+def _build_endpoint_row(
+    endpoint: EndpointEntry, learned: LearnedStats, uptime_7d: float | None
+) -> EndpointRow:
     stats = learned.of(endpoint)
     status, tone = "works", "good"
     if not endpoint.routable:
@@ -226,4 +271,5 @@ def _build_endpoint_row(endpoint: EndpointEntry, learned: LearnedStats) -> Endpo
         None if latency is None else latency.p50 * 1000,
         None if speed is None else speed.p50,
         stats.uptime_1d,
+        uptime_7d,
     )

@@ -57,9 +57,9 @@ class Replay(NamedTuple):
     is_whole: bool
 
 
-def find_replay(user: Any, generation_id: str) -> Replay | None:
+def find_replay(seen: Scope, generation_id: str) -> Replay | None:
     """The conversation of a request that was logged, for who may read it."""
-    detail = find_request(user, generation_id)
+    detail = find_request(seen, generation_id)
     return read_replay(detail) if detail is not None and detail.may_read_content else None
 
 

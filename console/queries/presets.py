@@ -12,7 +12,7 @@ from django.http import Http404
 
 from accounts.models import ApiKey
 from console.queries.keys import list_workspaces_for_keys
-from console.scope import Scope, find_scope_of_account
+from console.scope import Scope, widen_scope
 from console.words import Badge
 from gateway.http.jsonio import JsonObject
 from routing.metering.models import Generation
@@ -81,13 +81,13 @@ def list_presets(scope: Scope, text: str, *, order: str, cursor: str = "") -> Pr
     return PresetPage(found[:PAGE_ROWS], more)
 
 
-def find_preset(user: Any, preset_id: UUID) -> tuple[Preset, Scope] | None:
+def find_preset(seen: Scope, preset_id: UUID) -> tuple[Preset, Scope] | None:
     """The preset with the person's widest scope, if they may use it."""
     account_id = Preset.objects.filter(pk=preset_id).values_list("account_id", flat=True).first()
     if account_id is None:
         return None
     try:
-        scope = find_scope_of_account(user, account_id)
+        scope = widen_scope(seen, account_id)
     except Http404:
         return None
     preset = _select(scope).filter(pk=preset_id).first()

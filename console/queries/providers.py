@@ -22,13 +22,15 @@ _INCIDENTS_SHOWN: Final = 20
 # A stretch in which half of the calls failed is an incident, if there were some.
 _CALLS_MIN: Final = 4
 _FAILING: Final = 0.5
+# The columns of an endpoint that its health is judged by.
+_JUDGED: Final = ("pk", "provider_id", "pricing", "status")
 
 
 class ProviderUse(NamedTuple):
     """What a view's requests did at a provider; money in nano-USD."""
 
     requests: int = 0
-    failed: float = 0
+    failed: int = 0
     spend_nano: int = 0
 
     @property
@@ -51,7 +53,7 @@ class ProviderRow(NamedTuple):
 def list_providers(scope: Scope, start: datetime, now: datetime) -> list[ProviderRow]:
     """All of them, those with the most requests first."""
     endpoints: dict[int, list[Endpoint]] = {}
-    for each in Endpoint.objects.only("pk", "provider_id", "pricing", "status"):
+    for each in Endpoint.objects.only(*_JUDGED):
         endpoints.setdefault(each.provider_id, []).append(each)
     uses, learned = read_uses(scope, start, now), read_learned()
     total = sum(use.requests for use in uses.values())
@@ -81,9 +83,18 @@ def _build_row(
     )
 
 
-def find_provider(slug: str, scope: Scope, start: datetime, now: datetime) -> ProviderRow | None:
-    rows = list_providers(scope, start, now)
-    return next((row for row in rows if row.provider.slug == slug), None)
+def find_provider(
+    slug: str, scope: Scope, start: datetime, now: datetime
+) -> "tuple[ProviderRow, list[EndpointPrice]] | None":
+    """The provider, and the first of its models with their prices."""
+    provider = Provider.objects.filter(slug=slug).first()
+    if provider is None:
+        return None
+    endpoints = _load_priced_last(provider)
+    uses = read_uses(scope, start, now)
+    total = sum(use.requests for use in uses.values())
+    row = _build_row(provider, endpoints, read_learned(), uses, total)
+    return row, [_build_price(each) for each in endpoints[:ENDPOINTS_SHOWN]]
 
 
 def judge_health(provider: Provider, endpoints: Sequence[Endpoint], learned: LearnedStats) -> Badge:
@@ -136,14 +147,17 @@ class EndpointPrice(NamedTuple):
 def list_prices(provider: Provider, text: str, cursor: str) -> tuple[list[EndpointPrice], str]:
     """A page of the provider's models whose name contains the text, those without a price first,
     and where the next page begins."""
-    rows = Endpoint.objects.filter(provider=provider).select_related("model")
-    if text:
-        rows = rows.filter(model__slug__icontains=text)
     first = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    found = sorted(rows.order_by("model__slug"), key=lambda row: row.pricing is not None)
+    found = _load_priced_last(provider, text)
     page = found[first : first + ENDPOINTS_SHOWN]
     more = str(first + ENDPOINTS_SHOWN) if len(found) > first + ENDPOINTS_SHOWN else ""
     return [_build_price(row) for row in page], more
+
+
+def _load_priced_last(provider: Provider, text: str = "") -> list[Endpoint]:
+    rows = Endpoint.objects.filter(provider=provider, model__slug__icontains=text)
+    by_name = rows.select_related("model").order_by("model__slug")
+    return sorted(by_name, key=lambda row: row.pricing is not None)
 
 
 def _build_price(row: Endpoint) -> EndpointPrice:

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -19,8 +20,8 @@ from console.queries.explanation import (
     read_explanation,
     shorten_provider,
 )
-from console.scope import Scope, find_scope_of_account
-from console.words import format_count, format_ms, format_price, format_tags
+from console.scope import Scope, widen_scope
+from console.words import format_count, format_money, format_ms, format_price, format_tags
 from gateway.http.jsonio import dumps, loads
 from gateway.sealing import unseal_bytes
 from routing.admin.trace_table import RULES, list_facts
@@ -31,6 +32,7 @@ from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 
 _TEXT_CHARS_MAX: Final = 20_000
+_MS: Final = timedelta(milliseconds=1)
 
 
 class Stage(NamedTuple):
@@ -86,7 +88,8 @@ class RequestDetail:
 
     @cached_property
     def stages(self) -> list[Stage]:
-        return list_stages(self.record)
+        settled = [entry.created_at for entry in self.entries if entry.kind == "usage"]
+        return list_stages(self.record, settled[0] if settled else None)
 
     @property
     def total_ms(self) -> float:
@@ -142,14 +145,14 @@ class RequestDetail:
         return read_messages(self.record) if self.may_read_content else []
 
 
-def find_request(user: Any, generation_id: str) -> RequestDetail | None:
+def find_request(seen: Scope, generation_id: str) -> RequestDetail | None:
     """The request of that id, if the person may see it."""
     rows = Generation.objects.select_related("account", "workspace", "api_key__creator")
     record = rows.filter(pk=generation_id).first()
     if record is None:
         return None
     try:
-        scope = find_scope_of_account(user, record.account_id)
+        scope = widen_scope(seen, record.account_id)
     except Http404:
         return None
     is_covered = scope.covers(
@@ -177,14 +180,14 @@ class RefusedDetail:
         return [(name.replace("_", " "), _read_text(v)) for name, v in self.record.detail.items()]
 
 
-def find_refused(user: Any, number: int) -> RefusedDetail | None:
+def find_refused(seen: Scope, number: int) -> RefusedDetail | None:
     """The refused request of that number, if the person may see it."""
     record = FailedRequest.objects.filter(pk=number).first()
     if record is None:
         return None
     key = ApiKey.objects.filter(pk=record.api_key_id).select_related("creator").first()
     try:
-        scope = find_scope_of_account(user, record.account_id)
+        scope = widen_scope(seen, record.account_id)
     except Http404:
         return None
     is_covered = scope.covers(
@@ -201,9 +204,10 @@ _PREPARED: Final = (
 )
 
 
-def list_stages(record: Generation) -> list[Stage]:
-    """Plan and hold, the attempts one after the other, then the rest of the answer behind its first
-    token. Requests of older versions say nothing of the first two."""
+def list_stages(record: Generation, settled_at: datetime | None = None) -> list[Stage]:
+    """Plan and hold, the attempts one after the other, the rest of the answer behind its first
+    token, and what was left to do until its charge went to the ledger. Requests of older versions
+    say nothing of the first two."""
     stages, at = [], 0.0
     for name, label, note in _PREPARED:
         if length_us := record.detail.get(name):
@@ -222,6 +226,12 @@ def list_stages(record: Generation) -> list[Stage]:
     if rest > 0:
         note = f"{format_count(record.tokens_completion)} tokens in {format_ms(rest)}"
         stages.append(Stage("Rest of the answer", at, rest, "plain", note))
+        at += rest
+    if settled_at is not None:
+        planned_ms = record.detail.get("plan_us", 0) / 1000
+        booked = (settled_at - record.created_at) / _MS + planned_ms
+        note = f"{format_money(record.charge_nano)} charged, the rest of the hold freed"
+        stages.append(Stage("Settle", at, max(0, booked - at), "plain", note))
     return stages
 
 

@@ -1,11 +1,14 @@
 """What a view of an account used: sums of generations, as analytics has them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from accounts.models import ApiKey, User, Workspace
+from console.queries.sums import SumQuery, Sums, fetch_sums
 from console.scope import Scope
 from gateway.ttl_cache import TtlCache
 from routing.history.analytics import fetch_rows
@@ -14,14 +17,12 @@ from routing.history.metrics import METRICS, Metric
 from routing.history.spans import DAY, HOUR, day_of, hour_of
 from routing.history.statement import QueryCondition, UsageQuery
 
-_SUMS: Final = {
-    name: METRICS[name]
+_SUMS: Final = tuple(
+    METRICS[name]
     for name in ("credits_usage", "request_count", "tokens_prompt", "tokens_completion")
-}
-_SUMS_OF_TIME: Final = _SUMS | {
-    "failed": Metric("Failed", "number", "count", ("failed",), "failed"),
-    "refused": METRICS["refused_count"],
-}
+)
+_FAILED: Final = Metric("Failed", "number", "count", ("failed",), "failed")
+_SUMS_OF_TIME: Final = (*_SUMS, _FAILED, METRICS["refused_count"])
 _LATENCY: Final = {
     "p50": METRICS["p50_latency"],
     "p95": METRICS["p50_latency"]._replace(label="Latency p95", percent=95),
@@ -29,7 +30,7 @@ _LATENCY: Final = {
 # Percentiles look at every request of today and differ little after half a minute.
 _LATENCY_AGE_MAX_S: Final = 30
 TOP_ROWS: Final = 5
-Id = TypeVar("Id", int, UUID)
+Id = TypeVar("Id", int, str, UUID)
 
 
 class UsageSum(NamedTuple):
@@ -90,7 +91,7 @@ class _Latencies(NamedTuple):
         return Latency(*(None if row[name] is None else float(row[name]) for name in _LATENCY))
 
 
-_latencies: Final = TtlCache(_Latencies.read, age_max_s=_LATENCY_AGE_MAX_S, size_max=1_000)
+latencies: Final = TtlCache(_Latencies.read, age_max_s=_LATENCY_AGE_MAX_S, size_max=1_000)
 
 
 def sum_by_day(scope: Scope, now: datetime, *, days: int) -> list[UsagePoint]:
@@ -111,40 +112,42 @@ def add_up(parts: Sequence[UsageSum]) -> UsageSum:
 
 def read_latency(scope: Scope, start: datetime) -> Latency:
     """Of the view's requests since `start`, as it was within the last half minute."""
-    found = _latencies.find(_Latencies(scope.account.pk, scope.conditions(), start))
+    found = latencies.find(_Latencies(scope.account.pk, scope.conditions(), start))
     assert found is not None
     return found
 
 
 def list_top_models(scope: Scope, start: datetime, now: datetime) -> list[TopRow]:
     """Those that cost most, the dearest first, as in all lists here."""
-    query = _build_query(
-        scope,
-        start,
-        now,
-        _SUMS,
-        groups=("model",),
-        order=(("credits_usage", True), ("request_count", True)),
-        limit=TOP_ROWS,
-    )
-    return [TopRow(row["by_0"], row["by_0"], _read(row)) for row in fetch_rows(query, now)]
+    found = fetch_sums(_build_query(scope, start, _SUMS, groups=("model",)), now)
+    models = {str(model): UsageSum(*sums) for (model,), sums in found.items()}
+    return [TopRow(model, model, used) for model, used in _find_top(models).items()]
 
 
-class UsageOfKeys(NamedTuple):
-    """What each key used in each workspace, as pairs of their ids."""
+@dataclass(frozen=True)
+class UsageOfKeys:
+    """What each key used in each workspace, as pairs of their ids; the account's workspaces by
+    their names, as far as somebody may see them."""
 
     sums: Mapping[tuple[int, UUID], UsageSum]
+    workspaces: Mapping[UUID, str]
+
+    @cached_property
+    def _keys(self) -> Mapping[int, tuple[str, int | None]]:
+        """Names and creators."""
+        rows = ApiKey.objects.filter(pk__in={key for key, _ in self.sums})
+        return {pk: more for pk, *more in rows.values_list("pk", "name", "creator_id")}  # type: ignore[misc]  # Two of them.
 
     def list_top_keys(self) -> list[TopRow]:
         found = self._sum_up(lambda key, _: key)
-        names = dict(ApiKey.objects.filter(pk__in=found).values_list("pk", "name"))
-        return [TopRow(names.get(pk, "deleted"), str(pk), used) for pk, used in found.items()]
+        return [
+            TopRow(self._keys.get(pk, ("deleted", None))[0], str(pk), used)
+            for pk, used in found.items()
+        ]
 
     def list_top_people(self) -> list[TopRow]:
         """The creators of the keys; keys of nobody are one row without a name."""
-        keys = ApiKey.objects.filter(pk__in={key for key, _ in self.sums})
-        creators = dict(keys.values_list("pk", "creator_id"))
-        found = self._sum_up(lambda key, _: creators.get(key) or 0)
+        found = self._sum_up(lambda key, _: self._keys.get(key, ("", None))[1] or 0)
         users = User.objects.filter(pk__in=found)
         names = {user.pk: user.get_full_name() or user.username for user in users}
         return [
@@ -153,24 +156,31 @@ class UsageOfKeys(NamedTuple):
 
     def list_top_workspaces(self) -> list[TopRow]:
         found = self._sum_up(lambda _, workspace: workspace)
-        names = dict(Workspace.everything.filter(pk__in=found).values_list("pk", "name"))
+        names = dict(self.workspaces)
+        if gone := found.keys() - names.keys():
+            names |= Workspace.everything.filter(pk__in=gone).values_list("pk", "name")
         return [TopRow(names.get(pk, "deleted"), str(pk), used) for pk, used in found.items()]
 
     def _sum_up(self, find_group: Callable[[int, UUID], Id]) -> dict[Id, UsageSum]:
-        """The groups that cost most, the dearest first."""
         groups: dict[Id, list[UsageSum]] = {}
         for (key, workspace), used in self.sums.items():
             groups.setdefault(find_group(key, workspace), []).append(used)
-        sums = ((group, add_up(parts)) for group, parts in groups.items())
-        return dict(
-            sorted(sums, key=lambda each: (-each[1].spend_nano, -each[1].requests))[:TOP_ROWS]
-        )
+        return _find_top({group: add_up(parts) for group, parts in groups.items()})
+
+
+def _find_top(sums: Mapping[Id, UsageSum]) -> dict[Id, UsageSum]:
+    """The groups that cost most, the dearest first."""
+    ordered = sorted(sums.items(), key=lambda each: (-each[1].spend_nano, -each[1].requests))
+    return dict(ordered[:TOP_ROWS])
 
 
 def sum_by_key(scope: Scope, start: datetime, now: datetime) -> UsageOfKeys:
-    query = _build_query(scope, start, now, _SUMS, groups=("api_key_id", "workspace_id"))
-    rows = fetch_rows(query, now)
-    return UsageOfKeys({(int(r["by_0"]), UUID(str(r["by_1"]))): _read(r) for r in rows})
+    query = _build_query(scope, start, _SUMS, groups=("api_key_id", "workspace_id"))
+    sums = {
+        (int(key), UUID(str(workspace))): UsageSum(*used)
+        for (key, workspace), used in fetch_sums(query, now).items()
+    }
+    return UsageOfKeys(sums, {each.pk: each.name for each in scope.workspaces})
 
 
 class EndpointSum(NamedTuple):
@@ -178,7 +188,7 @@ class EndpointSum(NamedTuple):
 
     tag: str
     requests: int
-    failed: float
+    failed: int
     spend_nano: int
 
 
@@ -189,77 +199,70 @@ class ErrorSum(NamedTuple):
     requests: int
 
 
-_BY_ENDPOINT: Final = {
-    name: METRICS[name] for name in ("request_count", "error_rate", "credits_usage")
-}
+_REQUESTS: Final = METRICS["request_count"]
+_BY_ENDPOINT: Final = (_REQUESTS, _FAILED, METRICS["credits_usage"])
 
 
 def sum_by_endpoint(scope: Scope, start: datetime, now: datetime) -> list[EndpointSum]:
     """Of those that were asked. The same tag may be at several models."""
-    query = _build_query(scope, start, now, _BY_ENDPOINT, groups=("endpoint_tag",))
-    found = []
-    for row in fetch_rows(query, now):
-        if row["by_0"]:
-            requests = int(row["request_count"])
-            failed = requests * float(row["error_rate"] or 0)
-            found.append(EndpointSum(row["by_0"], requests, failed, int(row["credits_usage"])))
-    return found
+    found = fetch_sums(_build_query(scope, start, _BY_ENDPOINT, groups=("endpoint_tag",)), now)
+    return [EndpointSum(tag, *sums) for (tag,), sums in found.items() if tag]
 
 
 def list_errors_of_provider(scope: Scope, slug: str, now: datetime) -> list[ErrorSum]:
-    """Of the last 24 hours by type, the most frequent first: types stand in no sums, so that every
-    request is looked at."""
-    metrics = {"request_count": METRICS["request_count"]}
-    failed = (*scope.conditions(), QueryCondition("error_type", "{column} <> ''"))
-    query = UsageQuery(
-        account_id=scope.account.pk,
-        start=now - DAY,
-        end=now + timedelta(seconds=1),
-        metrics=metrics,
-        groups=("endpoint_tag", "error_type"),
-        conditions=failed,
-        singles=True,
-    )
+    """Of the last 24 full hours and this one by type, the most frequent first."""
+    failed = QueryCondition("error_type", "{column} <> ''")
+    found = _sum_singles(scope, now, ("endpoint_tag", "error_type"), (_REQUESTS,), failed)
     sums: dict[str, int] = {}
-    for row in fetch_rows(query, now):
-        is_of_provider = str(row["by_0"] or "").partition("/")[0] == slug
-        if is_of_provider:
-            what = str(row["by_1"]).replace("_", " ")
-            sums[what] = sums.get(what, 0) + int(row["request_count"])
+    for (tag, error_type), (count,) in found.items():
+        if str(tag or "").partition("/")[0] == slug:
+            what = str(error_type).replace("_", " ")
+            sums[what] = sums.get(what, 0) + count
     return [ErrorSum(what, n) for what, n in sorted(sums.items(), key=lambda each: -each[1])]
+
+
+def list_top_tags(scope: Scope, now: datetime) -> list[TopRow]:
+    """Of the last 24 full hours and this one, as `name=value`. What has two tags counts in both."""
+    tagged = QueryCondition("tags", "{column} IS NOT NULL")
+    found = _sum_singles(scope, now, ("tag",), _SUMS, tagged)
+    tags = {str(tag): UsageSum(*sums) for (tag,), sums in found.items() if tag}
+    return [TopRow(tag, tag, used) for tag, used in _find_top(tags).items()]
+
+
+def _sum_singles(
+    scope: Scope,
+    now: datetime,
+    groups: tuple[str, ...],
+    metrics: tuple[Metric, ...],
+    condition: QueryCondition,
+) -> Sums:
+    """By groups that stand in no sums, so that every request of a day is looked at."""
+    conditions = (*scope.conditions(), condition)
+    start = hour_of(now) - DAY
+    query = SumQuery(scope.account.pk, start, metrics, groups, conditions=conditions, singles=True)
+    return fetch_sums(query, now)
 
 
 def sum_spend_by(scope: Scope, start: datetime, now: datetime, column: str) -> dict[str, int]:
     """What each value of a column spent, in nano-USD; the values as text."""
-    metrics = {"credits_usage": METRICS["credits_usage"]}
-    rows = fetch_rows(_build_query(scope, start, now, metrics, groups=(column,)), now)
+    found = fetch_sums(
+        _build_query(scope, start, (METRICS["credits_usage"],), groups=(column,)), now
+    )
     ids = column == "workspace_id"
-    return {str(UUID(str(r["by_0"])) if ids else r["by_0"]): int(r["credits_usage"]) for r in rows}
+    return {str(UUID(str(value)) if ids else value): nano for (value,), (nano,) in found.items()}
 
 
 def _sum_by(
     scope: Scope, start: datetime, now: datetime, time: Granularity, step: timedelta
 ) -> list[UsagePoint]:
-    rows = fetch_rows(_build_query(scope, start, now, _SUMS_OF_TIME, time=time), now)
-    found = {dialect().parse_moment(row["period"]): _read(row) for row in rows}
+    sums = fetch_sums(_build_query(scope, start, _SUMS_OF_TIME, time=time), now)
+    found = {dialect().parse_moment(period): UsageSum(*used) for (period,), used in sums.items()}
     count = int((now - start) / step) + 1
     starts = [start + number * step for number in range(count)]
     return [UsagePoint(moment, found.get(moment, UsageSum())) for moment in starts]
 
 
 def _build_query(
-    scope: Scope, start: datetime, now: datetime, metrics: Mapping[str, Metric], **more: Any
-) -> UsageQuery:
-    return UsageQuery(
-        account_id=scope.account.pk,
-        start=start,
-        # What ends at this very moment counts as well.
-        end=now + timedelta(seconds=1),
-        metrics=metrics,
-        conditions=scope.conditions(),
-        **more,
-    )
-
-
-def _read(row: Mapping[str, Any]) -> UsageSum:
-    return UsageSum(*(int(row[name]) for name in _SUMS_OF_TIME if name in row))
+    scope: Scope, start: datetime, metrics: tuple[Metric, ...], **more: Any
+) -> SumQuery:
+    return SumQuery(scope.account.pk, start, metrics, conditions=scope.conditions(), **more)

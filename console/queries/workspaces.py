@@ -7,15 +7,24 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db.models import Count, F, Q
+from django.db.models.expressions import OrderBy
 
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
 from accounts.roles import Action, list_account_roles
 from console.queries.budgets import BudgetUse, list_budgets
 from console.queries.usage import sum_spend_by
-from console.scope import Scope, find_scope_of_account
+from console.scope import Scope, widen_scope
 from console.words import Badge
 
 PEOPLE_ROWS: Final = 100
+_PEOPLE_ORDERS: Final[Mapping[str, tuple[str | OrderBy, ...]]] = {
+    "name": ("user__username", "pk"),
+    "-name": ("-user__username", "-pk"),
+    "seen": (F("user__last_login").asc(nulls_first=True), "pk"),
+    "-seen": (F("user__last_login").desc(nulls_last=True), "-pk"),
+    "joined": ("created_at", "pk"),
+    "-joined": ("-created_at", "-pk"),
+}
 
 
 class WorkspaceRow(NamedTuple):
@@ -61,22 +70,25 @@ def list_workspaces(scope: Scope, start: datetime, now: datetime) -> list[Worksp
 
 def list_led_workspaces(scope: Scope) -> list[Workspace]:
     """Those of the view that the person leads, by name, without what they did."""
-    workspaces = Workspace.objects.filter(account=scope.account).order_by("name")
-    if scope.view.workspace_ids is not None:
-        workspaces = workspaces.filter(pk__in=scope.view.workspace_ids)
-    return [each for each in workspaces if scope.leads(each.pk)]
+    ids = scope.view.workspace_ids
+    return [
+        each
+        for each in scope.workspaces
+        if (ids is None or each.pk in ids) and scope.leads(each.pk)
+    ]
 
 
 def _count(rows: Any) -> Mapping[UUID, int]:
     return dict(rows.order_by().values_list("workspace").annotate(Count("pk")))
 
 
-def find_workspace(user: Any, workspace_id: UUID) -> tuple[Workspace, Scope] | None:
+def find_workspace(seen: Scope, workspace_id: UUID) -> tuple[Workspace, Scope] | None:
     """The workspace with the person's widest scope, if they lead it."""
-    row = Workspace.objects.filter(pk=workspace_id).select_related("account").first()
+    row = next((each for each in seen.workspaces if each.pk == workspace_id), None)
+    row = row or Workspace.objects.filter(pk=workspace_id).first()
     if row is None:
         return None
-    scope = find_scope_of_account(user, row.account_id)
+    scope = widen_scope(seen, row.account_id)
     return (row, scope) if scope.leads(row.pk) else None
 
 
@@ -137,30 +149,41 @@ class PeoplePage(NamedTuple):
 
 
 def list_people(
-    scope: Scope, text: str, start: datetime, now: datetime, *, cursor: str = ""
+    scope: Scope, text: str, start: datetime, now: datetime, *, order: str = "", cursor: str = ""
 ) -> PeoplePage:
     """People of the account whose name or address contains the text."""
     people = Membership.objects.filter(account=scope.account).select_related("user")
     if text:
         people = people.filter(Q(user__username__icontains=text) | Q(user__email__icontains=text))
     first = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    found = list(people.order_by("user__username", "pk")[first : first + PEOPLE_ROWS + 1])
-    shown = found[:PEOPLE_ROWS]
+    ordered = people.order_by(*_PEOPLE_ORDERS.get(order, _PEOPLE_ORDERS["name"]))
+    found = list(ordered[first : first + PEOPLE_ROWS + 1])
+    rows = _load_people(scope, found[:PEOPLE_ROWS], start, now)
+    return PeoplePage(rows, str(first + PEOPLE_ROWS) if len(found) > PEOPLE_ROWS else "")
+
+
+def load_person(scope: Scope, row: Membership, start: datetime, now: datetime) -> Person:
+    (person,) = _load_people(scope, [row], start, now)
+    return person
+
+
+def _load_people(
+    scope: Scope, people: list[Membership], start: datetime, now: datetime
+) -> list[Person]:
     spent = sum_spend_by(scope, start, now, "user")
     keys = ApiKey.objects.living().filter(
         kind=ApiKey.Kind.INFERENCE,
         account=scope.account,
-        creator__in=[row.user_id for row in shown],
+        creator__in=[row.user_id for row in people],
     )
     counts = dict(keys.order_by().values_list("creator").annotate(Count("pk")))
-    places = _name_workspaces(shown)
-    rows = [
+    places = _name_workspaces(people)
+    return [
         Person(
             row, places.get(row.pk, ""), counts.get(row.user_id, 0), spent.get(str(row.user_id), 0)
         )
-        for row in shown
+        for row in people
     ]
-    return PeoplePage(rows, str(first + PEOPLE_ROWS) if len(found) > PEOPLE_ROWS else "")
 
 
 def _name_workspaces(people: list[Membership]) -> dict[int, str]:

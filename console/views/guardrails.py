@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from accounts.models import Guardrail
+from accounts.roles import Action
 from accounts.services import guardrail_assignments as assignments
 from accounts.services.guardrails import change_guardrail, create_guardrail, delete_guardrail
 from accounts.services.records import operator_actor
@@ -27,30 +28,31 @@ from console.queries.guardrails import (
 )
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
-from console.table import Column, Table, csv_response, render_table
+from console.table import Column, Table, csv_response, render_table, sort_rows
 from console.views.guardrail_form import GuardrailForm
 from console.views.settings import require_role
 from gateway.http.errors import SchemaInvalid
 
 COLUMNS: Final = (
-    Column("Name", lambda row: row.name, link=lambda row: _link(row.guardrail)),
+    Column("Name", lambda row: row.name, link=lambda row: _link(row.guardrail), order="name"),
     Column("Filters", lambda row: row.blocks, "badge"),
     Column("Governs", lambda row: row.governs),
     Column("Rules", lambda row: row.rules),
-    Column("Workspace", lambda row: row.guardrail.workspace.name, detail=True),
+    Column("Workspace", lambda row: row.guardrail.workspace.name, detail=True, order="workspace"),
 )
 
 
 @page
 def show_guardrails(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.LEAD)
-    rows = list_guardrails(page.scope)
+    order = request.GET.get("order", "")
+    rows = sort_rows(list_guardrails(page.scope), COLUMNS, order)
     if request.GET.get("csv"):
         return csv_response("guardrails", COLUMNS, rows)
     context = {
         "title": "Guardrails",
         "is_empty": not rows,
-        "table": render_table(request, Table(COLUMNS, rows, "Guardrails")),
+        "table": render_table(request, Table(COLUMNS, rows, "Guardrails", order)),
     }
     return render_page(request, page, "console/guardrails.html", context)
 
@@ -95,7 +97,7 @@ def make_guardrail(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
-    row, scope = _find(request, page, guardrail_id)
+    row, scope = _find(page, guardrail_id)
     if request.method == "POST":
         _require_change(row, scope)
     form = GuardrailForm(row.guardrail, request.POST if request.method == "POST" else None)
@@ -118,7 +120,7 @@ def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) 
 @require_POST
 @page
 def remove_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
-    row, scope = _find(request, page, guardrail_id)
+    row, scope = _find(page, guardrail_id)
     _require_change(row, scope)
     if not row.is_there:
         raise Http404
@@ -133,7 +135,7 @@ def remove_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID
 @page
 def try_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """What its filters do to a text; nothing is sent anywhere, and the text is not kept."""
-    row, scope = _find(request, page, guardrail_id)
+    row, scope = _find(page, guardrail_id)
     text = request.POST.get("text", "")[:TEXT_CHARS_MAX]
     trial = try_text(row.guardrail, text) if text else None
     form = GuardrailForm(row.guardrail)
@@ -143,8 +145,10 @@ def try_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -
 @page
 def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """A part of the page, which asks for it once it stands."""
-    row, _ = _find(request, page, guardrail_id)
-    context = {"replay": replay_yesterday(row.guardrail, page.now), "row": row}
+    row, scope = _find(page, guardrail_id)
+    reads_texts = scope.allows(Action.CONTENTS)
+    replay = replay_yesterday(row.guardrail, page.now, reads_texts=reads_texts)
+    context = {"replay": replay, "row": row, "reads_texts": reads_texts}
     return render_page(request, page, "console/parts/guardrail_replay.html", context)
 
 
@@ -152,7 +156,7 @@ def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> 
 @page
 def assign_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """Put a key or a member under it, or let them go."""
-    row, scope = _find(request, page, guardrail_id)
+    row, scope = _find(page, guardrail_id)
     _require_change(row, scope)
     found = list_assignments(row.guardrail, scope)
     place: dict[str, Any] = {
@@ -195,10 +199,8 @@ def _render(
     return render_page(request, page, "console/guardrail.html", context, status=status)
 
 
-def _find(
-    request: HttpRequest, page: PageContext, guardrail_id: UUID
-) -> tuple[GuardrailRow, Scope]:
-    found = find_guardrail(request.user, page.scope, guardrail_id)
+def _find(page: PageContext, guardrail_id: UUID) -> tuple[GuardrailRow, Scope]:
+    found = find_guardrail(page.scope, guardrail_id)
     if found is None:
         raise Http404
     return found

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from accounts.money import NANO_PER_USD
 from console.charts import ChartData, Series, bar_chart
@@ -45,10 +46,10 @@ class TopList(NamedTuple):
 @page
 def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     scope, now = page.scope, page.now
-    if not has_requests(scope):
+    days = usage.sum_by_day(scope, now, days=_DAYS)
+    if not _add_up(days).requests and not has_requests(scope):
         waiting: dict[str, Any] = {"first": build_first_request(request, scope), "title": "Home"}
         return render_page(request, page, "console/first_request.html", waiting)
-    days = usage.sum_by_day(scope, now, days=_DAYS)
     start = page.period.start(now)
     points = days[-page.period.length.days :]
     if page.period.length <= DAY:
@@ -65,6 +66,14 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
         "notices": list_notices(scope, budgets),
     }
     return render_page(request, page, "console/home.html", context)
+
+
+@page
+def show_top_tags(request: HttpRequest, page: PageContext) -> HttpResponse:
+    """The part of the page that looks at single requests, asked for once the page stands."""
+    rows = usage.list_top_tags(page.scope, page.now)
+    top = _build_top("Tags", rows, "tag", reverse("console:requests"))
+    return render_page(request, page, "console/parts/top_tags.html", {"top": top})
 
 
 @page
@@ -133,7 +142,7 @@ def _build_top(title: str, rows: list[usage.TopRow], filter: str, requests: str)
         [
             {
                 "name": row.name,
-                "link": f"{requests}?{filter}={row.value}" if filter else "",
+                "link": f"{requests}?{urlencode({filter: row.value})}" if filter else "",
                 "spend": format_money_short(row.used.spend_nano),
                 "requests": format_count_short(row.used.requests),
                 "percent": round(100 * row.used.spend_nano / most),

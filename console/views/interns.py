@@ -168,7 +168,7 @@ def _find_caller(request: HttpRequest, page: PageContext, workspace: Workspace) 
 
 
 def _find(request: HttpRequest, page: PageContext, intern_id: UUID) -> InternDetail:
-    detail = find_intern(request.user, intern_id, page.now)
+    detail = find_intern(page.scope, intern_id, page.now)
     if detail is None:
         raise Http404
     return detail

@@ -1,5 +1,6 @@
 """Keys: the list, one of them, making, changing, rotating and disabling them."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -8,13 +9,11 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
-from pydantic import ValidationError
 
-from accounts.admin.fields import UsdField
+from accounts.admin.fields import UsdField, WordsField, resolve_models
 from accounts.models import ApiKey
 from accounts.services.keys import change_key, create_key, rotate_key, set_disabled
 from accounts.services.records import operator_actor
-from accounts.views.schemas.fields import resolve_rate_limits
 from console.page import PageContext, page, render_page
 from console.queries.keys import (
     NEWEST_FIRST,
@@ -29,9 +28,15 @@ from console.queries.keys import (
 from console.queries.snippets import list_snippets
 from console.scope import Scope
 from console.table import Column, Table, csv_response, render_table
-from gateway.http.errors import SchemaInvalid
-from gateway.http.jsonio import JsonObject, format_usd
-from gateway.limits.rules import FIGURE_MAX, FIGURES, RateLimit
+from console.views.rate_limits import (
+    FiguresForm,
+    ScopedLimitForm,
+    find_whole_limit,
+    list_scoped_limits,
+    read_scoped_change,
+)
+from gateway.http.jsonio import format_usd
+from gateway.limits.rules import FIGURES
 
 _LIFETIMES: Final = {"": None, "1": 1, "7": 7, "30": 30, "90": 90, "365": 365}
 _LIFETIME_CHOICES: Final = [
@@ -64,21 +69,7 @@ COLUMNS: Final = (
 )
 
 
-def _build_figure(label: str) -> forms.IntegerField:
-    return forms.IntegerField(
-        label=label, required=False, min_value=1, max_value=FIGURE_MAX, help_text="Empty: no limit."
-    )
-
-
-_PARTS: Final = [
-    ("model", "model"),
-    ("provider", "provider"),
-    ("user", "end user"),
-    ("tag", "tag"),
-]
-
-
-class LimitForm(forms.Form):
+class LimitForm(FiguresForm):
     """A name, and how much a key may spend."""
 
     name = forms.CharField(max_length=100, label="Name")
@@ -89,71 +80,43 @@ class LimitForm(forms.Form):
         label="The limit begins anew", required=False, choices=_RESETS, help_text="Days are UTC."
     )
 
-    requests_per_minute = _build_figure("Requests per minute")
-    requests_per_day = _build_figure("Requests per day")
-    tokens_per_minute = _build_figure("Tokens per minute")
-    concurrent = _build_figure("Requests at the same time")
+    field_order: Sequence[str] = ("name", "limit_usd", "limit_reset", *FIGURES)
 
     def read_reset(self) -> str | None:
         return self.cleaned_data["limit_reset"] or None
-
-    def read_rate_limits(self, before: list[JsonObject] | None = None) -> list[JsonObject] | None:
-        """The column with what the form says of all requests; limits with a scope stay."""
-        scoped = [each for each in before or () if each.get("scope")]
-        figures = {
-            name: figure for name in FIGURES if (figure := self.cleaned_data[name]) is not None
-        }
-        return ([figures, *scoped] if figures else scoped) or None
-
-
-class ScopedLimitForm(forms.Form):
-    """A rate limit that counts a part of a key's requests."""
-
-    part = forms.ChoiceField(label="It counts requests of one", choices=_PARTS)
-    value = forms.CharField(
-        max_length=600,
-        label="Which one",
-        help_text="An id, a slug, or a tag as name=value. With * each end user, with name=* each "
-        "value has a count of their own.",
-    )
-    requests_per_minute = _build_figure("Requests per minute")
-    requests_per_day = _build_figure("Requests per day")
-    tokens_per_minute = _build_figure("Tokens per minute")
-    concurrent = _build_figure("Requests at the same time")
-
-    def __init__(self, data: Any = None) -> None:
-        # The form of the key's own limits has fields of the same names on the same page.
-        super().__init__(data, auto_id="part_%s")
-
-    def add_to(self, limits: list[JsonObject]) -> list[JsonObject] | None:
-        """The column with this limit; None, with the errors in the form, where it is none."""
-        said = self.cleaned_data
-        figures = {name: said[name] for name in FIGURES if said[name] is not None}
-        try:
-            limit = RateLimit.model_validate({"scope": {said["part"]: said["value"]}, **figures})
-            return resolve_rate_limits([*limits, limit.model_dump(exclude_none=True)])
-        except ValidationError as error:
-            self.add_error(None, str(error.errors()[0]["msg"]))
-        except SchemaInvalid as error:
-            self.add_error("value", error.text)
-        return None
 
 
 class NewKeyForm(LimitForm):
     """What a new key is made of."""
 
     workspace = forms.ChoiceField(label="Workspace")
+    allowed_models = WordsField(
+        label="Only these models",
+        required=False,
+        help_text="Ids, with commas between; empty for all models.",
+    )
     lifetime = forms.ChoiceField(
         label="It stops working", required=False, choices=_LIFETIME_CHOICES
     )
 
-    field_order = ("name", "workspace", "limit_usd", "limit_reset", "lifetime", *FIGURES)
+    field_order = (
+        "name",
+        "workspace",
+        "limit_usd",
+        "limit_reset",
+        "lifetime",
+        "allowed_models",
+        *FIGURES,
+    )
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.workspaces = {str(each.pk): each for each in list_workspaces_for_keys(scope)}
         choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
         self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
+
+    def clean_allowed_models(self) -> list[str] | None:
+        return resolve_models(self.cleaned_data["allowed_models"])
 
     def read_expiry(self, now: datetime) -> datetime | None:
         days = _LIFETIMES[self.cleaned_data["lifetime"]]
@@ -200,6 +163,7 @@ def make_key(request: HttpRequest, page: PageContext) -> HttpResponse:
         limit_reset=form.read_reset(),
         expires_at=form.read_expiry(page.now),
         rate_limits=form.read_rate_limits(),
+        allowed_models=form.cleaned_data["allowed_models"],
         by=operator_actor(request.user),
     )
     return _show_string(request, page, key, string, "Your new key")
@@ -233,22 +197,12 @@ def change_rate_limits(request: HttpRequest, page: PageContext, number: int) -> 
     row, scope = _find(request, page, number)
     if not may_change_limits(scope, row.key):
         raise Http404
-    limits = list(row.key.rate_limits or ())
-    removed = request.POST.get("remove", "")
-    if removed:
-        places = {str(place): place for place in range(len(limits))}
-        if removed not in places:
-            raise Http404
-        del limits[places[removed]]
-        changed: list[JsonObject] | None = limits
-    else:
-        form = ScopedLimitForm(request.POST)
-        changed = form.add_to(limits) if form.is_valid() else None
-        if changed is None:
-            return _render_key(request, page, row, scope, scoped_form=form)
+    limits, wrong = read_scoped_change(row.key.rate_limits, request.POST)
+    if wrong is not None:
+        return _render_key(request, page, row, scope, scoped_form=wrong)
     change_key(
         keys=ApiKey.objects.filter(pk=row.key.pk),
-        changes={"rate_limits": changed or None},
+        changes={"rate_limits": limits},
         by=operator_actor(request.user),
     )
     messages.success(request, "Saved. It holds within a second.")
@@ -300,7 +254,7 @@ def _show_string(
 
 
 def _find(request: HttpRequest, page: PageContext, number: int) -> tuple[KeyRow, Scope]:
-    found = find_key(request.user, number, page.now)
+    found = find_key(page.scope, number, page.now)
     if found is None:
         raise Http404
     return found
@@ -315,7 +269,7 @@ def _build_limit_form(row: KeyRow, data: Any = None) -> LimitForm:
         "name": row.key.name,
         "limit_usd": "" if row.key.limit_nano is None else format_usd(row.key.limit_nano),
         "limit_reset": row.key.limit_reset or "",
-        **row.whole_rate_limit,
+        **find_whole_limit(row.key.rate_limits),
     }
     return LimitForm(data, initial=initial)
 
@@ -330,6 +284,7 @@ def _render_key(
         "row": row,
         "form": _build_limit_form(row),
         "scoped_form": ScopedLimitForm(),
+        "scoped_limits": list_scoped_limits(row.key.rate_limits),
         "may_change": may_change_limits(scope, row.key),
         "may_switch": may_switch(scope, row.key),
         "graces": _GRACE_CHOICES,

@@ -1,5 +1,6 @@
 """The catalogue of models, and the page of one: endpoints, charts, snippets."""
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -8,14 +9,19 @@ from django.urls import reverse
 from console.charts import ChartData, Series, bar_chart, line_chart
 from console.page import PageContext, page, render_page
 from console.queries.models import (
+    COMPARED_MAX,
     NEWEST_FIRST,
+    ComparedModel,
+    compare_models,
     find_model,
     list_endpoints,
     list_models,
+    list_permitted_models,
     load_history,
 )
 from console.queries.snippets import list_snippets
 from console.table import Column, Table, csv_response, render_table
+from console.words import NOTHING, format_count, format_ms, format_percent, format_price
 from routing.admin.charts import Stretch
 
 COLUMNS: Final = (
@@ -30,6 +36,23 @@ COLUMNS: Final = (
     Column("Providers", lambda row: row.providers, "count"),
     Column("Modalities", lambda row: row.modalities, minor=True),
     Column("Retains nothing", lambda row: "possible" if row.retains_nothing else None, minor=True),
+)
+
+
+# What is compared, and how it is written.
+_LINES: Final[Sequence[tuple[str, Callable[[ComparedModel], str]]]] = (
+    ("In, per million", lambda each: format_price(each.row.price_in)),
+    ("Out, per million", lambda each: format_price(each.row.price_out)),
+    ("Context", lambda each: format_count(each.row.model.context_length)),
+    ("Output at most", lambda each: format_count(each.output_max)),
+    ("First token, median", lambda each: format_ms(each.row.latency_ms)),
+    ("Tokens/s", lambda each: format_count(each.row.throughput_tps)),
+    ("Uptime, a day", lambda each: format_percent(each.row.uptime)),
+    ("Uptime, 7 days", lambda each: format_percent(each.uptime_7d)),
+    ("Providers", lambda each: format_count(each.row.providers)),
+    ("Modalities", lambda each: each.row.modalities),
+    ("Retains nothing", lambda each: "possible" if each.row.retains_nothing else NOTHING),
+    ("Knows up to", lambda each: each.row.model.knowledge_cutoff or NOTHING),
 )
 
 
@@ -60,11 +83,29 @@ def show_model(request: HttpRequest, page: PageContext, model_id: str) -> HttpRe
         "title": model.name,
         "nav": "Models",
         "model": model,
-        "endpoints": list_endpoints(model),
+        "endpoints": list_endpoints(model, page.now),
         "snippets": list_snippets(request.build_absolute_uri("/"), model=model.id),
         "charts": _list_charts(history),
     }
     return render_page(request, page, "console/model.html", context)
+
+
+@page
+def show_comparison(request: HttpRequest, page: PageContext) -> HttpResponse:
+    """Up to four models beside each other."""
+    named = [each.strip() for each in request.GET.getlist("model") if each.strip()]
+    compared = compare_models(page.scope.account, named[:COMPARED_MAX], page.now)
+    known = [each.row.model.id for each in compared]
+    context = {
+        "title": "Compare models",
+        "nav": "Models",
+        "compared": compared,
+        "fields": [*known, *([""] * COMPARED_MAX)][:COMPARED_MAX],
+        "unknown": [each for each in named[:COMPARED_MAX] if each not in known],
+        "ids": [model.id for model in list_permitted_models(page.scope.account)],
+        "lines": [(label, [write(each) for each in compared]) for label, write in _LINES],
+    }
+    return render_page(request, page, "console/compare.html", context)
 
 
 def _list_charts(history: list[Stretch]) -> list[tuple[str, str, ChartData]]:

@@ -14,7 +14,7 @@ from accounts.roles import Action
 from accounts.services.organization import add_new_person, change_role, remove_member
 from accounts.services.records import operator_actor
 from console.page import PageContext, page, render_page
-from console.queries.workspaces import find_person, list_people
+from console.queries.workspaces import find_person, list_people, load_person
 from console.scope import Scope
 from console.sign_in_links import build_link_path
 from console.table import Column, Table, csv_response, render_table
@@ -26,14 +26,22 @@ class OwnersDecide(PermissionDenied):
 
 
 COLUMNS: Final = (
-    Column("Name", lambda row: row.membership.user.username, link=lambda row: _link(row)),
+    Column(
+        "Name", lambda row: row.membership.user.username, link=lambda row: _link(row), order="name"
+    ),
     Column("E-mail", lambda row: row.membership.user.email, detail=True),
     Column("Role", lambda row: row.role, "badge"),
     Column("Workspaces", lambda row: row.workspaces),
     Column("Keys", lambda row: row.keys, "count"),
     Column("Spent", lambda row: row.spend_nano, "usd"),
-    Column("Last sign-in", lambda row: row.membership.user.last_login, "time", detail=True),
-    Column("Here since", lambda row: row.membership.created_at, "time", minor=True),
+    Column(
+        "Last sign-in",
+        lambda row: row.membership.user.last_login,
+        "time",
+        detail=True,
+        order="seen",
+    ),
+    Column("Here since", lambda row: row.membership.created_at, "time", minor=True, order="joined"),
 )
 
 
@@ -56,10 +64,11 @@ def show_people(request: HttpRequest, page: PageContext) -> HttpResponse:
     _require_admin(page.scope)
     text = request.GET.get("text", "")
     start, cursor = page.period.start(page.now), request.GET.get("cursor", "")
-    found = list_people(page.scope, text, start, page.now, cursor=cursor)
+    order = request.GET.get("order", "name")
+    found = list_people(page.scope, text, start, page.now, order=order, cursor=cursor)
     if request.GET.get("csv"):
         return csv_response("people", COLUMNS, found.rows)
-    table = Table(COLUMNS, found.rows, "People", next_cursor=found.next_cursor)
+    table = Table(COLUMNS, found.rows, "People", order, next_cursor=found.next_cursor)
     context = {
         "title": "People",
         "text": text,
@@ -90,13 +99,11 @@ def add_person(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_person(request: HttpRequest, page: PageContext, user_id: str) -> HttpResponse:
     membership = _find(page, user_id)
-    found = list_people(page.scope, membership.user.username, page.period.start(page.now), page.now)
-    row = next((each for each in found.rows if each.membership == membership), None)
     context = {
         "title": membership.user.username,
         "nav": "People",
         "membership": membership,
-        "row": row,
+        "row": load_person(page.scope, membership, page.period.start(page.now), page.now),
         "roles": Membership.Role.choices,
     }
     return render_page(request, page, "console/person.html", context)

@@ -18,7 +18,7 @@ from gateway.http.jsonio import format_time
 @page
 def show_playground(request: HttpRequest, page: PageContext) -> HttpResponse:
     workspaces = list_workspaces_for_keys(page.scope)
-    replay = find_replay(request.user, request.GET["replay"]) if "replay" in request.GET else None
+    replay = find_replay(page.scope, request.GET["replay"]) if "replay" in request.GET else None
     chosen = _choose_workspace(request, page, workspaces)
     context = {
         "title": "Playground",
@@ -40,7 +40,7 @@ def show_playground(request: HttpRequest, page: PageContext) -> HttpResponse:
 def give_key(request: HttpRequest, page: PageContext) -> HttpResponse:
     """The string of the playground's key, for the page's script, as JSON."""
     try:
-        scope, workspace = find_own_workspace(request.user, request.POST.get("workspace", ""))
+        scope, workspace = find_own_workspace(page.scope, request.POST.get("workspace", ""))
         key = find_playground_key(request, scope, workspace, page.now)
     except GatewayError as refusal:
         return JsonResponse({"error": refusal.text}, status=refusal.status)

@@ -67,7 +67,7 @@ def show_presets(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def show_preset(request: HttpRequest, page: PageContext, preset_id: UUID) -> HttpResponse:
-    preset, _ = _find(request, preset_id)
+    preset, _ = _find(page, preset_id)
     uses = list_uses(page.scope, preset, page.period.start(page.now))
     if request.GET.get("csv"):
         return csv_response("preset-use", USE_COLUMNS, uses.rows)
@@ -93,7 +93,7 @@ def show_preset(request: HttpRequest, page: PageContext, preset_id: UUID) -> Htt
 @page
 def activate_version(request: HttpRequest, page: PageContext, preset_id: UUID) -> HttpResponse:
     """Put one of its versions into force."""
-    preset, _ = _find(request, preset_id)
+    preset, _ = _find(page, preset_id)
     number = request.POST.get("version", "")
     version = next((v for v in list_versions(preset) if str(v.version) == number), None)
     if version is None:
@@ -120,8 +120,8 @@ def _choose_pair(
     )
 
 
-def _find(request: HttpRequest, preset_id: UUID) -> tuple[Preset, Scope]:
-    found = find_preset(request.user, preset_id)
+def _find(page: PageContext, preset_id: UUID) -> tuple[Preset, Scope]:
+    found = find_preset(page.scope, preset_id)
     if found is None:
         raise Http404
     return found

@@ -24,7 +24,7 @@ from console.queries.providers import (
 )
 from console.queries.usage import list_errors_of_provider
 from console.scope import Scope
-from console.table import Column, Table, csv_response, render_rows, render_table
+from console.table import Column, Table, csv_response, render_rows, render_table, sort_rows
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import Slug, Url
 from routing.entities.vocabulary import STATUS_DISABLED
@@ -33,15 +33,25 @@ from routing.upstreams.wires import CHAT_KINDS
 
 _OWN: Final = ""
 _PRICE_MAX: Final = 1_000_000
+# An operator waits for it, with the page's thread.
+_PROBE_S: Final = 45
+# What a model can do that providers seldom tell, by a parameter that it takes then.
+_SKILLS: Final = {
+    "tools": "tools",
+    "structured_outputs": "JSON schemas",
+    "logprobs": "log-probabilities",
+}
 COLUMNS: Final = (
-    Column("Name", lambda row: row.provider.name, link=lambda row: _link(row.provider)),
+    Column(
+        "Name", lambda row: row.provider.name, link=lambda row: _link(row.provider), order="name"
+    ),
     Column("Now", lambda row: row.health, "badge"),
-    Column("Share of requests", lambda row: row.share, "percent"),
-    Column("Requests", lambda row: row.use.requests, "count"),
-    Column("Spent", lambda row: row.use.spend_nano, "usd"),
-    Column("Failed", lambda row: row.use.error_percent, "percent"),
-    Column("First token, median", lambda row: row.latency_ms, "ms", detail=True),
-    Column("Models", lambda row: row.models, "count"),
+    Column("Share of requests", lambda row: row.share, "percent", order="share"),
+    Column("Requests", lambda row: row.use.requests, "count", order="requests"),
+    Column("Spent", lambda row: row.use.spend_nano, "usd", order="spent"),
+    Column("Failed", lambda row: row.use.error_percent, "percent", order="failed"),
+    Column("First token, median", lambda row: row.latency_ms, "ms", detail=True, order="latency"),
+    Column("Models", lambda row: row.models, "count", order="models"),
     Column("Without a price", lambda row: row.unpriced or None, "count", minor=True),
     Column("Address", lambda row: row.provider.base_url, "code", minor=True),
 )
@@ -91,6 +101,13 @@ class ProviderForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 2}),
         help_text="Only these, by the provider's names, one a line; empty takes all that it lists.",
     )
+    probes = forms.BooleanField(
+        label="Find out what its models can do",
+        required=False,
+        initial=True,
+        help_text="Where it does not say: three small calls to each of the first 20 show whether "
+        "they take tools, JSON schemas and log-probabilities.",
+    )
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -139,12 +156,14 @@ class ProviderForm(forms.Form):
 def show_providers(request: HttpRequest, page: PageContext) -> HttpResponse:
     rows = list_providers(page.scope, page.period.start(page.now), page.now)
     columns = COLUMNS if page.scope.is_operator else COLUMNS[:-1]
+    order = request.GET.get("order", "")
+    rows = sort_rows(rows, columns, order)
     if request.GET.get("csv"):
         return csv_response("providers", columns, rows)
     context = {
         "title": "Providers",
         "is_empty": not rows,
-        "table": render_table(request, Table(columns, rows, "Providers")),
+        "table": render_table(request, Table(columns, rows, "Providers", order)),
     }
     return render_page(request, page, "console/providers.html", context)
 
@@ -174,7 +193,7 @@ def add_one(request: HttpRequest, page: PageContext) -> HttpResponse:
                     provider,
                     form.cleaned_data["key"].strip() or None,
                     named=form.list_named(),
-                    probe=False,
+                    probe_s=_PROBE_S if form.cleaned_data["probes"] else 0,
                     parked=True,
                     by=operator_actor(request.user),
                 )
@@ -183,6 +202,8 @@ def add_one(request: HttpRequest, page: PageContext) -> HttpResponse:
             else:
                 found = len(added.enabled) + len(added.unpriced) + len(added.kept)
                 text = f"{provider.name} answers, with {found} models. Look at the prices."
+                if added.probed:
+                    text += f" {len(added.probed)} of them were asked what they can do."
                 messages.success(request, text)
                 return HttpResponseRedirect(reverse("console:prices", args=[provider.slug]))
     context = {"title": "Add a provider", "nav": "Providers", "form": form}
@@ -254,7 +275,13 @@ def _build_price_row(request: HttpRequest, each: EndpointPrice, wrong: set[int])
         name: ("" if value is None else f"{value:f}") if given[name] is None else given[name]
         for name, value in shown.items()
     }
-    return {"endpoint": each.endpoint, "values": values, "is_wrong": pk in wrong}
+    skills = [word for name, word in _SKILLS.items() if name in each.endpoint.supported_parameters]
+    return {
+        "endpoint": each.endpoint,
+        "values": values,
+        "is_wrong": pk in wrong,
+        "skills": ", ".join(skills),
+    }
 
 
 @require_POST
@@ -286,13 +313,13 @@ def send_test(request: HttpRequest, page: PageContext, slug: str) -> HttpRespons
 
 def _render(request: HttpRequest, page: PageContext, slug: str, **more: Any) -> HttpResponse:
     start = page.period.start(page.now)
-    row = find_provider(slug, page.scope, start, page.now)
-    if row is None:
+    found = find_provider(slug, page.scope, start, page.now)
+    if found is None:
         raise Http404
+    row, prices = found
     history = load_history(row.provider, start)
     incidents = list_incidents(row.provider, history, page.now)
     errors = list_errors_of_provider(page.scope, row.provider.slug, page.now)
-    prices, _ = list_prices(row.provider, "", "")
     moments = [each.started_at for each in history]
     calls = [
         Series("Answered", [each.calls - each.errors for each in history]),

@@ -51,6 +51,7 @@ COLUMNS: Final = (
     Column("Key", lambda row: row.key_name),
     Column("Person", lambda row: row.person, minor=True),
     Column("Workspace", lambda row: row.workspace, minor=True),
+    Column("Tags", lambda row: format_tags(row.tags), minor=True),
     Column("Tokens in", lambda row: row.tokens_prompt, "count", detail=True),
     Column("Out", lambda row: row.tokens_completion, "count", detail=True),
     Column("First token", lambda row: row.latency_ms, "ms", detail=True),
@@ -62,7 +63,6 @@ _CSV_COLUMNS: Final = (
     *COLUMNS,
     Column("Session", lambda row: row.session_id),
     Column("End user", lambda row: row.external_user),
-    Column("Tags", lambda row: format_tags(row.tags)),
     Column("Error", lambda row: row.error_type),
     Column("Why refused", lambda row: row.refusal),
 )
@@ -111,7 +111,7 @@ def _download(page: PageContext, wanted: RequestFilter, order: str) -> HttpRespo
 
 @page
 def show_request(request: HttpRequest, page: PageContext, generation_id: str) -> HttpResponse:
-    detail = find_request(request.user, generation_id)
+    detail = find_request(page.scope, generation_id)
     if detail is None:
         raise Http404
     context = {"title": "Request", "nav": "Requests", "request_detail": detail}
@@ -120,7 +120,7 @@ def show_request(request: HttpRequest, page: PageContext, generation_id: str) ->
 
 @page
 def show_refused(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
-    refused = find_refused(request.user, number)
+    refused = find_refused(page.scope, number)
     if refused is None:
         raise Http404
     context = {"title": "Refused request", "nav": "Requests", "refused": refused}

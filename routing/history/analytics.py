@@ -24,6 +24,7 @@ from routing.history.schemas import (
     AnalyticsMetric,
     AnalyticsOperator,
 )
+from routing.history.spans import RollupState
 from routing.history.statement import Statement, UsageQuery
 
 _Row = JsonObject
@@ -55,9 +56,10 @@ def answer_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> Analyt
     return AnalyticsAnswer(rows, total > len(rows), query_time_ms)
 
 
-def fetch_rows(query: UsageQuery, now: datetime) -> list[_Row]:
-    """Fetch the rows of a query, with the columns of `Statement.names`, in two statements."""
-    statement = Statement(query, read_rollup_state(now), dialect())
+def fetch_rows(query: UsageQuery, now: datetime, rolled: RollupState | None = None) -> list[_Row]:
+    """Fetch the rows of a query, with the columns of `Statement.names`, in two statements; in one
+    where the state of the roll-up was read before."""
+    statement = Statement(query, rolled or read_rollup_state(now), dialect())
     sql, values = statement.text()
     names = [*statement.names, "rows_found"]
     with connection.cursor() as cursor:

@@ -127,11 +127,15 @@ _PLAIN: Final = Probe("plain", (), (), "Say hello.", {}, lambda answer: True)
 
 
 def probe_models(
-    provider: KnownProvider, key: str | None, models: Sequence[FoundModel]
+    provider: KnownProvider,
+    key: str | None,
+    models: Sequence[FoundModel],
+    *,
+    within_s: float = TOTAL_S,
 ) -> dict[str, ProbeResult]:
     """What the first of these models take, by id. Raises nothing: who does not answer tells
     nothing."""
-    deadline = time.monotonic() + TOTAL_S
+    deadline = time.monotonic() + within_s
     probed = models[:MODELS_MAX]
     work = partial(_probe_model, provider, key, deadline)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:

@@ -14,7 +14,7 @@ from routing.catalogue.pricebook import BookEntry, book_entry
 from routing.catalogue.version import current_version
 from routing.entities.vocabulary import STATUS_DISABLED
 from routing.providers.discovery import FoundModel, KnownProvider, discover
-from routing.providers.probes import ProbeResult, probe_models
+from routing.providers.probes import TOTAL_S, ProbeResult, probe_models
 
 
 @dataclass
@@ -36,17 +36,17 @@ def add_provider(
     *,
     pricing: dict[str, str] | None = None,
     named: Sequence[str] = (),
-    probe: bool = True,
+    probe_s: float = TOTAL_S,
     parked: bool = False,
     by: Actor = SYSTEM,
 ) -> AddedModels:
     """List the provider's models, or those `named`, then store it with them.
 
     Models in the price book are enabled; `pricing` prices the others, which otherwise are stored
-    disabled. With `probe` a few calls find out which parameters the enabled ones take, if the
-    provider does not say. A new provider that is `parked` gets no requests yet. Existing rows keep
-    an operator's changes. Raises `DiscoveryError` before
-    anything is stored.
+    disabled. For up to `probe_s` a few calls find out which parameters the enabled ones take, if
+    the provider does not say. A new provider that is `parked` gets no requests yet, and all of its
+    models are probed: prices come later. Existing rows keep an operator's changes. Raises
+    `DiscoveryError` before anything is stored.
     """
     release_connection()
     models = discover(provider, key, named=named)
@@ -54,14 +54,16 @@ def add_provider(
         model.id: book_entry(provider.slug, model.upstream_model) for model in models if model.chats
     }
     probed: dict[str, ProbeResult] = {}
-    if probe:
-        priced = {name for name, book in books.items() if pricing or (book and book.pricing)}
+    if probe_s:
+        priced = {
+            name for name, book in books.items() if parked or pricing or (book and book.pricing)
+        }
         # What has a priced endpoint may have been changed by an operator.
         rows = Endpoint.objects.filter(provider__slug=provider.slug, tag=provider.slug)
         there = set(rows.filter(pricing__isnull=False).values_list("model__slug", flat=True))
         unknown = [each for each in models if each.assumed and each.id in priced - there]
         release_connection()
-        probed = probe_models(provider, key, unknown)
+        probed = probe_models(provider, key, unknown, within_s=probe_s)
     with transaction.atomic():
         row = _store_provider(provider, key, parked=parked, by=by)
         added = AddedModels()

@@ -1,13 +1,33 @@
-"""Everything that `make run` starts, once for a module, and a browser on it."""
+"""Two tenants; and everything that `make run` starts, once for a module, with a browser on it."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.bed import Bed
 from tests.support.browser import Browser, open_browser
 from tests.support.running import SUPERVISOR, Run, put_database
+
+if TYPE_CHECKING:
+    # Django is not set up yet when this file is read.
+    from tests.console.people import Team
+
+
+@pytest.fixture
+def ours() -> "Team":
+    return _make_team("ours")
+
+
+@pytest.fixture
+def theirs() -> "Team":
+    return _make_team("theirs")
+
+
+def _make_team(name: str) -> "Team":
+    from tests.console.people import make_team
+
+    return make_team(name)
 
 
 @pytest.fixture(scope="module")

@@ -193,15 +193,20 @@ def test_yesterday_is_told_in_numbers(team: Team) -> None:
     keep(team.generations["far"], "Write to bob@example.org")
     keep(ask(team.keys["own"], "gen-old", ago=timedelta(days=3)), "Write to eve@example.org")
 
-    replay = replay_yesterday(row, datetime.now(UTC))
+    replay = replay_yesterday(row, datetime.now(UTC), reads_texts=True)
 
     assert (replay.read, replay.blocked, replay.found) == (2, 1, {"email": 1})
     assert replay.requests == 2
     tags = {team.generations[key].endpoint_tag for key in ("own", "led")}
     expected = 2 if tags == {"acme"} else 0
     assert replay.elsewhere == expected
-    text = team.client("lead").get(reverse("console:guardrail_replay", args=[row.pk])).text
-    assert "ada@" not in text
+    part = reverse("console:guardrail_replay", args=[row.pk])
+    text = team.client("admin").get(part).text
+    assert ("<dt>email</dt>" in text, "ada@" in text) == (True, False)
+    # How many prompts match a filter of their own would tell leads what stands in them.
+    text = team.client("lead").get(part).text
+    assert ("<dt>Requests</dt><dd>2</dd>" in text, "email" in text) == (True, False)
+    assert "for who may read these" in text
 
 
 def test_keys_are_put_under_it_by_who_leads_them(team: Team) -> None:

@@ -10,7 +10,10 @@ from django.urls import reverse
 
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord
+from routing.catalogue.models import Model, Provider
+from routing.catalogue.snapshot import catalogue
 from tests.console.people import ADMINS, ROLES, Team, make_team
+from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 KEY = re.compile(r"sk-rt-v1-[0-9a-f]{64}")
@@ -119,6 +122,20 @@ def test_a_rotated_key_shows_its_new_string_once(team: Team) -> None:
     assert ApiKey.objects.of_string(key.hash).get() == key
     odd = client.post(reverse("console:renew_key", args=[key.pk]), {"grace_s": "1"})
     assert odd.status_code == 404
+
+
+def test_a_new_key_is_for_the_models_that_are_named(team: Team) -> None:
+    client = team.client("lead")
+    slug = "acme/one"
+    model = Model.objects.create(slug=slug, canonical_slug=slug, name="One", created=1)
+    provider = Provider.objects.create(slug="from", name="From", base_url="http://x/v1")
+    endpoint(model, provider)
+    catalogue.forget()
+
+    assert make(client, team, allowed_models=slug).status_code == 200
+    assert ApiKey.objects.get(name="new").allowed_models == [slug]
+    wrong = make(client, team, name="other", allowed_models="acme/none")
+    assert (wrong.status_code, "acme/none" in wrong.text) == (400, True)
 
 
 @pytest.mark.parametrize(

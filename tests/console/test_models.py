@@ -84,3 +84,29 @@ def test_a_model_has_endpoints_charts_and_lines_to_paste(team: Team, models: lis
     assert "http://testserver/api/v1/chat/completions" in page
     assert "ANTHROPIC_BASE_URL=&quot;http://testserver/api&quot;" in page
     assert "wire_api = &quot;responses&quot;" in page
+
+
+def test_models_are_compared(team: Team, models: list[Model]) -> None:
+    now = datetime.now(UTC)
+    for days, errors in ((1, 1), (6, 0), (9, 10)):
+        EndpointSample.objects.create(
+            endpoint=models[0].endpoints.get(),
+            started_at=now - timedelta(days=days),
+            calls=10,
+            errors=errors,
+            rate_limited=0,
+        )
+    path = reverse("console:compare_models")
+
+    text = team.client("member").get(path, {"model": ["acme/a", "acme/b", "acme/none"]}).text
+
+    assert list_ids(text) == ["acme/a", "acme/b"]
+    lines = re.findall(r'<th scope="row">([^<]+)</th>(.*?)</tr>', text)
+    values = {label: re.findall(r"<td[^>]*>([^<]*)</td>", cells) for label, cells in lines}
+    assert values["In, per million"] == ["$2.00", "$1.00"]
+    # One of twenty calls failed.
+    assert values["Uptime, 7 days"][0].startswith("95")
+    assert "may call: acme/none" in text
+    Account.objects.filter(pk=team.account.pk).update(ignored_providers=["from-a"])
+    text = team.client("member").get(path, {"model": ["acme/a", "acme/b"]}).text
+    assert list_ids(text) == ["acme/b"]

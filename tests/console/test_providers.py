@@ -92,6 +92,21 @@ def test_a_provider_is_added_priced_and_enabled(team: Team, upstream: ScriptedPr
     assert sorted(actions) == ["added", "priced", "switched"]
 
 
+def test_the_models_of_a_new_provider_are_asked_what_they_can_do(
+    team: Team, upstream: ScriptedProvider
+) -> None:
+    upstream.lists("small")
+    assert add(team, upstream).status_code == 302
+    assert upstream.chats == []
+    upstream.lists("other")
+
+    answer = add(team, upstream, slug="apt", probes="on")
+
+    assert (answer.status_code, len(upstream.chats)) == (302, 3)
+    page = team.client("operator").get(answer["Location"]).text
+    assert "tools, JSON schemas, log-probabilities" in page
+
+
 def test_a_provider_that_does_not_answer_is_not_stored(
     team: Team, upstream: ScriptedProvider
 ) -> None:

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -191,3 +191,16 @@ def test_the_waterfall_begins_with_plan_and_hold() -> None:
         ("Steady", 4, 40),
         ("Rest of the answer", 44, 60),
     ]
+
+
+def test_the_waterfall_ends_when_the_charge_went_to_the_ledger() -> None:
+    began = datetime.now(UTC)
+    record = Generation(
+        created_at=began, detail={"plan_us": 2_000}, attempts=[], generation_time_ms=100
+    )
+    record.charge_nano = 4_400
+
+    *_, last = list_stages(record, began + timedelta(milliseconds=130))
+
+    assert (last.label, last.start_ms, last.length_ms) == ("Settle", 102, 30)
+    assert "$0.0000044" in last.note

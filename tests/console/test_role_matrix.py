@@ -19,16 +19,14 @@ from routing.destinations.services import create_destination
 from routing.presets.read import PresetScope
 from routing.presets.schema import build_content
 from routing.presets.services import save_version
-from tests.console.people import ADMINS, LEADS, ROLES, TENANTS, Team, make_team
+from tests.console.people import ADMINS, LEADS, ROLES, TENANTS, Team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 # Pages of the whole view, and for whom they are there.
 PAGES: Final[dict[str, Collection[str]]] = {
-    **dict.fromkeys(
-        ("home", "first_request", "requests", "playground", "models", "what_if", "keys", "new_key"),
-        ROLES,
-    ),
+    **dict.fromkeys(("home", "top_tags", "first_request", "requests", "playground"), ROLES),
+    **dict.fromkeys(("models", "compare_models", "what_if", "keys", "new_key"), ROLES),
     **dict.fromkeys(("providers", "presets", "decisions", "interns"), ROLES),
     # An intern has an owner, who belongs to the account.
     "new_intern": TENANTS,
@@ -67,6 +65,8 @@ THINGS: Final = {
     "change_budget": act("workspace", interval="daily", limit_usd="1", enforcement="block"),
     "end_budget": act("workspace", interval="daily"),
     "change_end_users": act("workspace", interval="daily", limit_usd="1"),
+    "change_rate_limits": act("workspace", requests_per_minute="5"),
+    "change_scoped_limits": act("workspace", part="user", value="*", concurrent="1"),
     "change_members": act("workspace", to="admin", user=MEMBER),
     "preset": Thing("preset"),
     "activate_preset": act("preset", version="1"),
@@ -94,16 +94,6 @@ def test_every_page_is_in_a_table() -> None:
     names = {each.name for each in urlpatterns}
 
     assert names == PAGES.keys() | THINGS.keys() | OTHERS
-
-
-@pytest.fixture
-def ours() -> Team:
-    return make_team("ours")
-
-
-@pytest.fixture
-def theirs() -> Team:
-    return make_team("theirs")
 
 
 @pytest.mark.parametrize("role", ROLES)

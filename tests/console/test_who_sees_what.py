@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Guardrail, User
-from tests.console.people import ADMINS, BACKEND, ROLES, TENANTS, Team, make_team
+from tests.console.people import ADMINS, BACKEND, ROLES, TENANTS, Team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 SEES = {
@@ -16,16 +16,6 @@ SEES = {
     "lead": {"own", "led"},
     **{role: {"own", "led", "far"} for role in ("billing", *ADMINS)},
 }
-
-
-@pytest.fixture
-def ours() -> Team:
-    return make_team("ours")
-
-
-@pytest.fixture
-def theirs() -> Team:
-    return make_team("theirs")
 
 
 @pytest.mark.parametrize("role", ROLES)

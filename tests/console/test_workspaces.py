@@ -1,6 +1,7 @@
 """Workspaces, people and budgets: who sees and changes which, and when a budget runs out."""
 
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from accounts.models import ApiKey, AuditRecord, Membership, User, Workspace
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from console.queries.budgets import BudgetUse, list_budgets_of
+from console.table import Column, sort_rows
 from gateway.end_users import hash_user
 from tests.console.people import ADMINS, LEADS, ROLES, TENANTS, Team, ask, make_team
 
@@ -66,11 +68,14 @@ def test_budgets_are_set_by_who_rules_the_account(team: Team, role: str) -> None
         for name, said in (
             ("end_budget", {"interval": "monthly"}),
             ("change_end_users", {"interval": "daily", "limit_usd": "9"}),
+            ("change_rate_limits", {"requests_per_minute": "9"}),
+            ("change_scoped_limits", {"part": "user", "value": "*", "concurrent": "9"}),
         ):
             path = reverse(f"console:{name}", args=[find(team, "led").pk])
             assert (name, team.client(role).post(path, said).status_code) == (name, 404)
         assert find(team, "led").budgets.get().limit_nano == 10**9
         assert find(team, "led").end_user_budget is None
+        assert find(team, "led").rate_limits is None
         return
     assert answer.status_code == 302
     assert budget is not None
@@ -103,6 +108,34 @@ def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> No
     assert ("Daily: $2" in page, path in page) == (True, False)
     assert client.post(path, {"interval": ""}).status_code == 302
     assert find(team, "led").end_user_budget is None
+
+
+def test_a_workspace_gets_rate_limits_for_all_and_for_parts_of_its_requests(team: Team) -> None:
+    led, client = find(team, "led"), team.client("admin")
+    whole, parts = (
+        reverse(f"console:{name}", args=[led.pk])
+        for name in ("change_rate_limits", "change_scoped_limits")
+    )
+
+    assert client.post(whole, {"requests_per_minute": "60", "concurrent": "4"}).status_code == 302
+    each = {"part": "user", "value": "*", "requests_per_day": "100"}
+    assert client.post(parts, each).status_code == 302
+    assert client.post(whole, {"requests_per_minute": "30"}).status_code == 302
+    assert client.post(whole, {"requests_per_minute": "0"}).status_code == 400
+    assert client.post(parts, {"part": "user", "value": "*"}).status_code == 400
+
+    scoped = {"scope": {"user": "*"}, "requests_per_day": 100}
+    assert find(team, "led").rate_limits == [{"requests_per_minute": 30}, scoped]
+    # Who leads the workspace reads what holds, and finds no form that would be refused.
+    page = team.client("lead").get(reverse("console:workspace", args=[led.pk])).text
+    assert ("30 requests per minute" in page, "user *: 100 requests per day" in page) == (
+        True,
+        True,
+    )
+    assert (whole in page, parts in page) == (False, False)
+    assert client.post(parts, {"remove": "1"}).status_code == 302
+    assert client.post(whole, {}).status_code == 302
+    assert find(team, "led").rate_limits is None
 
 
 def test_another_tenant_s_workspace_is_not_changed(team: Team) -> None:
@@ -297,3 +330,16 @@ def test_who_leaves_takes_their_keys_out_of_service(team: Team) -> None:
     last = client.post(own, {"to": "org:member"})
     assert (last.status_code, "keeps at least one admin" in last.text) == (409, True)
     assert AuditRecord.objects.filter(object_type="member").count() == 2
+
+
+def test_lists_that_are_there_as_a_whole_are_sorted_by_the_columns_of_the_address() -> None:
+    columns = (Column("Name", itemgetter(0), order="name"), Column("Spent", itemgetter(1)))
+    spent = (*columns[:1], Column("Spent", itemgetter(1), "usd", order="spent"))
+    rows = [("b", 3), ("A", None), ("c", 7)]
+
+    assert sort_rows(rows, spent, "name") == [("A", None), ("b", 3), ("c", 7)]
+    # What has no value comes last either way.
+    assert sort_rows(rows, spent, "spent") == [("b", 3), ("c", 7), ("A", None)]
+    assert sort_rows(rows, spent, "-spent") == [("c", 7), ("b", 3), ("A", None)]
+    for unknown in ("", "-", "spent"):
+        assert sort_rows(rows, columns, unknown) == rows

@@ -291,6 +291,10 @@ def _console_lines(pages: Pages) -> Lines:
     if pages.cpu_ms:
         cpu_ms = percentile(pages.cpu_ms[slowest], 95)
         note += f"; its CPU {cpu_ms:.0f} ms, {pages.statements[slowest]} statements"
+    if pages.first_ms:
+        first = {name: percentile(taken_ms, 50) for name, taken_ms in pages.first_ms.items()}
+        worst = max(first, key=lambda name: first[name])
+        note += f"; who comes first {first[worst]:.0f} ms, median of {worst}"
     return {"console_page_ms": Line(p95_ms[slowest], note)}
 
 

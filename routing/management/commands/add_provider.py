@@ -15,6 +15,7 @@ from gateway.http.jsonio import JsonObject
 from routing.catalogue.spec import Slug, Url
 from routing.entities.prices import PriceError, Prices
 from routing.providers.discovery import KNOWN, DiscoveryError, KnownProvider, NoModelList
+from routing.providers.probes import TOTAL_S
 from routing.providers.services import add_provider, find_kind
 from routing.upstreams.wires import CHAT_KINDS
 
@@ -98,7 +99,7 @@ class Command(JsonCommand):
                 key,
                 pricing=options["price"],
                 named=options["model"],
-                probe=not options["no_probe"],
+                probe_s=0 if options["no_probe"] else TOTAL_S,
             )
         except NoModelList as error:
             raise Refused(f"{error}; name its models with --model; nothing was stored") from error

@@ -1,0 +1,121 @@
+"""Rate limits of a key or a workspace as forms: those of all its requests, and of parts of them."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from django import forms
+from django.http import Http404
+from pydantic import ValidationError
+
+from accounts.views.schemas.fields import resolve_rate_limits
+from gateway.http.errors import SchemaInvalid
+from gateway.http.jsonio import JsonObject
+from gateway.limits.rules import FIGURE_MAX, FIGURES, RateLimit
+
+# As columns keep them.
+Limits = Sequence[JsonObject] | None
+_PARTS: Final = [
+    ("model", "model"),
+    ("provider", "provider"),
+    ("user", "end user"),
+    ("tag", "tag"),
+]
+
+
+def _build_figure(label: str) -> forms.IntegerField:
+    return forms.IntegerField(
+        label=label, required=False, min_value=1, max_value=FIGURE_MAX, help_text="Empty: no limit."
+    )
+
+
+class FiguresForm(forms.Form):
+    """How much may be asked for."""
+
+    requests_per_minute = _build_figure("Requests per minute")
+    requests_per_day = _build_figure("Requests per day")
+    tokens_per_minute = _build_figure("Tokens per minute")
+    concurrent = _build_figure("Requests at the same time")
+
+    def read_figures(self) -> JsonObject:
+        said = self.cleaned_data
+        return {name: said[name] for name in FIGURES if said[name] is not None}
+
+    def read_rate_limits(self, before: Limits = None) -> list[JsonObject] | None:
+        """The column with what the form says of all requests; limits with a scope stay."""
+        scoped = [each for each in before or () if each.get("scope")]
+        figures = self.read_figures()
+        return ([figures, *scoped] if figures else scoped) or None
+
+
+class ScopedLimitForm(FiguresForm):
+    """A rate limit that counts a part of the requests."""
+
+    part = forms.ChoiceField(label="It counts requests of one", choices=_PARTS)
+    value = forms.CharField(
+        max_length=600,
+        label="Which one",
+        help_text="An id, a slug, or a tag as name=value. With * each end user, with name=* each "
+        "value has a count of their own.",
+    )
+
+    field_order = ("part", "value", *FIGURES)
+
+    def __init__(self, data: Any = None) -> None:
+        # The form of the limits of all requests has fields of the same names on the same page.
+        super().__init__(data, auto_id="part_%s")
+
+    def add_to(self, limits: Limits) -> list[JsonObject] | None:
+        """The column with this limit; None, with the errors in the form, where it is none."""
+        said = self.cleaned_data
+        try:
+            limit = RateLimit.model_validate(
+                {"scope": {said["part"]: said["value"]}, **self.read_figures()}
+            )
+            return resolve_rate_limits([*(limits or ()), limit.model_dump(exclude_none=True)])
+        except ValidationError as error:
+            self.add_error(None, str(error.errors()[0]["msg"]))
+        except SchemaInvalid as error:
+            self.add_error("value", error.text)
+        return None
+
+
+class ScopedChange(NamedTuple):
+    """The column after a limit was added or removed; or the form with what is wrong."""
+
+    limits: list[JsonObject] | None
+    wrong: ScopedLimitForm | None = None
+
+
+def read_scoped_change(limits: Limits, data: Any) -> ScopedChange:
+    """What the form of one more limit says, or the button beside one. Raises `Http404` for a button
+    that is not there."""
+    before = list(limits or ())
+    if removed := data.get("remove", ""):
+        left = [each for place, each in enumerate(before) if str(place) != removed]
+        if len(left) == len(before):
+            raise Http404
+        return ScopedChange(left or None)
+    form = ScopedLimitForm(data)
+    changed = form.add_to(before) if form.is_valid() else None
+    return ScopedChange(changed, form if changed is None else None)
+
+
+def find_whole_limit(limits: Limits) -> JsonObject:
+    """The figures of the first limit without a scope."""
+    return next((each for each in limits or () if not each.get("scope")), {})
+
+
+def list_scoped_limits(limits: Limits) -> list[tuple[int, str]]:
+    """The limits with a scope, by their places, in words."""
+    places = enumerate(limits or ())
+    return [(place, _describe_limit(each)) for place, each in places if each.get("scope")]
+
+
+def _describe_limit(limit: JsonObject) -> str:
+    scope = ", ".join(f"{name} {value}" for name, value in limit["scope"].items())
+    return f"{scope}: {describe_figures(limit)}"
+
+
+def describe_figures(limit: JsonObject) -> str:
+    named = ((name, limit[name]) for name in FIGURES if name in limit)
+    return ", ".join(f"{figure:,} {name.replace('_', ' ')}" for name, figure in named)

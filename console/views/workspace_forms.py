@@ -1,0 +1,176 @@
+"""What may be said of a workspace: its budgets, those of its end users, and its defaults."""
+
+from decimal import Decimal
+from typing import Any, Final
+
+from django import forms
+
+from accounts.admin.fields import EnforcementField, UsdField, build_checkboxes
+from accounts.models import ApiKey, Workspace, WorkspaceBudget
+from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
+from accounts.ports import higher_apps
+from accounts.roles import Action
+from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
+from accounts.views.schemas.workspace import END_USER_LIMITS_MAX
+from console.scope import Scope
+from gateway.end_users import hash_user
+from gateway.http.jsonio import JsonObject, format_usd
+
+# What decides who gets to see prompts and answers, and is for those alone who may read them.
+_CONTENTS: Final = (
+    "is_observability_io_logging_enabled",
+    "io_logging_sampling_rate",
+    "is_observability_broadcast_enabled",
+)
+
+
+def _build_amount(label: str, **options: Any) -> UsdField:
+    """More than nothing."""
+    # Browsers compare steps as small as a billionth badly.
+    widget = forms.NumberInput(attrs={"step": "any"})
+    return UsdField(label=label, min_value=Decimal("1E-9"), widget=widget, **options)
+
+
+class BudgetForm(forms.Form):
+    """A budget of one interval. It holds from the moment it is saved."""
+
+    interval = forms.ChoiceField(label="Interval", choices=WorkspaceBudget.Interval.choices)
+    limit_usd = _build_amount("Limit in USD")
+    enforcement = EnforcementField(label="When it is spent")
+
+
+class SettingsForm(forms.Form):
+    """What holds for requests of a workspace that do not say otherwise, and what it keeps."""
+
+    name = forms.CharField(max_length=100, label="Name")
+    default_text_model = forms.CharField(
+        max_length=200,
+        required=False,
+        label="Default model",
+        help_text="For requests that name none.",
+    )
+    default_image_model = forms.CharField(
+        max_length=200, required=False, label="Default image model"
+    )
+    default_provider_sort = forms.TypedChoiceField(
+        label="Order of providers",
+        required=False,
+        empty_value=None,
+        choices=[("", "Balanced by price and health"), *Workspace.ProviderSort.choices],
+    )
+    is_observability_io_logging_enabled = forms.BooleanField(
+        required=False,
+        label="Keep prompts and answers",
+        help_text="Sealed; admins of the account can read them.",
+    )
+    io_logging_sampling_rate = forms.FloatField(
+        min_value=SAMPLING_RATE_MIN,
+        max_value=1,
+        label="Share of requests that are kept",
+        help_text="1 keeps all of them.",
+    )
+    is_observability_broadcast_enabled = forms.BooleanField(
+        required=False,
+        label="Send traces to destinations",
+        help_text="See Settings, Destinations.",
+    )
+    disabled_server_tools = forms.MultipleChoiceField(
+        choices=[(name, name.removeprefix("router:")) for name in SERVER_TOOLS],
+        widget=build_checkboxes(),
+        required=False,
+        label="Server tools that are off",
+    )
+
+    def __init__(self, scope: Scope, workspace: Workspace, data: Any = None) -> None:
+        initial = {name: getattr(workspace, name) for name in self.base_fields}
+        super().__init__(data, initial=initial)
+        if not scope.allows(Action.CONTENTS):
+            for name in _CONTENTS:
+                self.fields[name].disabled = True
+                self.fields[name].help_text = "Admins of the account change it."
+
+    def read_changes(self) -> dict[str, Any]:
+        """What the person may change."""
+        return {n: value for n, value in self.cleaned_data.items() if not self.fields[n].disabled}
+
+    def clean_default_text_model(self) -> str:
+        return _check_model(self.cleaned_data["default_text_model"])
+
+    def clean_default_image_model(self) -> str:
+        return _check_model(self.cleaned_data["default_image_model"])
+
+    def clean_disabled_server_tools(self) -> list[str] | None:
+        return self.cleaned_data["disabled_server_tools"] or None
+
+
+class EndUserBudgetForm(forms.Form):
+    """What each end user of a workspace may spend, and one of them where that differs."""
+
+    interval = forms.ChoiceField(
+        required=False,
+        label="Interval",
+        choices=[("", "None: end users have no budget"), *ApiKey.Reset.choices],
+    )
+    limit_usd = _build_amount(
+        "Limit of each in USD",
+        required=False,
+        help_text="Empty: only those with a limit of their own are held to one.",
+    )
+    user = forms.CharField(
+        required=False,
+        max_length=256,
+        label="An end user who differs",
+        help_text="The id as requests give it in user.",
+    )
+    user_limit_usd = _build_amount(
+        "Their limit in USD", required=False, help_text="Empty: no limit."
+    )
+
+    def __init__(self, workspace: Workspace, data: Any = None) -> None:
+        self._workspace = workspace
+        self._before: JsonObject = workspace.end_user_budget or {"limits": {}}
+        limit_nano = self._before.get("limit_nano")
+        initial = {
+            "interval": self._before.get("interval", ""),
+            "limit_usd": "" if limit_nano is None else format_usd(limit_nano),
+        }
+        # The form of budgets has fields of the same names on the same page.
+        super().__init__(data, initial=initial, auto_id="end_user_%s")
+
+    def count_differing(self) -> int:
+        """How many end users have limits of their own. Their names are kept as hashes only."""
+        return len(self._before["limits"])
+
+    def clean(self) -> dict[str, Any]:
+        said: dict[str, Any] = super().clean() or {}
+        if said.get("user") and self.count_differing() >= END_USER_LIMITS_MAX:
+            self.add_error("user", f"{END_USER_LIMITS_MAX} end users have limits of their own.")
+        return said
+
+    def build_budget(self) -> JsonObject | None:
+        """The column."""
+        said = self.cleaned_data
+        if not said["interval"]:
+            return None
+        limits = dict(self._before["limits"])
+        if said["user"]:
+            limits[hash_user(self._workspace.account_id, said["user"])] = said["user_limit_usd"]
+        return {"interval": said["interval"], "limit_nano": said["limit_usd"], "limits": limits}
+
+
+def _check_model(name: str) -> str:
+    if name and not higher_apps().is_known_model(name):
+        raise forms.ValidationError("No model has this name.")
+    return name
+
+
+class NewWorkspaceForm(forms.Form):
+    """A workspace; its slug is part of what callers write."""
+
+    name = forms.CharField(max_length=100, label="Name")
+    slug = forms.RegexField(
+        SLUG_PATTERN,
+        max_length=SLUG_CHARS_MAX,
+        label="Slug",
+        help_text="Lowercase letters and digits, with single hyphens between.",
+    )
