@@ -9,12 +9,11 @@
       var box = field.nextElementSibling;
       if (!label || !box) return;
       box.querySelectorAll('[role="combobox"], [role="textbox"], [role="searchbox"]').forEach(function (part) {
-        part.setAttribute("aria-label", label.textContent.trim());
+        part.setAttribute("aria-label", label.textContent.replace("*", "").trim());
       });
     });
   }
 
-  window.addEventListener("load", nameBoxes);
-  // A further row of a table of fields; its boxes are built by another listener of the same event.
-  document.addEventListener("formset:added", function () { setTimeout(nameBoxes); });
+  // They are built when the page stands, and with each further row of a table of fields.
+  new MutationObserver(nameBoxes).observe(document.documentElement, { childList: true, subtree: true });
 })();
