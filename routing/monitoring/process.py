@@ -100,6 +100,7 @@ class ProcessMetrics:
     def __init__(self, failures: FailureWriter) -> None:
         self._failures = failures
         self._dropped = self._lost = 0
+        self._providers: set[str] = set()
         self._unhealthy: set[tuple[str, str]] = set()
 
     def write(self) -> None:
@@ -119,10 +120,10 @@ class ProcessMetrics:
 
     def _write_ledger(self) -> None:
         LEDGER_QUEUE.set(ledger.queue_depth)
-        while ledger.commits:
-            size, seconds = ledger.commits.popleft()
-            LEDGER_BATCH.observe(size)
-            LEDGER_COMMIT.observe(seconds)
+        commits = [ledger.commits.popleft() for _ in range(len(ledger.commits))]
+        if commits:
+            LEDGER_BATCH.observe_all([size for size, _ in commits])
+            LEDGER_COMMIT.observe_all([took_s for _, took_s in commits])
 
     def _write_losses(self) -> None:
         dropped, lost = publisher.dropped, self._failures.lost
@@ -135,9 +136,11 @@ class ProcessMetrics:
     def _write_catalogue(self, snapshot: Snapshot) -> None:
         CATALOGUE_VERSION.set(snapshot.version)
         CATALOGUE_VERSION_MIN.set(snapshot.version)
-        providers = snapshot.derive(_list_providers)
-        for provider, count in Tally(providers.values()).items():
-            ENDPOINTS.set(count, provider)
+        providers, endpoints = snapshot.derive(_list_providers), snapshot.derive(_count_endpoints)
+        # Those that left the catalogue become 0.
+        for provider in self._providers | endpoints.keys():
+            ENDPOINTS.set(endpoints[provider], provider)
+        self._providers |= endpoints.keys()
         health = process.health().snapshot(process.now())
         tally = Tally(
             (providers[key], state)
@@ -160,6 +163,11 @@ def _list_providers(snapshot: Snapshot) -> dict[int, str]:
     }
 
 
+def _count_endpoints(snapshot: Snapshot) -> Tally[str]:
+    """Those of each provider."""
+    return Tally(snapshot.derive(_list_providers).values())
+
+
 def _find_snapshot() -> Snapshot | None:
     try:
         return catalogue.current()
@@ -180,16 +188,21 @@ def start(failures: FailureWriter) -> None:
     if not is_enabled():
         return
     sweep_dead_processes(at_once=True)
-    measures = ProcessMetrics(failures)
-    publisher.add_observer("metrics", RequestMetrics(_list_models).observe)
-    writing = PeriodicWork("metrics", measures.write, every_s=EVERY_S, log=log)
+    measures, requests = ProcessMetrics(failures), RequestMetrics(_list_models)
+    publisher.add_observer("metrics", requests.observe)
+
+    def write() -> None:
+        requests.write()
+        measures.write()
+
+    writing = PeriodicWork("metrics", write, every_s=EVERY_S, log=log)
     writing.start()
     listener.start()
 
     def end(within_s: float) -> None:
         listener.stop()
         writing.stop(within_s=within_s)
-        measures.write()
+        write()
 
     _stops.append(end)
 

@@ -1,12 +1,11 @@
-"""Metrics of requests, from the reports of those that ended.
+"""Metrics of requests, from the reports of those that ended."""
 
-A batch is summed up first, so that a number that many requests add to is written once.
-"""
-
+from collections import Counter as Counted
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
+from uuid import UUID
 
 from gateway.http.jsonio import JsonObject, loads
 from gateway.metrics.families import Counter, Histogram
@@ -105,123 +104,154 @@ DECISIONS: Final = Counter(
     "path",
 )
 
+# Types of tokens, and the columns of a record that count them.
+_TOKEN_COLUMNS: Final[Mapping[str, str]] = {
+    "input": "tokens_prompt",
+    "output": "tokens_completion",
+    "cached": "tokens_cached",
+    "reasoning": "tokens_reasoning",
+}
+
 _models = LabelValues("model")
 _providers = LabelValues("provider")
 _workspaces = LabelValues("workspace")
 _reasons = LabelValues("reason")
 
 
-class _Batch:
-    """What is to be added to counters, by family and values of labels; and what histograms get."""
+class _Sums:
+    """What requests with one set of labels came to since it was last written. Tokens are those of
+    `_TOKEN_COLUMNS`."""
+
+    __slots__ = (
+        *("charge_nano", "cost_nano", "first_token_s", "output_token_s", "requests", "tokens"),
+        "took_s",
+    )
 
     def __init__(self) -> None:
-        self.sums: defaultdict[tuple[Counter, tuple[str, ...]], float] = defaultdict(float)
-        self.measured: defaultdict[tuple[Histogram, tuple[str, ...]], list[float]]
-        self.measured = defaultdict(list)
+        self.requests = self.cost_nano = self.charge_nano = 0
+        self.tokens = [0] * len(_TOKEN_COLUMNS)
+        self.took_s: list[float] = []
+        self.first_token_s: list[float] = []
+        self.output_token_s: list[float] = []
 
-    def add(self, family: Counter, amount: float, *values: str) -> None:
-        self.sums[family, values] += amount
 
-    def observe(self, family: Histogram, value: float, *values: str) -> None:
-        self.measured[family, values].append(value)
-
-    def write(self) -> None:
-        for (family, values), amount in self.sums.items():
-            family.add(amount, *values)
-        for (histogram, values), measured in self.measured.items():
-            histogram.observe_all(measured, *values)
+# Format, model, provider, workspace, status and error type, as reports have them.
+_Labels = tuple[str, str, str | None, UUID | None, int, str]
 
 
 class RequestMetrics:
-    """`list_models` gives the ids of models there are: the name in a refused request is whatever
-    its caller wrote."""
+    """Sums up what `observe` is given until `write` is called: a number lies in a file that
+    processes share, and is written once however many requests add to it.
+
+    `list_models` gives the ids of models there are: the name in a refused request is whatever its
+    caller wrote.
+    """
 
     def __init__(self, list_models: Callable[[], Collection[str]]) -> None:
         self._list_models = list_models
+        self._sums: defaultdict[_Labels, _Sums] = defaultdict(_Sums)
+        # What few requests have, by family and values of labels.
+        self._counts: Counted[tuple[Counter, tuple[str, ...]]] = Counted()
 
     def observe(self, reports: Sequence[RequestReport]) -> None:
         """Count a batch of ended requests."""
-        batch, models = _Batch(), self._list_models()
+        models = self._list_models()
         for report in reports:
-            _count_request(report, batch, models)
-        batch.write()
+            self._add(report, models)
+
+    def write(self) -> None:
+        """Write what was counted since the last time."""
+        sums, self._sums = self._sums, defaultdict(_Sums)
+        counts, self._counts = self._counts, Counted()
+        for labels, own in sums.items():
+            _write_sums(labels, own)
+        for (family, values), amount in counts.items():
+            family.add(amount, *values)
+
+    def _add(self, report: RequestReport, models: Collection[str]) -> None:
+        record, error, caller = report.record, report.error, report.caller
+        workspace_id = None if caller is None else caller.workspace_id
+        provider = None
+        if record is not None:
+            model, provider = record["model"], record["provider_name"]
+        else:
+            model = report.requested_model if report.requested_model in models else OTHER
+        error_type = "" if error is None else error.error_type
+        own = self._sums[report.format, model, provider, workspace_id, report.status, error_type]
+        own.requests += 1
+        own.took_s.append(max(0.0, report.ended - report.started))
+        if report.is_repeat:
+            self._count(REPEATS, report.format, _limit_workspace(workspace_id))
+        if record is None:
+            if error is not None:
+                reason = _reasons.limit(error.reason)
+                self._count(REFUSALS, reason, _limit_workspace(workspace_id))
+            return
+        for place, column in enumerate(_TOKEN_COLUMNS.values()):
+            own.tokens[place] += record[column]
+        own.cost_nano += record["upstream_cost_nano"]
+        own.charge_nano += record["charge_nano"]
+        if report.attempts:
+            self._count_attempts(report.attempts)
+        elif error is None:
+            self._count(CACHE_HITS, _models.limit(model))
+        for attempts in report.submodel_attempts:
+            self._count_attempts(attempts)
+        for (tool, failed), count in report.ended_calls.items():
+            self._counts[TOOL_CALLS, (tool, "failed" if failed else "ok")] += count
+        if report.streamed and error is None and not record["cancelled"]:
+            _add_stream(report, record, own)
+        if report.format == "decisions":
+            detail = loads(record["detail"].encode())
+            methods = (detail.get("decisions") or {}).get("methods", {})
+            for path, count in methods.items():
+                self._counts[DECISIONS, (path,)] += count
+
+    def _count(self, family: Counter, *values: str) -> None:
+        self._counts[family, values] += 1
+
+    def _count_attempts(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            outcome = attempt.failure.error_type if attempt.failure else "ok"
+            self._count(ATTEMPTS, _providers.limit(attempt.endpoint.provider.name), outcome)
+        for former, later in pairwise(attempts):
+            # After an answer comes the next turn of a tool loop, or the next question.
+            if former.failure is not None:
+                is_same = former.endpoint.pk == later.endpoint.pk
+                provider = _providers.limit(former.endpoint.provider.name)
+                self._count(RETRIES if is_same else FALLBACKS, provider)
 
 
-def _count_request(report: RequestReport, batch: _Batch, models: Collection[str]) -> None:
-    record, error, caller = report.record, report.error, report.caller
-    workspace = ""
-    if caller is not None and caller.workspace_id is not None:
-        workspace = _workspaces.limit(str(caller.workspace_id))
-    provider = ""
-    if record is not None:
-        model = _models.limit(record["model"])
-        if name := record["provider_name"]:
-            provider = _providers.limit(name)
-    else:
-        asked = report.requested_model
-        model = _models.limit(asked) if asked in models else OTHER
-    status, error_type = str(report.status), error.error_type if error else ""
-    batch.add(REQUESTS, 1, report.format, model, provider, workspace, status, error_type)
-    took_s = max(0.0, report.ended - report.started)
-    batch.observe(DURATION, took_s, report.format, model, provider)
-    if report.is_repeat:
-        batch.add(REPEATS, 1, report.format, workspace)
-    if record is None:
-        if error is not None:
-            batch.add(REFUSALS, 1, _reasons.limit(error.reason), workspace)
-        return
-    _count_usage(record, batch, (model, provider, workspace))
-    if report.attempts:
-        _count_attempts(report.attempts, batch)
-    elif error is None:
-        batch.add(CACHE_HITS, 1, model)
-    for attempts in report.submodel_attempts:
-        _count_attempts(attempts, batch)
-    for (tool, failed), count in report.ended_calls.items():
-        batch.add(TOOL_CALLS, count, tool, "failed" if failed else "ok")
-    if report.streamed and error is None and not record["cancelled"]:
-        _observe_stream(report, record, batch, model, provider)
-    if report.format == "decisions":
-        methods = (loads(record["detail"]).get("decisions") or {}).get("methods", {})
-        for path, count in methods.items():
-            batch.add(DECISIONS, count, path)
+def _limit_workspace(workspace_id: UUID | None) -> str:
+    return "" if workspace_id is None else _workspaces.limit(str(workspace_id))
 
 
-def _count_usage(record: JsonObject, batch: _Batch, whose: tuple[str, str, str]) -> None:
-    for kind, column in (
-        ("input", "tokens_prompt"),
-        ("output", "tokens_completion"),
-        ("cached", "tokens_cached"),
-        ("reasoning", "tokens_reasoning"),
+def _write_sums(labels: _Labels, own: _Sums) -> None:
+    format, model, provider, workspace_id, status, error_type = labels
+    model = model if model == OTHER else _models.limit(model)
+    provider = _providers.limit(provider) if provider else ""
+    workspace = _limit_workspace(workspace_id)
+    REQUESTS.add(own.requests, format, model, provider, workspace, str(status), error_type)
+    DURATION.observe_all(own.took_s, format, model, provider)
+    for kind, count in zip(_TOKEN_COLUMNS, own.tokens, strict=True):
+        if count:
+            TOKENS.add(count, kind, model, provider, workspace)
+    for family, amount_nano in ((COST, own.cost_nano), (CHARGE, own.charge_nano)):
+        if amount_nano:
+            family.add(amount_nano / _USD_NANO, model, provider, workspace)
+    for histogram, measured in (
+        (FIRST_TOKEN, own.first_token_s),
+        (OUTPUT_TOKEN, own.output_token_s),
     ):
-        if count := record[column]:
-            batch.add(TOKENS, count, kind, *whose)
-    if cost_nano := record["upstream_cost_nano"]:
-        batch.add(COST, cost_nano / _USD_NANO, *whose)
-    if charge_nano := record["charge_nano"]:
-        batch.add(CHARGE, charge_nano / _USD_NANO, *whose)
+        if measured:
+            histogram.observe_all(measured, model, provider)
 
 
-def _count_attempts(attempts: Sequence[Attempt], batch: _Batch) -> None:
-    for attempt in attempts:
-        outcome = attempt.failure.error_type if attempt.failure else "ok"
-        batch.add(ATTEMPTS, 1, _providers.limit(attempt.endpoint.provider.name), outcome)
-    for former, later in pairwise(attempts):
-        # After an answer comes the next turn of a tool loop, or the next question.
-        if former.failure is not None:
-            is_same = former.endpoint.pk == later.endpoint.pk
-            provider = _providers.limit(former.endpoint.provider.name)
-            batch.add(RETRIES if is_same else FALLBACKS, 1, provider)
-
-
-def _observe_stream(
-    report: RequestReport, record: JsonObject, batch: _Batch, model: str, provider: str
-) -> None:
+def _add_stream(report: RequestReport, record: JsonObject, own: _Sums) -> None:
     first = next((each.first_token for each in report.attempts if each.failure is None), None)
     if first is not None:
-        batch.observe(FIRST_TOKEN, max(0.0, first - report.started), model, provider)
+        own.first_token_s.append(max(0.0, first - report.started))
     first_ms, whole_ms = record["latency_ms"], record["generation_time_ms"]
     later_tokens = record["tokens_completion"] - 1
     if first_ms is not None and whole_ms is not None and later_tokens > 0:
-        each_s = max(0, whole_ms - first_ms) / 1000 / later_tokens
-        batch.observe(OUTPUT_TOKEN, each_s, model, provider)
+        own.output_token_s.append(max(0, whole_ms - first_ms) / 1000 / later_tokens)

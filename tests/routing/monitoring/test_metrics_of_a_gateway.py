@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,20 @@ def test_another_process_takes_over_from_a_killed_one_and_totals_stay(
     after = wait_for(server, lambda found: found.get("gateway_web_processes{}") == 2)
 
     assert after[total] >= before
+
+
+def test_a_provider_that_left_the_catalogue_has_no_endpoints(
+    server: GatewayServer, orm_of: Callable[[GatewayServer], AbstractContextManager[None]]
+) -> None:
+    names = ["gateway_endpoints{provider=Down}", "gateway_endpoints{provider=Up}"]
+    before = wait_for(server, lambda found: names[0] in found)
+    assert [before[name] for name in names] == [1, 1]
+
+    with orm_of(server):
+        from routing.catalogue.models import Endpoint
+        from routing.catalogue.version import bump_version
+
+        with bump_version("default"):
+            Endpoint.objects.filter(provider__slug="down").delete()
+
+    wait_for(server, lambda found: [found.get(name) for name in names] == [0, 1])

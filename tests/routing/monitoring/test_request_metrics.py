@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from routing.monitoring.requests import RequestMetrics
 from routing.serving.request.context import Attempt
 from tests.routing.reports.test_failure_writer import report
@@ -36,8 +38,9 @@ def count(reported: Any) -> dict[str, float]:
             "cached": read_number("gateway_cache_hits_total"),
         }
 
-    before = read()
-    RequestMetrics(lambda: ["acme/small"]).observe([reported])
+    before, metrics = read(), RequestMetrics(lambda: ["acme/small"])
+    metrics.observe([reported])
+    metrics.write()
     added = {name: now - before[name] for name, now in read().items()}
     return {name: number for name, number in added.items() if number}
 
@@ -54,6 +57,36 @@ def test_tools_and_the_models_that_they_asked_are_counted() -> None:
     )
 
     assert count(answered) == {"ok": 3, "own": 1, "fallbacks": 1, "good tools": 2, "bad tools": 1}
+
+
+def test_what_many_requests_add_is_their_sum() -> None:
+    spent = RECORD | {"tokens_prompt": 12, "charge_nano": 2_000_000_000, "latency_ms": 100}
+    spent |= {"cancelled": False, "generation_time_ms": 300, "tokens_completion": 3}
+    first = attempt("Own")
+    first.first_token = 1.5
+    plain: dict[str, Any] = {"error": None, "status": 200, "requested_model": "acme/small"}
+    plain |= {"started": 1.0, "ended": 1.3, "attempts": [first]}
+    streamed = report(**plain, record=spent, streamed=True)
+    names = {
+        "gateway_requests_total": {"provider": "Own", "status": "200"},
+        "gateway_request_duration_seconds_count": {"provider": "Own"},
+        "gateway_request_duration_seconds_sum": {"provider": "Own"},
+        "gateway_time_to_first_token_seconds_sum": {"provider": "Own"},
+        "gateway_time_per_output_token_seconds_sum": {"provider": "Own"},
+        "gateway_tokens_total": {"provider": "Own", "type": "input"},
+        "gateway_charge_usd_total": {"provider": "Own"},
+        "gateway_cost_usd_total": {"provider": "Own"},
+    }
+    before = {name: read_number(name, **labels) for name, labels in names.items()}
+
+    metrics = RequestMetrics(lambda: ["acme/small"])
+    metrics.observe([streamed, report(**plain, record=spent)])
+    metrics.observe([streamed])
+    metrics.write()
+    metrics.write()
+
+    added = [read_number(name, **labels) - before[name] for name, labels in names.items()]
+    assert added == pytest.approx([3, 3, 0.9, 1.0, 0.2, 36, 6, 0])
 
 
 def test_an_answer_that_is_given_again_is_a_repeat() -> None:
