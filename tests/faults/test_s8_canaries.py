@@ -126,12 +126,14 @@ def last_scene(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_pa
 
 
 def kept_by(scene: Scene, stores: Bed, orm_of: Orm) -> str:
-    """Logs, tables and hints."""
+    """Logs, tables, hints and metrics."""
     with orm_of(scene.server):
         kept = database_text()
     if stores.is_postgres:
         with redis.Redis.from_url(stores.redis_url) as client:
             kept += repr([(name, client.dump(name)) for name in client.scan_iter()])
+    metrics = (Path(scene.server.env["GATEWAY_HOME"]) / "run" / "metrics").iterdir()
+    kept += "".join(file.read_text(errors="replace") for file in metrics)
     return kept + scene.server.log()
 
 
