@@ -1,5 +1,6 @@
 """Rolling up, forgetting, and what is told when either has not happened or has long ago."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from routing import tasks
 from routing.history import rollup
+from routing.history.activity import read_activity
 from routing.history.analytics import fetch_rows
 from routing.history.columns import CUTS, NARROWEST_CUT
 from routing.history.metrics import METRICS
@@ -25,6 +27,7 @@ from routing.history.models import (
     UsageSpread,
 )
 from routing.history.rollup import forget_old, roll_up
+from routing.history.schemas import ActivityQuery
 from routing.history.spans import DAY, HOUR, day_of, hour_of
 from routing.history.statement import UsageQuery
 from routing.retention.expiry import forget_facts
@@ -150,6 +153,21 @@ def test_percentiles_of_whole_days_look_at_no_fact(mine: Office, groups: tuple[s
     sql = captured.captured_queries[-1]["sql"]
     assert "routing_usagespread" in sql
     assert "routing_generation" not in sql
+
+
+def test_the_first_page_of_activity_reads_days_in_brief_however_many_generations(
+    mine: Office,
+) -> None:
+    start = day_of(NOW) - 30 * DAY
+    save(mine, [Fact(f"gen-{n}", start + n * 8 * HOUR, key=n % 2) for n in range(90)])
+    roll_up(NOW)
+    with CaptureQueriesContext(connection) as captured:
+        rows = read_activity(mine.account.pk, ActivityQuery(), NOW)
+
+    assert len(rows) == 30
+    read = re.findall(r"routing_\w+", " ".join(each["sql"] for each in captured))
+    rolled_up = {"routing_usagerolled", "routing_latehour"}
+    assert set(read) - rolled_up == {"routing_usagebrief", "routing_usageline"}
 
 
 @pytest.mark.parametrize("more", [{"time": "hour"}, {"groups": ("provider_name", "api_key_id")}])
