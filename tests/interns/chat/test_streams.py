@@ -69,6 +69,9 @@ def test_a_pause_and_its_answer_are_one_run(room: Room) -> None:
     assert (last["choices"], last["session_id"], last["usage"]) == ([], "s", None)
     assert done == "[DONE]"
     assert room.runs()[0].state == "waiting"
+    key = room.account.management_key
+    events = room.server.get("/api/v1/notifications/events", key=key).json()["data"]
+    assert "intern.waiting" in {event["kind"] for event in events}
     assert room.agent.told[0]["approval_mode"] == "manual"
 
     assert refusal_of(room.answer("s", "sure")) == (400, "bad_request", False)
