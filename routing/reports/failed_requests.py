@@ -26,6 +26,8 @@ EVERY_S: Final = 0.25
 # Rows that wait for a database that is gone; what comes then is only counted in the log.
 _PENDING_MAX: Final = 5_000
 _LOG_EVERY_S: Final = 60.0
+# A statement of so many holds the event loop for a millisecond, and others run between two.
+_ROWS_AT_ONCE: Final = 10
 # Sources counted by themselves within a minute; further ones are counted as "other".
 _SOURCES_MAX: Final = 1_000
 _COLUMNS: Final = (
@@ -202,7 +204,7 @@ def store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure
 
 @transaction.atomic
 def _store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure]) -> None:
-    FailedRequest.objects.bulk_create(rows, batch_size=200)
+    FailedRequest.objects.bulk_create(rows, batch_size=_ROWS_AT_ONCE)
     if not counts:
         return
     # SQLite has no type for them.

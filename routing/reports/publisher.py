@@ -18,7 +18,7 @@ log = logging.getLogger("routing.reports")
 Observer = Callable[[Sequence[RequestReport]], None]
 EVERY_S: Final = 0.5
 QUEUE_MAX: Final = 20_000
-# So many at once hold the event loop for less than 20 ms.
+# So many at once hold the event loop for a millisecond or two in each observer.
 _BATCH_MAX: Final = 100
 
 
@@ -60,7 +60,7 @@ class Publisher:
             batch = [self._queue.popleft() for _ in range(size)]
             for name, observe in tuple(self._observers.items()):
                 self._observe(name, observe, batch)
-            yield_control()
+                yield_control()
 
     def _observe(self, name: str, observe: Observer, batch: Sequence[RequestReport]) -> None:
         try:
