@@ -1,5 +1,5 @@
 """Rate limits of accounts: management requests a minute, free requests a day; and of addresses:
-wrong keys, tokens and codes a minute."""
+wrong keys, tokens and codes a minute, and tries to sign in."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
@@ -48,6 +48,13 @@ def limit_wrong_tokens(request: HttpRequest) -> Limit:
 def limit_exchanges(code_hash: str) -> Limit:
     """How often a code that was given out may fail: whoever has it shares it with no address."""
     return Limit(f"failed_code:{code_hash}", settings.RATE_FAILED_TOKENS, MINUTE_S)
+
+
+def count_sign_in(request: HttpRequest) -> None:
+    """Count a try to sign in for its address. Raises `RateLimited`."""
+    if settings.RATE_SIGN_INS:
+        limit = Limit(f"sign_ins:{find_client(request)}", settings.RATE_SIGN_INS, MINUTE_S)
+        _take(limit, source="router_sign_ins")
 
 
 def guard_lookup(

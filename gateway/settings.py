@@ -63,12 +63,14 @@ AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
     "accounts.sign_in.WrongPassword",
 ]
+PASSWORD_HASHERS = ["accounts.people.passwords.PasswordHasher"]
 ROOT_URLCONF = "gateway.urls"
 WSGI_APPLICATION = "gateway.wsgi.application"
 APPEND_SLASH = False
 # Sessions, messages and the rest serve pages; the API goes past them (see gateway.http.middleware).
 MIDDLEWARE = [
     "gateway.http.middleware.ApiPaths",
+    "accounts.people.middleware.SignInRate",
     "gateway.http.middleware.PageThread",
     "gateway.http.middleware.PageSecurity",
     "gateway.http.middleware.StaticFiles",
@@ -96,9 +98,9 @@ ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_SESSION_REMEMBER = True
-# Wrong codes of second factors; `accounts.sign_in` counts wrong passwords.
+# Wrong codes of second factors. `RATE_SIGN_INS` counts forms, `accounts.sign_in` wrong passwords.
 ACCOUNT_RATE_LIMITS = {
-    "login": "60/m/ip",
+    "login": "",
     "login_failed": "20/m/ip,5/5m/key",
     "reauthenticate": "10/m/user",
 }

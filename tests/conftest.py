@@ -31,6 +31,8 @@ only_loopback()
 settings.DATABASES  # noqa: B018 - Reading it loads the settings.
 # Each test of the admin makes its user, and a hash made to be slow takes longer than the test.
 settings.PASSWORD_HASHERS = ["tests.support.hashing.QuickHasher"]
+# All tests sign in from one address.
+settings.RATE_SIGN_INS = 0
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("nightly", deadline=None)
 hypothesis.settings.register_profile("whole", deadline=None, max_examples=50)

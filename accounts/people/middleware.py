@@ -1,6 +1,7 @@
-"""The door that asks staff for a second factor."""
+"""Doors before pages: one that counts tries to sign in, one that asks staff for a second factor."""
 
 from collections.abc import Callable
+from threading import BoundedSemaphore
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -10,16 +11,66 @@ from allauth.account.internal.flows.login import (
 )
 from allauth.mfa import signals as factors
 from django.dispatch import receiver
-from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import reverse
 
 from accounts.people.adapter import list_factors, needs_second_factor
+from accounts.rates import count_sign_in
+from gateway.http.errors import RateLimited
 from gateway.http.middleware import is_page
 
 # The ways in and out, and what everybody may read.
 _OPEN: Final = ("/console/sign-", "/static/", "/docs")
 # Where a factor is set up.
 _SETUP: Final = "/console/you"
+
+# Where somebody proves who they are, and which of these keep something of whoever only looks.
+_WAYS_IN: Final = ("/console/sign-in", "/console/link/")
+_BEGINNINGS: Final = ("/console/sign-in/at/", "/console/sign-in/passkey")
+_AT_ONCE: Final = 2
+_WAIT_S: Final = 10.0
+_TOO_MANY: Final = "Too many tries to sign in. Wait a minute, then try again.\n"
+
+
+class SignInRate:
+    """Turns away who tries to sign in too often from one address, before the database is asked.
+
+    Few forms are looked at at once: they wait for one another's rows, and many would meanwhile
+    hold all connections that requests need.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+        self._room = BoundedSemaphore(_AT_ONCE)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        path, is_form = request.path_info, request.method not in ("GET", "HEAD")
+        if not path.startswith(_WAYS_IN) or not (is_form or path.startswith(_BEGINNINGS)):
+            return self.get_response(request)
+        try:
+            count_sign_in(request)
+        except RateLimited as refusal:
+            return _turn_away(refusal.headers["Retry-After"])
+        if not is_form:
+            return self.get_response(request)
+        if not self._room.acquire(timeout=_WAIT_S):
+            return _turn_away("1")
+        try:
+            return self.get_response(request)
+        finally:
+            self._room.release()
+
+
+def _turn_away(retry_after: str) -> HttpResponse:
+    return HttpResponse(_TOO_MANY, status=429, headers={"Retry-After": retry_after, **_PLAIN})
+
+
+_PLAIN: Final = {
+    "Content-Type": "text/plain",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
 
 
 @receiver(factors.authenticator_added)

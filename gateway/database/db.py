@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, cast
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from gevent import Timeout, monkey
 
-from gateway.eventloop import yield_control
+from gateway.eventloop import run_in_thread, yield_control
 from gateway.live_settings import settings
 from gateway.outages import database
 
@@ -127,6 +127,18 @@ def release_connection() -> None:
     """
     if not _is_sqlite() and not connection.in_atomic_block:
         connection.close()
+
+
+def run_aside(work: Callable[[], T], *, threads: Callable[[], Any]) -> T:
+    """Run `work`, computing that takes long, in a native thread of the pool that `threads` gives.
+
+    Meanwhile the event loop turns, and others have this work's connection. A lane's own thread,
+    which holds nobody up, does it in place.
+    """
+    if not under_gevent() or _is_in_lane():
+        return work()
+    release_connection()
+    return run_in_thread(work, threads=threads)
 
 
 def run_native(lane: Lane, work: Callable[[], T]) -> T:

@@ -112,6 +112,14 @@ RATE_FAILED_TOKENS = rates(
     30,
     maximum=env.RATE_MAX,
 )
+RATE_SIGN_INS = rates(
+    "RATE_SIGN_INS",
+    "sign-in forms sent, and sign-ins begun at a provider or with a passkey, per client address "
+    "and minute",
+    env.integer,
+    60,
+    maximum=env.RATE_MAX,
+)
 ROUTER_FREE_RPM = rates(
     "ROUTER_FREE_RPM",
     "requests to free variants per account and minute",

@@ -2,12 +2,15 @@
 others lock nobody out for long."""
 
 import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, RequestFactory
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from accounts.authentication import forget_keys
@@ -16,11 +19,13 @@ from accounts.identity import own_tokens
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord, SignInAttempts, User
 from accounts.money import NANO_PER_USD
+from accounts.people.middleware import SignInRate
 from accounts.rates import daily_limit, read_free_requests
 from accounts.services.keys import set_disabled
 from accounts.sign_in import BOUNDS, count_try
 from gateway.limits.limits import DAY_S, MINUTE_S, rate_limiter
 from tests.accounts.office import KEYS, Office, open_office
+from tests.support.hashing import CountingHasher
 from tests.support.windows import within_one
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -214,6 +219,8 @@ def test_wrong_tokens_close_an_address_to_guesses_and_not_to_good_ones(settings:
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAGE = "/console/sign-in"
+# The first is somebody's.
+NAMES = ("op", "nobody")
 
 
 def signs_in(password: str, *, address: str = "192.0.2.1", name: str = "op") -> bool:
@@ -235,6 +242,57 @@ def test_the_right_password_comes_too_late_behind_too_many_wrong_ones(operator: 
     record = AuditRecord.objects.get(object_type="sign_in", action="blocked")
     assert record.object_id == str(operator.pk)
     assert record.after == {"by": "pair", "address": "192.0.2.1", "tries": BOUNDS["pair"].tries}
+
+
+def test_a_try_that_comes_too_soon_is_not_even_hashed(operator: User, settings: Settings) -> None:
+    settings.PASSWORD_HASHERS = ["tests.support.hashing.CountingHasher"]
+    CountingHasher.hashed = 0
+    assert not signs_in("wrong")
+    assert CountingHasher.hashed == 1
+    SignInAttempts.objects.update(blocked_until=datetime.now(UTC) + timedelta(hours=1))
+
+    assert not any(signs_in(each, name=name) for each in ("wrong", "right horse") for name in NAMES)
+
+    assert CountingHasher.hashed == 1
+
+
+def test_forms_and_beginnings_of_sign_in_are_limited_by_address(settings: Settings) -> None:
+    settings.RATE_SIGN_INS = 3
+    form = {"login": "nobody", "password": "wrong"}
+
+    def work() -> None:
+        here = Client(REMOTE_ADDR=somewhere())
+        answers = [here.post(PAGE, form) for _ in range(4)]
+        assert [each.status_code for each in answers] == [200, 200, 200, 429]
+        assert 0 < int(answers[-1]["Retry-After"]) <= MINUTE_S
+        assert "default-src 'none'" in answers[-1]["Content-Security-Policy"]
+        for path in ("/passkey", "/at/acme", "/at/acme/back"):
+            assert here.get(f"{PAGE}{path}").status_code == 429
+        assert here.get(PAGE).status_code == 200
+        assert Client(REMOTE_ADDR=somewhere()).post(PAGE, form).status_code == 200
+
+    within_one(MINUTE_S, work)
+
+
+def test_two_forms_are_looked_at_at_once() -> None:
+    together, lock, inside, most = threading.Barrier(2), threading.Lock(), 0, 0
+
+    def look(_: HttpRequest) -> HttpResponse:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        together.wait(60)
+        with lock:
+            inside -= 1
+        return HttpResponse()
+
+    door, request = SignInRate(look), RequestFactory().post(PAGE)
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(door, [request] * 6))
+
+    assert [each.status_code for each in answers] == [200] * 6
+    assert most == 2
 
 
 def test_what_is_read_does_not_tell_whether_the_user_exists(operator: User) -> None:

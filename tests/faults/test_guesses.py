@@ -20,7 +20,7 @@ from tests.support.server import as_json
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 GUESSES, GUESSERS = 10_000, 4
 # Of one address, in a minute.
-LOOKED_AT = 30
+LOOKED_AT, SIGN_INS = 30, 60
 PLACE = {"X-Forwarded-For": "198.51.100.7"}
 Guess = Callable[[requests.Session, int], int]
 
@@ -30,6 +30,7 @@ def desk(desk_on: Open) -> Desk:
     return desk_on(
         [bench.model("acme/one", bench.endpoint("first"))],
         RATE_FAILED_TOKENS=str(LOOKED_AT),
+        RATE_SIGN_INS=str(SIGN_INS),
         TRUSTED_PROXIES="127.0.0.1",
     )
 
@@ -131,11 +132,13 @@ def test_few_passwords_are_looked_at(desk: Desk, django_db_blocker: DjangoDbBloc
         }
         return session.post(page, data=form, timeout=60, allow_redirects=False).status_code
 
-    statuses, _ = send_guesses(guess)
+    statuses, windows = send_guesses(guess)
 
     # Whether one was looked at is told to nobody; the records know. Each further one waits twice
     # as long, so that no pace of guesses has more of them looked at.
     with pointed_at(desk.server.env["DATABASE_URL"], django_db_blocker):
         looked_at = AuditRecord.objects.filter(action="failed").count()
-    assert statuses == {200: GUESSES}
+    assert statuses.total() == GUESSES
+    assert set(statuses) == {200, 429}
+    assert statuses[200] <= windows * (SIGN_INS + GUESSERS)
     assert 0 < looked_at <= BOUNDS["pair"].tries + 20

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import requests
 
 from routing.simulator.testing import RawConnection
 from tests.conformance.desk import HELLO
@@ -159,6 +160,27 @@ def post(server: GatewayServer, account: SeededAccount, data: bytes, *, framing:
         status, headers = wire.head()
         wire.body(headers)
     return status
+
+
+@pytest.mark.timed
+@pytest.mark.both
+def test_no_password_silences_a_stream(
+    ticking: tuple[GatewayServer, SeededAccount], listener: Listener
+) -> None:
+    """Names that nobody has are hashed as slowly, so that they take as long."""
+    page, secret = f"{ticking[0].root_url}/console/sign-in", "c" * 32
+    form = {"login": "nobody", "password": "guess", "csrfmiddlewaretoken": secret}
+    took_s: list[float] = []
+
+    def try_to_sign_in() -> None:
+        answer = requests.post(page, form, cookies={"csrftoken": secret}, timeout=60)
+        assert answer.status_code == 200, answer.text
+        took_s.append(answer.elapsed.total_seconds())
+
+    silence_s = quietest_s(listener, try_to_sign_in, limit_s=OTHERWISE_S)
+    # It was hashed, and slowly.
+    assert max(took_s) > OTHERWISE_S
+    in_time(silence_s, OTHERWISE_S)
 
 
 @pytest.mark.timed

@@ -15,10 +15,11 @@ from tests.support.bed import PROJECT, Bed
 UNDER_GEVENT = """
 from gevent import monkey; monkey.patch_all()
 import json, django
+from gevent.threadpool import ThreadPool
 django.setup()
 thread = monkey.get_original("_thread", "get_ident")
 from django.db import connection
-from gateway.database.db import Lane, run_queries, run_native, under_gevent
+from gateway.database.db import Lane, run_aside, run_queries, run_native, under_gevent
 hub = thread()
 def where():
     with connection.cursor() as cursor:
@@ -26,6 +27,10 @@ def where():
     return thread()
 def fail():
     raise LookupError("as it was")
+pool = ThreadPool(1)
+def page():
+    where()
+    return [thread(), run_aside(thread, threads=lambda: pool), connection.connection is not None]
 try:
     run_queries(Lane.READ, fail)
     failed = ""
@@ -42,6 +47,8 @@ print(json.dumps({
     "after": run_queries(Lane.READ, where) == hub,
     "own": run_native(Lane.LEDGER, where) == hub,
     "lanes": len({run_queries(lane, where) for lane in (Lane.READ, Lane.LEDGER)}),
+    "page": run_queries(Lane.OPERATOR, page),
+    "hub": hub,
     "open": connection.connection is not None,
 }))
 """
@@ -67,11 +74,17 @@ def test_under_gevent_no_query_holds_the_loop_or_a_connection(stores: Bed) -> No
     if stores.is_postgres:
         # It waits cooperatively; the connection goes back as soon as the work is done.
         assert (told["read"], told["open"]) == ([True, True], False)
+        # So does a page's, while it computes elsewhere.
+        page, computing, holds = told["page"]
+        assert (page, computing == page, holds) == (told["hub"], False, False)
     else:
         # Within a lane nothing queues up again, which would be for ever.
         assert (told["again"], told["after"]) == ([True] * 4, False)
         # In threads of their own, one for each lane.
         assert (told["read"], told["own"], told["lanes"]) == ([False, False], False, 2)
+        # A page computes in its own, which nobody else waits for.
+        page, computing, _ = told["page"]
+        assert (page == told["hub"], computing == page) == (False, True)
 
 
 FOUR_THREADS = """
