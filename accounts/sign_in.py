@@ -18,6 +18,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from accounts.models import SignInAttempts, User
+from accounts.people.oidc import StrayAnswer
 from accounts.people.records import record_sign_in
 from accounts.services.records import command_actor, record_change
 from gateway.http.address import find_client
@@ -87,6 +88,15 @@ def count_answer(request: HttpRequest, *, is_stray: bool = False) -> bool:
 def forget_answer(request: HttpRequest) -> None:
     """Take back one that was counted: it let somebody in, or the provider was silent."""
     _take_back(_hash(f"provider:{find_client(request)}"))
+
+
+def use_state(state: str) -> None:
+    """Note that what was begun with this state is answered. Raises `StrayAnswer` where it was:
+    whoever has the browser's cookie may send an answer again."""
+    subject, now = _hash(f"state:{state}"), datetime.now(UTC)
+    _, is_new = SignInAttempts.objects.get_or_create(subject=subject, defaults={"last_at": now})
+    if not is_new:
+        raise StrayAnswer("the state was used")
 
 
 @transaction.atomic

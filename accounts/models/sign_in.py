@@ -4,7 +4,8 @@ from django.db import models
 
 
 class SignInAttempts(models.Model):
-    """Tries that have not succeeded, of one user, of one address, or of one user from one address.
+    """Tries that have not succeeded, of one user, of one address, or of one user from one address;
+    and answers of identity providers, each of which is good once.
 
     `subject` is a digest of which: what was typed as a name may be a password.
     """

@@ -1,18 +1,21 @@
 """Signing in at an organization's identity provider: authorization code with PKCE, state, nonce.
 
-What was begun is kept in the session by its state, for ten minutes, and taken out before it is
-looked at, so that an answer is good once.
+What was begun is kept in a sealed cookie for ten minutes, so that nobody who only begins leaves a
+row here. `accounts.sign_in` knows the states that were answered: an answer is good once.
 """
 
 import base64
+import json
 import secrets
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.urls import reverse
 
 from accounts.identity.issuers import (
     Issuer,
@@ -25,10 +28,14 @@ from accounts.identity.issuers import (
 from gateway.environment.sign_in import OidcProvider
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
+from gateway.sealing import UnsealError, seal, unseal
 
-_BEGUN: Final = "oidc_begun"
+_PURPOSE: Final = "oidc-begun"
 _LIFETIME_S: Final = 600
+# Cookies of the kind in one browser, and characters of the page in one: all are sent together.
 _BEGUN_MAX: Final = 5
+_NEXT_CHARS_MAX: Final = 1000
+_COOKIE: Final = "oidc-begun-"
 # Where the session was made, and with which token, for the sign-out there.
 _ENTERED: Final = "oidc_entered"
 
@@ -61,20 +68,19 @@ def find_forced_provider(*names: str) -> OidcProvider | None:
     return next((each for each in settings.OIDC_PROVIDERS if domains & set(each.domains)), None)
 
 
-def begin(request: HttpRequest, provider: OidcProvider, *, back_to: str, next_path: str) -> str:
-    """The URL at the provider that the browser goes to. Raises `IssuerSilent`."""
+def begin(
+    request: HttpRequest, provider: OidcProvider, *, back_to: str, next_path: str
+) -> HttpResponse:
+    """Sends the browser to the provider. Raises `IssuerSilent`."""
     facts = find_issuer(provider.issuer).read_facts()
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-    begun = request.session.get(_BEGUN, {})
-    begun[state] = {
+    begun = {
         "provider": provider.id,
         "nonce": nonce,
         "verifier": verifier,
-        "next": next_path,
+        "next": next_path if len(next_path) <= _NEXT_CHARS_MAX else "/",
         "at": time.time(),
     }
-    newest = sorted(begun, key=lambda each: begun[each]["at"])[-_BEGUN_MAX:]
-    request.session[_BEGUN] = {each: begun[each] for each in newest}
     digest = sha256(verifier.encode()).digest()
     query = {
         "response_type": "code",
@@ -87,25 +93,68 @@ def begin(request: HttpRequest, provider: OidcProvider, *, back_to: str, next_pa
         "code_challenge_method": "S256",
     }
     endpoint = str(facts["authorization_endpoint"])
-    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+    answer = HttpResponseRedirect(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
+    _keep_begun(request, answer, state, begun)
+    return answer
 
 
-def take_begun(request: HttpRequest, provider: OidcProvider) -> JsonObject:
-    """What was begun in this browser and is answered now, once. Raises `StrayAnswer`."""
-    begun = request.session.get(_BEGUN, {})
-    kept = begun.pop(request.GET.get("state", ""), None)
-    if kept is not None:
-        request.session[_BEGUN] = begun
-        request.session.save()
-    if kept is None or kept["provider"] != provider.id:
-        raise StrayAnswer("the state is none that was begun here, or was used")
-    return dict(kept)
+def _keep_begun(
+    request: HttpRequest, answer: HttpResponseBase, state: str, begun: JsonObject
+) -> None:
+    """In the browser alone, in the place of the oldest of too many."""
+    path = _find_cookie_path()
+    there = sorted(name for name in request.COOKIES if name.startswith(_COOKIE))
+    for name in there[: max(0, len(there) - _BEGUN_MAX + 1)]:
+        answer.delete_cookie(name, path=path)
+    answer.set_cookie(
+        # Later ones come after earlier ones.
+        f"{_COOKIE}{int(begun['at'] * 1000):x}-{_shorten(state)}",
+        seal(json.dumps(begun), purpose=_PURPOSE, row=state),
+        max_age=_LIFETIME_S,
+        path=path,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        # The provider sends the browser back from elsewhere.
+        samesite="Lax",
+    )
+
+
+def read_begun(request: HttpRequest, provider: OidcProvider) -> JsonObject:
+    """What was begun in this browser and is answered now. Raises `StrayAnswer`."""
+    state = request.GET.get("state", "")
+    for name in _find_cookies(request):
+        with suppress(UnsealError):
+            begun = json.loads(unseal(request.COOKIES[name], purpose=_PURPOSE, row=state))
+            if begun["provider"] == provider.id:
+                return dict(begun)
+    raise StrayAnswer("the state is none that was begun here, or was used")
+
+
+def forget_begun(request: HttpRequest, answer: HttpResponseBase) -> None:
+    """Take what was answered out of the browser."""
+    for name in _find_cookies(request):
+        answer.delete_cookie(name, path=_find_cookie_path())
+
+
+def _find_cookies(request: HttpRequest) -> list[str]:
+    """Of the state in the query; a text that is no state has none."""
+    ending = f"-{_shorten(request.GET.get('state', ''))}"
+    return [name for name in request.COOKIES if name.startswith(_COOKIE) and name.endswith(ending)]
+
+
+def _shorten(state: str) -> str:
+    return sha256(state.encode()).hexdigest()[:12]
+
+
+def _find_cookie_path() -> str:
+    """The browser sends them to the providers' addresses alone."""
+    return reverse("provider_sign_in", args=["-"]).removesuffix("-")
 
 
 def complete(
     request: HttpRequest, provider: OidcProvider, kept: JsonObject, *, back_to: str
 ) -> Identity:
-    """Who came back from the provider to what `take_begun` gave. Raises `SignInRefused`, and
+    """Who came back from the provider to what `read_begun` gave. Raises `SignInRefused`, and
     `IssuerSilent` where the provider does not answer."""
     if time.time() - kept["at"] > _LIFETIME_S:
         raise SignInRefused("it was begun too long ago")

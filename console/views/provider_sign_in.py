@@ -5,7 +5,7 @@ from typing import Any
 
 from allauth.account.internal.flows.login import perform_login, record_authentication
 from allauth.account.models import Login
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -19,11 +19,12 @@ from accounts.people.oidc import (
     begin,
     complete,
     find_provider,
+    forget_begun,
     keep_entry,
-    take_begun,
+    read_begun,
 )
 from accounts.people.records import record_sign_in
-from accounts.sign_in import count_answer, forget_answer
+from accounts.sign_in import count_answer, forget_answer, use_state
 from console.views.sign_in import find_target
 from gateway.environment.sign_in import OidcProvider
 from gateway.live_settings import settings
@@ -36,7 +37,7 @@ log = logging.getLogger("gateway.sign_in")
 def go_to_provider(request: HttpRequest, provider_id: str) -> HttpResponseBase:
     provider = _find(provider_id)
     try:
-        url = begin(
+        return begin(
             request,
             provider,
             back_to=_build_back_url(request, provider),
@@ -44,20 +45,25 @@ def go_to_provider(request: HttpRequest, provider_id: str) -> HttpResponseBase:
         )
     except IssuerSilent as error:
         return _tell_silence(request, provider, error)
-    return HttpResponseRedirect(url)
 
 
 @require_safe
 @never_cache
 def come_back(request: HttpRequest, provider_id: str) -> HttpResponseBase:
     """Whom the provider names comes in, by a second factor where the person has one here."""
-    provider = _find(provider_id)
+    answer = _look_at_answer(request, _find(provider_id))
+    forget_begun(request, answer)
+    return answer
+
+
+def _look_at_answer(request: HttpRequest, provider: OidcProvider) -> HttpResponseBase:
     try:
-        kept = take_begun(request, provider)
-        # Each one that is looked at costs a request to the provider.
+        kept = read_begun(request, provider)
+        # Each one that is looked at costs a row, and a request to the provider.
         if not count_answer(request):
             context = {"provider": provider, "must_wait": True}
             return render(request, "console/provider_refused.html", context, status=429)
+        use_state(request.GET["state"])
         identity = complete(request, provider, kept, back_to=_build_back_url(request, provider))
         user = admit(identity)
     except IssuerSilent as error:

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from accounts.identity.issuers import forget_issuers
 from tests.support.bed import Bed
 from tests.support.browser import Browser, open_browser
+from tests.support.identity_provider import Provider
 from tests.support.running import SUPERVISOR, Run, put_database
 
 if TYPE_CHECKING:
@@ -51,3 +53,12 @@ def browser(facts: dict[str, Any]) -> Iterator[Browser]:
     with open_browser(facts["root_url"]) as browser:
         yield browser
         assert browser.complaints == []
+
+
+@pytest.fixture
+def provider(settings: Any) -> Iterator[Provider]:
+    forget_issuers()
+    provider = Provider(settings)
+    yield provider
+    provider.stop()
+    forget_issuers()
