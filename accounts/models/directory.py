@@ -15,7 +15,8 @@ from accounts.models.workspace_membership import WorkspaceMembership
 class ScimUser(models.Model):
     """A person of a directory. While `active` it is a member of the account.
 
-    `attributes` are those that the directory sent and nothing here reads, as it sent them.
+    `attributes` are those that the directory sent and nothing here reads, as it sent them; beside
+    them stands which identity provider brought the person, or took them out.
     `has_own_user` says that the user was made for it, so that its name and address follow the
     directory. `groups` are the directory's; `claimed_groups` and `claim_mappings` are what claims
     gave at the last sign-in.

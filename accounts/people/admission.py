@@ -26,11 +26,10 @@ from accounts.people.oidc import Identity, SignInRefused
 from accounts.services.claim_mappings import settle_role
 from accounts.services.records import command_actor
 from accounts.services.scim_groups import apply_groups, lock_account
-from accounts.services.scim_users import NameTaken, change_user, create_user
+from accounts.services.scim_users import LEFT, PROVIDER, NameTaken, change_user, create_user
 
 _BY: Final = command_actor("sign-in")
 _CHARS_MAX: Final = 255
-_LEFT: Final = "left_by_provider"
 
 
 def admit(identity: Identity) -> User:
@@ -131,9 +130,9 @@ def _find_person(account: Account, identity: Identity, user: User | None) -> Sci
     if found is None:
         fields = _read_fields(identity)
         return create_user(account_id=account.pk, fields=fields, by=_BY, user=user)
-    if not found.active and found.attributes.get(_LEFT) == identity.provider.id:
+    if not found.active and found.attributes.get(LEFT) == identity.provider.id:
         # The claims had taken the person out, and give it back. A directory had not.
-        kept = {name: each for name, each in found.attributes.items() if name != _LEFT}
+        kept = {name: each for name, each in found.attributes.items() if name != LEFT}
         change_user(row=found, fields={"active": True, "attributes": kept}, by=_BY)
     return found
 
@@ -167,7 +166,7 @@ def _read_fields(identity: Identity) -> dict[str, Any]:
         "external_id": identity.subject[:_CHARS_MAX],
         "active": True,
         "attributes": {
-            "provider": identity.provider.id,
+            PROVIDER: identity.provider.id,
             "name": {
                 "givenName": str(claims.get("given_name") or ""),
                 "familyName": str(claims.get("family_name") or ""),
@@ -186,8 +185,8 @@ def _leave(account: Account, user: User, identity: Identity) -> None:
     came_by_claims = row.claim_mappings.exists()
     row.claimed_groups.clear()
     row.claim_mappings.clear()
-    if row.active and row.attributes.get("provider") == identity.provider.id:
-        left = row.attributes | {_LEFT: identity.provider.id}
+    if row.active and row.attributes.get(PROVIDER) == identity.provider.id:
+        left = row.attributes | {LEFT: identity.provider.id}
         change_user(row=row, fields={"active": False, "attributes": left}, by=_BY)
     else:
         apply_groups(account_id=account.pk, by=_BY)

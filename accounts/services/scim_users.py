@@ -19,6 +19,10 @@ from gateway.http.errors import Conflict, NotFound
 
 _FACTS: Final = ("user_name", "external_id", "active", "attributes")
 _NAME_CHARS_MAX: Final = 150
+# Among the attributes of a person, what is noted here and no directory sends: the identity provider
+# that brought the person, and the one whose claims took the person out.
+PROVIDER: Final = "provider"
+LEFT: Final = "left_by_provider"
 
 
 class NameTaken(Conflict):
@@ -81,6 +85,16 @@ def change_user(*, row: ScimUser, fields: Mapping[str, Any], by: Actor) -> ScimU
         apply_groups(account_id=row.account_id, by=by)
     _record(row, by, "updated", before)
     return row
+
+
+def keep_notes(row: ScimUser, fields: Mapping[str, Any], *, says_active: bool) -> dict[str, Any]:
+    """The columns that a directory sent, with what is noted here of the person.
+
+    Where the directory says whether the person is active, no provider has the say any more.
+    """
+    names = (PROVIDER,) if says_active else (PROVIDER, LEFT)
+    notes = {name: row.attributes[name] for name in names if name in row.attributes}
+    return {**fields, "attributes": {**fields["attributes"], **notes}}
 
 
 def delete_user(*, row: ScimUser, by: Actor) -> None:

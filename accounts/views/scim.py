@@ -35,6 +35,7 @@ from accounts.views.schemas.scim import (
     read_operations,
     read_resource,
     read_user,
+    says,
     select_attributes,
     serialize_group,
     serialize_user,
@@ -284,6 +285,7 @@ class UsersViewSet(ResourceViewSet):
 
         def work(row: ScimUser) -> ScimUser:
             fields = read_user(body, active=row.active)
+            fields = scim_users.keep_notes(row, fields, says_active=body.get("active") is not None)
             return scim_users.change_user(row=row, fields=fields, by=key_actor(caller))
 
         return self.show(request, self.change(request, caller, resource, work))
@@ -295,6 +297,8 @@ class UsersViewSet(ResourceViewSet):
             there = read_resource(serialize_user(row, self.root), USER_NAMES)
             changed = apply_operations(there, operations, names=USER_NAMES)
             fields = read_user(changed, active=False)
+            says_active = says(operations, "active")
+            fields = scim_users.keep_notes(row, fields, says_active=says_active)
             return scim_users.change_user(row=row, fields=fields, by=key_actor(caller))
 
         return self.show(request, self.change(request, caller, resource, work))

@@ -9,6 +9,8 @@ from scim2_tester import Status, check_server
 
 from accounts.authentication import forget_keys
 from accounts.models import AuditRecord, Membership, PersonIdentity, ScimUser, User
+from accounts.services.records import SYSTEM
+from accounts.services.scim_users import create_user
 from gateway.http.jsonio import dumps
 from gateway.server.front import FrontDoor
 from tests.accounts.office import Office, open_office
@@ -222,6 +224,28 @@ def test_a_version_that_is_no_longer_true_changes_nothing(directory: Directory) 
     assert directory.ask("PUT", path, body, **{"If-Match": version}).status_code == 200
     assert directory.ask("PUT", path, body, **{"If-Match": version}).status_code == 412
     assert directory.done("GET", path)["meta"]["version"] != version
+
+
+def test_a_directory_that_writes_a_person_leaves_what_is_noted_of_a_provider(
+    directory: Directory,
+) -> None:
+    noted = {"provider": "acme", "left_by_provider": "acme"}
+    fields = {"user_name": "ada", "external_id": None, "active": False, "attributes": noted}
+    row = create_user(account_id=directory.account.pk, fields=fields, by=SYSTEM)
+    path = f"/Users/{row.pk}"
+
+    def read_attributes() -> Any:
+        row.refresh_from_db()
+        return row.attributes
+
+    assert not noted.keys() & directory.done("GET", path).keys()
+    directory.done("PUT", path, {"userName": "ada", "displayName": "Ada"})
+    assert read_attributes() == {"displayName": "Ada", **noted}
+    directory.patch(path, {"op": "replace", "value": {"displayName": "Ada L."}})
+    assert read_attributes() == {"displayName": "Ada L.", **noted}
+    # Switched off by the directory, the person does not come back with the next claims.
+    directory.patch(path, {"op": "replace", "path": "active", "value": False})
+    assert read_attributes() == {"displayName": "Ada L.", "provider": "acme"}
 
 
 def test_refusals_are_scims_own(directory: Directory) -> None:

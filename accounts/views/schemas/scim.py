@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from accounts.models import ScimGroup, ScimUser
-from accounts.services.scim_filter import Column
+from accounts.services.scim_filter import Column, remove_urn
 from accounts.services.scim_patch import InvalidSyntax
 from gateway.http.errors import InvalidRequest
 from gateway.http.jsonio import JsonObject, format_time
@@ -135,7 +135,7 @@ def serialize_user(row: ScimUser, root: str) -> JsonObject:
         "id": str(row.pk),
         "externalId": row.external_id,
         "userName": row.user_name,
-        **row.attributes,
+        **{name: row.attributes[name] for name in _KEPT if name in row.attributes},
         "active": row.active,
         "groups": groups,
         "meta": _build_meta(row, "User", f"{root}/Users/{row.pk}"),
@@ -230,6 +230,15 @@ def _map_parts(value: Any, change: Any) -> Any:
     if isinstance(value, list):
         return [change(each) if isinstance(each, dict) else each for each in value]
     return change(value) if isinstance(value, dict) else value
+
+
+def says(operations: Any, name: str) -> bool:
+    """Whether an operation of a PATCH is about this attribute, whatever it does to it."""
+    paths: list[Any] = []
+    for each in operations:
+        path, value = each.get("path"), each.get("value")
+        paths += [path] if path or not isinstance(value, dict) else value
+    return any(remove_urn(str(path)).lower() == name for path in paths)
 
 
 def read_operations(body: Mapping[str, Any]) -> Any:
