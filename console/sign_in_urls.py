@@ -26,6 +26,9 @@ urlpatterns = [
         secure(provider_sign_in.come_back),
         name="provider_back",
     ),
+    path(
+        "sign-in/address/<str:token>", secure(sign_in.confirm_own_address), name="confirm_address"
+    ),
     path("sign-in/inactive", secure(account.account_inactive), name="account_inactive"),
     path("you", secure(you.show_factors), name="mfa_index"),
     path("you/sessions", secure(you.end_sessions), name="end_sessions"),

@@ -45,8 +45,8 @@ class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):
     list_filter = ("is_active", "is_staff", "is_superuser")
     search_fields = ("username", "email", "public_id")
     show_full_result_count = False
-    readonly_fields = ("public_id", "last_login", "date_joined")
-    fieldsets = (*_FIELDSETS, ("API", {"fields": ("public_id",)}))
+    readonly_fields = ("public_id", "confirmed_email", "last_login", "date_joined")
+    fieldsets = (*_FIELDSETS, ("API", {"fields": ("public_id", "confirmed_email")}))
     inlines = (AccountInline,)
 
     def find_account_id(self, obj: Any) -> None:

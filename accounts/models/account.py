@@ -38,9 +38,13 @@ def new_user_id() -> str:
 
 
 class User(AbstractUser):
-    """A person: operator of the admin, member of accounts, creator of keys."""
+    """A person: operator of the admin, member of accounts, creator of keys.
+
+    `confirmed_email` is the address that the person or an identity provider has proved.
+    """
 
     public_id = models.CharField(max_length=32, unique=True, default=new_user_id, editable=False)
+    confirmed_email = models.EmailField(default="", db_default="", blank=True, editable=False)
 
     def __str__(self) -> str:
         return self.username

@@ -37,6 +37,10 @@ class SignInAdapter(DefaultAccountAdapter):
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Does nothing: the first backend counts tries, and tells nobody."""
 
+    def get_login_stages(self) -> list[str]:
+        """After the second factor, so that nobody else lets people have mail."""
+        return [*super().get_login_stages(), "accounts.people.addresses.AddressStage"]
+
     def pre_login(self, request: HttpRequest, user: Any, **hooks: Any) -> HttpResponse | None:
         """Whose organization signs in at its provider comes by no other way, operators excepted."""
         provider = None if user.is_staff else find_forced_provider(user.username, user.email)

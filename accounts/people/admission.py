@@ -22,6 +22,7 @@ from accounts.models import (
     ScimUser,
     User,
 )
+from accounts.people.addresses import trust_provider
 from accounts.people.oidc import Identity, SignInRefused
 from accounts.services.claim_mappings import settle_role
 from accounts.services.records import command_actor
@@ -64,6 +65,7 @@ def admit(identity: Identity) -> User:
     user.refresh_from_db()
     if not user.is_active:
         raise SignInRefused("the person is switched off")
+    trust_provider(user, identity)
     return user
 
 

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from accounts.people.addresses import confirm_address, find_person
 from accounts.people.oidc import build_sign_out_url
 from console.page import PageContext, page, render_open_page, secure
 from console.playground_keys import end_playground_keys
@@ -59,6 +60,17 @@ def link(request: HttpRequest, public_id: str, token: str) -> HttpResponseBase:
     if user is None:
         return render_open_page(request, "console/link_used.html", {}, status=410)
     return render_open_page(request, "console/link.html", {"person": user})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def confirm_own_address(request: HttpRequest, token: str) -> HttpResponse:
+    """The link in a mail. As of one that signs in, looking at it changes nothing."""
+    is_form = request.method == "POST"
+    user = confirm_address(request, token) if is_form else find_person(token)
+    if user is None:
+        return render_open_page(request, "console/address_link_used.html", {}, status=410)
+    context = {"person": user, "is_confirmed": is_form}
+    return render_open_page(request, "console/address.html", context)
 
 
 @require_POST

@@ -47,7 +47,8 @@ def _read_smtp_settings(parts: SplitResult) -> dict[str, Any]:
 
 setting.declare(
     "EMAIL_URL",
-    "mail server for e-mail channels: `submission://user:password@host` (STARTTLS, port 587), "
+    "mail server for e-mail channels and for links that confirm addresses: "
+    "`submission://user:password@host` (STARTTLS, port 587), "
     "`smtps://...` (TLS, 465), `smtp://...` (25; `?tls=1` for STARTTLS), `file:///folder` or "
     "`console:`. Without it there are no e-mail channels",
     "url",
@@ -55,6 +56,7 @@ setting.declare(
 )
 _email = read_email_settings()
 EMAIL_BACKEND: str = _email["EMAIL_BACKEND"]
+SENDS_EMAIL = not EMAIL_BACKEND.startswith(f"{_BACKENDS}.dummy.")
 EMAIL_FILE_PATH: str | None = _email.get("EMAIL_FILE_PATH")
 EMAIL_HOST: str = _email.get("EMAIL_HOST", "")
 EMAIL_PORT: int = _email.get("EMAIL_PORT", 25)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from gateway import env
 from gateway.env import Section, SettingError
+from gateway.environment.notifications import SENDS_EMAIL
 from gateway.environment.process import PRODUCTION
 
 
@@ -40,6 +41,15 @@ SESSION_HOURS = setting(
     minimum=1,
     maximum=8760,
 )
+EMAIL_CONFIRMATION = setting(
+    "EMAIL_CONFIRMATION",
+    "whether people confirm their e-mail address by a link before they come in; not operators, nor "
+    "whose address an identity provider has proved. Needs `EMAIL_URL`",
+    env.boolean,
+    False,
+)
+if EMAIL_CONFIRMATION and not SENDS_EMAIL:
+    raise SettingError("EMAIL_CONFIRMATION", "needs EMAIL_URL")
 OIDC_ISSUER = setting(
     "OIDC_ISSUER",
     "identity provider at which people sign in, as its discovery document calls itself; empty is "

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 from django.contrib.sessions.models import Session
+from django.core import mail
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.test import Client, RequestFactory
 
@@ -112,6 +113,23 @@ def test_a_new_person_comes_in_with_account_workspace_and_role(
     provider.restart()
     sign_in(again, provider)
     assert again.session["_auth_user_id"] == client.session["_auth_user_id"]
+
+
+def test_whose_address_the_provider_has_proved_confirms_it_to_nobody(
+    provider: Provider, account: Any, settings: Any
+) -> None:
+    settings.EMAIL_CONFIRMATION = True
+    client = Client()
+    sign_in(client, provider)
+    assert is_in(client)
+    User.objects.update(confirmed_email="")
+    del provider.claims["email_verified"]
+    provider.restart()
+
+    other = Client()
+    for _ in range(2):
+        assert "Look into your mail" in sign_in(other, provider).text
+    assert (is_in(other), [each.to for each in mail.outbox]) == (False, [["ada@acme.test"]])
 
 
 def test_whom_no_mapping_fits_does_not_exist_here(provider: Provider) -> None:
