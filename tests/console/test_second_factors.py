@@ -155,6 +155,18 @@ def test_staff_needs_a_second_factor_where_it_is_set(person: User, settings: Any
     assert "Set up another second factor first" in kept.text
 
 
+def test_changes_of_factors_ask_for_a_proof_again(person: User, settings: Any) -> None:
+    client = browser()
+    sign_in(client)
+    set_up_app(client)
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = -1
+
+    for name in ("mfa_deactivate_totp", "mfa_generate_recovery_codes", "mfa_add_webauthn"):
+        asked = client.post(reverse(name), {"credential": "{}"})["Location"]
+        assert asked.startswith((reverse("mfa_reauthenticate"), reverse("account_reauthenticate")))
+    assert Authenticator.objects.filter(type=Authenticator.Type.TOTP).exists()
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_session_that_used_no_factor_stays_out_once_there_is_one(
     person: User, settings: Any
