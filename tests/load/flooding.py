@@ -1,7 +1,8 @@
 """A flood of refusals beside good requests.
 
-`python -m tests.load.flooding URL PER_S SECONDS` posts LOAD_BODY with the key LOAD_KEY so often a
-second, however long answers take, and prints a `Paced` as JSON.
+`python -m tests.load.flooding URL PER_S SECONDS` posts LOAD_BODY with the key LOAD_KEY and the
+headers LOAD_HEADERS (JSON) so often a second, however long answers take, and prints a `Paced` as
+JSON.
 """
 
 import json
@@ -9,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -50,6 +51,10 @@ class Paced:
     statuses: dict[str, int]
 
     @property
+    def p50_ms(self) -> float:
+        return percentile(self.taken_ms, 50)
+
+    @property
     def p95_ms(self) -> float:
         return percentile(self.taken_ms, 95)
 
@@ -71,7 +76,12 @@ def start_paced(target: Target, per_s: int, seconds: float) -> subprocess.Popen[
     return subprocess.Popen(
         [sys.executable, "-m", "tests.load.flooding", target.url, str(per_s), str(seconds)],
         cwd=PROJECT,
-        env={**os.environ, "LOAD_BODY": target.body, "LOAD_KEY": target.key},
+        env={
+            **os.environ,
+            "LOAD_BODY": target.body,
+            "LOAD_KEY": target.key,
+            "LOAD_HEADERS": json.dumps(dict(target.headers)),
+        },
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=processes.dies_with_parent(),
@@ -84,6 +94,25 @@ def read_paced(process: subprocess.Popen[str], seconds: float) -> Paced:
     if process.returncode:
         raise LoadFailed(f"flooding ended with {process.returncode}")
     return Paced(**json.loads(printed))
+
+
+def measure_flood(
+    pace: Callable[[float], Paced],
+    unknown: Target,
+    seconds: float,
+    postgres: PostgresCluster,
+    turns: Iterable[None],
+) -> list[Flooded]:
+    """Good requests, which `pace` sends, alone and beside 500 refusals a second, in turn."""
+    found, refused = [], 0
+    for _ in turns:
+        quiet = pace(seconds)
+        flood = start_paced(unknown, REFUSALS_PER_S, seconds)
+        flooded = pace(seconds)
+        refused += read_paced(flood, seconds).statuses.get("400", 0)
+        tables = read_tables(postgres, expected=refused)
+        found.append(Flooded(quiet.p95_ms, flooded.p95_ms, *tables))
+    return found
 
 
 def read_tables(postgres: PostgresCluster, *, expected: int) -> tuple[int, int, int, int]:
@@ -119,6 +148,7 @@ def _post_paced(target: Target, *, per_s: int, seconds: float) -> Paced:
 
 if __name__ == "__main__":
     url, per_s, seconds = sys.argv[1:]
-    paced = Target(url, os.environ["LOAD_KEY"], os.environ["LOAD_BODY"])
+    headers = json.loads(os.environ["LOAD_HEADERS"])
+    paced = Target(url, os.environ["LOAD_KEY"], os.environ["LOAD_BODY"], headers)
     done = _post_paced(paced, per_s=int(per_s), seconds=float(seconds))
     sys.stdout.write(json.dumps(asdict(done)) + "\n")

@@ -14,16 +14,9 @@ from tests.load.books import commit_p50_ms, settled_commits
 from tests.load.console_pages import Pages
 from tests.load.crossings import BY_WIRE, CONTENT, CROSSINGS, FORMATS, Crossing
 from tests.load.figures import Interval, Pair
-from tests.load.flooding import (
-    GOOD_PER_S,
-    REFUSALS_PER_S,
-    Flooded,
-    Paced,
-    read_paced,
-    read_tables,
-    start_paced,
-)
+from tests.load.flooding import GOOD_PER_S, Flooded, Paced, measure_flood, read_paced, start_paced
 from tests.load.generators import Load
+from tests.load.guessing import Guessed, measure_guesses
 from tests.load.history import Told
 from tests.load.observing import Observing, observed_gateways
 from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
@@ -43,6 +36,7 @@ from tests.load.selecting import Choosing
 from tests.load.stand import DATABASE, WEB_WORKERS, Stand
 from tests.load.streams import ENDS, Ends, first_content_ms, measured_streams
 from tests.load.targets import LoadFailed, Target, asked
+from tests.load.tokens import Presented, measure_tokens
 from tests.load.toolless import Toolless
 from tests.load.translating import Translating
 from tests.support import processes
@@ -227,21 +221,25 @@ class Measures:
 
     def flood(self) -> list[Flooded]:
         """Good requests so often a second, alone and beside 500 refusals a second, in turn."""
-        found, refused, seconds = [], 0, self.plan.flood_s
-        unknown = self._chat_target(asks.unknown_body())
-        for _ in self._turns("flood, pair", self.plan.flood_pairs):
-            quiet = self._pace(seconds)
-            flood = start_paced(unknown, REFUSALS_PER_S, seconds)
-            flooded = self._pace(seconds)
-            refused += read_paced(flood, seconds).statuses.get("400", 0)
-            tables = read_tables(self.stand.postgres, expected=refused)
-            found.append(Flooded(quiet.p95_ms, flooded.p95_ms, *tables))
-        return found
+        seconds, unknown = self.plan.flood_s, self._chat_target(asks.unknown_body())
+        turns = self._turns("flood, pair", self.plan.flood_pairs)
+        return measure_flood(self._pace, unknown, seconds, self.stand.postgres, turns)
+
+    def guesses(self) -> list[Guessed]:
+        """Good requests so often a second, alone and beside guesses at all ways in, in turn."""
+        turns = self._turns("guesses, pair", self.plan.guesses_pairs)
+        root_url = self.stand.gateway.root_url
+        return measure_guesses(self._pace, root_url, self.plan.guesses_s, turns)
 
     def _pace(self, seconds: float) -> Paced:
         done = read_paced(start_paced(self._governed, GOOD_PER_S, seconds), seconds)
         self.answered += done.statuses.get("200", 0)
         return done
+
+    def tokens(self) -> list[Presented]:
+        """64 connections, then a token in a key's place alone, in turn."""
+        turns = self._turns("tokens, round", self.plan.selection_rounds)
+        return [measure_tokens(self._busy(), self.stand, self.plan.selection_s) for _ in turns]
 
     def history(self) -> Told:
         """What is told of a million generations, in a database of its own."""

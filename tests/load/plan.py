@@ -27,6 +27,8 @@ _PLANS: Final[dict[str, tuple[Any, Any, Any]]] = {
     "observing_s": (3, 0.7, 3),
     "flood_pairs": (3, 1, 3),
     "flood_s": (10, 2, 10),
+    "guesses_pairs": (5, 2, 5),
+    "guesses_s": (10, 2, 10),
     "second_starts": (3, 1, 1),
     "history_rows": (1_000_000, 20_000, 1_000_000),
     "history_rounds": (20, 2, 20),
@@ -37,7 +39,17 @@ FULL, QUICK, BRIEF = (
 )
 PARTS = (
     *("memory", "requests", "rules", "selection", "single", "commits", "streams", "formats"),
-    *("decisions", "tools", "observing", "flood", "history", "console", "start"),
+    *(
+        "decisions",
+        "tools",
+        "observing",
+        "flood",
+        "guesses",
+        "tokens",
+        "history",
+        "console",
+        "start",
+    ),
 )
 BUSY_CONNECTIONS = 64
 STREAMS = 200

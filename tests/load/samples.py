@@ -10,10 +10,12 @@ from tests.load.crossings import CROSSINGS, Crossing
 from tests.load.figures import Figure, Interval, Line, Lines, Pair, figures, percentile, ratio_line
 from tests.load.flooding import Flooded
 from tests.load.generators import Load
+from tests.load.guessing import Guessed
 from tests.load.history import PAGE, RECORD, Told
 from tests.load.observing import SHARE, Observing
 from tests.load.plan import STREAMS
 from tests.load.selecting import Choosing
+from tests.load.tokens import Presented
 from tests.load.toolless import Toolless
 from tests.load.translating import TRANSLATIONS, Translating
 
@@ -138,6 +140,8 @@ class Samples:
     tools: Tools | None = None
     observing: Observed | None = None
     flood: Sequence[Flooded] = ()
+    guesses: Sequence[Guessed] = ()
+    tokens: Sequence[Presented] = ()
     history: Told | None = None
     console: Pages | None = None
     starts_s: Sequence[float] = ()
@@ -271,6 +275,28 @@ def _flood_lines(samples: Sequence[Flooded]) -> Lines:
     }
 
 
+def _guesses_lines(samples: Sequence[Guessed]) -> Lines:
+    sent, looked_at = (
+        sum(getattr(one, name) for one in samples) for name in ("guesses", "looked_at")
+    )
+    found = {}
+    for name in ("p50", "p95"):
+        both = [(getattr(one, f"{name}_ms"), getattr(one, f"quiet_{name}_ms")) for one in samples]
+        beside_ms, quiet_ms = (median(side) for side in zip(*both, strict=True))
+        note = f"{beside_ms:.2f} ms and {quiet_ms:.2f} ms; {looked_at} of {sent} looked at"
+        ratio = median(beside / quiet for beside, quiet in both)
+        found[f"guesses_{name}_ratio"] = Line(ratio, note)
+    return found
+
+
+def _tokens_lines(samples: Sequence[Presented]) -> Lines:
+    added_us = [one.tokens.token_us - one.tokens.key_us for one in samples]
+    requests_us = [one.governed.cpu_us_per_unit for one in samples]
+    share = median(us / of_us for us, of_us in zip(added_us, requests_us, strict=True))
+    note = f"{median(added_us):.1f} us of {median(requests_us):.0f} us"
+    return {"token_percent": Line(share * 100, note)}
+
+
 def _history_lines(told: Told) -> Lines:
     """The slowest p95 of each bound, and which it was."""
     p95_ms = {name: percentile(taken_ms, 95) for name, taken_ms in told.taken_ms.items()}
@@ -322,6 +348,8 @@ _LINES: Final[dict[str, Callable[[Any], Lines]]] = {
     "tools": _tools_lines,
     "observing": _observing_lines,
     "flood": _flood_lines,
+    "guesses": _guesses_lines,
+    "tokens": _tokens_lines,
     "history": _history_lines,
     "console": _console_lines,
     "memory": _memory_lines,

@@ -19,7 +19,7 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """Where each request goes, with which key, body and further headers."""
+    """Where each request goes, with which key, body and further headers. An empty key is none."""
 
     url: str
     key: str
@@ -57,15 +57,17 @@ def asked(target: Target) -> dict[str, Any]:
 def request_bytes(target: Target, **headers: str) -> bytes:
     """The whole POST, with still more `headers`."""
     parts, data = urlsplit(target.url), target.body.encode()
-    lines = [
-        f"POST {parts.path} HTTP/1.1",
-        f"Host: {parts.netloc}",
-        f"Authorization: Bearer {target.key}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(data)}",
-        *(f"{name}: {value}" for name, value in {**target.headers, **headers}.items()),
-    ]
-    return "\r\n".join([*lines, "", ""]).encode() + data
+    credential = {"Authorization": f"Bearer {target.key}"} if target.key else {}
+    sent = {
+        "Host": parts.netloc,
+        **credential,
+        "Content-Type": "application/json",
+        "Content-Length": str(len(data)),
+        **target.headers,
+        **headers,
+    }
+    lines = (f"{name}: {value}" for name, value in sent.items())
+    return "\r\n".join([f"POST {parts.path} HTTP/1.1", *lines, "", ""]).encode() + data
 
 
 def is_whole(received: bytes) -> bool:

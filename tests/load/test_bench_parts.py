@@ -15,6 +15,7 @@ from tests.load.crossings import BY_WIRE, CROSSINGS
 from tests.load.figures import REQUIRED, Interval, Line, Pair, differences, percentile, regressions
 from tests.load.flooding import Flooded
 from tests.load.generators import Load
+from tests.load.guessing import Guessed
 from tests.load.history import PAGE, RECORD, Told
 from tests.load.observing import Observing
 from tests.load.peers import __main__ as bench_peers
@@ -24,6 +25,7 @@ from tests.load.peers.servers import LITELLM, OURS, PORTKEY
 from tests.load.samples import Samples
 from tests.load.selecting import Choosing
 from tests.load.targets import LoadFailed
+from tests.load.tokens import Presented, Tokens
 from tests.load.toolless import Toolless
 from tests.load.translating import TRANSLATIONS, Translating
 
@@ -71,6 +73,12 @@ def whole_run() -> Samples:
         "flood": [
             Flooded(4.0, 4.4, 50, 1_500, 13_500, 12),
             Flooded(8.0, 8.8, 50, 1_500, 8_500, 12),
+        ],
+        "guesses": [
+            Guessed(4.0 * slow, 4.2 * slow, 8.0 * slow, 8.8 * slow, 2000, 5) for slow in (1, 10, 1)
+        ],
+        "tokens": [
+            Presented(interval(1.0 * slow), Tokens(30.0 * slow, 10.0 * slow)) for slow in (1, 10, 1)
         ],
         "history": Told(1_000_000, {RECORD: [3.0], PAGE: [8.0], "totals": [90.0, 80.0]}),
         "console": Pages(1_000_000, {"home": [40.0, 50.0], "keys": [20.0]}),
@@ -123,6 +131,9 @@ def test_figures_come_from_the_samples_and_ratios_are_taken_within_a_pair() -> N
             "traces_percent": 60,
             "flood_p95_ratio": 1.1,
             "flood_records": 50,
+            "guesses_p50_ratio": 1.05,
+            "guesses_p95_ratio": 1.1,
+            "token_percent": 2,
             "history_record_ms": 3,
             "history_page_ms": 8,
             "history_query_ms": 90,
