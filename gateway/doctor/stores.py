@@ -6,15 +6,20 @@ from typing import Any, Final
 
 import redis
 from django.conf import settings
-from django.db import connection
+from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
+from gateway.database.db import DATABASE_GONE
 from gateway.database.migration_state import list_foreign, list_pending
+from gateway.database.replica import REPLICA
 from gateway.doctor.findings import Finding, Question, State
 
 # The oldest that Django takes.
 POSTGRES_MIN: Final = 14
 # Leases and limits of several machines are compared by their clocks.
 SKEW_MAX_S: Final = 2.0
+# Of what is shown an hour or a day long nobody misses a minute.
+LAG_MAX_S: Final = 60.0
 _NAMES_MAX: Final = 3
 _LOOK_S: Final = 2.0
 
@@ -35,6 +40,30 @@ def examine_database(question: Question) -> Iterator[Finding]:
     yield from _examine_rights()
     yield from _examine_server()
     yield _compare_clocks("database", _ask("SELECT extract(epoch FROM clock_timestamp())::float8"))
+    if REPLICA in settings.DATABASES:
+        yield _examine_replica(connections[REPLICA])
+
+
+def _examine_replica(replica: BaseDatabaseWrapper) -> Finding:
+    try:
+        is_standby = _ask("SELECT pg_is_in_recovery()", replica)
+        # Without writes a standby replays nothing, and has all there is.
+        lag_s = _ask(
+            "SELECT CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0"
+            " ELSE coalesce(extract(epoch FROM now() - pg_last_xact_replay_timestamp()), 0)"
+            " END::float8",
+            replica,
+        )
+    except DATABASE_GONE as error:
+        text = f"it does not answer: {next(iter(str(error).splitlines()), '')}"
+        return Finding("read replica", "warning", text, "Sums are read from the database instead.")
+    if not is_standby:
+        advice = "Name a standby of DATABASE_URL's server in DATABASE_READ_URL."
+        return Finding("read replica", "problem", "the server is no standby", advice)
+    if lag_s > LAG_MAX_S:
+        advice = "Sums are as old as that: see what holds its replay up."
+        return Finding("read replica", "warning", f"it is {lag_s:.0f} s behind", advice)
+    return Finding("read replica", "ok", f"it is {lag_s:.1f} s behind")
 
 
 def _examine_rights() -> Iterator[Finding]:
@@ -78,8 +107,8 @@ def _examine_server() -> Iterator[Finding]:
         yield Finding("database connections", "ok", text)
 
 
-def _ask(query: str) -> Any:
-    with connection.cursor() as cursor:
+def _ask(query: str, database: BaseDatabaseWrapper | None = None) -> Any:
+    with (database or connection).cursor() as cursor:
         cursor.execute(query)
         value = cursor.fetchone()[0]
     return int(value) if isinstance(value, str) and value.isdigit() else value

@@ -13,16 +13,19 @@ from gateway.home import home, keep_private, private_folder, secret
 _SQLITE_PRAGMAS = "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=ON;"
 
 
-def read_database_settings(*, pool_size: int, pool_timeout_s: float) -> dict[str, Any]:
-    """The `default` entry of DATABASES; SQLite in the home folder when DATABASE_URL is unset."""
-    parts = env.url("DATABASE_URL", ("postgres", "postgresql", "sqlite"))
+def read_database_settings(
+    name: str = "DATABASE_URL", *, pool_size: int, pool_timeout_s: float
+) -> dict[str, Any]:
+    """The entry of DATABASES for the URL of that name; SQLite in the home folder where it is
+    unset."""
+    parts = env.url(name, ("postgres", "postgresql", "sqlite"))
     if parts is None:
         return _build_sqlite_settings(str(private_folder(home()) / "gateway.sqlite3"))
     if parts.scheme == "sqlite":
         path = env.unquoted(parts.path)
         return _build_sqlite_settings(path[1:] if path.startswith("//") else path)
     if not parts.path.strip("/"):
-        raise SettingError("DATABASE_URL", "names no database")
+        raise SettingError(name, "names no database")
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     options.setdefault("connect_timeout", 2)
     options["pool"] = {
@@ -194,6 +197,18 @@ stores.declare(
 DATABASES = {
     "default": read_database_settings(pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT)
 }
+stores.declare(
+    "DATABASE_READ_URL",
+    "`postgresql://...` of a replica from which analytics, activity and the console's sums come",
+    "url",
+    "none: they are read from the database",
+)
+if env.url("DATABASE_READ_URL", ("postgres", "postgresql")) is not None:
+    if not DATABASES["default"]["ENGINE"].endswith("postgresql"):
+        raise SettingError("DATABASE_READ_URL", "only PostgreSQL has replicas: set DATABASE_URL")
+    DATABASES["replica"] = read_database_settings(
+        "DATABASE_READ_URL", pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT
+    )
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 stores.declare(
     "REDIS_URL",

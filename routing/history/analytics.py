@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 
 from accounts.models import ApiKey, User, Workspace
+from gateway.database.replica import reading_connection
 from gateway.http.jsonio import JsonObject, format_time, usd
 from routing.history.conditions import build_conditions
 from routing.history.deadline import deadline
@@ -59,12 +59,13 @@ def answer_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> Analyt
 def fetch_rows(query: UsageQuery, now: datetime, rolled: RollupState | None = None) -> list[_Row]:
     """Fetch the rows of a query, with the columns of `Statement.names`, in two statements; in one
     where the state of the roll-up was read before."""
-    statement = Statement(query, rolled or read_rollup_state(now), dialect())
-    sql, values = statement.text()
-    names = [*statement.names, "rows_found"]
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    with reading_connection() as database:
+        statement = Statement(query, rolled or read_rollup_state(now), dialect())
+        sql, values = statement.text()
+        names = [*statement.names, "rows_found"]
+        with database.cursor() as cursor:
+            cursor.execute(sql, values)
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def build_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> UsageQuery:

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.errors import QueryCanceled
 
+from gateway.database.replica import reading_connection
 from gateway.http.errors import GatewayError
 
 # SQLite asks after so many of its steps, some tens of milliseconds.
@@ -31,24 +33,26 @@ class TimedOut(GatewayError):
 @contextmanager
 def deadline(limit_s: float) -> Iterator[None]:
     """End a query of the block with `TimedOut` after `limit_s`. The block must not write."""
-    if connection.vendor == "sqlite":
-        with _sqlite_deadline(limit_s):
-            yield
-        return
-    try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL statement_timeout = {max(1, int(limit_s * 1000))}; {_PLANS}")
-            yield
-    except OperationalError as error:
-        if isinstance(error.__cause__, QueryCanceled):
-            raise TimedOut from error
-        raise
+    with reading_connection() as database:
+        if database.vendor == "sqlite":
+            with _sqlite_deadline(database, limit_s):
+                yield
+            return
+        limits = f"SET LOCAL statement_timeout = {max(1, int(limit_s * 1000))}; {_PLANS}"
+        try:
+            with transaction.atomic(using=database.alias), database.cursor() as cursor:
+                cursor.execute(limits)
+                yield
+        except OperationalError as error:
+            if isinstance(error.__cause__, QueryCanceled):
+                raise TimedOut from error
+            raise
 
 
 @contextmanager
-def _sqlite_deadline(limit_s: float) -> Iterator[None]:
-    connection.ensure_connection()
-    raw: Any = connection.connection
+def _sqlite_deadline(database: BaseDatabaseWrapper, limit_s: float) -> Iterator[None]:
+    database.ensure_connection()
+    raw: Any = database.connection
     ends_at = time.monotonic() + limit_s
     raw.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
     try:

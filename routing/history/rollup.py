@@ -12,6 +12,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.db import connection, transaction
 
+from gateway.database.replica import reading_connection
 from gateway.end_users import SEPARATOR
 from routing.history.columns import FIGURES, LINE, LIVING, SALT, SUMS, raw_columns
 from routing.history.days import bound_time, replace_brief, replace_days, replace_spreads
@@ -58,8 +59,8 @@ def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
 
 
 def read_rollup_state(now: datetime) -> RollupState:
-    """Read what is rolled up at this moment, in one query."""
-    with connection.cursor() as cursor:
+    """Read what is rolled up at this moment where sums are read, in one query."""
+    with reading_connection() as database, database.cursor() as cursor:
         cursor.execute(
             "SELECT 0, until, briefs_from, briefs_until FROM routing_usagerolled WHERE id = 1"
             " UNION ALL SELECT 1, hour, NULL, NULL FROM routing_latehour"

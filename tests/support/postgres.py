@@ -110,10 +110,20 @@ class PostgresCluster:
         )
         processes.eventually(self._answers, within_s=20, what="PostgreSQL's start", log=log)
 
-    def _make(self, data: Path) -> None:
+    def follow(self, primary: "PostgresCluster") -> None:
+        """Become a standby of a running cluster, before the first start."""
+        self._own_folder()
+        command = [str(binaries() / "pg_basebackup"), "--write-recovery-conf", "--checkpoint=fast"]
+        command += ["--no-sync", "-D", str(self.folder / "data"), "-d", primary.url("postgres")]
+        subprocess.run([*_as_someone_else(), *command], check=True)
+
+    def _own_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         if _as_someone_else()[:1] == ["setpriv"]:
             os.chown(self.folder, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
+
+    def _make(self, data: Path) -> None:
+        self._own_folder()
         options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
         subprocess.run(
             [*_as_someone_else(), binaries() / "initdb", "-D", data, *options],
