@@ -48,7 +48,6 @@ from routing.plugins.context_compression import compress_request
 from routing.plugins.interface import Plugin, PluginContext
 from routing.presets.apply import PresetRequest, may_name_a_preset, read_with_preset
 from routing.response_cache.cache_options import (
-    MAY_SHARE,
     MAY_SWITCH_ON,
     may_share,
     read_cache_options,
@@ -351,10 +350,11 @@ def _build_context(
         identity=get_identity(),
         cache_options=options,
         shares_answer=may_share(
-            request.META.get(MAY_SHARE),
+            request.META,
             read.caching,
-            is_repeatable=chat.body.get("temperature") == 0 and not chat.stream,
-            is_cached=options is not None,
+            is_whole=not chat.stream,
+            # An answer of another's has no metadata.
+            is_repeatable=chat.body.get("temperature") == 0 and not headers.wants_metadata,
         ),
         tags=_read_tags(request, chat),
     )

@@ -37,18 +37,23 @@ def read_cache_options(
 
 
 def may_share(
-    header: Any, preset: Mapping[str, Any], *, is_repeatable: bool, is_cached: bool
+    headers: Mapping[str, Any], preset: Mapping[str, Any], *, is_whole: bool, is_repeatable: bool
 ) -> bool:
     """Whether the request may have the answer of the same one under way, and others its own.
 
-    `header` is the caller's `X-Router-Share`. Without it those share that would have the same
-    answer anyway (`is_repeatable`), and those that ask for the cache.
+    `headers` are as WSGI names them. Without `X-Router-Share` those share that would have the same
+    answer anyway (`is_repeatable`), and those that ask for the cache, but no streams.
     """
     mode = settings.ROUTER_SHARE_IDENTICAL
     if mode == "off" or preset.get("cache_enabled") is False:
         return False
-    flag = _flag(header)
-    return (is_cached or (is_repeatable and mode == "repeatable")) if flag is None else flag
+    flag = _flag(headers.get(MAY_SHARE))
+    if flag is not None or not is_whole:
+        return flag is True
+    asks_for_cache = _flag(headers.get(MAY_SWITCH_ON))
+    if asks_for_cache is None:
+        return bool(preset.get("cache_enabled")) or (is_repeatable and mode == "repeatable")
+    return asks_for_cache
 
 
 def _flag(header: Any) -> bool | None:

@@ -61,10 +61,10 @@ def build_entry_name(
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def is_small(body: Mapping[str, Any]) -> bool:
+def is_small(body: Mapping[str, Any], chars_max: int = BODY_CHARS_MAX) -> bool:
     """Whether it takes a moment to name a body: its characters, and so many for each value, are
     counted up to the bound."""
-    chars_left, waiting = BODY_CHARS_MAX, list[Any]([body])
+    chars_left, waiting = chars_max, list[Any]([body])
     while waiting and (chars_left := chars_left - _own_chars(waiting[-1])) >= 0:
         value: Any = waiting.pop()
         if isinstance(value, dict):

@@ -1,22 +1,19 @@
-"""Requests under way whose answer others may share: those of this process, each under the same key
-and with the same bodies."""
+"""Requests under way whose answer others may share: those of this process, by the name that the
+response cache would keep their answer under."""
 
 import threading
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
 from routing.response_cache.entry import Entry
 
-Bodies = Sequence[Mapping[str, Any]]
-
 
 class Flight:
-    """One request under way. `entry` is its answer, None where it had none that others may have."""
+    """One request under way. Once it `has_landed`, `entry` is its answer; None where it failed, or
+    `is_private`: nobody else may have it."""
 
-    def __init__(self, index: Hashable, bodies: Bodies) -> None:
-        self.index = index
-        self.bodies = bodies
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.entry: Entry | None = None
+        self.is_private = False
         self.has_landed = threading.Event()
 
 
@@ -25,29 +22,23 @@ class Flights:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._under_way: dict[Hashable, list[Flight]] = {}
+        self._under_way: dict[str, Flight] = {}
 
-    def join(self, index: Hashable, bodies: Bodies) -> tuple[Flight, bool]:
-        """The flight of such a request, and whether it is a new one that the caller must land.
-
-        Only requests of one `index` are compared, which is far cheaper than to hash each body.
-        """
+    def join(self, name: str) -> tuple[Flight, bool]:
+        """The flight of that name, and whether it is a new one that the caller must land."""
         with self._lock:
-            flights = self._under_way.setdefault(index, [])
-            for flight in flights:
-                if flight.bodies == bodies:
-                    return flight, False
-            flights.append(Flight(index, bodies))
-            return flights[-1], True
+            flight = self._under_way.get(name)
+            if flight is not None:
+                return flight, False
+            flight = self._under_way[name] = Flight(name)
+            return flight, True
 
     def land(self, flight: Flight) -> None:
-        """Tell those who wait that the request has ended. May be said again."""
+        """Tell those who wait that the request has ended, or that they wait in vain. May be said
+        again."""
         with self._lock:
-            flights = self._under_way.get(flight.index, [])
-            if flight in flights:
-                flights.remove(flight)
-                if not flights:
-                    del self._under_way[flight.index]
+            if self._under_way.get(flight.name) is flight:
+                del self._under_way[flight.name]
         flight.has_landed.set()
 
 

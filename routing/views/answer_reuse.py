@@ -3,6 +3,7 @@ request under way, and what is stored for the next ones."""
 
 import time
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from django.http import HttpResponseBase
 
@@ -14,6 +15,7 @@ from routing.formats.responses.write import derive_stem, response_id
 from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.cache_store import find, put
 from routing.response_cache.entry import (
+    BODY_CHARS_MAX,
     Entry,
     build_entry_name,
     is_small,
@@ -28,7 +30,11 @@ from routing.serving.request.context import RequestProgress
 from routing.serving.request.outcome import cached_outcome
 from routing.serving.settlement.booking import settle
 
-_WRITE_BYTES = 65_536
+_WRITE_BYTES: Final = 65_536
+# Proxies and clients give up a connection on which nothing comes for a minute.
+_WAIT_S_MAX: Final = 30.0
+_FLIGHTS_MAX: Final = 2
+_SHARED_CHARS_MAX: Final = 131_072
 
 
 class AnswerReuse:
@@ -43,52 +49,66 @@ class AnswerReuse:
         self._flight: Flight | None = None
         self._pieces: list[bytes] = []
         self._bytes_left = int(settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES)
-        # What was sent, and what a preset, guardrails and plugins made of it.
-        self._bodies = (body, progress.context.chat.body)
-        self._name = "" if wish is None else self._build_name()
-
-    def _build_name(self) -> str:
-        context = self._progress.context
-        return build_entry_name(
+        context = progress.context
+        self._name = build_entry_name(
             context.caller.key_id,
             kind=context.format.name,
             model=context.requested_model,
             stream=context.chat.stream,
-            bodies=self._bodies,
-            beside=context.betas + _name_output_filters(self._progress),
+            # What was sent, and what a preset, guardrails and plugins made of it.
+            bodies=(body, context.chat.body),
+            beside=repr((context.betas, context.region, _name_output_filters(progress))),
         )
 
-    def find_answer(self) -> HttpResponseBase | None:
+    def find_answer(self, headers: dict[str, str]) -> HttpResponseBase | None:
         """The answer that is there or on its way, charged nothing and recorded; None where this
-        request has to make it, which it then does for others too."""
-        if self._wish is not None and not self._wish.clears:
+        request has to make it, perhaps for others too. `headers` are those of any answer."""
+        clears = self._wish is not None and self._wish.clears
+        if self._wish is not None and not clears:
             stored = find(self._name)
             entry = None if stored is None else unpack_entry(stored, self._name)
             if entry is not None:
-                return _answer_from_cache(self._progress, entry)
-        if not self._progress.context.shares_answer or self._progress.loop is not None:
+                status = {
+                    "X-Router-Cache-Status": "HIT",
+                    "X-Router-Cache-Age": str(entry.age_s),
+                    "X-Router-Cache-TTL": str(entry.left_s),
+                }
+                return _answer_from_cache(self._progress, entry, headers | status)
+        if clears or not self._progress.context.shares_answer or self._progress.loop is not None:
             return None
-        entry = self._await_flight()
-        return None if entry is None else _answer_from_cache(self._progress, entry, is_shared=True)
+        entry = self._await_flights()
+        if entry is None:
+            return None
+        if self._wish is not None:
+            self._put(entry._replace(ttl_s=self._wish.ttl_s))
+        status = {"X-Router-Cache-Status": "SHARED"}
+        return _answer_from_cache(self._progress, entry, headers | status)
 
-    def _await_flight(self) -> Entry | None:
-        """The answer of the same request under way. Where there is none, or it came to nothing,
-        this request is the next that others wait for."""
-        context = self._progress.context
-        index = (
-            *(context.caller.key_id, context.format.name, context.requested_model),
-            *(context.chat.stream, context.region, len(context.chat.body["messages"])),
-            context.betas + _name_output_filters(self._progress),
-        )
-        while time.monotonic() < context.deadline:
-            flight, is_own = flights.join(index, self._bodies)
+    def _await_flights(self) -> Entry | None:
+        """The answer of the same request under way. Where there is none, others wait for this
+        request; where two have come to nothing or it takes long, it goes on by itself."""
+        attempts = Attempts(self._progress)
+        until = min(time.monotonic() + _WAIT_S_MAX, self._progress.context.deadline)
+        for _ in range(_FLIGHTS_MAX):
+            flight, is_own = flights.join(self._name)
             if is_own:
                 self._flight = flight
                 return None
-            flight.has_landed.wait(context.deadline - time.monotonic())
-            if flight.entry is not None:
+            self._leave_probe(attempts)
+            try:
+                flight.has_landed.wait(max(0.0, until - time.monotonic()))
+            except BaseException:
+                attempts.release()
+                raise
+            if flight.entry is not None or flight.is_private:
                 return flight.entry
         return None
+
+    def _leave_probe(self, attempts: Attempts) -> None:
+        """While it waits another request may probe the endpoint that it was to probe."""
+        attempts.end_probe()
+        context = self._progress.context
+        self._progress.context = context._replace(plan=context.plan._replace(probe=None))
 
     @property
     def headers(self) -> dict[str, str]:
@@ -102,6 +122,9 @@ class AnswerReuse:
         self._bytes_left -= len(piece)
         if self._bytes_left >= 0:
             self._pieces.append(piece)
+        elif self._pieces:
+            self._pieces = []
+            self.end(is_private=True)
 
     def record_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
@@ -111,17 +134,24 @@ class AnswerReuse:
     def store(self) -> None:
         """Store what was recorded for those who come and those who wait, where it is a full answer
         and not too large."""
-        entry = self._build_entry()
-        if entry is not None and self._wish is not None:
-            put(self._name, pack_entry(entry, self._name), ttl_s=self._wish.ttl_s)
-        if self._flight is not None:
-            self._flight.entry = entry
-        self.end()
+        try:
+            entry = self._build_entry()
+            if entry is not None and self._wish is not None:
+                self._put(entry)
+            if self._flight is not None:
+                self._flight.entry = entry
+        finally:
+            self.end(is_private=self._progress.good_end is not None)
 
-    def end(self) -> None:
-        """Let nobody wait for this request any longer."""
+    def end(self, *, is_private: bool = False) -> None:
+        """Let nobody wait for this request any longer. `is_private` says that the same would come
+        of asking again: an answer that nobody else may have."""
         if self._flight is not None:
+            self._flight.is_private |= is_private
             flights.land(self._flight)
+
+    def _put(self, entry: Entry) -> None:
+        put(self._name, pack_entry(entry, self._name), ttl_s=entry.ttl_s)
 
     def _build_entry(self) -> Entry | None:
         progress, attempt = self._progress, self._progress.last_attempt
@@ -156,15 +186,19 @@ def start_reuse(
 ) -> AnswerReuse | None:
     """None where nothing of the request may be kept, where it is large, and where the caller wants
     to see what is sent upstream."""
-    if progress.context.choice.retains_nothing or progress.context.chat.echo_upstream_body:
+    chat = progress.context.chat
+    if progress.context.choice.retains_nothing or chat.echo_upstream_body:
         return None
-    if not (is_small(body) and is_small(progress.context.chat.body)):
+    # Who did not ask for it does not pay for long bodies.
+    chars_max = _SHARED_CHARS_MAX if wish is None else BODY_CHARS_MAX
+    bodies = [body] if chat.body is body else [body, chat.body]
+    if not all(is_small(each, chars_max) for each in bodies):
         return None
     return AnswerReuse(progress, wish, body)
 
 
 def _answer_from_cache(
-    progress: RequestProgress, entry: Entry, *, is_shared: bool = False
+    progress: RequestProgress, entry: Entry, headers: dict[str, str]
 ) -> HttpResponseBase:
     # No model was asked, so there is no content to log beside the first one's.
     progress.content = None
@@ -172,14 +206,7 @@ def _answer_from_cache(
     # No endpoint is tried, so another request may probe the one that this request was to probe.
     Attempts(progress).end_probe()
     settle(progress, cached_outcome(entry))
-    headers = {
-        "X-Generation-Id": progress.context.generation_id,
-        "X-Router-Cache-Status": "SHARED" if is_shared else "HIT",
-        "X-Router-Cache-Source-Id": entry.generation_id,
-    }
-    if not is_shared:
-        headers["X-Router-Cache-Age"] = str(entry.age_s)
-        headers["X-Router-Cache-TTL"] = str(entry.left_s)
+    headers["X-Router-Cache-Source-Id"] = entry.generation_id
     stem = derive_stem(progress.context.generation_id)
     ids = {
         "chat": progress.context.generation_id,

@@ -165,7 +165,7 @@ class InferenceViewSet(LeanViewSet):
             self.reuse = start_reuse(progress, wish, self.body)
         reuse = self.reuse
         if reuse is not None:
-            if (answer := reuse.find_answer()) is not None:
+            if (answer := reuse.find_answer(headers)) is not None:
                 return answer
             headers |= reuse.headers
         if not progress.context.chat.stream:

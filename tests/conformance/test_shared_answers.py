@@ -98,3 +98,11 @@ def test_where_the_first_fails_the_next_asks(desk: Desk) -> None:
     assert [each.status_code for each in answers] == [422, 200, 200]
     assert len(desk.upstream.requests("chat-a")) == 2
     assert sorted(str(read_status(each)) for each in answers[1:]) == ["None", "SHARED"]
+
+
+def test_who_waits_for_an_answer_that_is_too_large_asks_at_once(desk: Desk) -> None:
+    large = {**HELD, "text": "word " * 40_000}
+    answers = post_at_once(desk, {"text": "Twice."}, {"text": "Thrice."}, first=large, **COLD)
+
+    assert [read_status(each) for each in answers] == [None] * AT_ONCE
+    assert len(desk.upstream.requests("chat-a")) == AT_ONCE

@@ -316,6 +316,8 @@ class AnswerStream:
             return
         progress, attempt, relay = self._progress, self._attempt, self._relay
         assert attempt is not None
+        # What ends so is no answer for others, whatever was booked.
+        progress.good_end = None
         metadata = metadata_if_wanted(progress, selected=None) if error.status != 500 else None
         finishes = error.error_type in progress.context.format.finishing_errors
         if finishes and outcome is not None and relay is not None and relay.started:

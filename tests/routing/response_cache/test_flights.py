@@ -8,48 +8,56 @@ from routing.response_cache.flights import Flights
 
 def test_the_same_request_joins_until_it_has_landed() -> None:
     flights = Flights()
-    bodies = ({"model": "a", "n": 1},)
-    flight, is_own = flights.join("key", bodies)
+    flight, is_own = flights.join("one")
     assert is_own
+    assert flights.join("one") == (flight, False)
+    assert flights.join("another")[1]
 
-    # The order of properties does not matter; other values and other keys do.
-    assert flights.join("key", ({"n": 1, "model": "a"},)) == (flight, False)
-    other, is_own = flights.join("key", ({"model": "a", "n": 2},))
-    assert (other is flight, is_own) == (False, True)
-    assert flights.join("another", bodies)[1]
+    flights.land(flight)
 
-    for _ in range(2):
-        flights.land(flight)
     assert flight.has_landed.is_set()
-    assert flights.join("key", bodies)[1]
-    assert flights.join("key", ({"model": "a", "n": 2},)) == (other, False)
+    later, is_own = flights.join("one")
+    assert is_own
+    # Who lands late ends no other's flight.
+    flights.land(flight)
+    assert flights.join("one") == (later, False)
+
+
+REPEATABLE = {"is_whole": True, "is_repeatable": True}
+OTHER = {"is_whole": True, "is_repeatable": False}
+STREAM = {"is_whole": False, "is_repeatable": True}
 
 
 @pytest.mark.parametrize(
-    ("mode", "header", "preset", "is_repeatable", "is_cached", "expected"),
+    ("mode", "share", "cache", "preset", "request_", "expected"),
     [
-        ("repeatable", None, {}, True, False, True),
-        ("repeatable", None, {}, False, False, False),
-        ("repeatable", None, {}, False, True, True),
-        ("repeatable", "false", {}, True, True, False),
-        ("repeatable", "true", {}, False, False, True),
-        ("repeatable", "odd", {}, True, False, True),
-        ("repeatable", "true", {"cache_enabled": False}, True, False, False),
-        ("asked", None, {}, True, False, False),
-        ("asked", None, {}, False, True, True),
-        ("asked", "true", {}, False, False, True),
-        ("off", "true", {}, True, True, False),
+        ("repeatable", None, None, {}, REPEATABLE, True),
+        ("repeatable", None, None, {}, OTHER, False),
+        ("repeatable", None, None, {}, STREAM, False),
+        ("repeatable", None, "true", {}, OTHER, True),
+        ("repeatable", None, "true", {}, STREAM, False),
+        ("repeatable", None, "false", {}, REPEATABLE, False),
+        ("repeatable", None, None, {"cache_enabled": True}, OTHER, True),
+        ("repeatable", "false", "true", {}, REPEATABLE, False),
+        ("repeatable", "true", None, {}, STREAM, True),
+        ("repeatable", "odd", None, {}, REPEATABLE, True),
+        ("repeatable", "true", None, {"cache_enabled": False}, REPEATABLE, False),
+        ("asked", None, None, {}, REPEATABLE, False),
+        ("asked", None, "true", {}, OTHER, True),
+        ("asked", "true", None, {}, OTHER, True),
+        ("off", "true", "true", {}, REPEATABLE, False),
     ],
 )
 def test_who_shares(
     mode: str,
-    header: str | None,
+    share: str | None,
+    cache: str | None,
     preset: dict[str, bool],
-    is_repeatable: bool,
-    is_cached: bool,
+    request_: dict[str, bool],
     expected: bool,
     settings,
 ) -> None:
     settings.ROUTER_SHARE_IDENTICAL = mode
-    sharing = may_share(header, preset, is_repeatable=is_repeatable, is_cached=is_cached)
+    headers = {"HTTP_X_ROUTER_SHARE": share, "HTTP_X_ROUTER_CACHE": cache}
+    sharing = may_share(headers, preset, **request_)
     assert sharing is expected
