@@ -188,18 +188,16 @@ def _load_limits(key: Any) -> JsonObject:
     return {
         "guardrails": entries,
         "guard": combine_guardrails(entries) if entries else None,
-        "budgets": (*build_guardrail_scopes(key, governing), *_load_workspace_scopes(key)),
+        "budgets": (
+            *build_guardrail_scopes(key, governing),
+            *(
+                build_workspace_scopes(key.workspace, key.workspace.budgets.all())
+                if key.has_budgets
+                else ()
+            ),
+        ),
         "regional_inference": key.account.regional_inference_enabled,
     }
-
-
-def _load_workspace_scopes(key: Any) -> tuple[SpendScope, ...]:
-    """Those of the key's workspace, with a query of their own where there are any."""
-    return (
-        build_workspace_scopes(key.workspace, key.workspace.budgets.all())
-        if key.has_budgets
-        else ()
-    )
 
 
 def _select_keys() -> Any:

@@ -44,40 +44,33 @@ class _Publishing(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._publish()
+            app = self._app
+            task, queue = _TASKS[LeaseKind(self._lease.kind)]
+            with app.connection_for_write(transport_options=_build_timeouts()) as connection:
+                app.send_task(
+                    task,
+                    serialize_lease(self._lease),
+                    connection=connection,
+                    queue=queue,
+                    retry=False,
+                    headers=self._headers,
+                )
         except Exception as error:  # noqa: BLE001 - Whatever it is, nobody was told.
             self.error = error
-
-    def _publish(self) -> None:
-        app = self._app
-        task, queue = _TASKS[LeaseKind(self._lease.kind)]
-        with app.connection_for_write(transport_options=_build_timeouts()) as connection:
-            app.send_task(
-                task,
-                serialize_lease(self._lease),
-                connection=connection,
-                queue=queue,
-                retry=False,
-                headers=self._headers,
-            )
 
 
 def publish_operation(lease: InternLease) -> None:
     """Tell the workers of an operation. Raises `UpstreamUnavailable` within a second."""
     with trace_publishing(lease) as headers:
-        _publish_within_bound(lease, headers)
-
-
-def _publish_within_bound(lease: InternLease, headers: dict[str, str]) -> None:
-    sending = _Publishing(lease, headers)
-    sending.start()
-    sending.join(settings.INTERN_PUBLISH_SECONDS)
-    if sending.is_alive():
-        log.warning("The queue says nothing: %s of intern %s", lease.kind, lease.intern_id)
-        raise UpstreamUnavailable
-    if sending.error is not None:
-        log.warning("The queue cannot be reached: %s", sending.error)
-        raise UpstreamUnavailable from sending.error
+        sending = _Publishing(lease, headers)
+        sending.start()
+        sending.join(settings.INTERN_PUBLISH_SECONDS)
+        if sending.is_alive():
+            log.warning("The queue says nothing: %s of intern %s", lease.kind, lease.intern_id)
+            raise UpstreamUnavailable
+        if sending.error is not None:
+            log.warning("The queue cannot be reached: %s", sending.error)
+            raise UpstreamUnavailable from sending.error
 
 
 def _build_timeouts() -> JsonObject:

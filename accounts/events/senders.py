@@ -78,7 +78,8 @@ def send(delivery: Delivery, *, now: datetime) -> int | None:
         return None
     try:
         if channel.type == Channel.Type.SLACK:
-            body = orjson.dumps({"text": _write_slack_text(event)})
+            title, text = (part.translate(_SLACK_MARKS) for part in (event.title, event.text))
+            body = orjson.dumps({"text": f"*{title}*\n{text}"})
             return _post(channel, body, [])
         body = orjson.dumps(build_payload(event))
         return _post(channel, body, _sign(delivery, body, now))
@@ -129,11 +130,6 @@ def _sign(delivery: Delivery, body: bytes, now: datetime) -> list[tuple[str, str
         ("webhook-timestamp", str(int(now.timestamp()))),
         ("webhook-signature", Webhook(secret).sign(message_id, now, body.decode())),
     ]
-
-
-def _write_slack_text(event: Event) -> str:
-    title, text = (part.translate(_SLACK_MARKS) for part in (event.title, event.text))
-    return f"*{title}*\n{text}"
 
 
 def _post(channel: Channel, body: bytes, headers: list[tuple[str, str]]) -> int:

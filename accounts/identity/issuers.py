@@ -56,7 +56,8 @@ def fetch_json(
     """
     try:
         target = target_of(*split_url(url))
-        private = _list_private_hosts()
+        ours = {urlsplit(each.issuer).hostname or "" for each in settings.OIDC_PROVIDERS}
+        private = frozenset(ours | set(settings.IDENTITY_PRIVATE_HOSTS))
         if not target.origin.is_tls and target.host not in private:
             raise TargetRefused("The URL begins with https://")
         release_connection()
@@ -82,11 +83,6 @@ def fetch_json(
     if not isinstance(found, dict):
         raise IssuerSilent("it answered with something else than an object")
     return found
-
-
-def _list_private_hosts() -> frozenset[str]:
-    ours = {urlsplit(each.issuer).hostname or "" for each in settings.OIDC_PROVIDERS}
-    return frozenset(ours | set(settings.IDENTITY_PRIVATE_HOSTS))
 
 
 class Issuer:

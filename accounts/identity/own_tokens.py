@@ -111,7 +111,9 @@ def list_public_keys() -> list[JsonObject]:
             "alg": _ALGORITHM,
             "use": "sig",
             "kid": each.key_id,
-            "x": _encode(each.public.public_bytes(Encoding.Raw, PublicFormat.Raw)),
+            "x": base64.urlsafe_b64encode(each.public.public_bytes(Encoding.Raw, PublicFormat.Raw))
+            .rstrip(b"=")
+            .decode(),
         }
         for each in _list_keys()
     ]
@@ -130,7 +132,3 @@ def _derive(master_key: str) -> SigningKey:
     public = private.public_key()
     raw = public.public_bytes(Encoding.Raw, PublicFormat.Raw)
     return SigningKey(sha256(raw).hexdigest()[:16], private, public)
-
-
-def _encode(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

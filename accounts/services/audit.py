@@ -41,7 +41,10 @@ class AuditReport:
 def compare_books(*, now: datetime) -> AuditReport:
     """Read the books at one moment and compare."""
     with transaction.atomic():
-        _begin_snapshot()
+        # One snapshot for all reads; SQLite's immediate transaction has one already.
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         off = _check_budgets(now)
         totals = _check_accounts()
         of_budgets = [sentence for sentences in off.values() for sentence in sentences]
@@ -71,13 +74,6 @@ def recount_budgets(account_id: UUID, *, now: datetime) -> None:
         for row in _select_budget_counters(now).filter(account_id=account_id):
             row.spent_nano, row.byok_spent_nano = past.read(build_scope(row), row.window_start)
             row.save(update_fields=["spent_nano", "byok_spent_nano"])
-
-
-def _begin_snapshot() -> None:
-    """One snapshot for all reads; SQLite's immediate transaction has one already."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 def _check_accounts() -> dict[UUID, list[str]]:

@@ -69,8 +69,9 @@ def list_credentials(
     if provider is not None:
         rows = rows.filter(provider=provider)
     found = list(rows.order_by("-created_at", "pk")[page.rows])
-    if not found and workspace_id is not None:
-        _check_workspace(account_id, workspace_id)
+    workspaces = Workspace.objects.filter(account=account_id, pk=workspace_id)
+    if not found and workspace_id is not None and not workspaces.exists():
+        raise NoSuchWorkspace
     return _load_many_details(found), rows.count()
 
 
@@ -288,11 +289,6 @@ def _lock_workspace(account_id: UUID, workspace_id: UUID | None) -> Workspace:
     if found is None:
         raise NoSuchWorkspace
     return found
-
-
-def _check_workspace(account_id: UUID, workspace_id: UUID) -> None:
-    if not Workspace.objects.filter(account=account_id, pk=workspace_id).exists():
-        raise NoSuchWorkspace
 
 
 def _find_owned(

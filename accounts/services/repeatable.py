@@ -129,7 +129,7 @@ def finish_request(claim: Claim, *, status: int, body: bytes | None, made: str =
     """The request was carried out. `body` is None where it is not to be kept."""
     now = datetime.now(UTC)
     kept = body is not None and len(body) <= ANSWER_BYTES_MAX
-    sealed = seal(_text(body), purpose=PURPOSE, row=str(claim.row_id)) if kept else None
+    sealed = seal((body or b"").decode(), purpose=PURPOSE, row=str(claim.row_id)) if kept else None
     _select_owned(claim).update(
         finished_at=now,
         status=status,
@@ -158,10 +158,6 @@ def delete_expired_requests(*, now: datetime) -> int:
         done += rows.filter(over, pk__in=answers).update(sealed_answer=None)
         done += rows.filter(pk__in=old, expires_at__lte=now).delete()[0]
     return done
-
-
-def _text(body: bytes | None) -> str:
-    return (body or b"").decode()
 
 
 def _select_owned(claim: Claim) -> QuerySet[RepeatableRequest]:

@@ -98,7 +98,9 @@ def create_mapping(
         group = ScimGroup.objects.filter(account_id=account_id, pk=group_id).first()
         workspace = Workspace.objects.filter(account_id=account_id, pk=workspace_id).first()
         if group is None or workspace is None:
-            raise _build_missing({"scim_group_id": group, "workspace_id": workspace})
+            text = "Invalid input: not of this account"
+            named = {"scim_group_id": group, "workspace_id": workspace}
+            raise SchemaInvalid([Issue(name, text) for name, row in named.items() if row is None])
         if workspace.is_default:
             raise DefaultWorkspaceMapped
         mapping, is_new = ScimGroupMapping.objects.get_or_create(
@@ -393,8 +395,3 @@ def _record_mapping(
         before=before,
         after=None if action == "deleted" else read_fields(mapping, _MAPPING_FACTS),
     )
-
-
-def _build_missing(named: Mapping[str, object | None]) -> SchemaInvalid:
-    text = "Invalid input: not of this account"
-    return SchemaInvalid([Issue(name, text) for name, row in named.items() if row is None])

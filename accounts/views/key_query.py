@@ -40,25 +40,21 @@ def read_key_query(query: Mapping[str, str]) -> KeyQuery:
 
 def listed_keys(account_id: uuid.UUID, query: KeyQuery, *, at: datetime) -> list[ApiKey]:
     """A page, newest first. Raises `SchemaInvalid` for a workspace that is not the account's."""
-    keys = ApiKey.objects.inference(account_id).filter(_place(query.workspace_id))
+    keys = ApiKey.objects.inference(account_id).filter(
+        Q(workspace__is_default=True)
+        if query.workspace_id is None
+        else Q(workspace=query.workspace_id)
+    )
     if not query.include_disabled:
         keys = keys.filter(disabled=False)
     if not query.include_expired:
         keys = keys.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=at))
     page = keys.select_related("creator").order_by("-created_at", "-pk")
     found = list(page[query.offset : query.offset + PAGE_KEYS])
-    if not found and query.workspace_id is not None:
-        _check_workspace(account_id, query.workspace_id)
-    return found
-
-
-def _place(workspace_id: uuid.UUID | None) -> Q:
-    return Q(workspace__is_default=True) if workspace_id is None else Q(workspace=workspace_id)
-
-
-def _check_workspace(account_id: uuid.UUID, workspace_id: uuid.UUID) -> None:
-    if not Workspace.objects.filter(account=account_id, pk=workspace_id).exists():
+    workspaces = Workspace.objects.filter(account=account_id, pk=query.workspace_id)
+    if not found and query.workspace_id is not None and not workspaces.exists():
         raise NoSuchWorkspace
+    return found
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

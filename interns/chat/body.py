@@ -112,9 +112,9 @@ def read_chat_body(body: JsonObject, *, session_header: str = "") -> ChatPrompt 
     at = len(body["messages"]) - 1
     last = body["messages"][at]
     if last["role"] == "user":
-        return ChatPrompt(
-            _read_prompt(last, at), session_id, body.get("approval_mode", "self-drive")
-        )
+        text = _join_text(last)
+        _check_length(text, f"messages.{at}.content", PROMPT_CHARS_MAX)
+        return ChatPrompt(text, session_id, body.get("approval_mode", "self-drive"))
     if last["role"] == "tool":
         return _read_reply(last, at, session_id)
     raise InvalidChatBody(
@@ -127,12 +127,6 @@ def _read_session_header(header: str) -> str | None:
         text = f"Too big: expected string to have <={SESSION_ID_CHARS_MAX} characters"
         raise InvalidChatBody([Issue("x-session-id", text)])
     return header or None
-
-
-def _read_prompt(message: JsonObject, at: int) -> str:
-    text = _join_text(message)
-    _check_length(text, f"messages.{at}.content", PROMPT_CHARS_MAX)
-    return text
 
 
 def _read_reply(message: JsonObject, at: int, session_id: str | None) -> ChatReply:

@@ -60,7 +60,7 @@ class ChatError(InternError):
             reason=reason,
             retryable=refusal.retryable if retryable is None else retryable,
             metadata=metadata,
-            headers=headers or _build_retry_after(reason),
+            headers=headers or ({"Retry-After": str(BUSY_RETRY_S)} if reason == "busy" else {}),
         )
 
 
@@ -75,10 +75,6 @@ class PreparationTimedOut(InternError):
 
     status, reason, retryable = 408, "timeout", True
     message = "Operation timed out. Please try again later."
-
-
-def _build_retry_after(reason: str) -> dict[str, str]:
-    return {"Retry-After": str(BUSY_RETRY_S)} if reason == "busy" else {}
 
 
 def build_bad_request(issues: list[Issue]) -> ChatError:

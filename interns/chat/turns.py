@@ -56,7 +56,16 @@ class TurnRequest:
         for _ in range(_TRIES):
             taken = self._count_turn()
             try:
-                begun = self._begin(said)
+                begun = _in_rows(
+                    lambda: runs.begin(
+                        intern_id=self.intern_id,
+                        session_id=said.session_id,
+                        approval_mode=said.approval_mode,
+                        by=self._by,
+                        now=self._now(),
+                        lease_s=settings.INTERN_LEASE_SECONDS,
+                    )
+                )
             except BaseException:
                 _return_turn(taken)
                 raise
@@ -101,18 +110,6 @@ class TurnRequest:
             headers = error.headers | {"Retry-After": str(RATE_RETRY_S)}
             raise TurnsLimited(metadata=error.metadata, headers=headers)
         return found
-
-    def _begin(self, said: ChatPrompt) -> StartedRun | SteeredRun:
-        return _in_rows(
-            lambda: runs.begin(
-                intern_id=self.intern_id,
-                session_id=said.session_id,
-                approval_mode=said.approval_mode,
-                by=self._by,
-                now=self._now(),
-                lease_s=settings.INTERN_LEASE_SECONDS,
-            )
-        )
 
     def _steer(self, steered: SteeredRun, text: str) -> bool:
         """Whether the run took it; one that is over by now did not."""

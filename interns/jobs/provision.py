@@ -101,7 +101,16 @@ class _BootAttempt:
         except SoftTimeLimitExceeded:
             self._fail(str(_build_timeout()))
         else:
-            self._settle(runtime)
+            self._renewal.check()
+            leases.settle(
+                self._lease,
+                MoveRule.HEALTHY,
+                Status.RUNNING,
+                by=self._by,
+                runtime=runtime.facts,
+                failed_probes=0,
+                probed_at=datetime.now(UTC),
+            )
 
     def _boot(self) -> Runtime:
         try:
@@ -171,18 +180,6 @@ class _BootAttempt:
                 said = health.detail or "the runtime does not answer"
                 raise BootFailed("health_check_failed", said[:500])
             time.sleep(_PAUSE_S)
-
-    def _settle(self, runtime: Runtime) -> None:
-        self._renewal.check()
-        leases.settle(
-            self._lease,
-            MoveRule.HEALTHY,
-            Status.RUNNING,
-            by=self._by,
-            runtime=runtime.facts,
-            failed_probes=0,
-            probed_at=datetime.now(UTC),
-        )
 
     def _fail(self, message: str) -> None:
         """The partial runtime goes first, while the intern is ours."""

@@ -142,7 +142,12 @@ class _OutgoingFetch:
             method=request.method,
             prepare=self._prepare,
             door_of=lambda host: door_for(host, private=settings.INTERN_FETCH_PRIVATE_HOSTS),
-            limits=_build_limits(request.timeout_s),
+            limits=Limits(
+                connect_s=min(_CONNECT_S, request.timeout_s),
+                first_byte_s=request.timeout_s,
+                idle_s=request.timeout_s,
+                body_bytes_max=_ENDLESS_BYTES,
+            ),
             deadline=deadline,
             hops_max=HOPS_MAX if request.follows else 0,
         )
@@ -155,7 +160,9 @@ class _OutgoingFetch:
         keeps_body = method == self._request.method
         names = find_names([self._request.text]) if keeps_body else set[str]()
         if hop == 0:
-            self.release.require_allowed(names | self._find_header_names(), target)
+            self.release.require_allowed(
+                names | find_names(value for _, value in self._request.headers), target
+            )
         elif not self.release.may_receive(names, target):
             return None
         return Ready(
@@ -163,9 +170,6 @@ class _OutgoingFetch:
             self._build_headers(target, keeps_body=keeps_body),
             self._build_body() if keeps_body else b"",
         )
-
-    def _find_header_names(self) -> set[str]:
-        return find_names(value for _, value in self._request.headers)
 
     def _build_headers(self, target: Target, *, keeps_body: bool) -> list[tuple[str, str]]:
         assert self._first is not None
@@ -216,7 +220,9 @@ class _OutgoingFetch:
             status=followed.reply.status,
             url=self.scrub(followed.url),
             headers={
-                self.scrub(name): self._scrub_header(value)
+                self.scrub(name): scrub_bytes(value.encode("latin-1"), self.patterns).decode(
+                    "latin-1"
+                )
                 for name, value in headers.items()
                 if name not in _NOT_HANDED_ON
             },
@@ -227,24 +233,12 @@ class _OutgoingFetch:
             secrets=sorted(self.release.released),
         )
 
-    def _scrub_header(self, value: str) -> str:
-        return scrub_bytes(value.encode("latin-1"), self.patterns).decode("latin-1")
-
 
 def _split_url(url: str) -> tuple[str, str]:
     base, rest = split_url(url)
     if "{" in base or "}" in base:
         raise TargetRefused("A URL's host is no place for a secret")
     return base, rest
-
-
-def _build_limits(timeout_s: float) -> Limits:
-    return Limits(
-        connect_s=min(_CONNECT_S, timeout_s),
-        first_byte_s=timeout_s,
-        idle_s=timeout_s,
-        body_bytes_max=_ENDLESS_BYTES,
-    )
 
 
 def _read(reply: Reply, scrubber: Scrubber, bytes_max: int) -> tuple[bytes, bool]:

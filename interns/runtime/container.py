@@ -91,7 +91,8 @@ class ContainerDriver(AgentClient):
             supervisor
             and supervisor.boot_id == plan.boot_id
             and container
-            and _is_running(container, plan.boot_id)
+            and container.status == "running"
+            and container.labels.get(BOOT_LABEL) == str(plan.boot_id)
         ):
             return self._build_runtime(supervisor, container)
         image = ensure_image(self._engine)
@@ -182,7 +183,9 @@ class ContainerDriver(AgentClient):
 
     def runtimes(self) -> list[Runtime]:
         try:
-            found = self._engine.containers.list(all=True, filters={"label": self._home_label()})
+            found = self._engine.containers.list(
+                all=True, filters={"label": [f"{HOME_LABEL}={self._hash_home()}", LABEL]}
+            )
         except _ENGINE_ERRORS as error:
             raise RuntimeFailed(f"the container engine: {error}"[:500]) from error
         running = {UUID(each.labels[LABEL]): each for each in found if each.status == "running"}
@@ -261,9 +264,6 @@ class ContainerDriver(AgentClient):
         """This installation, among others that use the same engine."""
         return hashlib.sha256(str(settings.GATEWAY_HOME).encode()).hexdigest()[:16]
 
-    def _home_label(self) -> list[str]:
-        return [f"{HOME_LABEL}={self._hash_home()}", LABEL]
-
     def _build_labels(self, intern_id: UUID) -> dict[str, str]:
         return {LABEL: str(intern_id), HOME_LABEL: self._hash_home()}
 
@@ -293,10 +293,6 @@ class ContainerDriver(AgentClient):
             "image": container.attrs.get("Image", ""),
         }
         return Runtime(runtime.intern_id, runtime.boot_id, facts)
-
-
-def _is_running(container: Container, boot_id: UUID) -> bool:
-    return container.status == "running" and container.labels.get(BOOT_LABEL) == str(boot_id)
 
 
 def _describe(intern_id: UUID, container: Container) -> Runtime:

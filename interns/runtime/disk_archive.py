@@ -27,7 +27,9 @@ def pack(folder: Path, into: BinaryIO) -> int:
     root = os.open(folder, _READ | os.O_DIRECTORY)
     try:
         with _open_writer(into) as tar:
-            return sum(_add_from_disk(tar, root, path) for path in _list_paths(root))
+            return sum(
+                _add_from_disk(tar, root, path) for path in sorted(_walk(root, ""), key=os.fsencode)
+            )
     finally:
         os.close(root)
 
@@ -49,11 +51,6 @@ def repack(tar: BinaryIO, into: BinaryIO) -> int:
 
 def _open_writer(into: BinaryIO) -> tarfile.TarFile:
     return tarfile.open(fileobj=into, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8")
-
-
-def _list_paths(root: int) -> list[str]:
-    """Everything below the folder, relative to it."""
-    return sorted(_walk(root, ""), key=os.fsencode)
 
 
 def _walk(folder: int, prefix: str) -> Iterator[str]:

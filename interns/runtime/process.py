@@ -142,7 +142,12 @@ def _build_orders(plan: BootPlan, place: Path, uid: int | None, isolation: Isola
         where = {"home": str(place), "gateway_socket": f"{SOCKETS}/gateway.sock"}
         started = {
             "command": [sys.executable, "-s", "-P", "-m", "interns.agent"],
-            "environment": _build_environment(place),
+            "environment": {
+                "PATH": os.defpath,
+                "LANG": "C.UTF-8",
+                "HOME": str(place / "workspace"),
+                "PYTHONPATH": str(PROJECT),
+            },
             "cwd": str(place / "workspace"),
         }
     else:
@@ -152,13 +157,3 @@ def _build_orders(plan: BootPlan, place: Path, uid: int | None, isolation: Isola
     agent = {"isolation": isolation.name, **where}
     warning = f"{NO_ISOLATION_TEXT}: {isolation.reason}" if isolation.is_none else ""
     return {**build_orders(plan, agent), **started, "limits": limits, "warning": warning}
-
-
-def _build_environment(place: Path) -> dict[str, str]:
-    """The environment of an agent without a sandbox."""
-    return {
-        "PATH": os.defpath,
-        "LANG": "C.UTF-8",
-        "HOME": str(place / "workspace"),
-        "PYTHONPATH": str(PROJECT),
-    }

@@ -108,15 +108,11 @@ def _strip_question(question: JsonObject) -> JsonObject:
 def check_answer(question: JsonObject, answer: str) -> None:
     """Raises `AnswerRejected`; the question is still to be answered then."""
     if question["kind"] == "permission":
-        _check_choice(question["options"], answer)
+        offered = [*question["options"], CANCEL]
+        if answer not in offered:
+            raise AnswerRejected(f"The answer must be one of {_format_options(offered)}")
     else:
         _check_form(question["fields"], answer)
-
-
-def _check_choice(options: list[str], answer: str) -> None:
-    offered = [*options, CANCEL]
-    if answer not in offered:
-        raise AnswerRejected(f"The answer must be one of {_format_options(offered)}")
 
 
 def _check_form(fields: list[JsonObject], answer: str) -> None:

@@ -119,7 +119,15 @@ class AgentSupervisor:
             threading.Thread(target=socket_proxy.serve_forever, daemon=True).start()
         threading.Thread(target=gateway_proxy.serve_forever, daemon=True).start()
         threading.Thread(target=self._watch_gateway, daemon=True).start()
-        facts = self._build_facts(sockets)
+        facts = _describe_self() | {
+            "intern_id": self._orders["intern_id"],
+            "boot_id": self._orders["boot_id"],
+            "sockets": str(sockets),
+            "token": self._orders["agent"]["token"],
+            "isolation": self._orders["agent"]["isolation"],
+            "warning": self._orders.get("warning", ""),
+            "begun_at": time.time(),
+        }
         _write(self._run / "runtime.json", facts)
         report(facts)
         self._wait_for_end()
@@ -157,17 +165,6 @@ class AgentSupervisor:
         log = _AgentLog(self._folder / "agent.log")
         threading.Thread(target=log.keep, args=(agent.stdout,), daemon=True).start()
         return agent
-
-    def _build_facts(self, sockets: Path) -> dict[str, Any]:
-        return _describe_self() | {
-            "intern_id": self._orders["intern_id"],
-            "boot_id": self._orders["boot_id"],
-            "sockets": str(sockets),
-            "token": self._orders["agent"]["token"],
-            "isolation": self._orders["agent"]["isolation"],
-            "warning": self._orders.get("warning", ""),
-            "begun_at": time.time(),
-        }
 
     def _wait_for_end(self) -> None:
         while not (self._was_asked or self._has_ended()):

@@ -88,7 +88,10 @@ class HostViewSet(InternChatViewSet):
         if path == "/" and "HTTP_AUTHORIZATION" not in request.META and _is_read(request):
             return _answer_part(PAGE)
         if path.startswith(_OWN):
-            return _answer_own(request)
+            part = PARTS.get(request.path_info)
+            if part is None or not _is_read(request):
+                raise UnknownPath
+            return _answer_part(part)
         caller = authorize_caller(request)
         body = bytes(read_raw_body(request, bytes_max=BODY_BYTES_MAX))
         intern = _get_visible_intern(caller, _read_host(request))
@@ -124,13 +127,6 @@ def _get_visible_intern(caller: Caller, hostname: str) -> Intern:
     return found
 
 
-def _answer_own(request: HttpRequest) -> HttpResponseBase:
-    part = PARTS.get(request.path_info)
-    if part is None or not _is_read(request):
-        raise UnknownPath
-    return _answer_part(part)
-
-
 def _answer_part(part: tuple[str, bytes]) -> HttpResponse:
     content_type, content = part
     return HttpResponse(content, content_type=content_type, headers=PAGE_HEADERS)
@@ -144,11 +140,12 @@ def _forward(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseB
         raise ChatError("intern_unreachable")
     query = request.META.get("QUERY_STRING", "")
     try:
+        meta: JsonObject = request.META
         reply = send_request(
             access,
             method=str(request.method),
             path=_get_raw_path(request) + (f"?{query}" if query else ""),
-            headers=_build_headers(request),
+            headers=[(name, meta[key]) for key, name in _PASSED_ON if meta.get(key)],
             body=body,
             deadline=time.monotonic() + settings.INTERN_OPERATION_SECONDS,
             body_bytes_max=_ANSWER_BYTES_MAX,
@@ -166,11 +163,6 @@ def _forward(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseB
         # It asks for its own token, which no caller has: there is nothing here.
         return error_response(UnknownPath())
     return HttpResponse(content, status=status, headers={**_INERT, "Content-Type": content_type})
-
-
-def _build_headers(request: HttpRequest) -> list[tuple[str, str]]:
-    meta: JsonObject = request.META
-    return [(name, meta[key]) for key, name in _PASSED_ON if meta.get(key)]
 
 
 def _get_raw_path(request: HttpRequest) -> str:

@@ -59,17 +59,19 @@ def _read_summaries(workspace_id: UUID) -> tuple[DestinationSummary, ...] | None
             Destination.objects.filter(workspace=workspace_id, enabled=True).order_by("created_at")
         ),
     )
-    return tuple(_summarize(row) for row in rows) or None
-
-
-def _summarize(row: Destination) -> DestinationSummary:
-    return DestinationSummary(
-        id=str(row.pk),
-        sampling_rate=row.sampling_rate,
-        keys=None if row.api_key_ids is None else frozenset(row.api_key_ids),
-        regions=frozenset(row.regions),
-        # Rules may look at what privacy mode does not send.
-        wants_content=not row.privacy_mode or reads_content(row.filter_rules),
+    return (
+        tuple(
+            DestinationSummary(
+                id=str(row.pk),
+                sampling_rate=row.sampling_rate,
+                keys=None if row.api_key_ids is None else frozenset(row.api_key_ids),
+                regions=frozenset(row.regions),
+                # Rules may look at what privacy mode does not send.
+                wants_content=not row.privacy_mode or reads_content(row.filter_rules),
+            )
+            for row in rows
+        )
+        or None
     )
 
 

@@ -92,7 +92,9 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
     facts = {
         "encoding": content.encoding,
         "is_pdf": content.kind == PDF,
-        "is_text": _is_text(content.kind),
+        "is_text": content.kind.startswith("text/")
+        or content.kind in _TEXTS
+        or content.kind.endswith(("+json", "+xml")),
     }
     try:
         user = host_users.lease()
@@ -116,7 +118,3 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
         raise FileUnreadable(f"cannot be read: {told['error']}")
     said = decoded(text) if told["has_text"] else None
     return FileText(said, told["hash"], told.get("pages"), told.get("cut", False))
-
-
-def _is_text(kind: str) -> bool:
-    return kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))

@@ -17,7 +17,7 @@ import resource
 import socket
 import struct
 import sys
-from typing import Any, Final
+from typing import Final
 
 MEMORY_BYTES: Final = 1_536 * 1_048_576
 # Larger ones are not looked at for what of them is the article.
@@ -58,16 +58,16 @@ def read(page: bytes, charset: str | None, url: str) -> dict[str, str]:
     text = ""
     if len(page) <= ARTICLE_BYTES_MAX:
         with contextlib.suppress(LxmlError, ValueError, RecursionError):
-            text = _article(extract, tree, url)
+            options = {
+                "include_links": True,
+                "include_comments": False,
+                "output_format": "markdown",
+            }
+            text = extract(tree, url=url, fast=True, **options) or ""
     if len(text) < ARTICLE_CHARS_MIN:
         whole = html2txt(tree) or " ".join(" ".join(tree.itertext()).split())
         text = max(text, whole, key=len)
     return {"title": title, "text": _EMPTY_LINES.sub("\n\n", text).strip()}
-
-
-def _article(extract: Any, tree: Any, url: str) -> str:
-    options = {"include_links": True, "include_comments": False, "output_format": "markdown"}
-    return extract(tree, url=url, fast=True, **options) or ""
 
 
 def _decoded(page: bytes, charset: str | None) -> bytes | str:

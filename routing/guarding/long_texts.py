@@ -3,7 +3,7 @@ go would hold them all up, the event loop's among them."""
 
 import base64
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from gateway.http.jsonio import Raw
@@ -29,7 +29,7 @@ def decoded(data: Raw, errors: str = "surrogatepass") -> str:
     if len(data) <= _PIECE:
         return data.decode("utf-8", errors)
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
-    pieces = (decoder.decode(data[start : start + _PIECE]) for start in _starts(data))
+    pieces = (decoder.decode(data[start : start + _PIECE]) for start in range(0, len(data), _PIECE))
     return _joined([*pieces, decoder.decode(b"", True)])
 
 
@@ -65,7 +65,3 @@ def _joined(pieces: Iterable[str]) -> str:
     for piece in pieces:
         text += piece
     return text
-
-
-def _starts(data: Raw) -> Iterator[int]:
-    return iter(range(0, len(data), _PIECE))

@@ -4,7 +4,7 @@ Money is charged as without them: what the model said was made, whether or not a
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from heapq import merge
 from operator import itemgetter
@@ -151,7 +151,9 @@ class OutputGuard:
             (
                 (span, rule)
                 for rule in self._acting
-                for span in self._find(rule, data, start, deadline)
+                for span in merge(
+                    *[find_within(each, data, start, len(data), deadline) for each in rule.patterns]
+                )
             ),
             key=itemgetter(0),
         )
@@ -175,11 +177,6 @@ class OutputGuard:
             return decoded(data[start:end]), end
         marked = [(Span(*span), rule.redaction.encode()) for span, rule in leaving]
         return redact_spans(data, join_spans(marked), start, end), end
-
-    def _find(self, rule: Rule, data: bytes, start: int, deadline: Deadline) -> Iterator[Span]:
-        return merge(
-            *[find_within(each, data, start, len(data), deadline) for each in rule.patterns]
-        )
 
     def _count(self, rule: Rule, number: int) -> None:
         if number:

@@ -12,7 +12,6 @@ from gevent import Timeout
 
 from gateway.database.db import under_gevent
 from gateway.http.errors import PermissionDenied, Unavailable
-from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.texts import changed
@@ -53,7 +52,14 @@ class Moderation(Plugin):
         self.facts["moderation_latency_ms"] = round((time.monotonic() - begun) * 1000)
         for text, reasons in zip(texts, verdicts, strict=True):
             if reasons:
-                self.stages.append(_stage(reasons))
+                self.stages.append(
+                    {
+                        "type": "plugin",
+                        "name": "moderation",
+                        "summary": f"blocked: {', '.join(reasons)}",
+                        "data": {"action": "blocked", "reasons": list(reasons)},
+                    }
+                )
                 return partial(Flagged, reasons, text)
         return None
 
@@ -98,15 +104,6 @@ def _run_with_timeout(path: str, texts: list[str], limit_s: float) -> Sequence[S
         return hook(texts)
     with Timeout(limit_s, TimeoutError("the moderation hook took too long")):
         return hook(texts)
-
-
-def _stage(reasons: Sequence[str]) -> JsonObject:
-    return {
-        "type": "plugin",
-        "name": "moderation",
-        "summary": f"blocked: {', '.join(reasons)}",
-        "data": {"action": "blocked", "reasons": list(reasons)},
-    }
 
 
 @cache

@@ -41,7 +41,10 @@ def price_endpoints(*, provider: Provider, prices: Mapping[int, PricePerMillion]
         rows = Endpoint.objects.select_for_update(no_key=True, of=("self",))
         for row in rows.filter(provider=provider, pk__in=prices).select_related("model"):
             each = prices[row.pk]
-            pricing = {**(row.pricing or {}), **_write_prices(each)}
+            pricing = {
+                **(row.pricing or {}),
+                **{name: f"{value / _MILLION:f}" for name, value in each._asdict().items()},
+            }
             if pricing == row.pricing:
                 continue
             before, was_hidden = row.pricing, row.pricing is None
@@ -54,10 +57,6 @@ def price_endpoints(*, provider: Provider, prices: Mapping[int, PricePerMillion]
             facts = {"pricing": before}, {"pricing": pricing}
             _record(by, "priced", provider, *facts, endpoint=row)
     return changed
-
-
-def _write_prices(each: PricePerMillion) -> JsonObject:
-    return {name: f"{value / _MILLION:f}" for name, value in each._asdict().items()}
 
 
 def _record(

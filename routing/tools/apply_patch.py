@@ -1,6 +1,6 @@
 """`router:apply_patch`: files of the request's workspace, made, changed and deleted by diffs."""
 
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.jsonio import JsonObject
 from routing.tools.files import TEXT_BYTES_MAX, check_length
@@ -46,7 +46,9 @@ class ApplyPatch(WorkspaceTool):
         if kind == "delete_file":
             self.workspace.ask({"do": "remove", "path": path})
         else:
-            operation["diff"] = diff = _diff(diff)
+            if not isinstance(diff, str):
+                raise ToolFailed("diff must be a text")
+            operation["diff"] = diff = check_length(diff)
             (self._create if kind == "create_file" else self._update)(path, diff)
         return Result(json_text({"status": "completed"}), item={"operation": operation})
 
@@ -60,9 +62,3 @@ class ApplyPatch(WorkspaceTool):
     def _update(self, path: str, diff: str) -> None:
         order = {"do": "patch", "path": path, "diff": diff, "bytes": TEXT_BYTES_MAX}
         self.workspace.ask(order)
-
-
-def _diff(diff: Any) -> str:
-    if not isinstance(diff, str):
-        raise ToolFailed("diff must be a text")
-    return check_length(diff)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
-from routing.tools.interface import Definition, Maker, Tool
+from routing.tools.interface import Definition, Tool
 from routing.tools.registry import maker_of, parameters_of
 from routing.tools.sandbox.workspace import ToolWorkspace, WorkspaceTool
 from routing.tools.tool_search import DeferredFunctions, ToolSearch
@@ -73,7 +73,7 @@ class Toolbox:
         kind = canonical_tool(tool["type"])
         maker = maker_of(kind)
         assert maker is not None  # Refused before.
-        made = _build_tool(maker, tool)
+        made = maker(parameters_of(tool))
         if isinstance(made, WorkspaceTool):
             made.workspace = self._workspace
         elif isinstance(made, ToolSearch):
@@ -105,10 +105,6 @@ def _deferred_functions(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:
         return {}
     marked = (tool for tool in tools if tool["type"] == "function" and tool.get("defer_loading"))
     return {_function(tool)["name"]: _function(tool) for tool in marked}
-
-
-def _build_tool(maker: Maker, tool: JsonObject) -> Tool:
-    return maker(parameters_of(tool))
 
 
 def _function(tool: JsonObject) -> JsonObject:

@@ -235,7 +235,8 @@ def _columns(fields: JsonObject) -> JsonObject:
     unknown = [
         Issue(name, f"{shorten(model)} is not a valid model ID")
         for name, model in models.items()
-        if model is not None and not _is_known(model)
+        if model is not None
+        and not (0 < len(model) <= _MODEL_CHARS_MAX and higher_apps().is_known_model(model))
     ]
     if unknown:
         raise SchemaInvalid(unknown)
@@ -280,10 +281,6 @@ def _show_end_user_budget(stored: JsonObject | None) -> JsonObject | None:
 
 def _usd_or_none(amount_nano: int | None) -> Any:
     return None if amount_nano is None else usd(amount_nano)
-
-
-def _is_known(model: str) -> bool:
-    return 0 < len(model) <= _MODEL_CHARS_MAX and higher_apps().is_known_model(model)
 
 
 def read_budget(body: Mapping[str, Any]) -> JsonObject:

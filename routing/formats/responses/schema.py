@@ -201,7 +201,11 @@ def find_responses_issues(body: JsonObject) -> list[Issue]:
     issues += find_subagent_issues(body["input"], tools)
     choice = body.get("tool_choice")
     if type(choice) is dict:
-        issues += _choice_issues(choice, _list_choices(tools))
+        offered: set[tuple[str, str | None]] = set()
+        for tool in walk_tools(tools):
+            kind = canonical_tool(tool["type"])
+            offered |= {(kind, None), (kind, tool_name(tool))}
+        issues += _choice_issues(choice, offered)
     return issues
 
 
@@ -299,15 +303,6 @@ def _count_inherited(tools: list[JsonObject], functions: int) -> int:
         functions if each.get("inherit_functions") else len(inherited_names(each))
         for each in agents
     )
-
-
-def _list_choices(tools: list[JsonObject]) -> set[tuple[str, str | None]]:
-    """What a choice may point at: types, and types with a name."""
-    offered: set[tuple[str, str | None]] = set()
-    for tool in walk_tools(tools):
-        kind = canonical_tool(tool["type"])
-        offered |= {(kind, None), (kind, tool_name(tool))}
-    return offered
 
 
 def _choice_issues(choice: JsonObject, offered: set[tuple[str, str | None]]) -> Iterator[Issue]:

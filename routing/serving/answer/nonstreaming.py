@@ -207,7 +207,13 @@ def _build_body(
         service_tier=answer.service_tier,
         stop_sequence=answer.stop_sequence,
         native=answer.native if progress.passes(attempt) else None,
-        failure=_serialize_failure(failure) if failure else None,
+        failure={
+            "code": failure.told_status,
+            "message": failure.message,
+            "metadata": {"error_type": failure.error_type},
+        }
+        if failure
+        else None,
         router_metadata=router_metadata(progress, selected=attempt)
         if progress.context.wants_metadata
         else None,
@@ -224,11 +230,3 @@ def _build_body(
             pieces,
         )
     )
-
-
-def _serialize_failure(failure: UpstreamFailure) -> JsonObject:
-    return {
-        "code": failure.told_status,
-        "message": failure.message,
-        "metadata": {"error_type": failure.error_type},
-    }

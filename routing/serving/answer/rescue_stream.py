@@ -46,15 +46,12 @@ class RescueRelay(Relay):
     def _read_payloads(self, data: bytes, out: list[bytes]) -> None:
         super()._read_payloads(data, out)
         if self.ended and (calls := self._recorder.message.get("tool_calls")):
-            out.append(self._write_calls(calls))
-
-    def _write_calls(self, calls: list[JsonObject]) -> bytes:
-        told = self._clean_delta(
-            {"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]}
-        )
-        if self._draft is not None:
-            self._draft.add(told)
-        return self._write_opening() + self.writer.delta(told)
+            told = self._clean_delta(
+                {"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]}
+            )
+            if self._draft is not None:
+                self._draft.add(told)
+            out.append(self._write_opening() + self.writer.delta(told))
 
     def _translate_delta(self, delta: JsonObject, logprobs: Any) -> bytes:
         if delta.get("tool_calls"):

@@ -153,22 +153,19 @@ class EndpointBatch:
         if len(queries) == 1:
             self._ask_one(queries[0])
         else:
-            self._ask_in_parallel(queries)
+            pool = Pool(CALLS_AT_ONCE)
+            try:
+                for query in queries:
+                    # Waits while all are busy.
+                    pool.spawn(self._ask_one, query)
+                pool.join()
+            finally:
+                pool.kill()
         if self.bug is not None:
             # Not to be kept: it will hold the frames that hold this.
             bug, self.bug = self.bug, None
             assert bug is not None
             raise bug
-
-    def _ask_in_parallel(self, queries: Sequence[UpstreamQuery]) -> None:
-        pool = Pool(CALLS_AT_ONCE)
-        try:
-            for query in queries:
-                # Waits while all are busy.
-                pool.spawn(self._ask_one, query)
-            pool.join()
-        finally:
-            pool.kill()
 
     def _is_over(self) -> bool:
         if self.bug is not None or (self.failure is not None and _ends_attempt(self.failure)):

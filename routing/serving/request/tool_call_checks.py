@@ -5,8 +5,6 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.http.jsonio import JsonObject
-
 # Arguments beyond this are nobody's to judge.
 _CHARS_MAX: Final = 1_048_576
 
@@ -25,20 +23,17 @@ class StreamedCalls:
         """The `tool_calls` of one delta, whatever the upstream put there."""
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict):
-                self._add(call)
-
-    def _add(self, call: JsonObject) -> None:
-        index, function = call.get("index"), call.get("function")
-        if type(index) is not int:
-            # Who numbers none sends each call in one piece.
-            index = -1 - len(self._pieces)
-        name, piece = _read_function(function)
-        pieces = self._pieces.setdefault(index, [])
-        if name:
-            self._names[index] = name
-        if piece is not None and (piece or not pieces) and self._chars <= _CHARS_MAX:
-            self._chars += len(piece)
-            pieces.append(piece)
+                index, function = call.get("index"), call.get("function")
+                if type(index) is not int:
+                    # Who numbers none sends each call in one piece.
+                    index = -1 - len(self._pieces)
+                name, piece = _read_function(function)
+                pieces = self._pieces.setdefault(index, [])
+                if name:
+                    self._names[index] = name
+                if piece is not None and (piece or not pieces) and self._chars <= _CHARS_MAX:
+                    self._chars += len(piece)
+                    pieces.append(piece)
 
     @property
     def good(self) -> bool | None:

@@ -60,7 +60,12 @@ class ToolWorkspace:
         try:
             inside = self._begun()
             inside.send(frame, until)
-            return _read(inside.receive(_ANSWER_BYTES_MAX, until))
+            said = pydantic_core.from_json(
+                inside.receive(_ANSWER_BYTES_MAX, until), allow_inf_nan=False
+            )
+            if not isinstance(said, dict):
+                raise ValueError("no object")
+            return said
         except (WorkerEnded, WorkerTimeout, ValueError):
             self._end()
             raise ToolFailed(_GONE) from None
@@ -103,13 +108,6 @@ def _written(order: JsonObject) -> bytes:
     except TypeError:
         # Half a character, as models make of those that are written in two.
         raise ToolFailed("What was given is no valid Unicode text") from None
-
-
-def _read(frame: bytes) -> JsonObject:
-    said = pydantic_core.from_json(frame, allow_inf_nan=False)
-    if not isinstance(said, dict):
-        raise ValueError("no object")
-    return said
 
 
 class _WorkspaceSlot:

@@ -285,7 +285,12 @@ def _result(document: Document, chars_max: int | None, now: datetime) -> Result:
             "type": "web_fetch_result",
             "url": document.url,
             "retrieved_at": at,
-            "content": _document_block(document.title, content),
+            "content": {
+                "type": "document",
+                "source": {"type": "text", "media_type": "text/plain", "data": content},
+                "title": document.title or None,
+                "citations": None,
+            },
         },
         fetches=1,
     )
@@ -301,15 +306,6 @@ def _cut(text: str, chars_max: int | None) -> _Cut:
         # What is left out is at least as long in JSON.
         content = content[: max(0, len(content) - over)]
     return _Cut(content, len(content) < len(text))
-
-
-def _document_block(title: str, content: str) -> JsonObject:
-    return {
-        "type": "document",
-        "source": {"type": "text", "media_type": "text/plain", "data": content},
-        "title": title or None,
-        "citations": None,
-    }
 
 
 def _item(

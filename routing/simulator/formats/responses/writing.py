@@ -258,12 +258,11 @@ class ResponseWriter:
         self._open = (kind, call)
         self._said = []
         if not in_message:
-            before += self._added()
+            item = self._item("in_progress")
+            before += self._event(
+                "response.output_item.added", output_index=len(self._items), item=item
+            )
         return before + self._start_part(kind)
-
-    def _added(self) -> bytes:
-        item = self._item("in_progress")
-        return self._event("response.output_item.added", output_index=len(self._items), item=item)
 
     def _start_part(self, kind: str) -> bytes:
         if kind in ("content", "refusal"):
