@@ -12,8 +12,8 @@ from accounts.identity.issuers import IssuerSilent, TokenRefused
 from accounts.identity.workloads import (
     KnownToken,
     examine,
-    is_known,
     is_token,
+    is_verified,
     proves_itself,
     recall_tags,
 )
@@ -192,7 +192,7 @@ def _find_by_string(request: HttpRequest, key: str) -> Caller:
         return guard_lookup(
             lambda: _look_up_token(key),
             limit=limit_wrong_tokens(request),
-            trusted=is_known(key),
+            trusted=is_verified(key),
             proves_itself=lambda: proves_itself(key),
         )
     key_hash = hash_key(key) if is_well_formed(key, settings.API_KEY_PREFIX) else None

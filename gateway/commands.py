@@ -59,7 +59,7 @@ class JsonCommand(BaseCommand):
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:
         """The answer for a person, line by line."""
-        return (f"{key}: {_shown(value)}" for key, value in result.items())
+        return (f"{key}: {_format_value(value)}" for key, value in result.items())
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -82,5 +82,5 @@ class JsonCommand(BaseCommand):
         self.stdout.write(dumps(value).decode())
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else dumps(value).decode()

@@ -417,5 +417,5 @@ def key_prefix(name: str, default: str) -> str:
     return value
 
 
-def unquoted(value: str | None) -> str:
+def strip_quotes(value: str | None) -> str:
     return unquote(value) if value else ""

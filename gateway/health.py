@@ -185,7 +185,7 @@ def _find_room_trouble(folder: Path) -> str:
 
 
 def _check_hints() -> Report:
-    if not shared_cache().configured:
+    if not shared_cache().is_configured:
         return {"ok": True, "configured": False}
     if shared_cache().run(lambda store: bool(store.ping()), False, knocks=True):
         return {"ok": True, "configured": True}

@@ -72,13 +72,13 @@ class SharedCache:
         self._store = _store(url, timeout_s) if url else None
 
     @property
-    def configured(self) -> bool:
+    def is_configured(self) -> bool:
         return self._store is not None
 
     @property
     def available(self) -> bool:
         """Whether there is a hint store and it answered lately, as far as anybody asked."""
-        return self.configured and self._rests_until is None
+        return self.is_configured and self._rests_until is None
 
     def run(
         self,

@@ -32,7 +32,7 @@ class _Read(Generic[Found]):
     good_until: float = float("-inf")
 
     @property
-    def last_found(self) -> Found | None:
+    def latest(self) -> Found | None:
         return self.found if self.done.is_set() and self.error is None else self.former
 
 
@@ -92,7 +92,7 @@ class TtlCache(Generic[Name, Found]):
     def recall(self, name: Name) -> Found | None:
         """What was found the last time that a look-up was answered, however long ago."""
         read = self._reads.get(name)
-        return None if read is None else read.last_found
+        return None if read is None else read.latest
 
     def forget(self) -> None:
         with self._lock:
@@ -104,7 +104,7 @@ class TtlCache(Generic[Name, Found]):
             read = self._reads.get(name)
             if read is not None and self._clock() - read.started_at < self._age_max_s:
                 return read, False
-            former = None if read is None else read.last_found
+            former = None if read is None else read.latest
             self._drop(name)
             read = self._reads[name] = _Read(self._clock(), former, weight=self._weight_of(former))
             self._weight += read.weight

@@ -189,10 +189,10 @@ def end_lost_operation(lease: InternLease, *, by: str, why: str) -> None:
 def release_intern(intern_id: UUID, *, by: str) -> str:
     """Take the lease from whoever has it; a worker that lives stops at its next step. Returns the
     kind of the operation. Raises `InternNotFound`, and `InvalidState` where nothing holds it."""
-    return run_queries(Lane.OPERATOR, lambda: _released(intern_id, by))
+    return run_queries(Lane.OPERATOR, lambda: _release_in_rows(intern_id, by))
 
 
-def _released(intern_id: UUID, by: str) -> str:
+def _release_in_rows(intern_id: UUID, by: str) -> str:
     intern = load_intern(intern_id)
     if intern.lease_id is None or intern.operation_id is None:
         raise InvalidState("Nothing holds this intern")

@@ -59,7 +59,7 @@ urlpatterns: list[URLPattern] = [
     path("v1/models/count", ModelViewSet.as_view({"get": "count"})),
     path("v1/models/user", ModelViewSet.as_view({"get": "user"})),
     re_path(rf"^v1/models/{_MODEL}/endpoints$", ModelViewSet.as_view({"get": "endpoints"})),
-    re_path(rf"^v1/models/{_MODEL}$", ModelViewSet.as_view({"get": "named"})),
+    re_path(rf"^v1/models/{_MODEL}$", ModelViewSet.as_view({"get": "named_model"})),
     re_path(rf"^v1/model/{_MODEL}$", ModelViewSet.as_view({"get": "retrieve"})),
     path("v1/endpoints/zdr", EndpointViewSet.as_view({"get": "zdr"})),
     path("v1/providers", ProviderViewSet.as_view({"get": "list"})),

@@ -126,7 +126,7 @@ class PurchaseFeeAdmin(ReadOnlyAdmin):
 class AuditRecordAdmin(ReadOnlyAdmin):
     """Who changed what, newest first. Nobody changes it afterwards."""
 
-    list_display = ("at", "author", "account", "action", "object_type", "object_id", "moved")
+    list_display = ("at", "author", "account", "action", "object_type", "object_id", "changes")
     list_select_related = ("account", "operator", "management_key")
     list_filter = ("object_type", "action", "at")
     date_hierarchy = "at"
@@ -147,7 +147,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
         return str(record.operator or record.management_key or record.command)
 
     @admin.display(description="fields")
-    def moved(self, record: AuditRecord) -> str:
+    def changes(self, record: AuditRecord) -> str:
         return ", ".join(record.after or ()) if record.before else ""
 
 

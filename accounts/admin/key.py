@@ -100,16 +100,22 @@ class ApiKeyAdmin(PageAdmin):
             return (*KeyForm.Meta.fields, *self._FIXED)
         shown = (
             *("name", "workspace", "creator", "limit", "limit_reset", "limit_enforcement"),
-            *("include_byok_in_limit", "scopes", "managed", "allowed_models", "allowed_ips"),
+            *(
+                "include_byok_in_limit",
+                "scopes",
+                "managed_workspaces",
+                "allowed_models",
+                "allowed_ips",
+            ),
             "rate_limits",
         )
         return (*shown, *self._FIXED)
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        return ("managed", *self._FIXED) if obj else ()
+        return ("managed_workspaces", *self._FIXED) if obj else ()
 
     @admin.display(description="for workspaces")
-    def managed(self, key: ApiKey) -> str:
+    def managed_workspaces(self, key: ApiKey) -> str:
         slugs = list_managed_slugs(key)
         return "all" if slugs is None else ", ".join(slugs)
 

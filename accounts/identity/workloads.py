@@ -89,7 +89,7 @@ def is_token(credential: str) -> bool:
     return credential.startswith("eyJ") and credential.count(".") == 2 and credential.isascii()
 
 
-def is_known(token: str) -> bool:
+def is_verified(token: str) -> bool:
     """Whether the token was good the last time somebody looked."""
     return _digest(token) in _known
 

@@ -43,7 +43,7 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
         ends = since.order_by("valid_until").values("valid_until")[:1]
         return self.filter(former_hashes__hash=key_hash).annotate(string_until=Subquery(ends))
 
-    def locked(self) -> "ApiKeyQuerySet":
+    def lock(self) -> "ApiKeyQuerySet":
         """Rows nobody else changes until the transaction ends, each account's before its keys'.
 
         The ledger writer takes an account's row first as well: while it is ours, no hold is being

@@ -39,7 +39,7 @@ def admit(identity: Identity) -> User:
     Raises `SignInRefused` for somebody to whom no mapping applies, or who was switched off.
     """
     with transaction.atomic():
-        user, is_in = _find_known(identity), False
+        user, is_in = _find_user(identity), False
         wanted = {row.account_id for row in list_mappings(identity)}
         had = set(user.scim_users.values_list("account_id", flat=True)) if user else set()
         accounts = [lock_account(each) for each in sorted(wanted | had)]
@@ -47,7 +47,7 @@ def admit(identity: Identity) -> User:
         # Read again: no mapping changes while its account is locked.
         for mapping in list_mappings(identity):
             given[mapping.account_id].append(mapping)
-        user = user or _find_known(identity) or _recognize(identity, given)
+        user = user or _find_user(identity) or _recognize(identity, given)
         for account in accounts:
             if account.pk in given:
                 with suppress(NameTaken):
@@ -91,7 +91,7 @@ def _fits(mapping: ClaimMapping, claims: Mapping[str, Any]) -> bool:
     return bool(values) if mapping.value == "*" else mapping.value in values
 
 
-def _find_known(identity: Identity) -> User | None:
+def _find_user(identity: Identity) -> User | None:
     row = PersonIdentity.objects.filter(
         issuer=identity.provider.issuer, subject=identity.subject
     ).select_related("user")

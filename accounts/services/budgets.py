@@ -52,7 +52,7 @@ class _QueryBuilder:
             [str(key_id), *starts],
         )
 
-    def counted(self, name: str, scope: SpendScope) -> _Sql:
+    def build_count(self, name: str, scope: SpendScope) -> _Sql:
         """A row that begins with the name: what counts against the budget."""
         if scope.scope == "end_user":
             return self._of_end_user(name, scope)
@@ -171,7 +171,7 @@ def read_spending_of_many(budgets: Sequence[tuple[UUID, SpendScope]], *, at: dat
     """The same for budgets of several accounts, each beside its account, in one statement."""
     reader = build_django_reader()
     pieces = [
-        _QueryBuilder(reader, account_id, at).counted(str(n), scope)
+        _QueryBuilder(reader, account_id, at).build_count(str(n), scope)
         for n, (account_id, scope) in enumerate(budgets)
     ]
     counted = {row[0]: int(row[1]) for row in _fetch_rows(reader, pieces)}
@@ -184,7 +184,7 @@ def read_key_spending(
     """What the key spent by `at`, and `read_spending` of budgets of its account."""
     reader = build_django_reader()
     asker = _QueryBuilder(reader, key.account_id, at)
-    asked = [asker.counted(str(n), scope) for n, scope in enumerate(scopes)]
+    asked = [asker.build_count(str(n), scope) for n, scope in enumerate(scopes)]
     told = {row[0]: row[1:] for row in _fetch_rows(reader, [asker.usage(key.pk), *asked])}
     windows = {window: told.get(window, (0, 0)) for window in find_window_starts(at)}
     usage = KeyUsage(

@@ -69,8 +69,11 @@ def list_credentials(
     if provider is not None:
         rows = rows.filter(provider=provider)
     found = list(rows.order_by("-created_at", "pk")[page.rows])
-    workspaces = Workspace.objects.filter(account=account_id, pk=workspace_id)
-    if not found and workspace_id is not None and not workspaces.exists():
+    if (
+        not found
+        and workspace_id is not None
+        and not Workspace.objects.filter(account=account_id, pk=workspace_id).exists()
+    ):
         raise NoSuchWorkspace
     return _load_many_details(found), rows.count()
 

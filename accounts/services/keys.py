@@ -123,7 +123,7 @@ def change_key_with_usage(
 ) -> tuple[ApiKey, KeyUsage | None]:
     """`change_key`, and what the key spent where its limit was changed (else None)."""
     with transaction.atomic():
-        key = keys.living().locked().get()
+        key = keys.living().lock().get()
         return key, _change_one(key, changes, by, at or datetime.now(UTC))[1]
 
 
@@ -144,7 +144,7 @@ def rotate_key(
     at = at or datetime.now(UTC)
     string, until = generate_key(settings.API_KEY_PREFIX), at + timedelta(seconds=grace_s)
     with transaction.atomic():
-        key = keys.living().locked().get()
+        key = keys.living().lock().get()
         FormerHash.objects.create(hash=key.hash, api_key=key, valid_until=until)
         fresh: dict[str, Any] = {
             "hash": hash_key(string),
@@ -210,7 +210,7 @@ def record_uses(uses: Mapping[int, datetime]) -> set[int]:
 def _change_all(keys: ApiKeyQuerySet, changes: Mapping[str, Any], by: Actor, action: str) -> int:
     now = datetime.now(UTC)
     with transaction.atomic():
-        found = list(keys.living().locked())
+        found = list(keys.living().lock())
         return sum(_change_one(key, changes, by, now, action=action)[0] for key in found)
 
 

@@ -51,7 +51,7 @@ def create_user(
     now = datetime.now(UTC)
     with transaction.atomic():
         account = lock_account(account_id)
-        _refuse_taken(account_id, fields["user_name"], None)
+        _refuse_name_in_use(account_id, fields["user_name"], None)
         member = _find_member(account, fields) if may_be_member else user
         row = ScimUser(
             account=account,
@@ -72,7 +72,7 @@ def change_user(*, row: ScimUser, fields: Mapping[str, Any], by: Actor) -> ScimU
     before = read_fields(row, _FACTS)
     if all(before[name] == value for name, value in fields.items()):
         return row
-    _refuse_taken(row.account_id, fields.get("user_name", row.user_name), row.pk)
+    _refuse_name_in_use(row.account_id, fields.get("user_name", row.user_name), row.pk)
     was_active = row.active
     for name, value in fields.items():
         setattr(row, name, value)
@@ -171,7 +171,7 @@ def _read_person(fields: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _refuse_taken(account_id: UUID, name: str, own: UUID | None) -> None:
+def _refuse_name_in_use(account_id: UUID, name: str, own: UUID | None) -> None:
     taken = ScimUser.objects.filter(account_id=account_id, user_name__iexact=name)
     if taken.exclude(pk__in=[own] if own else []).exists():
         raise NameTaken

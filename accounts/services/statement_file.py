@@ -213,13 +213,13 @@ class CsvFormat:
 
     def _balance(self, name: str, at: datetime, nano: int) -> bytes:
         return _write_row(
-            self._padded(name, at.date().isoformat(), format_time(at), "", "", format_usd(nano))
+            self._pad_row(name, at.date().isoformat(), format_time(at), "", "", format_usd(nano))
         )
 
     def _total(self, name: str, nano: int, *, entries: str = "") -> bytes:
-        return _write_row(self._padded(name, "", "", "", entries, format_usd(nano)))
+        return _write_row(self._pad_row(name, "", "", "", entries, format_usd(nano)))
 
-    def _padded(self, *cells: str) -> tuple[str, ...]:
+    def _pad_row(self, *cells: str) -> tuple[str, ...]:
         return cells + ("",) * (len(self.COLUMNS) - len(cells))
 
 

@@ -13,7 +13,7 @@ from accounts.views.managed import (
     PAGE,
     WORKSPACE_ID,
     ManagedViewSet,
-    managed,
+    describe_operations,
     managed_body,
     read_id,
 )
@@ -35,7 +35,7 @@ _ID: Final = OpenApiParameter(
 _PROVIDER: Final = OpenApiParameter(
     "provider", str, description="A provider's slug; all providers without."
 )
-_operation = managed("BYOK", 400, path=[_ID])
+_operation = describe_operations("BYOK", 400, path=[_ID])
 
 
 class ByokViewSet(ManagedViewSet):

@@ -7,12 +7,12 @@ from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.utils import extend_schema
 
 from accounts.models import Account
-from accounts.views.managed import ManagedViewSet, managed
+from accounts.views.managed import ManagedViewSet, describe_operations
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import Gone
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response
-from gateway.openapi.components import NO_KEY, USD, Component, described, obj
+from gateway.openapi.components import NO_KEY, USD, Component, add_description, obj
 from gateway.openapi.errors import error_responses
 
 _TAG: Final = "Keys and credits"
@@ -22,14 +22,14 @@ _CREDITS: Final = Component(
         {
             "data": obj(
                 {
-                    "total_credits": described(USD, "USD bought in total."),
-                    "total_usage": described(USD, "USD used in total."),
+                    "total_credits": add_description(USD, "USD bought in total."),
+                    "total_usage": add_description(USD, "USD used in total."),
                 }
             )
         }
     ),
 )
-_operation = managed(_TAG)
+_operation = describe_operations(_TAG)
 
 
 class CreditsViewSet(ManagedViewSet):

@@ -15,7 +15,7 @@ from accounts.views.managed import (
     PAGE,
     WORKSPACE_ID,
     ManagedViewSet,
-    managed,
+    describe_operations,
     managed_body,
     read_id,
     read_workspace_id,
@@ -53,7 +53,7 @@ _KEYS: Final = list_of(GuardrailKeyAssignment, "GuardrailKeyList")
 _MEMBERS: Final = list_of(GuardrailMemberAssignment, "GuardrailMemberList")
 _ASSIGNED: Final = Component("GuardrailAssigned", obj({"assigned_count": WHOLE}))
 _UNASSIGNED: Final = Component("GuardrailUnassigned", obj({"unassigned_count": WHOLE}))
-_operation = managed("Guardrails", 400, path=[_ID])
+_operation = describe_operations("Guardrails", 400, path=[_ID])
 
 
 class GuardrailsViewSet(ManagedViewSet):

@@ -51,8 +51,11 @@ def listed_keys(account_id: uuid.UUID, query: KeyQuery, *, at: datetime) -> list
         keys = keys.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=at))
     page = keys.select_related("creator").order_by("-created_at", "-pk")
     found = list(page[query.offset : query.offset + PAGE_KEYS])
-    workspaces = Workspace.objects.filter(account=account_id, pk=query.workspace_id)
-    if not found and query.workspace_id is not None and not workspaces.exists():
+    if (
+        not found
+        and query.workspace_id is not None
+        and not Workspace.objects.filter(account=account_id, pk=query.workspace_id).exists()
+    ):
         raise NoSuchWorkspace
     return found
 

@@ -29,7 +29,7 @@ from accounts.services.keys import (
 )
 from accounts.services.records import Actor, key_actor
 from accounts.views.key_query import KeyQuery, listed_keys, read_key_query
-from accounts.views.managed import WORKSPACE_ID, ManagedViewSet, managed, managed_body
+from accounts.views.managed import WORKSPACE_ID, ManagedViewSet, describe_operations, managed_body
 from accounts.views.schemas.fields import resolve_rate_limits
 from accounts.views.schemas.key import (
     CurrentKey,
@@ -52,10 +52,10 @@ from gateway.http.viewset import LeanViewSet
 from gateway.openapi.components import (
     TEXT,
     Component,
+    add_description,
     answer_of,
     array,
     deletion_of,
-    described,
     obj,
 )
 from gateway.openapi.errors import error_responses
@@ -75,9 +75,10 @@ _QUERY: Final = [
 ]
 _LIST: Final = Component("KeyList", obj({"data": array(KeyObject)}))
 _WITH_STRING: Final = Component(
-    "NewKeyAnswer", obj({"data": KeyObject, "key": described(TEXT, "The key, shown this once.")})
+    "NewKeyAnswer",
+    obj({"data": KeyObject, "key": add_description(TEXT, "The key, shown this once.")}),
 )
-_operation = managed(_TAG, path=[_KEY])
+_operation = describe_operations(_TAG, path=[_KEY])
 
 
 class KeyViewSet(LeanViewSet):

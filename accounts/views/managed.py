@@ -63,7 +63,7 @@ class Describe(Protocol):
     ) -> Callable[[F], F]: ...
 
 
-def managed(tag: str, *always: int, path: Sequence[OpenApiParameter] = ()) -> Describe:
+def describe_operations(tag: str, *always: int, path: Sequence[OpenApiParameter] = ()) -> Describe:
     """What describes the operations of a tag. Each may be refused with 401, 403, 500, those of
     `always`, and its own `statuses`; `path` are its parameters where it names none."""
 

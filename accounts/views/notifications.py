@@ -9,7 +9,7 @@ from accounts.caller import Caller
 from accounts.models import Channel
 from accounts.services import channels
 from accounts.services.records import key_actor
-from accounts.views.managed import PAGE, ManagedViewSet, managed, managed_body, read_id
+from accounts.views.managed import PAGE, ManagedViewSet, describe_operations, managed_body, read_id
 from accounts.views.schemas.notification import (
     NewNotificationChannel,
     NotificationChannelChanges,
@@ -29,9 +29,9 @@ from gateway.openapi.components import (
     TEXT,
     UUID_TEXT,
     Component,
+    add_description,
     answer_of,
     deletion_of,
-    described,
     list_of,
     nullable,
     obj,
@@ -47,13 +47,13 @@ _FILTERS: Final = (
     OpenApiParameter("channel_id", UUID_TEXT, description="Those of one channel."),
     OpenApiParameter("state", str, enum=["pending", "delivered", "failed"]),
 )
-_SECRET: Final = described(
+_SECRET: Final = add_description(
     nullable(TEXT), "What verifies webhooks, by Standard Webhooks; shown this once."
 )
 _WITH_SECRET: Final = Component(
     "NotificationChannelWithSecret", obj({"data": NotificationChannelObject, "secret": _SECRET})
 )
-_operation = managed("Notifications", 400, path=[_CHANNEL])
+_operation = describe_operations("Notifications", 400, path=[_CHANNEL])
 
 
 class ChannelsViewSet(ManagedViewSet):

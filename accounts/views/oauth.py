@@ -15,7 +15,7 @@ from accounts.services import oauth
 from accounts.services.key_limits import read_usages
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import key_actor
-from accounts.views.managed import PAGE, ManagedViewSet, managed, managed_body
+from accounts.views.managed import PAGE, ManagedViewSet, describe_operations, managed_body
 from accounts.views.schemas.key import KeyObject, serialize_key
 from accounts.views.schemas.oauth import (
     AppObject,
@@ -33,10 +33,10 @@ from gateway.openapi.components import (
     NO_KEY,
     TEXT,
     Component,
+    add_description,
     answer_of,
     component,
     deletion_of,
-    described,
     list_of,
     obj,
 )
@@ -49,13 +49,13 @@ _EXCHANGED: Final = Component(
     "CodeExchangeAnswer",
     obj(
         {
-            "key": described(TEXT, "The key, shown this once."),
+            "key": add_description(TEXT, "The key, shown this once."),
             "user_id": {"type": ["string", "null"], "description": "Whose key it is."},
         }
     ),
 )
 _KEYS: Final = list_of(KeyObject, "AppKeyList")
-_operation = managed(_TAG, path=[_APP])
+_operation = describe_operations(_TAG, path=[_APP])
 
 
 class CannotDelegate(PermissionDenied):

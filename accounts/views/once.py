@@ -92,10 +92,10 @@ def _remember(claim: Claim, response: Any, *, secret: bool) -> None:
         forget(claim)
         return
     body = None if secret else response.content
-    finish(claim, status=response.status_code, body=body, made=_made(response.content))
+    finish(claim, status=response.status_code, body=body, made=_read_reference(response.content))
 
 
-def _made(content: bytes) -> str:
+def _read_reference(content: bytes) -> str:
     """The hash or id of what the answer says was made."""
     try:
         data = loads(content)["data"]

@@ -9,7 +9,7 @@ from accounts.models import Account
 from accounts.services import organization, scim_groups, scim_jobs
 from accounts.services.records import key_actor
 from accounts.services.scim_groups import GroupFilter
-from accounts.views.managed import PAGE, ManagedViewSet, managed, managed_body, read_id
+from accounts.views.managed import PAGE, ManagedViewSet, describe_operations, managed_body, read_id
 from accounts.views.schemas.organization import (
     KeepMembers,
     MappingChanges,
@@ -43,8 +43,8 @@ _GROUP_FILTERS: Final = [
     OpenApiParameter("external_id", TEXT, description="Exactly this id of the directory's."),
 ]
 _KEEP: Final = {"true": True, "false": False}
-_organization = managed("Organization")
-_groups = managed("Directory groups", path=[_MAPPING])
+_organization = describe_operations("Organization")
+_groups = describe_operations("Directory groups", path=[_MAPPING])
 
 
 class OrganizationViewSet(ManagedViewSet):

@@ -25,7 +25,15 @@ from gateway.http.resources import Body
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
-from gateway.openapi.components import FLAG, NO_KEY, TEXT, Component, component, described, obj
+from gateway.openapi.components import (
+    FLAG,
+    NO_KEY,
+    TEXT,
+    Component,
+    add_description,
+    component,
+    obj,
+)
 from gateway.openapi.errors import error_responses
 
 _SCHEME: Final = b"sha256="
@@ -61,7 +69,7 @@ class Payment(Body):
 
 _ANSWER: Final = Component(
     "PaymentAnswer",
-    obj({"data": obj({"credited": described(FLAG, "False where it was told before.")})}),
+    obj({"data": obj({"credited": add_description(FLAG, "False where it was told before.")})}),
 )
 _SIGNATURE: Final = OpenApiParameter(
     "X-Signature",

@@ -26,7 +26,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
 from gateway.http.tags import NO_TAGS
 from gateway.http.validation import Issue
-from gateway.openapi.components import NO_KEY, Component, array, component, described, obj
+from gateway.openapi.components import NO_KEY, Component, add_description, array, component, obj
 from gateway.openapi.errors import error_responses
 
 _TAG: Final = "OAuth"
@@ -34,7 +34,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _TOKENS: Final = {JWT, ID_TOKEN}
 _KEYS: Final = Component(
     "PublicKeys",
-    obj({"keys": array(described({"type": "object"}, "A key as RFC 7517 has it."))}),
+    obj({"keys": array(add_description({"type": "object"}, "A key as RFC 7517 has it."))}),
 )
 assert EXCHANGE
 assert ACCESS_TOKEN

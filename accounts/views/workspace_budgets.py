@@ -8,7 +8,7 @@ from drf_spectacular.utils import OpenApiParameter
 from accounts.services import workspace_budgets
 from accounts.services.records import key_actor
 from accounts.services.workspace_budgets import INTERVALS, WorkspaceBudgets
-from accounts.views.managed import ManagedViewSet, managed, managed_body
+from accounts.views.managed import ManagedViewSet, describe_operations, managed_body
 from accounts.views.schemas.workspace import (
     NewWorkspaceBudget,
     WorkspaceBudgetObject,
@@ -20,9 +20,9 @@ from accounts.views.workspaces import WORKSPACE
 from gateway.database.db import Lane, run_queries
 from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
-from gateway.openapi.components import FLAG, Component, array, deletion_of, described, obj
+from gateway.openapi.components import FLAG, Component, add_description, array, deletion_of, obj
 
-_BYOK: Final = described(
+_BYOK: Final = add_description(
     FLAG, "Whether spending on credentials of the account's own counts, for all budgets."
 )
 _ONE: Final = Component(
@@ -39,7 +39,7 @@ _INTERVAL: Final = OpenApiParameter(
     enum=list(INTERVALS),
     description="UTC days, weeks from Monday, calendar months; a lifetime never resets.",
 )
-_operation = managed("Workspaces", 404, path=[WORKSPACE, _INTERVAL])
+_operation = describe_operations("Workspaces", 404, path=[WORKSPACE, _INTERVAL])
 
 
 class WorkspaceBudgetsViewSet(ManagedViewSet):

@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from accounts.services import workspace_members, workspaces
 from accounts.services.records import key_actor
-from accounts.views.managed import PAGE, ManagedViewSet, managed, managed_body
+from accounts.views.managed import PAGE, ManagedViewSet, describe_operations, managed_body
 from accounts.views.schemas.workspace import (
     NewWorkspace,
     WorkspaceChanges,
@@ -35,7 +35,7 @@ from gateway.openapi.components import (
 WORKSPACE: Final = OpenApiParameter(
     "workspace", str, OpenApiParameter.PATH, description="The workspace's id or slug."
 )
-_operation = managed("Workspaces", path=[WORKSPACE])
+_operation = describe_operations("Workspaces", path=[WORKSPACE])
 _ADDED: Final = Component(
     "WorkspaceMembersAdded", obj({"data": array(WorkspaceMember), "added_count": WHOLE})
 )

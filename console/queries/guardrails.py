@@ -23,7 +23,7 @@ from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject, loads
 from gateway.sealing import UnsealError, unseal_bytes
 from routing.formats.chat.request import parse_chat
-from routing.guarding.filters import Filtered, filtered
+from routing.guarding.filters import Filtered, apply_filters
 from routing.history.contents import PURPOSE
 from routing.history.dialect import dialect
 from routing.history.metrics import METRICS
@@ -256,7 +256,7 @@ def _filter(guardrail: Guardrail, messages: list[JsonObject]) -> Filtered:
         for each in build_entry(guardrail, "workspace").filters
     )
     chat = parse_chat({"model": "any/model", "messages": messages}, session_header=None)
-    return filtered(chat, filters, guardrail.workspace.account_id)
+    return apply_filters(chat, filters, guardrail.workspace.account_id)
 
 
 # --- What it would have done ----------------------------------------------------------------------

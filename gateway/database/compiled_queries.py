@@ -53,7 +53,7 @@ class CompiledQuery(Generic[M]):
         }
 
     def __call__(self, **values: Any) -> list[M]:
-        made = self._made
+        made = self._compiled_sql
         params = list(made.params)
         for at, name, adapted in made.slots:
             value = values[name]
@@ -75,7 +75,7 @@ class CompiledQuery(Generic[M]):
         return list(ModelIterable(view))
 
     @cached_property
-    def _made(self) -> _CompiledSql:
+    def _compiled_sql(self) -> _CompiledSql:
         compiler = self._make(**self._samples).query.get_compiler(DEFAULT_DB_ALIAS)
         sql, params = compiler.as_sql()
         slots = tuple(

@@ -25,7 +25,7 @@ def read_email_settings() -> dict[str, Any]:
             raise SettingError("EMAIL_URL", "a file URL names a folder: file:///absolute/path")
         return {
             "EMAIL_BACKEND": f"{_BACKENDS}.filebased.EmailBackend",
-            "EMAIL_FILE_PATH": env.unquoted(parts.path),
+            "EMAIL_FILE_PATH": env.strip_quotes(parts.path),
         }
     return _read_smtp_settings(parts)
 
@@ -38,8 +38,8 @@ def _read_smtp_settings(parts: SplitResult) -> dict[str, Any]:
         "EMAIL_BACKEND": f"{_BACKENDS}.smtp.EmailBackend",
         "EMAIL_HOST": parts.hostname,
         "EMAIL_PORT": parts.port or _PORTS[parts.scheme],
-        "EMAIL_HOST_USER": env.unquoted(parts.username),
-        "EMAIL_HOST_PASSWORD": env.unquoted(parts.password),
+        "EMAIL_HOST_USER": env.strip_quotes(parts.username),
+        "EMAIL_HOST_PASSWORD": env.strip_quotes(parts.password),
         "EMAIL_USE_SSL": parts.scheme == "smtps",
         "EMAIL_USE_TLS": parts.scheme == "submission" or (starts_tls and parts.scheme == "smtp"),
     }

@@ -22,7 +22,7 @@ def read_database_settings(
     if parts is None:
         return _build_sqlite_settings(str(private_folder(home()) / "gateway.sqlite3"))
     if parts.scheme == "sqlite":
-        path = env.unquoted(parts.path)
+        path = env.strip_quotes(parts.path)
         return _build_sqlite_settings(path[1:] if path.startswith("//") else path)
     if not parts.path.strip("/"):
         raise SettingError(name, "names no database")
@@ -39,10 +39,10 @@ def read_database_settings(
     }
     return {
         "ENGINE": "django.db.backends.postgresql",
-        "NAME": env.unquoted(parts.path[1:]),
-        "USER": env.unquoted(parts.username),
-        "PASSWORD": env.unquoted(parts.password),
-        "HOST": env.unquoted(parts.hostname) or options.pop("host", ""),
+        "NAME": env.strip_quotes(parts.path[1:]),
+        "USER": env.strip_quotes(parts.username),
+        "PASSWORD": env.strip_quotes(parts.password),
+        "HOST": env.strip_quotes(parts.hostname) or options.pop("host", ""),
         "PORT": str(parts.port or options.pop("port", "")),
         "OPTIONS": options,
         "CONN_HEALTH_CHECKS": True,

@@ -106,7 +106,7 @@ class ConcurrencyLimiter:
         """End these places. Nobody waits for it; ended twice, they end once."""
         ended = [place for place in places if place.name in self._held.get(place.scope, ())]
         self._forget(ended)
-        if ended and self._store.configured:
+        if ended and self._store.is_configured:
             self._given_back += ended
             if not self._will_flush:
                 self._will_flush = True
@@ -136,7 +136,7 @@ class ConcurrencyLimiter:
             self._ask([], ended, limit_s=_BESIDE_S)
 
     def _renew_later(self) -> None:
-        if self._held and not self._will_renew and self._store.configured:
+        if self._held and not self._will_renew and self._store.is_configured:
             self._will_renew = True
             self._later(RENEW_EVERY_S, self._renew)
 
@@ -156,7 +156,7 @@ class ConcurrencyLimiter:
         *,
         limit_s: float | None = None,
     ) -> int | None:
-        if not self._store.configured:
+        if not self._store.is_configured:
             return None
         written = dumps([taken, given_back, renewed])
         return self._store.run(partial(_run_script, written=written), None, limit_s=limit_s)

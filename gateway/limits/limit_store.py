@@ -102,7 +102,7 @@ class LimitStore:
     def take(self, limits: Sequence[Sequence[Any]]) -> LimitAnswer | None:
         """Take from all limits, each `(scope, most, window_s, cost)`, or from none; on an event
         loop perhaps for more requests of the same. None where the store does not answer."""
-        if not self._hints.configured:
+        if not self._hints.is_configured:
             return None
         parts = [tuple(limit) for limit in limits]
         if not under_gevent():
@@ -114,7 +114,7 @@ class LimitStore:
 
     def look(self, limits: Sequence[Sequence[Any]]) -> LimitAnswer | None:
         """As `take`, for limits whose cost is 0: never for more than that."""
-        if not self._hints.configured:
+        if not self._hints.is_configured:
             return None
         text = (_TAKE, [tuple(limit) for limit in limits], *_NO_MORE)
         return self._take(text) if under_gevent() else self._send_alone(text)
@@ -142,7 +142,7 @@ class LimitStore:
 
     def add(self, parts: Sequence[tuple[str, int, int]]) -> None:
         """Add to what is used, each part `(scope, window's start, amount)`. Nobody waits for it."""
-        if not self._hints.configured:
+        if not self._hints.is_configured:
             return
         order = _LimitOrder((_ADD, list(parts)))
         if not under_gevent():

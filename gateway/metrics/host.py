@@ -34,7 +34,7 @@ def register() -> None:
 
 def read_queue() -> Iterator[Reading]:
     """How much waits, by queue: lists in Redis, or files where that is the broker."""
-    if shared_cache().configured:
+    if shared_cache().is_configured:
         depths = shared_cache().run(lambda store: [store.llen(queue) for queue in QUEUES], None)
         if depths is None:
             raise OSError("the queue does not answer")

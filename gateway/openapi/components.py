@@ -48,7 +48,7 @@ class Component:
     later: Callable[[], tuple[Schema, Mapping[str, Schema]]] | None = None
     partial: bool = field(default=False, init=False, repr=False)
 
-    def told(self) -> tuple[Schema, Mapping[str, Schema]]:
+    def build_schema(self) -> tuple[Schema, Mapping[str, Schema]]:
         """Its schema, and the definitions that this refers to."""
         return self.later() if self.later else (self.schema, self.definitions)
 
@@ -155,7 +155,7 @@ def nullable(schema: Any) -> Schema:
     return {**schema, "type": [schema["type"], "null"]}
 
 
-def described(schema: Schema, description: str) -> Schema:
+def add_description(schema: Schema, description: str) -> Schema:
     return {**schema, "description": description}
 
 
@@ -171,10 +171,10 @@ class ComponentExtension(OpenApiSerializerExtension):
     def get_identity(self, auto_schema: AutoSchema, direction: Direction) -> Any:
         """A model may also be a definition of another one: what is equal is one."""
         target: Component = self.target
-        return ComponentIdentity(target.told()[0]) if target.later else target
+        return ComponentIdentity(target.build_schema()[0]) if target.later else target
 
     def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Schema:
-        described, definitions = self.target.told()
+        described, definitions = self.target.build_schema()
         for name, schema in definitions.items():
             # Two components may bring the same definition: what is equal is one.
             definition = ResolvedComponent(

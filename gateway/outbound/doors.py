@@ -16,11 +16,11 @@ def door_for(host: str, *, private: Collection[str]) -> HttpClient:
 
     A proxy would look the name up itself and reach what must not be reached, so there is none.
     """
-    return _open() if host in private else _guarded()
+    return _open() if host in private else _open_guarded()
 
 
 @cache
-def _guarded() -> HttpClient:
+def _open_guarded() -> HttpClient:
     return HttpClient(
         pool_size_per_origin=_POOL_SIZE, idle_keep_s=_KEEP_S, address_allowed=is_public
     )

@@ -85,7 +85,7 @@ class Reply:
         # What the head alone rules out. The caller still sees the status; reading raises this.
         self._failure: OutboundError | None = None
         try:
-            self._inflater = Inflater.named(self.headers.get("content-encoding"))
+            self._inflater = Inflater.for_encoding(self.headers.get("content-encoding"))
         except WireFault as fault:
             self._failure = exchange.fail(MalformedReply, str(fault))
         else:

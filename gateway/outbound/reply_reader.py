@@ -202,7 +202,7 @@ class Inflater:
         self._is_full = False
 
     @classmethod
-    def named(cls, content_encoding: str | None) -> Self | None:
+    def for_encoding(cls, content_encoding: str | None) -> Self | None:
         """The decoder for a content-encoding header, None for a plain body. Raises WireFault."""
         name = (content_encoding or "").strip().lower()
         if name in ("", "identity"):

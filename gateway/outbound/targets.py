@@ -61,7 +61,7 @@ def target_of(base: str, rest: str) -> Target:
     return Target(origin, (parts.path or "/") + (f"?{parts.query}" if "?" in path else ""))
 
 
-def redirected(target: Target, location: str) -> Target:
+def follow_redirect(target: Target, location: str) -> Target:
     """Where an answer from the target sends its reader. Raises `TargetRefused`."""
     try:
         joined = urljoin(target.url, location.strip())

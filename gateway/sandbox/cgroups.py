@@ -77,17 +77,19 @@ def sandboxes() -> Path | None:
     given = settings.SANDBOX_CGROUP
     if given == "off":
         return None
-    top = _delegated(Path("/proc/self/cgroup"), _TREE) if given == "auto" else Path(given)
+    top = (
+        _find_delegated_group(Path("/proc/self/cgroup"), _TREE) if given == "auto" else Path(given)
+    )
     if top is None:
         return None
     try:
-        return prepared(top)
+        return prepare_group(top)
     except OSError as error:
         log.warning("Sandboxes have no bounds by cgroup: %s", error)
         return None
 
 
-def prepared(top: Path) -> Path:
+def prepare_group(top: Path) -> Path:
     """The folder for sandboxes in a delegated one, made ready. Raises `OSError`."""
     if not (top / "cgroup.type").exists():
         # The root of the whole tree has none, and every process of the machine.
@@ -107,7 +109,7 @@ def prepared(top: Path) -> Path:
     return top / _SANDBOXES
 
 
-def _delegated(own: Path, tree: Path) -> Path | None:
+def _find_delegated_group(own: Path, tree: Path) -> Path | None:
     """The nearest group with the mark of delegation: this process's own or the one above."""
     with suppress(OSError):
         for line in own.read_text(encoding="ascii").splitlines():

@@ -75,13 +75,13 @@ class Trial:
         with self._lock:
             is_old = time.monotonic() - self._found_at > RETRY_S
             if self._found is None or (self._found.is_none and is_old):
-                self._found = tried(self._command)
+                self._found = try_isolation(self._command)
                 self._found_at = time.monotonic()
                 self._tell(self._found)
             return self._found
 
 
-def tried(command: Callable[[str], Sequence[str]]) -> Isolation:
+def try_isolation(command: Callable[[str], Sequence[str]]) -> Isolation:
     """See `Trial`; now."""
     program = shutil.which("bwrap")
     if program is None:
@@ -189,7 +189,7 @@ def with_init(
     return [python, "-I", "-S", _INIT, "init", json.dumps(limits), *command]
 
 
-def bounded(
+def bound_sandbox(
     walls: Sequence[str], *, limits: Mapping[str, int] | None = None, whole: Bounds | None = None
 ) -> list[str]:
     """The command that starts bubblewrap (`walls`) bounded and filtered from its first moment.

@@ -134,13 +134,13 @@ class SubprocessWorker:
             time.sleep(_POLL_S)
 
     def _send(self, data: bytes | memoryview, deadline: float) -> None:
-        self._socket.settimeout(_seconds_left(deadline))
+        self._socket.settimeout(_remaining_s(deadline))
         self._socket.sendall(data)
 
     def _read(self, length: int, deadline: float) -> bytearray:
         data = bytearray()
         while len(data) < length:
-            self._socket.settimeout(_seconds_left(deadline))
+            self._socket.settimeout(_remaining_s(deadline))
             piece = self._socket.recv(min(_AT_ONCE, length - len(data)))
             if not piece:
                 raise WorkerEnded
@@ -148,7 +148,7 @@ class SubprocessWorker:
         return data
 
 
-def _seconds_left(deadline: float) -> float:
+def _remaining_s(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError

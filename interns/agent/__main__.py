@@ -26,7 +26,7 @@ def main() -> None:
         _reap_orphans()
     from interns.agent.config import read_config
 
-    config = read_config(_read_given())
+    config = read_config(_read_config())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     _forbid_memory_reads()
@@ -69,7 +69,7 @@ def main() -> None:
     )
 
 
-def _read_given() -> Any:
+def _read_config() -> Any:
     if len(sys.argv) < 2:
         return json.load(sys.stdin.buffer)
     file = Path(sys.argv[1])

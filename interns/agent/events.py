@@ -35,7 +35,7 @@ def end(usage: dict[str, Any] | None) -> Event:
     return {"type": "end", "usage": usage}
 
 
-def failed(
+def failure(
     reason: str,
     message: str,
     *,

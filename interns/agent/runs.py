@@ -188,7 +188,7 @@ class RunDesk:
 
     def _build_cancelled(self, run: InternRun) -> Event:
         because = run.why_cancelled
-        return events.failed(because, _WHY.get(because, because), usage=run.usage())
+        return events.failure(because, _WHY.get(because, because), usage=run.usage())
 
     async def _carry_out(self, run: InternRun) -> None:
         always = run.session.always
@@ -249,7 +249,7 @@ class RunDesk:
     def _expire(self, run: InternRun, pending: PendingQuestion) -> None:
         if self._run is run and run.pending[:1] == [pending]:
             message = "Nobody answered the question in time."
-            self._close(run, events.failed("timeout", message, usage=run.usage()), was=EXPIRED)
+            self._close(run, events.failure("timeout", message, usage=run.usage()), was=EXPIRED)
 
     def _store_answer(self, run: InternRun, pending: PendingQuestion, given: GivenAnswer) -> None:
         """Put an answer where the next leg finds it."""
@@ -313,7 +313,7 @@ _WHY = {
 
 
 def _build_failed(error: TurnFailed, run: InternRun) -> Event:
-    return events.failed(
+    return events.failure(
         "turn_failed",
         str(error),
         retryable=error.retryable,

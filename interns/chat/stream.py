@@ -90,7 +90,7 @@ class TurnStream:
         self._limits = limits
         self._clock = clock
         self._abort = AbortHandle()
-        self._watch = ClientWatch(client, self._on_caller_left)
+        self._watch = ClientWatch(client, self._on_hang_up)
         self._chunks = ChunkWriter(
             run_id=lease.run_id,
             session_id=lease.session_id,
@@ -299,7 +299,7 @@ class TurnStream:
 
     # --- Hang-ups -------------------------------------------------------------------------------
 
-    def _on_caller_left(self) -> None:
+    def _on_hang_up(self) -> None:
         """From the event loop: what waits for the runtime ends at once."""
         self._caller_gone = True
         self._abort.abort()

@@ -127,7 +127,7 @@ class _OutgoingFetch:
         self._patterns_of: dict[str, str] = {}
         self.release = SecretRelease(intern)
         texts = (request.url, request.text, *(value for _, value in request.headers))
-        self.release.require_known(find_names(texts))
+        self.release.require_secrets(find_names(texts))
 
     def send(self, deadline: float) -> Followed:
         request = self._request

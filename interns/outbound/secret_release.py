@@ -109,7 +109,7 @@ class SecretRelease:
         self._secrets, self._is_vault_gone = _load_secrets(intern)
         self._hosts: set[str] = set()
 
-    def require_known(self, names: Collection[str]) -> None:
+    def require_secrets(self, names: Collection[str]) -> None:
         """Raises `VaultGone` and `SecretUnknown` for names that the intern cannot use."""
         if names and self._is_vault_gone:
             raise VaultGone

@@ -22,7 +22,7 @@ from gateway.sandbox.isolation import (
     Isolation,
     Trial,
     bind,
-    bounded,
+    bound_sandbox,
     init_program,
     memory_folder,
     nobody,
@@ -102,7 +102,7 @@ def _build_trial(program: str) -> list[str]:
     with suppress(OSError):
         for place in (agent / "__pycache__", *agent.glob("__pycache__/*")):
             place.chmod(place.stat().st_mode | (0o055 if place.is_dir() else 0o044))
-    return bounded(
+    return bound_sandbox(
         [
             *_build_walls(program),
             *_READ_ONLY_ROOT,
@@ -134,7 +134,7 @@ def build_agent_command(disk: Path, uid: int | None, *, egress: bool) -> list[st
         settings.INTERN_PROCESSES + OWN_PROCESSES,
         settings.INTERN_CPUS,
     )
-    return bounded([*walls, *_wrap_python(["-m", "interns.agent"], uid, work)], whole=whole)
+    return bound_sandbox([*walls, *_wrap_python(["-m", "interns.agent"], uid, work)], whole=whole)
 
 
 def _wrap_python(rest: list[str], uid: int | None, folder: str = "/") -> list[str]:

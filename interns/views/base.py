@@ -14,7 +14,7 @@ from gateway.database.db import under_gevent
 from gateway.http.errors import GatewayError, MethodNotAllowed
 from gateway.http.responses import error_response, log
 from gateway.http.viewset import LeanViewSet
-from gateway.openapi.components import FLAG, TEXT, WHOLE, Component, array, described, obj
+from gateway.openapi.components import FLAG, TEXT, WHOLE, Component, add_description, array, obj
 from gateway.openapi.errors import MEANINGS
 from interns.errors import InternInternalError, InternMethodNotAllowed, OperationTimedOut
 
@@ -25,7 +25,9 @@ _ERROR_METADATA: Final = Component(
     "InternErrorMetadata",
     obj(
         {
-            "reason": described(TEXT, "Such as `intern_busy`, `invalid_state` or `not_found`."),
+            "reason": add_description(
+                TEXT, "Such as `intern_busy`, `invalid_state` or `not_found`."
+            ),
             "retryable": FLAG,
             "issues": array(obj({"path": TEXT, "message": TEXT})),
         },
@@ -38,7 +40,7 @@ INTERN_ERROR: Final = Component(
         {
             "error": obj(
                 {
-                    "code": described(WHOLE, "The HTTP status."),
+                    "code": add_description(WHOLE, "The HTTP status."),
                     "message": TEXT,
                     "metadata": _ERROR_METADATA,
                 },

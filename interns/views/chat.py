@@ -19,8 +19,8 @@ from gateway.openapi.components import (
     WHOLE,
     Component,
     ModelSchemas,
+    add_description,
     array,
-    described,
     obj,
     words,
 )
@@ -70,7 +70,7 @@ _ERROR: Final = Component(
         {
             "error": obj(
                 {
-                    "code": described(WHOLE, "The HTTP status."),
+                    "code": add_description(WHOLE, "The HTTP status."),
                     "message": TEXT,
                     "metadata": obj(
                         {
@@ -175,7 +175,7 @@ class InternChatViewSet(InternViewSet):
             slot.keep()
             return EventStream(stream, [stream.close, slot.release], headers={})
         finally:
-            slot.release_unless_kept()
+            slot.release_unless_streaming()
 
     def database_gone(self) -> GatewayError:
         return build_overloaded()

@@ -24,10 +24,10 @@ from gateway.openapi.components import (
     TEXT,
     WHOLE,
     Component,
+    add_description,
     answer_of,
     array,
     component,
-    described,
     obj,
 )
 from gateway.openapi.errors import error_responses
@@ -65,7 +65,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 VAULT_ERROR: Final = Component(
     "VaultError",
-    obj({"error": obj({"code": described(WHOLE, "The HTTP status."), "message": TEXT})}),
+    obj({"error": obj({"code": add_description(WHOLE, "The HTTP status."), "message": TEXT})}),
 )
 _LIST: Final = Component(
     "VaultSecretList", obj({"data": array(VaultSecretObject), "has_more": FLAG})

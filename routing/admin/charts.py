@@ -82,8 +82,8 @@ def load_stretches(samples: "QuerySet[EndpointSample]") -> list[Stretch]:
             all_errors=Sum("errors"),
             all_limited=Sum("rate_limited"),
             timed=Sum("calls", filter=Q(first_token_p50_ms__isnull=False)),
-            p50=_weighted("first_token_p50_ms"),
-            p90=_weighted("first_token_p90_ms"),
+            p50=_sum_by_calls("first_token_p50_ms"),
+            p90=_sum_by_calls("first_token_p90_ms"),
         )
     )
     return [_stretch(row) for row in rows]
@@ -103,7 +103,7 @@ def _merge_samples(samples: Sequence[EndpointSample]) -> Stretch:
     return _stretch(row)
 
 
-def _weighted(field: str) -> Sum:
+def _sum_by_calls(field: str) -> Sum:
     return Sum(F(field) * F("calls"), output_field=FloatField())
 
 

@@ -135,7 +135,7 @@ def check_kept_secrets(
     # What was stored may not be allowed any more.
     if _list_origins(type(merged).model_construct(**stored)) == _list_origins(merged):
         return
-    kept = _list_kept(split_config(merged)[1], changes)
+    kept = _list_unchanged(split_config(merged)[1], changes)
     if kept:
         text = "Invalid input: give it again, because the URL leads to another host"
         raise SchemaInvalid([Issue(f"config.{path}", text) for path in kept])
@@ -146,13 +146,13 @@ def _list_origins(config: DestinationConfig) -> list[object]:
     return [None if url is None else target_of(*split_url(url)).origin.pool_key for url in urls]
 
 
-def _list_kept(secrets: Mapping[str, Any], changes: Mapping[str, Any]) -> list[str]:
+def _list_unchanged(secrets: Mapping[str, Any], changes: Mapping[str, Any]) -> list[str]:
     """The paths of secrets that are masked or absent in the changes."""
     kept = []
     for name, value in secrets.items():
         given = changes.get(name)
         if isinstance(value, dict):
-            inner = _list_kept(value, given if isinstance(given, dict) else {})
+            inner = _list_unchanged(value, given if isinstance(given, dict) else {})
             kept += [f"{name}.{each}" for each in inner]
         elif given is None or _is_masked(given):
             kept.append(name)

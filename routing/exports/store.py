@@ -58,7 +58,7 @@ def export_finished_days(now: datetime) -> int:
     for back in reversed(range(_DAYS_BACK)):
         day = last_day - timedelta(days=back)
         export = UsageExport(day, day, cast(Per, settings.USAGE_EXPORT_PER))
-        if day < first.created_at.astimezone(UTC).date() or _is_kept(export.name(form)):
+        if day < first.created_at.astimezone(UTC).date() or _is_stored(export.name(form)):
             continue
         if settings.USAGE_EXPORT_STORE:
             upload_export(export, form)
@@ -68,7 +68,7 @@ def export_finished_days(now: datetime) -> int:
     return written
 
 
-def _is_kept(name: str) -> bool:
+def _is_stored(name: str) -> bool:
     if settings.USAGE_EXPORT_STORE:
         return storages["usage-exports"].exists(name)
     return (export_folder() / name).exists()

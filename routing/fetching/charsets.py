@@ -32,7 +32,7 @@ def known_charset(name: str) -> str | None:
     return found if found in CHARSETS else None
 
 
-def decoded(data: bytes, charset: str = "utf_8") -> str:
+def decode(data: bytes, charset: str = "utf_8") -> str:
     """The text of bytes in one of `CHARSETS`, what is wrong in them replaced. Decoding lets go of
     nothing, in a thread neither, so others have their turn after each piece."""
     if charset in _MARKS and not data.startswith(_MARKS[charset]):

@@ -13,7 +13,7 @@ from gateway.http.jsonio import JsonObject, dumps
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
-from routing.fetching.charsets import decoded
+from routing.fetching.charsets import decode
 
 PDF: Final = "application/pdf"
 AT_ONCE: Final = 2
@@ -116,5 +116,5 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
         reader.close()
     if "error" in told:
         raise FileUnreadable(f"cannot be read: {told['error']}")
-    said = decoded(text) if told["has_text"] else None
+    said = decode(text) if told["has_text"] else None
     return FileText(said, told["hash"], told.get("pages"), told.get("cut", False))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway.outbound.http_client import HttpClient, Limits, Reply
-from gateway.outbound.targets import Target, redirected
+from gateway.outbound.targets import Target, follow_redirect
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _KEEPING: Final = frozenset({307, 308})
@@ -74,7 +74,7 @@ def follow(
             if len(passed) == hops_max:
                 raise TooManyRedirects
             asked = Target(target.origin, ready.path)
-            target = redirected(asked, location)
+            target = follow_redirect(asked, location)
             method = method if reply.status in _KEEPING or method == "HEAD" else "GET"
             ready_next = prepare(target, method=method, hop=len(passed) + 1)
         except BaseException:

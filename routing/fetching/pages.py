@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from gateway.http.jsonio import dumps
 from gateway.sandbox import host_users
 from routing.fetching import reader
-from routing.fetching.charsets import decoded
+from routing.fetching.charsets import decode
 
 # As many at once; others wait for theirs.
 READERS_MAX: Final = 2
@@ -111,20 +111,20 @@ class _Reader:
                 self._user.close()
 
     def _send(self, data: bytes, until: float) -> None:
-        self._line.settimeout(_left(until))
+        self._line.settimeout(_remaining_s(until))
         self._line.sendall(data)
 
     def _frame(self, chars_max: int, until: float) -> str:
         """A text, which has no other form: reading JSON would hold up everybody else."""
-        (size,) = _LENGTH.unpack(self._received(_LENGTH.size, until))
+        (size,) = _LENGTH.unpack(self._receive(_LENGTH.size, until))
         if size > chars_max * _CHAR_BYTES_MAX:
             raise Unreadable
-        return decoded(self._received(size, until))
+        return decode(self._receive(size, until))
 
-    def _received(self, size: int, until: float) -> bytes:
+    def _receive(self, size: int, until: float) -> bytes:
         parts, left = [], size
         while left:
-            self._line.settimeout(_left(until))
+            self._line.settimeout(_remaining_s(until))
             part = self._line.recv(min(left, 1_048_576))
             if not part:
                 raise Unreadable
@@ -141,10 +141,10 @@ class _Readers:
     @contextmanager
     def one(self, until: float) -> Iterator[_Reader]:
         """A reader for one page."""
-        if not self._free.acquire(timeout=_left(until)):
+        if not self._free.acquire(timeout=_remaining_s(until)):
             raise Unreadable
         try:
-            taken = self._taken()
+            taken = self._take_reader()
             try:
                 yield taken
             except BaseException:  # Also a greenlet being killed leaves one in the midst of a page.
@@ -161,7 +161,7 @@ class _Readers:
         while self._idle:
             self._idle.pop().end()
 
-    def _taken(self) -> _Reader:
+    def _take_reader(self) -> _Reader:
         while self._idle:
             taken = self._idle.pop()
             if taken.is_ours:
@@ -170,7 +170,7 @@ class _Readers:
         return _Reader()
 
 
-def _left(until: float) -> float:
+def _remaining_s(until: float) -> float:
     return max(0.001, until - time.monotonic())
 
 

@@ -46,7 +46,7 @@ def main() -> None:
 def read(data: bytes, facts: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     """`text`, `pages` where there are any, `cut`, and the `hash` of the content. Of a file that is
     neither a PDF nor text the hash alone."""
-    content = opened(data, facts["encoding"])
+    content = decode_content(data, facts["encoding"])
     told: dict[str, Any] = {"hash": hashlib.sha256(content).hexdigest()}
     if MAGIC in content[:MAGIC_WITHIN]:
         told |= pdf(content, limits)
@@ -60,7 +60,7 @@ def read(data: bytes, facts: dict[str, Any], limits: dict[str, Any]) -> dict[str
     return told
 
 
-def opened(data: bytes, encoding: str) -> bytes:
+def decode_content(data: bytes, encoding: str) -> bytes:
     if encoding == "percent":
         return urllib.parse.unquote_to_bytes(data)
     if encoding != "base64":

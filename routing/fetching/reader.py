@@ -37,7 +37,7 @@ def main() -> None:
     with socket.socket(fileno=number) as line:
         # Whoever made it may wait in another way.
         line.setblocking(True)
-        while (head := _received(line)) is not None and (page := _received(line)) is not None:
+        while (head := _receive(line)) is not None and (page := _receive(line)) is not None:
             asked = json.loads(head)
             _bound_time(asked["seconds"])
             said = read(page, asked["charset"], asked["url"])
@@ -51,26 +51,29 @@ def read(page: bytes, charset: str | None, url: str) -> dict[str, str]:
     from lxml.etree import LxmlError  # type: ignore[import-untyped]  # It ships no types.
     from trafilatura import extract, html2txt, load_html
 
-    tree = load_html(_decoded(page, charset))
+    tree = load_html(_decode_page(page, charset))
     if tree is None:
         return {"title": "", "text": ""}
     title = " ".join(str(tree.findtext(".//title") or "").split())[:TITLE_CHARS_MAX]
     text = ""
     if len(page) <= ARTICLE_BYTES_MAX:
         with contextlib.suppress(LxmlError, ValueError, RecursionError):
-            options = {
-                "include_links": True,
-                "include_comments": False,
-                "output_format": "markdown",
-            }
-            text = extract(tree, url=url, fast=True, **options) or ""
+            article = extract(
+                tree,
+                url=url,
+                fast=True,
+                include_links=True,
+                include_comments=False,
+                output_format="markdown",
+            )
+            text = article or ""
     if len(text) < ARTICLE_CHARS_MIN:
         whole = html2txt(tree) or " ".join(" ".join(tree.itertext()).split())
         text = max(text, whole, key=len)
     return {"title": title, "text": _EMPTY_LINES.sub("\n\n", text).strip()}
 
 
-def _decoded(page: bytes, charset: str | None) -> bytes | str:
+def _decode_page(page: bytes, charset: str | None) -> bytes | str:
     """As its server said; else the page itself says, or it is guessed."""
     if charset is None:
         return page
@@ -87,7 +90,7 @@ def _bound_time(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 
-def _received(line: socket.socket) -> bytes | None:
+def _receive(line: socket.socket) -> bytes | None:
     head = _exactly(line, _LENGTH.size)
     return None if head is None else _exactly(line, _LENGTH.unpack(head)[0])
 

@@ -240,7 +240,7 @@ _LEAVES: Final = (
 )
 
 
-def _listed(specs: Iterable[ToolSpec]) -> list[ToolSpec]:
+def _sort_specs(specs: Iterable[ToolSpec]) -> list[ToolSpec]:
     """The specs in the order in which refusals list them."""
     return sorted(specs, key=lambda spec: spec.name.replace("experimental__", ""))
 
@@ -305,7 +305,7 @@ _AGENTS: Final = (
     ),
 )
 NestedSubagentTool: TypeAlias = _any_of(  # type: ignore[valid-type]  # Built from the specs.
-    _listed((*_LEAVES, *_AGENTS))
+    _sort_specs((*_LEAVES, *_AGENTS))
 )
 
 
@@ -328,7 +328,7 @@ _RESPONSES: Final = frozenset({"responses"})
 _NOT_CHAT: Final = _ANY_FORMAT - {"chat"}
 TOOLS: Final = {
     spec.name: spec
-    for spec in _listed(
+    for spec in _sort_specs(
         (
             *_LEAVES,
             *_AGENTS,

@@ -162,7 +162,7 @@ INJECTION: Final = "regex-prompt-injection"
 
 
 @cache
-def compiled(slug: str) -> tuple[CompiledPattern, ...]:
+def compile_builtin(slug: str) -> tuple[CompiledPattern, ...]:
     """The patterns of a built-in filter, made once."""
     return tuple(CompiledPattern(pattern) for pattern in BUILTINS[slug].patterns)
 

@@ -20,10 +20,10 @@ from gateway.http.jsonio import JsonObject, Raw
 from gateway.http.large import pause_collector
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.builtins import INJECTION
-from routing.guarding.long_texts import append, decoded, encoded
+from routing.guarding.long_texts import append, decode, encode
 from routing.guarding.rules import Rule, Rules, rules_of
 from routing.guarding.scanning import Deadline, Span, TooSlow
-from routing.guarding.texts import changed, plain_texts
+from routing.guarding.texts import change_texts, plain_texts
 
 log = logging.getLogger("routing.guarding")
 # Matches of a blocking filter that are told, and how much of each.
@@ -68,7 +68,9 @@ class _Found(Exception):
         self.rule, self.found = rule, found
 
 
-def filtered(chat: ChatRequest, filters: tuple[GuardrailFilter, ...], account_id: UUID) -> Filtered:
+def apply_filters(
+    chat: ChatRequest, filters: tuple[GuardrailFilter, ...], account_id: UUID
+) -> Filtered:
     """The request after the content filters of its guardrails. Large ones of an account take turns.
 
     Raises `PayloadTooLarge` where they would take too long, and `Unavailable` where one fails.
@@ -95,7 +97,7 @@ def _has_nothing(chat: ChatRequest, rules: Rules) -> bool:
         return False
     looks = rules.union if chat.text_bytes <= rules.union_bytes_max else rules.looks
     for text in texts:
-        data = encoded(text)
+        data = encode(text)
         for look in looks:
             if look.find(data, 0, len(data)) is not None:
                 return False
@@ -147,9 +149,9 @@ class _Work:
         try:
             # Blocking comes first: nothing of a blocked request is worked on.
             if self._rules.blocks:
-                _changed(chat, self._unless_blocked)
+                _change_once(chat, self._unless_blocked)
             if self._rules.works:
-                chat = _changed(chat, self._worked_on)
+                chat = _change_once(chat, self._worked_on)
         except _Found as end:
             rule, found = end.rule, end.found
             stage = _stage(rule, [rule.name], len(found))
@@ -158,7 +160,7 @@ class _Work:
 
     def _unless_blocked(self, text: str, by_user: bool) -> str:
         rules = [rule for rule in self._rules.of(by_user) if rule.action == "block"]
-        data = encoded(text) if rules else b""
+        data = encode(text) if rules else b""
         for rule in rules:
             if found := self._quote_matches(rule, data):
                 raise _Found(rule, found)
@@ -173,7 +175,7 @@ class _Work:
 
     def _worked_on(self, text: str, by_user: bool) -> str:
         """The text with its redactions; flags are counted."""
-        data = encoded(text)
+        data = encode(text)
         rules = self._rules.of(by_user)
         rules = tuple(rule for rule in rules if not rule.misses(data, self._deadline))
         if not rules:
@@ -183,11 +185,11 @@ class _Work:
                 flagged = sum(1 for _ in islice(self._find(rule, data), _COUNTED_MAX))
                 self._count(rule, flagged)
         redacting = [rule for rule in rules if rule.action == "redact"]
-        spans = [self._marked(rule, data) for rule in redacting]
-        made = _redacted(data, join_spans(merge(*spans, key=itemgetter(0))))
+        spans = [self._mark_spans(rule, data) for rule in redacting]
+        made = _redact(data, join_spans(merge(*spans, key=itemgetter(0))))
         return text if made is None else made
 
-    def _marked(self, rule: Rule, data: Raw) -> Iterator[tuple[Span, bytes]]:
+    def _mark_spans(self, rule: Rule, data: Raw) -> Iterator[tuple[Span, bytes]]:
         label = rule.redaction.encode()
         for span in self._find(rule, data):
             self._count(rule, 1)
@@ -228,12 +230,12 @@ class _Once:
             self._made.popitem()
 
 
-def _changed(chat: ChatRequest, change: Callable[[str, bool], str]) -> ChatRequest:
+def _change_once(chat: ChatRequest, change: Callable[[str, bool], str]) -> ChatRequest:
     if chat.original is None:
-        return changed(chat, change)
+        return change_texts(chat, change)
     once = _Once(change)
     try:
-        return changed(chat, once)
+        return change_texts(chat, once)
     finally:
         once.forget()
 
@@ -255,7 +257,7 @@ def join_spans(marked: Iterable[tuple[Span, bytes]]) -> Iterator[tuple[Span, byt
         yield last
 
 
-def _redacted(data: Raw, marked: Iterable[tuple[Span, bytes]]) -> str | None:
+def _redact(data: Raw, marked: Iterable[tuple[Span, bytes]]) -> str | None:
     """The text with labels in place of the spans; None where there are none."""
     out, at = bytearray(), 0
     for span, label in marked:
@@ -265,7 +267,7 @@ def _redacted(data: Raw, marked: Iterable[tuple[Span, bytes]]) -> str | None:
     if not at:
         return None
     append(out, data, at, len(data))
-    return decoded(out)
+    return decode(out)
 
 
 def redact_spans(data: Raw, marked: Iterable[tuple[Span, bytes]], start: int, end: int) -> str:
@@ -276,7 +278,7 @@ def redact_spans(data: Raw, marked: Iterable[tuple[Span, bytes]], start: int, en
         out += label
         at = span.end
     append(out, data, at, end)
-    return decoded(out)
+    return decode(out)
 
 
 # --- Only counting --------------------------------------------------------------------------------
@@ -289,7 +291,7 @@ def count_matches(texts: Sequence[str], rules: Sequence[Rule], account_id: UUID)
     def count() -> dict[Rule, int]:
         deadline, found = Deadline(), dict[Rule, int]()
         for text in texts:
-            data = encoded(text)
+            data = encode(text)
             for rule in rules:
                 number = sum(1 for _ in islice(rule.find(data, deadline), _COUNTED_MAX))
                 found[rule] = found.get(rule, 0) + number

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.messages.block_writer import ObjectScanner
 from routing.guarding.answer_texts import DETAIL_FIELDS, map_arguments
-from routing.guarding.long_texts import decoded, encoded
+from routing.guarding.long_texts import decode, encode
 from routing.guarding.output_guard import OutputGuard
 from routing.upstreams.responses.reasoning_items import CONTINUES, is_of_this_wire
 
@@ -45,12 +45,12 @@ class HeldText:
         return self._release(len(held))
 
     def _release(self, cut: int) -> str:
-        data = self._context + bytes(encoded(self._held))
+        data = self._context + bytes(encode(self._held))
         start = len(self._context)
-        end = start + len(encoded(self._held[:cut]))
+        end = start + len(encode(self._held[:cut]))
         text, reached = self._guard.release(data, start, end)
-        self.is_changed |= text != decoded(data[start:reached])
-        self._held = decoded(data[reached:])
+        self.is_changed |= text != decode(data[start:reached])
+        self._held = decode(data[reached:])
         before = data[:reached][-_CONTEXT_BYTES:]
         # It begins with a whole character.
         self._context = before.lstrip(bytes(range(0x80, 0xC0)))

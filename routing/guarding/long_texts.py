@@ -14,7 +14,7 @@ _BLANKS: Final = b" \t\r\n"
 _PIECE_OF_BASE64: Final = _PIECE // 4 * 3
 
 
-def encoded(text: str) -> Raw:
+def encode(text: str) -> Raw:
     """UTF-8."""
     if len(text) <= _PIECE:
         return text.encode("utf-8", "surrogatepass")
@@ -24,13 +24,13 @@ def encoded(text: str) -> Raw:
     return out
 
 
-def decoded(data: Raw, errors: str = "surrogatepass") -> str:
+def decode(data: Raw, errors: str = "surrogatepass") -> str:
     """Of UTF-8."""
     if len(data) <= _PIECE:
         return data.decode("utf-8", errors)
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
     pieces = (decoder.decode(data[start : start + _PIECE]) for start in range(0, len(data), _PIECE))
-    return _joined([*pieces, decoder.decode(b"", True)])
+    return _join_pieces([*pieces, decoder.decode(b"", True)])
 
 
 def append(out: bytearray, data: Raw, start: int, end: int) -> None:
@@ -39,7 +39,7 @@ def append(out: bytearray, data: Raw, start: int, end: int) -> None:
         out += data[at : min(end, at + _PIECE)]
 
 
-def opened(text: str, start: int) -> str:
+def decode_base64(text: str, start: int) -> str:
     """What stands in base64 from there on, in lines or not. Raises `ValueError`."""
     out, rest = bytearray(), b""
     for at in range(start, len(text), _PIECE):
@@ -48,18 +48,18 @@ def opened(text: str, start: int) -> str:
         out += base64.b64decode(piece[:whole])
         rest = piece[whole:]
     out += base64.b64decode(rest)
-    return decoded(out, "strict")
+    return decode(out, "strict")
 
 
-def closed(head: str, text: str) -> str:
+def encode_base64(head: str, text: str) -> str:
     """The head and the text in base64 behind it."""
-    data = encoded(text)
+    data = encode(text)
     steps = range(0, len(data), _PIECE_OF_BASE64)
     pieces = [base64.b64encode(data[at : at + _PIECE_OF_BASE64]).decode() for at in steps]
-    return _joined([head, *pieces])
+    return _join_pieces([head, *pieces])
 
 
-def _joined(pieces: Iterable[str]) -> str:
+def _join_pieces(pieces: Iterable[str]) -> str:
     """A text that grows in its place, which nothing else refers to: `join` is one long copy."""
     text = ""
     for piece in pieces:

@@ -20,13 +20,13 @@ from routing.formats.chat.facts import utf8_bytes
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.answer_texts import map_activity, map_message
 from routing.guarding.filters import (
+    apply_filters,
     count_matches,
-    filtered,
     join_spans,
     list_stages,
     redact_spans,
 )
-from routing.guarding.long_texts import decoded
+from routing.guarding.long_texts import decode
 from routing.guarding.lookahead import find_lookahead
 from routing.guarding.rules import Rule, rules_of
 from routing.guarding.scanning import Deadline, Span, find_within
@@ -125,7 +125,7 @@ class OutputGuard:
             media_parts=0,
         )
         try:
-            result = filtered(chat, filters, self._account_id)
+            result = apply_filters(chat, filters, self._account_id)
         except GatewayError as error:
             log.warning("An answer is kept back, because its filters failed: %s", error.text)
             self.withheld = True
@@ -174,7 +174,7 @@ class OutputGuard:
                 self.withheld = True
                 return "", end
         if not leaving:
-            return decoded(data[start:end]), end
+            return decode(data[start:end]), end
         marked = [(Span(*span), rule.redaction.encode()) for span, rule in leaving]
         return redact_spans(data, join_spans(marked), start, end), end
 

@@ -13,8 +13,15 @@ from accounts.patterns import CompiledPattern, InvalidPattern, is_quick_to_compi
 from gateway.eventloop import run_in_thread
 from gateway.http.jsonio import Raw
 from routing.entities.identity_cache import IdentityCache
-from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, Check, compiled, compiled_as_one
-from routing.guarding.long_texts import decoded
+from routing.guarding.builtins import (
+    BUILTINS,
+    INJECTION,
+    Builtin,
+    Check,
+    compile_builtin,
+    compiled_as_one,
+)
+from routing.guarding.long_texts import decode
 from routing.guarding.scanning import Deadline, Span, matches, patterns
 
 _STRENGTH: Final[dict[Action, int]] = {"flag": 0, "redact": 1, "block": 2}
@@ -87,7 +94,7 @@ class Rule(NamedTuple):
     def find(self, data: Raw, deadline: Deadline) -> Iterator[Span]:
         """The matches in UTF-8 text, in order; those of two patterns may overlap."""
         if self.detect is not None:
-            return _detected(self.detect, data)
+            return _detect_spans(self.detect, data)
         check = self.check
         if len(self.patterns) == 1:
             return matches(self.patterns[0], data, deadline, check)
@@ -132,9 +139,9 @@ def _is_light(rules: Rules) -> bool:
     return sum(found.values()) <= _LIGHT_BYTES
 
 
-def _made(placed: tuple[GuardrailFilter, ...]) -> Rules:
+def _build_rules(placed: tuple[GuardrailFilter, ...]) -> Rules:
     others = [each for each in placed if not each.filter.user_only]
-    made = _compiled([each.filter.pattern for each in placed if not each.filter.builtin])
+    made = _compile_patterns([each.filter.pattern for each in placed if not each.filter.builtin])
     return _together(
         tuple(_rule(each, made) for each in _strongest(placed) if _runs(each.filter)),
         tuple(_rule(each, made) for each in _strongest(others) if _runs(each.filter)),
@@ -142,7 +149,7 @@ def _made(placed: tuple[GuardrailFilter, ...]) -> Rules:
 
 
 _recent: IdentityCache[tuple[GuardrailFilter, ...], Rules] = IdentityCache(
-    _made, may_keep=_is_light
+    _build_rules, may_keep=_is_light
 )
 
 
@@ -174,7 +181,7 @@ def _union(looks: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern, ...]:
     if union is None:
         return ()
     try:
-        return (_compiled([union])[union],)
+        return (_compile_patterns([union])[union],)
     except InvalidPattern:  # Each of them was small enough, and all together are not.
         return ()
 
@@ -196,7 +203,7 @@ def _rule(placed: GuardrailFilter, made: dict[str, CompiledPattern]) -> Rule:
         return Rule(placed, (pattern,), None, None, pattern)
     detector = _detector(slug)
     look = compiled_as_one(slug) if detector is None else None
-    return Rule(placed, compiled(slug), BUILTINS[slug], detector, look)
+    return Rule(placed, compile_builtin(slug), BUILTINS[slug], detector, look)
 
 
 def _runs(filter: FilterEntry) -> bool:
@@ -206,16 +213,16 @@ def _runs(filter: FilterEntry) -> bool:
 
 def _detector(slug: str) -> Any:
     path = settings.GUARDRAIL_DETECTORS.get(slug)
-    return _loaded(path) if path else None
+    return _load_detector(path) if path else None
 
 
 @cache
-def _loaded(path: str) -> Any:
+def _load_detector(path: str) -> Any:
     """The plug-in: a function from a text to the matches in it, (beginning, end) in characters."""
     return import_string(path)
 
 
-def _compiled(wanted: list[str]) -> dict[str, CompiledPattern]:
+def _compile_patterns(wanted: list[str]) -> dict[str, CompiledPattern]:
     known = {pattern: found for pattern in wanted if (found := patterns.get(pattern))}
     missing = [pattern for pattern in dict.fromkeys(wanted) if pattern not in known]
     if is_quick_to_compile(missing):
@@ -228,9 +235,9 @@ def _compiled(wanted: list[str]) -> dict[str, CompiledPattern]:
     return known
 
 
-def _detected(detect: Any, data: Raw) -> Iterator[Span]:
+def _detect_spans(detect: Any, data: Raw) -> Iterator[Span]:
     """What a plug-in finds, in bytes."""
-    text = decoded(data)
+    text = decode(data)
     at, at_bytes = 0, 0
     for start, end in sorted(detect(text)):
         if 0 <= start < end <= len(text):

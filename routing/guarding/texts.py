@@ -16,7 +16,7 @@ from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.formats.decisions.request import build_messages
-from routing.guarding.long_texts import closed, opened
+from routing.guarding.long_texts import decode_base64, encode_base64
 
 # A text, and whether a user says it -> the text that takes its place.
 Change: TypeAlias = Callable[[str, bool], str]
@@ -44,15 +44,15 @@ _JSON_CHARS_MAX: Final = 65_536
 _HEAD_CHARS_MAX: Final = 1 << 20
 
 
-def changed(chat: ChatRequest, change: Change) -> ChatRequest:
+def change_texts(chat: ChatRequest, change: Change) -> ChatRequest:
     """The request with its texts changed; the very same one where no text is."""
     if chat.decides:
-        return _judged(chat, change)
+        return _change_decisions(chat, change)
     body = _body(chat.body, change)
     original = None if chat.original is None else _body(chat.original, change)
     if body is chat.body and original is chat.original:
         return chat
-    return _remeasured(chat, body, original)
+    return _measure_anew(chat, body, original)
 
 
 def plain_texts(chat: ChatRequest) -> list[str] | None:
@@ -69,7 +69,7 @@ def plain_texts(chat: ChatRequest) -> list[str] | None:
     return texts
 
 
-def _remeasured(chat: ChatRequest, body: JsonObject, original: JsonObject | None) -> ChatRequest:
+def _measure_anew(chat: ChatRequest, body: JsonObject, original: JsonObject | None) -> ChatRequest:
     before, after = read_prompt(chat.body["messages"]), read_prompt(body["messages"])
     return replace(
         chat,
@@ -154,7 +154,7 @@ def _each(values: list[Any], make: Callable[[Any], Any]) -> list[Any]:
 # --- Decisions ------------------------------------------------------------------------------------
 
 
-def _judged(chat: ChatRequest, change: Change) -> ChatRequest:
+def _change_decisions(chat: ChatRequest, change: Change) -> ChatRequest:
     """State and questions, the labels of choices among them; what the caller calls its questions is
     not shown to anybody."""
     original = chat.original
@@ -164,14 +164,14 @@ def _judged(chat: ChatRequest, change: Change) -> ChatRequest:
     if state is original["state"] and all(asked[name] is questions[name] for name in asked):
         return chat
     new = {**original, "state": state, "questions": asked}
-    return _remeasured(chat, {**chat.body, "messages": build_messages(new)}, new)
+    return _measure_anew(chat, {**chat.body, "messages": build_messages(new)}, new)
 
 
 def _question(question: JsonObject, change: Change) -> JsonObject:
     new = {"instructions": _free(question["instructions"], change, True)}
     if (criteria := question.get("criteria")) is not None:
         choice = question["type"] == "choice"
-        new["criteria"] = _labelled(criteria, change) if choice else _values(criteria, change)
+        new["criteria"] = _change_labels(criteria, change) if choice else _values(criteria, change)
     same = all(value is question[name] for name, value in new.items())
     return question if same else {**question, **new}
 
@@ -183,7 +183,7 @@ def _values(criteria: Any, change: Change) -> Any:
     return criteria if all(new[case] is criteria[case] for case in new) else new
 
 
-def _labelled(criteria: JsonObject, change: Change) -> JsonObject:
+def _change_labels(criteria: JsonObject, change: Change) -> JsonObject:
     """Labels that a change makes alike are told apart by their number: each has an answer."""
     new: JsonObject = {}
     for number, (label, told) in enumerate(criteria.items(), 1):
@@ -243,8 +243,8 @@ def _file(value: str, change: Change, by_user: bool) -> str:
         return value
     start = at + len(_BASE64)
     try:
-        text = opened(value, start)
+        text = decode_base64(value, start)
     except ValueError:
         return value
     made = change(text, by_user)
-    return value if made is text else closed(value[:start], made)
+    return value if made is text else encode_base64(value[:start], made)

@@ -44,7 +44,7 @@ class EndUser:
     name: str | None = None
 
     @classmethod
-    def named(cls, account_id: UUID, name: str) -> "EndUser":
+    def from_name(cls, account_id: UUID, name: str) -> "EndUser":
         return cls(account_id, hash_user(account_id, name), name)
 
     def is_named_in(self, tags: str) -> Any:

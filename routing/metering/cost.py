@@ -63,7 +63,9 @@ NO_COST = ExactCost(Fraction(0), Fraction(0), Fraction(0))
 def compute_cost(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
     """The price of one answer under pinned prices."""
     parts, (total, prompt, completion) = prices.whole[0], _amounts(usage, prices, units)
-    return Cost(_rounded(total, parts), _rounded(prompt, parts), _rounded(completion, parts))
+    return Cost(
+        _round_share(total, parts), _round_share(prompt, parts), _round_share(completion, parts)
+    )
 
 
 def exact_cost(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> ExactCost:
@@ -89,13 +91,13 @@ def cache_saving_nano(usage: Usage, prices: Prices) -> int:
     applied; below zero where writing them cost more than that saved."""
     parts, of = prices.whole
     bare = usage._replace(cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0)
-    return _rounded(_prompt(bare, of) - _prompt(usage, of), parts)
+    return _round_share(_prompt(bare, of) - _prompt(usage, of), parts)
 
 
 def web_search_nano(usage: Usage, prices: Prices) -> int:
     """The part of `compute_cost` that web searches are."""
     parts, of = prices.whole
-    return _rounded((of["web_search"] or 0) * usage.web_searches, parts)
+    return _round_share((of["web_search"] or 0) * usage.web_searches, parts)
 
 
 def searches_nano(count: int, prices: Prices) -> Fraction:
@@ -150,7 +152,7 @@ def _by_kind(tokens: int, price: int | None, kinds: tuple[tuple[int, int | None]
     return total + price * tokens
 
 
-def _rounded(amount: int, parts: int) -> int:
+def _round_share(amount: int, parts: int) -> int:
     """Half-even, to whole nano-USD."""
     nano, rest = divmod(amount, parts)
     if not rest:

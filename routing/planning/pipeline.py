@@ -32,7 +32,7 @@ from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.ids import generation_id
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatInvalid, ChatRequest
-from routing.guarding.filters import filtered
+from routing.guarding.filters import apply_filters
 from routing.guarding.output_guard import OutputGuard
 from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
@@ -167,7 +167,7 @@ def plan_request(planning: Planning) -> None:
         _reshape(planning)
     guard = planning.caller.guard
     if guard is not None and guard.filters:
-        result = filtered(planning.chat, guard.filters, planning.caller.account_id)
+        result = apply_filters(planning.chat, guard.filters, planning.caller.account_id)
         planning.chat, planning.blocked = result.chat, result.refusal
         planning.stages += result.stages
     if planning.plugins and planning.blocked is None:
@@ -302,7 +302,7 @@ def _refuse_early(request: HttpRequest, planning: Planning) -> None:
     """Before work is done for a request: what guardrails, payment and rate limits say of it."""
     guard = planning.caller.guard
     if guard is not None and guard.filters:
-        blocked = filtered(planning.chat, guard.filters, planning.caller.account_id).refusal
+        blocked = apply_filters(planning.chat, guard.filters, planning.caller.account_id).refusal
         if blocked is not None:
             raise blocked()
     refuse_early(RequestProgress(_build_context(request, planning, PresetRequest(planning.chat))))

@@ -76,7 +76,7 @@ def _answer_submodel(progress: RequestProgress) -> ModelAnswer:
         # What failed costs nothing, but for what its own tools did; who leaves pays what was made.
         root.loop.tally.add_fees_of(loop.tally, turns=not failed)
         root.loop.shares.pop(id(progress), None)
-        root.loop.shares[id(root)] = root.loop.tally.owed
+        root.loop.shares[id(root)] = root.loop.tally.most_owed
         loop.close()
         attempts.end_probe()
         rate_limits.settle(progress, loop.tally.usage)

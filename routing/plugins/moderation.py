@@ -14,7 +14,7 @@ from gateway.database.db import under_gevent
 from gateway.http.errors import PermissionDenied, Unavailable
 from gateway.live_settings import settings
 from routing.formats.chat.request import ChatRequest
-from routing.guarding.texts import changed
+from routing.guarding.texts import change_texts
 from routing.plugins.interface import Plugin, PluginContext
 
 log = logging.getLogger("routing.plugins")
@@ -73,7 +73,7 @@ def list_texts(chat: ChatRequest) -> list[str]:
             texts[text] = None
         return text
 
-    changed(replace(chat, original=None), seen)
+    change_texts(replace(chat, original=None), seen)
     return list(texts)
 
 

@@ -42,7 +42,7 @@ def describe_attempt(attempt: Attempt) -> dict[str, Attribute | None]:
     return attributes
 
 
-def is_first_token_known(attempt: Attempt) -> bool:
+def has_first_token(attempt: Attempt) -> bool:
     """An answer in one piece has its first token when it ends."""
     return attempt.first_token is not None and attempt.first_token != attempt.ended
 

@@ -20,7 +20,7 @@ from gateway.tracing.spans import (
     build_span_id,
 )
 from routing.formats.caller import ToolActivity
-from routing.reports.attempt_attributes import describe_attempt, is_first_token_known
+from routing.reports.attempt_attributes import describe_attempt, has_first_token
 from routing.reports.report import RequestReport
 from routing.reports.span_content import describe_content
 from routing.selection.replay import UNREADABLE, read_names
@@ -258,7 +258,7 @@ class _RequestSpans:
             finish = report.record["native_finish_reason"] or report.record["finish_reason"]
             attributes["gen_ai.response.finish_reasons"] = [finish] if finish else None
         events = []
-        if is_first_token_known(attempt):
+        if has_first_token(attempt):
             assert attempt.first_token is not None
             events.append(SpanEvent("first token", self._to_ns(attempt.first_token)))
         ended = report.ended if attempt.ended is None else attempt.ended

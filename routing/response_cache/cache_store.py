@@ -42,7 +42,7 @@ def _shelf() -> LocalStore:
 def find(name: str) -> bytes | None:
     """What stands in the place of that name."""
     store = shared_cache()
-    if not store.configured:
+    if not store.is_configured:
         return _shelf().find(_place(name))
     # Answers are larger than hints: how long they take says nothing of those.
     value: Any = store.run(
@@ -54,7 +54,7 @@ def find(name: str) -> bytes | None:
 def put(name: str, value: bytes, *, ttl_s: int) -> None:
     """Keep it for that long."""
     store = shared_cache()
-    if not store.configured:
+    if not store.is_configured:
         _shelf().put(_place(name), value, ttl_s)
         return
     store.run(

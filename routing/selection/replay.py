@@ -63,7 +63,7 @@ class Replay(NamedTuple):
     rows: Mapping[tuple[str, str], TraceRow]
     by_session: bool
 
-    def failed(self, endpoint: EndpointEntry) -> bool:
+    def has_failed(self, endpoint: EndpointEntry) -> bool:
         """Whether the endpoint was tried and failed the request."""
         row = self.rows.get(endpoint_name(endpoint))
         return row is not None and row.verdict == FAILED

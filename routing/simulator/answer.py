@@ -263,7 +263,7 @@ class _ExampleBuilder:
     def build(self, schema: Any, depth: int) -> Any:
         if not isinstance(schema, dict) or depth > DEPTH_MAX:
             return None
-        schema = self._resolved(schema)
+        schema = self._resolve(schema)
         if "const" in schema:
             return schema["const"]
         if schema.get("enum"):
@@ -292,7 +292,7 @@ class _ExampleBuilder:
             names += [name for name in properties if name not in names]
         return {name: self.build(properties.get(name, {}), depth + 1) for name in names}
 
-    def _resolved(self, schema: JsonObject) -> JsonObject:
+    def _resolve(self, schema: JsonObject) -> JsonObject:
         """Follow one local `$ref` and lay the parts of `allOf` over each other."""
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith("#"):
@@ -302,7 +302,7 @@ class _ExampleBuilder:
             return target if isinstance(target, dict) else {}
         merged = dict(schema)
         for part in merged.pop("allOf", None) or []:
-            part = self._resolved(part)
+            part = self._resolve(part)
             properties = {**merged.get("properties", {}), **part.get("properties", {})}
             required = [*merged.get("required", []), *part.get("required", [])]
             merged = {**merged, **part, "properties": properties, "required": required}

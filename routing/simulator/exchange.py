@@ -129,7 +129,7 @@ class SimulatedExchange:
         if self.entry.ended_at is None:
             self.entry.ended_at = monotonic()
             self.entry.outcome = outcome
-            self.log.changed()
+            self.log.wake_waiting()
 
 
 ENVIRONMENT_PREFIX = "SIMULATOR_"

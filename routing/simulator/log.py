@@ -100,7 +100,7 @@ class RequestLog:
                 self._forget_oldest_body()
         while self._body_bytes > BODY_BYTES_KEPT_MAX and len(self._with_body) > 1:
             self._forget_oldest_body()
-        self.changed()
+        self.wake_waiting()
         return entry
 
     def since(self, n: int) -> Iterator[LoggedRequest]:
@@ -117,7 +117,7 @@ class RequestLog:
         self._body_bytes = 0
         return self._last_n
 
-    def changed(self) -> None:
+    def wake_waiting(self) -> None:
         for event in self._waiting:
             event.set()
 

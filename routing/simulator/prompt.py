@@ -161,12 +161,12 @@ class PromptCache:
         """
         read = 0
         for text, tokens in prefixes:
-            if self._known(persona, text):
+            if self._remember(persona, text):
                 read = max(read, tokens)
         longest = prefixes[-1][1] if prefixes else 0
         return CacheUse(read, longest - read)
 
-    def _known(self, persona: str, text: str) -> bool:
+    def _remember(self, persona: str, text: str) -> bool:
         key = sha256(f"{persona}\0{text}".encode("utf-8", "replace")).digest()
         known = key in self._seen
         self._seen[key] = None

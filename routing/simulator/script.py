@@ -186,7 +186,7 @@ class Gates:
         finally:
             self._waiting[name] -= 1
 
-    async def reached(self, name: str, timeout_s: float) -> None:
+    async def wait_until_reached(self, name: str, timeout_s: float) -> None:
         """Wait until some answer has come to the gate, or time runs out."""
         try:
             async with asyncio.timeout(timeout_s):

@@ -97,7 +97,7 @@ async def open_gate(simulator: "Simulator", name: str, _query: Query, _body: Any
 
 async def read_gate(simulator: "Simulator", name: str, query: Query, _body: Any) -> Any:
     if "wait" in query:
-        await simulator.gates.reached(name, float(query.get("timeout", WAIT_S_DEFAULT)))
+        await simulator.gates.wait_until_reached(name, float(query.get("timeout", WAIT_S_DEFAULT)))
     return simulator.gates.serialize(name)
 
 
@@ -188,7 +188,7 @@ class Simulator:
         return SimulatedConnection(
             serve=self._serve,
             refuse=self._refuse,
-            closed=self.log.changed,
+            closed=self.log.wake_waiting,
             living=self._connections,
         )
 
@@ -229,7 +229,7 @@ class Simulator:
             exchange.answer(complaint.status, write_error(complaint, format))
             return
         asked = format.read_request(body)
-        otherwise, judged = self._judged(persona, format, body, asked)
+        otherwise, judged = self._find_verdict(persona, format, body, asked)
         step = self.scripts.take(persona) or otherwise
         model, _, suffix = str(body.get("model")).partition("?")
         fault = step.fault if step.names_the_answer else find_fault(model)
@@ -273,7 +273,7 @@ class Simulator:
             levels_max=temper.levels_max,
         )
 
-    def _judged(
+    def _find_verdict(
         self, persona: str, format: SimulatedFormat, body: JsonObject, asked: JsonObject
     ) -> tuple[ScriptStep, JsonObject]:
         """The step that a verdict wants played, and the parts of the answer that verdicts say."""

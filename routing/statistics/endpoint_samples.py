@@ -90,7 +90,7 @@ def build_newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointS
     """Build unsaved rows of these endpoints from the statistics window, for the five minutes that
     may have no row yet. Empty without a hint store: rows are half a minute old there.
     """
-    if not shared_cache().configured:
+    if not shared_cache().is_configured:
         return []
     started_at = datetime.fromtimestamp(now - STRETCH_S, UTC)
     observer().endpoint_stats()

@@ -282,7 +282,7 @@ def peer_sync() -> PeerSync:
 
 
 def _share() -> None:
-    if shared_cache().configured:
+    if shared_cache().is_configured:
         peer_sync().sync()
     else:
         local_samples().collect()
@@ -301,7 +301,7 @@ def stop() -> None:
     """Publish what is left, and end."""
     _exchanging.stop(within_s=STOP_S)
     observation.refresh()
-    if shared_cache().configured:
+    if shared_cache().is_configured:
         peer_sync().send_rest()
     else:
         local_samples().collect()

@@ -16,7 +16,7 @@ from routing.upstreams.failures import (
     PROVIDER_RETURNED_ERROR,
     UpstreamFailure,
     from_error_object,
-    malformed,
+    malformed_answer,
 )
 from routing.upstreams.payloads import parse_answer, read_word
 
@@ -51,7 +51,7 @@ class Decisions(BearerWire):
         value = parse_answer(body, content_type)
         error = value.get("error")
         if error or not isinstance(value.get("answers"), dict):
-            raise from_error_object(error) if error else malformed("no answers", raw=body)
+            raise from_error_object(error) if error else malformed_answer("no answers", raw=body)
         return Answer(
             message={},
             native_finish="stop",
@@ -65,7 +65,7 @@ class Decisions(BearerWire):
         )
 
     def reader(self) -> StreamReader:
-        raise malformed("decisions are not streamed")
+        raise malformed_answer("decisions are not streamed")
 
 
 def find_blamed_questions(failure: UpstreamFailure, names: Iterable[str]) -> BlamedQuestions | None:

@@ -97,7 +97,7 @@ def is_transient(failure: UpstreamFailure) -> bool:
     return failure.status in (409, 429) or (failure.outage and failure.status != _TIMEOUT_STATUS)
 
 
-def malformed(why: str, *, raw: bytes = b"") -> UpstreamFailure:
+def malformed_answer(why: str, *, raw: bytes = b"") -> UpstreamFailure:
     """A 2xx whose body is empty, unparsable or of the wrong kind."""
     return UpstreamFailure(
         status=502,
@@ -132,7 +132,7 @@ def from_outbound_error(error: OutboundError) -> UpstreamFailure:
             deadline=isinstance(error, DeadlineExceeded),
             first_byte=isinstance(error, FirstByteTimeout),
         )
-    failure = malformed(str(error))
+    failure = malformed_answer(str(error))
     # What is too much was said by an endpoint that is well.
     failure.outage = not isinstance(error, BodyTooLarge)
     return failure

@@ -25,7 +25,7 @@ from routing.upstreams.chat_shape import (
     normalize_message,
     normalize_usage,
 )
-from routing.upstreams.failures import from_error_object, malformed
+from routing.upstreams.failures import from_error_object, malformed_answer
 from routing.upstreams.payloads import DONE, parse_answer, read_word
 
 CHAT_PATH = "/chat/completions"
@@ -53,7 +53,7 @@ def read_answer(body: bytes, content_type: str) -> Answer:
     if choice is None:
         if error := value.get("error"):
             raise from_error_object(error)
-        raise malformed("no choices", raw=body)
+        raise malformed_answer("no choices", raw=body)
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {}
@@ -75,9 +75,9 @@ def read_event(data: bytes, *, is_first: bool = False) -> Event:
     try:
         value = orjson.loads(data)
     except ValueError:
-        raise malformed("a stream event is no JSON", raw=data) from None
+        raise malformed_answer("a stream event is no JSON", raw=data) from None
     if not isinstance(value, dict):
-        raise malformed("a stream event is no object", raw=data)
+        raise malformed_answer("a stream event is no object", raw=data)
     choice = _find_choice(value.get("choices"))
     has_choice = choice is not None
     if choice is None:
@@ -141,7 +141,7 @@ class Reader:
     def events(self, payload: bytes) -> Sequence[Event]:
         if payload[:6] == DONE:
             if not self._has_choice:
-                raise malformed("a stream without choices")
+                raise malformed_answer("a stream without choices")
             self.ended = True
             remainder = self._calls.complete({}) if self._calls is not None else None
             return (Event(remainder),) if remainder else ()

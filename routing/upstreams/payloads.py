@@ -6,7 +6,7 @@ import orjson
 import pydantic_core
 
 from gateway.http.jsonio import DEPTH_MAX, JsonObject, has_digits_in_a_row, is_deeper_than
-from routing.upstreams.failures import malformed
+from routing.upstreams.failures import malformed_answer
 
 DONE: Final = b"[DONE]"
 
@@ -14,7 +14,7 @@ DONE: Final = b"[DONE]"
 def parse_answer(body: bytes, content_type: str) -> JsonObject:
     """Raises `UpstreamFailure` for what is of another type, or no object."""
     if content_type and "json" not in content_type.lower():
-        raise malformed(f"an answer of type {content_type[:80]!r}", raw=body)
+        raise malformed_answer(f"an answer of type {content_type[:80]!r}", raw=body)
     return _parse_object(body, "the answer")
 
 
@@ -27,9 +27,9 @@ def _parse_object(raw: bytes, what: str) -> JsonObject:
     try:
         value = orjson.loads(raw)
     except ValueError:
-        raise malformed(f"{what} is no JSON", raw=raw) from None
+        raise malformed_answer(f"{what} is no JSON", raw=raw) from None
     if type(value) is not dict:
-        raise malformed(f"{what} is no object", raw=raw)
+        raise malformed_answer(f"{what} is no object", raw=raw)
     return value
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.views.managed import ManagedViewSet, managed, managed_body
+from accounts.views.managed import ManagedViewSet, describe_operations, managed_body
 from gateway.database.db import Lane, run_queries
 from gateway.http.responses import json_response
 from gateway.openapi.components import Component, answer_of, array, component, obj
@@ -25,7 +25,7 @@ from routing.history.schemas import (
 _RESULT: Final = Component("AnalyticsAnswer", obj({"data": AnalyticsResult}))
 # All rows are on one page.
 _ACTIVITY: Final = Component("ActivityList", obj({"data": array(Activity)}))
-_operation = managed("Analytics", 429)
+_operation = describe_operations("Analytics", 429)
 
 
 class AnalyticsViewSet(ManagedViewSet):

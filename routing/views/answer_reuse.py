@@ -217,8 +217,8 @@ def _answer_from_cache(
     content = entry.content.replace(derive_stem(entry.generation_id).encode(), stem.encode())
     if not progress.context.chat.stream:
         return raw_json_response(
-            repeat_answer(content, ids=ids, now=progress.context.created), headers=headers
+            repeat_answer(content, ids=ids, now=progress.context.created_s), headers=headers
         )
-    events = repeat_events(content, ids=ids, now=progress.context.created)
+    events = repeat_events(content, ids=ids, now=progress.context.created_s)
     parts = (events[start : start + _WRITE_BYTES] for start in range(0, len(events), _WRITE_BYTES))
     return EventStream(parts, [], headers=headers)

@@ -176,7 +176,7 @@ class ModelViewSet(CatalogueViewSet):
         *(404, 503),
         parameters=_MODEL_NAME,
     )
-    def named(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
+    def named_model(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
         self.find_caller(request)
         reference = f"{author}/{slug}"
         data = _serialize_named(reference)

@@ -12,7 +12,7 @@ from accounts.views.managed import (
     PAGE,
     WORKSPACE_ID,
     ManagedViewSet,
-    managed,
+    describe_operations,
     managed_body,
     read_id,
     read_workspace_id,
@@ -36,7 +36,7 @@ from routing.views.schemas.destinations import (
 _ID: Final = OpenApiParameter(
     "destination", UUID_TEXT, OpenApiParameter.PATH, description="The destination's id."
 )
-_operation = managed("Observability", 400, path=[_ID])
+_operation = describe_operations("Observability", 400, path=[_ID])
 
 
 class DestinationsViewSet(ManagedViewSet):

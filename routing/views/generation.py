@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import authenticate_counted
 from accounts.caller import Caller
-from accounts.views.managed import ManagedViewSet, managed, managed_body
+from accounts.views.managed import ManagedViewSet, describe_operations, managed_body
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import GatewayError, NotFound
 from gateway.http.jsonio import JsonObject
@@ -39,7 +39,7 @@ _RECORD: Final = Component(
 _route_operation = partial(describe_operation, _TAG)
 _STORED: Final = Component("GenerationFeedbackAnswer", obj({"data": obj({"success": FLAG})}))
 _operation = partial(describe_operation, _TAG, parameters=[component(GenerationQuery)])
-_managed_operation = managed(_TAG, 400, 404, 429)
+_managed_operation = describe_operations(_TAG, 400, 404, 429)
 
 
 class _ByGeneration(LeanViewSet):

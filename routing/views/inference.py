@@ -112,7 +112,7 @@ class InferenceViewSet(LeanViewSet):
                     self._complete_error(progress, error)
                 raise
         finally:
-            slot.release_unless_kept()
+            slot.release_unless_streaming()
 
     def authenticate_caller(self, request: HttpRequest) -> Caller:
         caller = authenticate_inference(request, by_api_key_header=self.takes_api_key_header)

@@ -6,13 +6,13 @@ from typing import Final
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.services.records import key_actor
-from accounts.views.managed import ManagedViewSet, managed, managed_body
+from accounts.views.managed import ManagedViewSet, describe_operations, managed_body
 from gateway.http.responses import json_response
 from gateway.openapi.components import answer_of
 from routing.history.erasure import EndUser, erase_end_user
 from routing.views.schemas.privacy import Erasure, ErasureBody
 
-_operation: Final = managed("Generations", 400, 429)
+_operation: Final = describe_operations("Generations", 400, 429)
 
 
 class ErasureViewSet(ManagedViewSet):
@@ -32,7 +32,7 @@ class ErasureViewSet(ManagedViewSet):
         body = ErasureBody.read(managed_body(request))
         body.require_one()
         user = (
-            EndUser.named(caller.account_id, body.user)
+            EndUser.from_name(caller.account_id, body.user)
             if body.user is not None
             else EndUser(caller.account_id, body.user_hash or "")
         )

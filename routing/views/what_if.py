@@ -10,7 +10,7 @@ from accounts.guard_rules import build_entry
 from accounts.models import Workspace
 from accounts.services.guardrails import find_guardrail
 from accounts.services.keys import NoSuchWorkspace
-from accounts.views.managed import ManagedViewSet, managed, managed_body
+from accounts.views.managed import ManagedViewSet, describe_operations, managed_body
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import NotFound, SchemaInvalid
 from gateway.http.jsonio import JsonObject
@@ -21,7 +21,7 @@ from routing.catalogue.snapshot import catalogue
 from routing.views.schemas.what_if import WhatIfBody, WhatIfObject, serialize_what_if
 from routing.what_if.period import NoSuchEndpoint, Period, Rules, replay_period
 
-_operation: Final = managed("Analytics", 400, 429)
+_operation: Final = describe_operations("Analytics", 400, 429)
 
 
 class WhatIfViewSet(ManagedViewSet):

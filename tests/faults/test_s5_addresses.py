@@ -125,7 +125,7 @@ Refused = Callable[[str], str]
 def running_web_site() -> Iterator[WebSite]:
     with serve_web_site() as site:
         yield site
-    for door in (doors._guarded(), doors._open()):
+    for door in (doors._open_guarded(), doors._open()):
         door.close_idle()
 
 

@@ -53,7 +53,7 @@ def test_what_it_says_is_handed_on_and_without_one_there_is_the_default(store: S
     assert (store.calls, store.failures, store.skipped) == (1, 0, 0)
     none = SharedCache("", timeout_s=TIMEOUT_S)
     assert asked(none) == "default"
-    assert (none.available, none.configured, none.calls) == (False, False, 0)
+    assert (none.available, none.is_configured, none.calls) == (False, False, 0)
 
 
 def test_a_dead_one_is_told_of_once_and_left_alone_until_one_caller_looks_after_a_rest(

@@ -107,12 +107,12 @@ class Bed:
             if self.is_postgres:
                 self.postgres.start()
                 self.postgres.create(_TEMPLATE)
-                kept = _kept("sql")
+                kept = _template_path("sql")
                 if kept.exists():
                     self.postgres.restore(_TEMPLATE, kept)
                 else:
                     self._migrate(url)
-                    _keep(kept, self.postgres.dump(_TEMPLATE))
+                    _store_template(kept, self.postgres.dump(_TEMPLATE))
             else:
                 self._copy_migrated(self._file(_TEMPLATE))
             self._has_template = True
@@ -130,12 +130,12 @@ class Bed:
         return file
 
     def _copy_migrated(self, file: Path) -> None:
-        kept = _kept("sqlite3")
+        kept = _template_path("sqlite3")
         if kept.exists():
             shutil.copy(kept, file)
         else:
             self._migrate(f"sqlite:///{file}")
-            _keep(kept, file.read_bytes())
+            _store_template(kept, file.read_bytes())
 
     def _migrate(self, url: str) -> None:
         subprocess.run(
@@ -171,7 +171,7 @@ class Bed:
             shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _kept(ending: str) -> Path:
+def _template_path(ending: str) -> Path:
     """Where the migrated database of exactly these migrations stands after the first run: to make
     it takes half a minute, which every later run of a contributor's would begin with."""
     apps = ("accounts", "interns", "routing")
@@ -183,7 +183,7 @@ def _kept(ending: str) -> Path:
     return PROJECT / "var" / "test-databases" / f"{digest.hexdigest()[:16]}.{ending}"
 
 
-def _keep(kept: Path, content: bytes) -> None:
+def _store_template(kept: Path, content: bytes) -> None:
     """Former ones go; a reader of before finds whole files only."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     for former in kept.parent.glob(f"*{kept.suffix}"):

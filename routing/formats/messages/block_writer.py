@@ -134,14 +134,14 @@ class _ThinkingBlock(_ContentBlock):
         events = self.say(self._head + dumps(text) + DELTA_END) if text else b""
         signature = detail.get("signature")
         if isinstance(signature, str) and signature and self.thought.is_claudes:
-            events += self.say(self._signed(signature))
+            events += self.say(self._write_signature(signature))
         return events
 
     def end(self) -> bytes:
         signature = self.thought.signature() if self.thought.is_foreign else ""
-        return (self._signed(signature) if signature else b"") + super().end()
+        return (self._write_signature(signature) if signature else b"") + super().end()
 
-    def _signed(self, signature: str) -> bytes:
+    def _write_signature(self, signature: str) -> bytes:
         head = delta_head(self.index, "signature_delta", "signature")
         return head + dumps(signature) + DELTA_END
 

@@ -273,7 +273,7 @@ class NativeBlocks:
             return b""
         if self._is_same and b"\n" not in raw and b"\r" not in raw:
             return _DELTA + raw + b"\n\n"
-        return self._numbered(native)
+        return self._write_numbered(native)
 
     def event(self, native: Native) -> bytes:
         """A start, a delta or a stop. Other events of blocks are unknown, and go as they came."""
@@ -315,7 +315,7 @@ class NativeBlocks:
         self._open, self._theirs, self._is_same = True, number, number == self._count
         self._count += 1
         if (filled := _fill_nulls(block)) == block:
-            return ended + self._numbered(native)
+            return ended + self._write_numbered(native)
         fields = {"index": self._count - 1, "content_block": filled}
         return ended + write_event(native.name, {**event_fields(native), **fields})
 
@@ -323,9 +323,9 @@ class NativeBlocks:
         if not self._open or _event_index(native.value) != self._theirs:
             return b""
         self._open = False
-        return self._numbered(native)
+        return self._write_numbered(native)
 
-    def _numbered(self, native: Native) -> bytes:
+    def _write_numbered(self, native: Native) -> bytes:
         if self._is_same:
             return write_native_event(native)
         return write_event(native.name, {**event_fields(native), "index": self._count - 1})

@@ -146,28 +146,28 @@ class ReasoningBlock:
         """The whole block."""
         if self._kind not in _TEXT_KEYS:
             return {"type": "redacted_thinking", "data": self.data()}
-        text = "" if self.silent else self._joined(_TEXT_KEYS[self._kind])
+        text = "" if self.silent else self._join_fragments(_TEXT_KEYS[self._kind])
         return {"type": "thinking", "thinking": text, "signature": self.signature()}
 
     def signature(self) -> str:
         if not self.is_foreign:
-            return self._joined("signature")
+            return self._join_fragments("signature")
         text_key = _TEXT_KEYS[self._kind or ""]
         sealed = self._whole | (
-            {text_key: self._joined(text_key)} if self.silent else {text_key: ""}
+            {text_key: self._join_fragments(text_key)} if self.silent else {text_key: ""}
         )
         if "signature" in self._said:
-            sealed["signature"] = self._joined("signature")
+            sealed["signature"] = self._join_fragments("signature")
         return seal(sealed)
 
     def data(self) -> str:
         if not self.is_foreign:
-            return self._joined("data")
+            return self._join_fragments("data")
         return seal(
             self._whole | {name: "".join(fragments) for name, fragments in self._said.items()}
         )
 
-    def _joined(self, name: str) -> str:
+    def _join_fragments(self, name: str) -> str:
         return "".join(self._said.get(name, ()))
 
 

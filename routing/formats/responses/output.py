@@ -80,10 +80,10 @@ class OutputWriter:
 
     def begin_tool(self, activity: ToolActivity) -> bytes:
         """A server tool is run; several may be at once."""
-        out = self._end_of_said()
+        out = self._close_message()
         item = OutputTool(self._events, self._id("st"), len(self._items), activity)
         self._tools[activity.call_id, activity.index] = item
-        return out + self._opened(item)
+        return out + self._open_item(item)
 
     def end_tool(self, activity: ToolActivity) -> bytes:
         """It has ended, or waits for the caller; its output is in the activity."""
@@ -122,9 +122,9 @@ class OutputWriter:
         out = b""
         message = self._said
         if not isinstance(message, OutputMessage):
-            out += self._end_of_said()
+            out += self._close_message()
             message = OutputMessage(self._events, self._id("msg"), len(self._items))
-            out += self._opened(message)
+            out += self._open_item(message)
             self._said = message
         part = message.open_part(kind)
         if part is None:
@@ -133,7 +133,7 @@ class OutputWriter:
         self._text = part if kind is OUTPUT_TEXT else None
         return part, out
 
-    def _end_of_said(self) -> bytes:
+    def _close_message(self) -> bytes:
         item, self._said, self._text = self._said, None, None
         return item.closing("completed") if item is not None else b""
 
@@ -175,16 +175,16 @@ class OutputWriter:
         item = self._said
         if isinstance(item, OutputReasoning) and item.takes(detail):
             return item, b""
-        out = self._end_of_said()
+        out = self._close_message()
         given_id = detail.get("id") or self._id("rs")
         item = OutputReasoning(self._events, given_id, len(self._items), detail)
-        out += self._opened(item)
+        out += self._open_item(item)
         self._said = item
         return item, out
 
     def end_thought(self) -> bytes:
         """What is thought from here on is another item."""
-        return self._end_of_said() if isinstance(self._said, OutputReasoning) else b""
+        return self._close_message() if isinstance(self._said, OutputReasoning) else b""
 
     # --- Calls and pictures ---------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class OutputWriter:
         out = b""
         item = self._call_of(call, function)
         if item is None:
-            out += self._end_of_said()
+            out += self._close_message()
             own_id = self._id("fc")
             item = OutputCall(
                 self._events,
@@ -206,7 +206,7 @@ class OutputWriter:
                 beside={name: call[name] for name in (AGENT_ID, AGENT_ITEMS) if name in call},
             )
             self._calls[call.get("index")] = self._last_call = item
-            out += self._opened(item)
+            out += self._open_item(item)
         item.name = item.name or function.get("name") or ""
         arguments = function.get("arguments")
         # Arguments that came parsed are JSON text again.
@@ -232,12 +232,12 @@ class OutputWriter:
         url = location.get("url") if isinstance(location, dict) else None
         if not url:
             return b""
-        out = self._end_of_said()
+        out = self._close_message()
         item = OutputImage(self._events, self._id("ig"), len(self._items))
         self._items.append(item)
-        return out + item.said(url)
+        return out + item.write_all(url)
 
-    def _opened(self, item: OutputMessage | OutputReasoning | OutputCall | OutputTool) -> bytes:
+    def _open_item(self, item: OutputMessage | OutputReasoning | OutputCall | OutputTool) -> bytes:
         self._items.append(item)
         return item.opening()
 

@@ -235,10 +235,10 @@ class OutputTool(_GrowingItem):
         if self._steps is None or self._activity.status != "completed":
             return b""
         name, item = self._steps[0], self._activity.item
-        events = self._fused(item) if name == _FUSION_CALL else b""
+        events = self._write_fusion(item) if name == _FUSION_CALL else b""
         return events + self._step(name, "completed")
 
-    def _fused(self, item: JsonObject) -> bytes:
+    def _write_fusion(self, item: JsonObject) -> bytes:
         """Who was asked and what came of it, told once all of it is there."""
         answers = item.get("answers", ())
         # Each is numbered as it is written.
@@ -305,7 +305,7 @@ class OutputImage(_GrowingItem):
             "result": self.result,
         }
 
-    def said(self, url: str) -> bytes:
+    def write_all(self, url: str) -> bytes:
         """All events of the picture. A data URL is shown as its base64 alone."""
         out = self.opening() + self._step("in_progress") + self._step("generating")
         self.result = url.partition(",")[2] if url.startswith("data:") else url

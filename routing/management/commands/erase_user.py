@@ -35,6 +35,6 @@ class Command(JsonCommand):
         name, hashed = options["user"], options["user_hash"]
         if hashed is not None and not _HASH.fullmatch(hashed):
             raise Misused("--user-hash must be 64 hexadecimal digits")
-        user = EndUser.named(account_id, name) if name else EndUser(account_id, hashed or "")
+        user = EndUser.from_name(account_id, name) if name else EndUser(account_id, hashed or "")
         erased = erase_end_user(user, by=command_actor("erase_user"))
         return {"user_hash": user.hash, **asdict(erased)}, 0

@@ -172,8 +172,8 @@ class LoopStream(AnswerStream):
         finally:
             self._progress.loop.close()
 
-    def _caller_left(self) -> None:
-        super()._caller_left()
+    def _on_hang_up(self) -> None:
+        super()._on_hang_up()
         self._progress.root_loop.caller_left = True
         if self._running is not None:
             self._running.cut()

@@ -221,7 +221,7 @@ def _build_body(
     )
     return progress.context.format.write_answer(
         CompleteAnswer(
-            progress.context.served(attempt),
+            progress.context.identify_answer(attempt),
             progress.context.chat,
             message,
             answer.logprobs,

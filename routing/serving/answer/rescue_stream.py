@@ -39,7 +39,7 @@ class RescueRelay(Relay):
         super().__init__(*given, kept=Tee(self._recorder, kept), **options)
 
     @property
-    def said(self) -> str:
+    def delivered_text(self) -> str:
         """The text that the caller has got of this part."""
         return (self._recorder.message["content"] or "")[self._dropped :]
 
@@ -99,7 +99,7 @@ def begin_rescue(progress: RequestProgress, attempt: Attempt, relay: Relay) -> b
     settle_attempt(attempt, count_tokens(usage))
     attempt.upstream_id = relay.upstream_id
     rescue.legs.append(Leg(attempt, usage, price(progress, attempt, usage)))
-    rescue.said += relay.said
+    rescue.said += relay.delivered_text
     rescue.writer = relay.writer
     chat = rescue.build_chat(prefills=False)
     demand = progress.context.demand._replace(

@@ -72,7 +72,7 @@ class AnswerStream:
         if wishes is not None and wishes.rescue and progress.loop is None:
             progress.rescue = Rescue(progress.context.chat)
         self._attempts = Attempts(progress)
-        self._watch = ClientWatch(client, self._caller_left)
+        self._watch = ClientWatch(client, self._on_hang_up)
         self._work = self._serve()
         self._abort = AbortHandle()
         self._attempt: Attempt | None = None
@@ -151,7 +151,7 @@ class AnswerStream:
                 if self._gone:
                     forget_origin(failure)
                     raise CallerGone from None
-                self._attempts.failed(attempt, failure)
+                self._attempts.record_failure(attempt, failure)
                 relay = self._relay
                 if relay is not None and relay.started:
                     if not begin_rescue(self._progress, attempt, relay):
@@ -265,7 +265,7 @@ class AnswerStream:
         rescue = self._progress.rescue
         is_open = relay.started or (rescue is not None and rescue.legs)
         refusal = not is_open and relay.finish_reason == "content_filter"
-        if refusal and self._attempts.another_model_left(attempt):
+        if refusal and self._attempts.has_another_model(attempt):
             # Nothing was written yet.
             raise refused_answer()
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
@@ -284,7 +284,7 @@ class AnswerStream:
                     yield relay.writer.keep_alive
                     self._wrote_at = process.now()
         except GeneratorExit:
-            self._caller_left()
+            self._on_hang_up()
             if self._stopping:
                 self._abort.abort()
             if (late := pending.late_reply()) is not None:
@@ -338,7 +338,7 @@ class AnswerStream:
 
     # --- Hang-ups -------------------------------------------------------------------------------
 
-    def _caller_left(self) -> None:
+    def _on_hang_up(self) -> None:
         """From the event loop: the caller is gone. Close an upstream that stops its bill then."""
         self._gone = True
         attempt = self._attempt

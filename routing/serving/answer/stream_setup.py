@@ -29,7 +29,9 @@ def choose_writer(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
     if progress.loop is not None and progress.loop.writer is not None:
         writer: StreamWriter = progress.loop.writer
         return writer
-    plain = progress.context.format.writer(progress.context.served(attempt), progress.context.chat)
+    plain = progress.context.format.writer(
+        progress.context.identify_answer(attempt), progress.context.chat
+    )
     guard = progress.output_guard
     return plain if guard is None else GuardedWriter(plain, guard, progress.content)
 

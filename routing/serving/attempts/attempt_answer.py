@@ -54,14 +54,14 @@ def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
             failure = _find_breakage(answer)
             if failure is not None:
                 fallback = Served(attempt, answer, failure)
-            elif _is_refusal(answer) and attempts.another_model_left(attempt):
+            elif _is_refusal(answer) and attempts.has_another_model(attempt):
                 failure, fallback = refused_answer(), Served(attempt, answer)
             else:
                 return Served(attempt, answer)
         except UpstreamFailure as error:
             failure = error
             fallback = fallback if fallback and fallback.failure is None else None
-        attempts.failed(attempt, failure)
+        attempts.record_failure(attempt, failure)
     if fallback is not None and has_content(fallback.answer.message):
         return fallback
     raise attempts.error()

@@ -214,7 +214,7 @@ class Attempts:
         delay_s = max(hint_s, backoff_s)
         return delay_s if process.now() + delay_s < self._progress.context.deadline else None
 
-    def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
+    def record_failure(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Note a failed attempt for the record, the endpoint's health and what may follow."""
         now = process.now()
         hide_quotes(self._progress, attempt, failure)
@@ -259,7 +259,7 @@ class Attempts:
         """Whether nothing was tried because the hold for it was refused."""
         return self._refused is not None and len(self._progress.attempts) == self._first
 
-    def another_model_left(self, attempt: Attempt) -> bool:
+    def has_another_model(self, attempt: Attempt) -> bool:
         """Whether the plan goes on to a model other than the attempt's."""
         model_id, later = attempt.endpoint.model_id, self._turns[self._turned :]
         return any(turn.endpoint.model_id != model_id and self._may_try(turn) for turn in later)
@@ -323,7 +323,7 @@ class Attempts:
             needed = share_hold(self._progress, needed)
         rescue, root = self._progress.rescue, self._progress.root
         if rescue is not None and rescue.legs:
-            shared_nano, own_nano = rescue.owed
+            shared_nano, own_nano = rescue.most_owed
             needed = NeededHold(needed.amount_nano + shared_nano, needed.byok_nano + own_nano)
         if root.held_nano is None:
             progress = self._progress

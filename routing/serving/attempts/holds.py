@@ -40,7 +40,7 @@ def hold_for_estimate(estimated_nano: int, *, is_own: bool) -> NeededHold:
 def share_hold(progress: RequestProgress, needed: NeededHold) -> NeededHold:
     """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
     or are being asked for."""
-    owed = progress.loop.tally.owed if progress.loop is not None else Charge(0, 0)
+    owed = progress.loop.tally.most_owed if progress.loop is not None else Charge(0, 0)
     shares = progress.root_loop.shares
     shares[id(progress)] = Charge(
         owed.charged_nano + needed.amount_nano, owed.byok_nano + needed.byok_nano

@@ -12,7 +12,7 @@ from routing.entities.ids import tool_call_id
 from routing.formats.caller import Ending, StreamWriter
 from routing.formats.chat.answer import clean_delta, count_text_chars, has_content, normalize_finish
 from routing.serving.request.tool_call_checks import StreamedCalls
-from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
+from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed_answer
 from routing.upstreams.payloads import read_word
 from routing.upstreams.sse import EventTooLarge, SseParser
 
@@ -132,7 +132,7 @@ class Relay:
         try:
             payloads = self._parser.feed(data) if data else self._parser.finish()
         except EventTooLarge as error:
-            raise malformed("a stream event is too large") from error
+            raise malformed_answer("a stream event is too large") from error
         for payload in payloads:
             if self.ended:
                 return
@@ -235,7 +235,7 @@ class Relay:
     def _end_unmarked(self) -> None:
         """The connection closed without the wire's own end: an end where the model had finished."""
         if self.native_finish is None:
-            broken = malformed("the stream broke off")
+            broken = malformed_answer("the stream broke off")
             broken.outage = True
             raise broken
         self.ended = True

@@ -23,7 +23,7 @@ from routing.upstreams.failures import (
     from_error_object,
     from_outbound_error,
     from_status,
-    malformed,
+    malformed_answer,
 )
 from routing.upstreams.wires import get_wire
 
@@ -212,7 +212,7 @@ def refuse_other_than_events(reply: Reply, attempt: Attempt) -> None:
         answer = get_wire(attempt.endpoint.provider.kind).answer(body, content_type)
         if answer.error is not None:
             raise from_error_object(answer.error)
-        raise malformed("a whole answer where a stream was asked for", raw=body)
+        raise malformed_answer("a whole answer where a stream was asked for", raw=body)
 
 
 def read_to_end(reply: Reply) -> None:

@@ -127,7 +127,7 @@ class DecisionAttempts(Attempts):
             if attempt.own is None:
                 observer().health_events.record_recovery(attempt.endpoint.pk, process.now())
         batch.failure.outage = batch.is_out
-        self.failed(attempt, batch.failure)
+        self.record_failure(attempt, batch.failure)
 
     def error(self) -> GatewayError:
         error = super().error()
@@ -242,7 +242,12 @@ def _body(
     message = {"answers": answers}
     return progress.context.format.write_answer(
         CompleteAnswer(
-            progress.context.served(attempt), progress.context.chat, message, None, None, ending
+            progress.context.identify_answer(attempt),
+            progress.context.chat,
+            message,
+            None,
+            None,
+            ending,
         )
     )
 

@@ -28,7 +28,7 @@ from routing.upstreams.failures import (
     UpstreamFailure,
     from_error_object,
     from_outbound_error,
-    malformed,
+    malformed_answer,
 )
 from routing.upstreams.wires import get_wire
 
@@ -91,7 +91,7 @@ def read_result(
         try:
             judged[ref] = _READERS[endpoint.decides or ""](part, answer, name)
         except NoAnswer as why:
-            failure = failure or malformed(str(why))
+            failure = failure or malformed_answer(str(why))
     return QueryResult(judged, failure, answer)
 
 
@@ -178,7 +178,7 @@ class EndpointBatch:
         try:
             self._note_result(query, self._send_query(query))
         except UpstreamFailure as error:
-            self._failed(adapt_failure(error, of_caller=self._is_of_caller(query, error)))
+            self._record_failure(adapt_failure(error, of_caller=self._is_of_caller(query, error)))
         except Exception as error:  # noqa: BLE001 - Raised again by who waits.
             # A greenlet would only print it.
             forget_origin(error)
@@ -220,11 +220,11 @@ class EndpointBatch:
         self.spent.append(QueryUsage(query, usage))
         self.judged |= result.judged
         if result.failure is not None:
-            self._failed(result.failure)
+            self._record_failure(result.failure)
         else:
             self.was_well, self.is_out = True, False
 
-    def _failed(self, failure: UpstreamFailure) -> None:
+    def _record_failure(self, failure: UpstreamFailure) -> None:
         """The first failure is told, unless a later one ends the attempt."""
         forget_origin(failure)
         self.failures += 1

@@ -158,7 +158,7 @@ class RequestContext(NamedTuple):
     tags: Tags = NO_TAGS
 
     @property
-    def created(self) -> int:
+    def created_s(self) -> int:
         return int(self.created_at.timestamp())
 
     @property
@@ -166,11 +166,11 @@ class RequestContext(NamedTuple):
         """Whether the caller wants to see none."""
         return self.chat.reasoning is not None and self.chat.reasoning.exclude
 
-    def served(self, attempt: Attempt) -> AnswerIdentity:
+    def identify_answer(self, attempt: Attempt) -> AnswerIdentity:
         """What an answer of this attempt says of itself."""
         endpoint = attempt.endpoint
         return AnswerIdentity(
-            self.generation_id, self.created, endpoint.model_id, endpoint.provider.name
+            self.generation_id, self.created_s, endpoint.model_id, endpoint.provider.name
         )
 
 

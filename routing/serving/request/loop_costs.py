@@ -92,7 +92,7 @@ class Tally:
         return _charge(self._fees_nano, self._own_fees_nano)
 
     @property
-    def owed(self) -> Charge:
+    def most_owed(self) -> Charge:
         """The most that `whole` can come to by now, for a hold."""
         own_nano = ceil(self._own_turns_nano + self._own_fees_nano)
         return Charge(ceil(self._turns_nano + self._fees_nano) + fee_bound_nano(own_nano), own_nano)

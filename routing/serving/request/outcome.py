@@ -167,7 +167,7 @@ def note_turn(
         is_free=broken
         or (usage.completion_tokens == 0 and native_finish is None and not cancelled),
     )
-    progress.root_loop.shares[id(progress)] = loop.tally.owed
+    progress.root_loop.shares[id(progress)] = loop.tally.most_owed
 
 
 def note_results(progress: RequestProgress, attempt: Attempt, results: Iterable[Result]) -> None:

@@ -114,7 +114,7 @@ class Slot:
             if self.on_release is not None:
                 self.on_release()
 
-    def release_unless_kept(self) -> None:
+    def release_unless_streaming(self) -> None:
         if not self._kept:
             self.release()
 

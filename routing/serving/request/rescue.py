@@ -74,7 +74,7 @@ class Rescue:
         return sum(leg.cost.total_nano for leg in self.legs) - own, own
 
     @property
-    def owed(self) -> tuple[int, int]:
+    def most_owed(self) -> tuple[int, int]:
         """The most that the legs come to, for a hold: of the account's money, and at list price on
         the team's own credentials."""
         shared, own = self.charges

@@ -12,7 +12,7 @@ from gateway.http.jsonio import usd
 from routing.entities.exchange import Answer
 from routing.formats.chat.answer import clean_message, count_text_chars
 from routing.formats.chat.facts import utf8_bytes
-from routing.guarding.filters import filtered
+from routing.guarding.filters import apply_filters
 from routing.metering.usage import Usage, estimate_tokens
 from routing.selection.types import Candidate
 from routing.serving.attempts.attempt_answer import Served, read_finish, request_answer
@@ -196,7 +196,7 @@ def _filter_result(progress: RequestProgress, result: Result) -> Result:
     caller = progress.context.caller
     assert caller.guard is not None
     try:
-        chat, stages, refusal = filtered(
+        chat, stages, refusal = apply_filters(
             replace(
                 progress.context.chat,
                 body={"messages": [{"role": "tool", "tool_call_id": "", "content": result.text}]},

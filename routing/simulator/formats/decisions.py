@@ -42,7 +42,7 @@ def _check_body(body: JsonObject) -> None:
 def _check_question(question: Any, place: str) -> None:
     if not isinstance(question, dict) or question.get("type") not in TYPES:
         raise RuleBroken("The type is one of noul, choice, score", param=f"{place}.type")
-    if not _is_given(question.get("instructions")):
+    if not _has_content(question.get("instructions")):
         raise RuleBroken("Instructions are required", param=f"{place}.instructions")
     if not _criteria_fit(question["type"], question.get("criteria")):
         raise RuleBroken("The criteria do not fit the type", param=f"{place}.criteria")
@@ -53,18 +53,18 @@ def _criteria_fit(kind: str, criteria: Any) -> bool:
         return criteria is None or (
             isinstance(criteria, dict)
             and criteria.keys() == {"true", "false"}
-            and all(map(_is_given, criteria.values()))
+            and all(map(_has_content, criteria.values()))
         )
     if kind == "choice":
         return isinstance(criteria, dict) and 1 <= len(criteria) <= LABELS_MAX
     return (
         isinstance(criteria, list)
         and LEVELS_MIN <= len(criteria) <= LEVELS_MAX
-        and all(map(_is_given, criteria))
+        and all(map(_has_content, criteria))
     )
 
 
-def _is_given(value: Any) -> bool:
+def _has_content(value: Any) -> bool:
     return isinstance(value, (dict, list)) or (isinstance(value, str) and value != "")
 
 

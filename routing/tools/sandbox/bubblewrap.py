@@ -17,7 +17,7 @@ from gateway.sandbox.isolation import (
     Isolation,
     Trial,
     bind,
-    bounded,
+    bound_sandbox,
     init_program,
     memory_folder,
     nobody,
@@ -105,7 +105,7 @@ def _sandbox_command(
         settings.ROUTER_SHELL_PROCESSES + _OWN_PROCESSES,
         settings.ROUTER_SHELL_CPUS,
     )
-    return bounded([*_walls(program, inside), *command], limits=limits, whole=whole)
+    return bound_sandbox([*_walls(program, inside), *command], limits=limits, whole=whole)
 
 
 def _walls(program: str, inside: list[str]) -> list[str]:

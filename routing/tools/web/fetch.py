@@ -18,7 +18,7 @@ from gateway.outbound.errors import (
 )
 from gateway.outbound.http_client import Limits, Reply
 from gateway.outbound.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
-from routing.fetching.charsets import decoded, known_charset
+from routing.fetching.charsets import decode, known_charset
 from routing.fetching.files import NO_TEXT, PDF, Content, FileUnreadable, read_file
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
 from routing.fetching.pages import Unreadable, read_page
@@ -202,7 +202,7 @@ def _pdf(body: _FetchedBody) -> _ReadText:
 
 
 def _plain(body: _FetchedBody) -> _ReadText:
-    return _ReadText("", decoded(body.data, body.charset or "utf_8"))
+    return _ReadText("", decode(body.data, body.charset or "utf_8"))
 
 
 # As the estimator counts.

@@ -5,7 +5,7 @@ from typing import Any, Final
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer, Native
 from routing.upstreams.anthropic.usage import UsageCounter, read_tier
-from routing.upstreams.failures import from_error_object, malformed
+from routing.upstreams.failures import from_error_object, malformed_answer
 from routing.upstreams.payloads import parse_answer, read_word, restore_long_integers
 
 _STATUSES: Final = {
@@ -94,12 +94,12 @@ def read_answer(body: bytes, content_type: str) -> Answer:
     try:
         value: JsonObject = restore_long_integers(parsed, body)
     except ValueError:
-        raise malformed("the answer nests too deeply", raw=body) from None
+        raise malformed_answer("the answer nests too deeply", raw=body) from None
     blocks = value.get("content")
     if value.get("type") == "error" or not isinstance(blocks, list):
         if error := value.get("error"):
             raise from_error_object(put_status_code(error))
-        raise malformed("no content", raw=body)
+        raise malformed_answer("no content", raw=body)
     usage = value.get("usage")
     tally = UsageCounter()
     tally.add(usage)

@@ -17,7 +17,7 @@ from routing.upstreams.anthropic.answer import (
     read_refusal,
 )
 from routing.upstreams.anthropic.usage import UsageCounter, read_tier
-from routing.upstreams.failures import malformed
+from routing.upstreams.failures import malformed_answer
 from routing.upstreams.payloads import DONE, read_word
 
 _Object = JsonObject
@@ -56,12 +56,12 @@ class MessagesReader:
             value = orjson.loads(payload)
         except ValueError:
             if payload.strip() != DONE:
-                raise malformed("a stream event is no JSON", raw=payload) from None
+                raise malformed_answer("a stream event is no JSON", raw=payload) from None
             # Upstreams that speak several formats may end a stream as another one does.
             self._end()
             return ()
         if type(value) is not dict:
-            raise malformed("a stream event is no object", raw=payload)
+            raise malformed_answer("a stream event is no object", raw=payload)
         name = value.get("type")
         if type(name) is not str:
             name = ""
@@ -70,7 +70,7 @@ class MessagesReader:
             self._has_begun = True
             return (self._delta(native),)
         if is_deeper_than(DEPTH_MAX, payload):
-            raise malformed("a stream event nests too deeply", raw=payload)
+            raise malformed_answer("a stream event nests too deeply", raw=payload)
         event = Event(native=native)
         if (take := _TAKERS.get(name)) is not None:
             take(self, event, value)
@@ -80,7 +80,7 @@ class MessagesReader:
 
     def _end(self) -> None:
         if not self._has_begun:
-            raise malformed("a stream without a message")
+            raise malformed_answer("a stream without a message")
         self.ended = True
 
     def _delta(self, native: Native) -> Event:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Answer, Event, Native
-from routing.upstreams.failures import from_error_object, malformed
+from routing.upstreams.failures import from_error_object, malformed_answer
 from routing.upstreams.payloads import parse_answer, read_word
 from routing.upstreams.responses.output import Output
 
@@ -109,7 +109,7 @@ def read_answer(body: bytes, content_type: str) -> Answer:
     if not isinstance(items, list):
         if error := read_failure(value):
             raise from_error_object(error)
-        raise malformed("no output", raw=body)
+        raise malformed_answer("no output", raw=body)
     event = Event()
     output = Output()
     output.finish(event, items)

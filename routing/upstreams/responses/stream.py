@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Event, Native
-from routing.upstreams.failures import malformed
+from routing.upstreams.failures import malformed_answer
 from routing.upstreams.payloads import DONE, parse_event, read_word
 from routing.upstreams.responses.answer import (
     CALLS,
@@ -37,7 +37,7 @@ class ResponsesReader:
             return ()
         if payload[:6] == DONE:
             if not self._output.said:
-                raise malformed("a stream without a response")
+                raise malformed_answer("a stream without a response")
             self.ended = True
             return ()
         value = parse_event(payload)
@@ -148,7 +148,7 @@ class ResponsesReader:
         event.service_tier = read_word(response.get("service_tier"))
         event.usage = build_chat_usage(response.get("usage"), searches=self._output.searches)
 
-    def _ended(self, event: Event, value: _Object) -> None:
+    def _on_end(self, event: Event, value: _Object) -> None:
         """`response.completed` and `response.incomplete`; the event's name wins over a status."""
         response = value.get("response")
         if not isinstance(response, dict):
@@ -157,7 +157,7 @@ class ResponsesReader:
         event.error = read_failure(response)
         if event.error is None:
             if not self._output.said and not isinstance(response.get("output"), list):
-                raise malformed("a response without output")
+                raise malformed_answer("a response without output")
             self._output.finish(event, response.get("output"))
             finish = read_finish(response)
             called = any(name.startswith("call ") for name in self._output.said)
@@ -165,7 +165,7 @@ class ResponsesReader:
         self.ended = True
         self._note(event, response)
 
-    def _failed(self, event: Event, value: _Object) -> None:
+    def _on_failure(self, event: Event, value: _Object) -> None:
         response = value.get("response")
         if not isinstance(response, dict):
             response = {}
@@ -198,9 +198,9 @@ _TAKERS: Final[dict[str, Callable[[ResponsesReader, Event, _Object], None]]] = {
     "response.reasoning_summary_text.delta": ResponsesReader._summary_delta,
     "response.reasoning_summary_text.done": ResponsesReader._summary_done,
     "response.reasoning_summary_part.done": ResponsesReader._summary_part_done,
-    "response.completed": ResponsesReader._ended,
-    "response.incomplete": ResponsesReader._ended,
-    "response.failed": ResponsesReader._failed,
-    "response.cancelled": ResponsesReader._failed,
+    "response.completed": ResponsesReader._on_end,
+    "response.incomplete": ResponsesReader._on_end,
+    "response.failed": ResponsesReader._on_failure,
+    "response.cancelled": ResponsesReader._on_failure,
     "error": ResponsesReader._error,
 }

@@ -12,8 +12,8 @@ from gateway.openapi.components import (
     USD,
     WHOLE,
     Component,
+    add_description,
     array,
-    described,
     nullable,
     obj,
     words,
@@ -124,12 +124,12 @@ _TOOL_CALL: Final = Component(
             "id": TEXT,
             "type": words("function"),
             "function": obj(
-                {"name": TEXT, "arguments": described(TEXT, "JSON, as the model wrote it.")}
+                {"name": TEXT, "arguments": add_description(TEXT, "JSON, as the model wrote it.")}
             ),
         }
     ),
 )
-_FUNCTION_CALL: Final = described(
+_FUNCTION_CALL: Final = add_description(
     _some({"name": TEXT, "arguments": TEXT}), "For requests with `functions`."
 )
 _MEDIA: Final = {
@@ -138,7 +138,7 @@ _MEDIA: Final = {
     "annotations": array(_FREE),
 }
 _AUDIO: Final = _some(
-    {"id": TEXT, "data": described(TEXT, "Base64."), "transcript": TEXT, "expires_at": WHOLE}
+    {"id": TEXT, "data": add_description(TEXT, "Base64."), "transcript": TEXT, "expires_at": WHOLE}
 )
 _MESSAGE: Final = Component(
     "ChatMessage",
@@ -175,7 +175,7 @@ COST_DETAILS: Final = Component(
     obj(
         {
             "upstream_inference_cost": nullable(
-                described(USD, "List price in USD where the caller's own provider key paid.")
+                add_description(USD, "List price in USD where the caller's own provider key paid.")
             ),
             "upstream_inference_prompt_cost": USD,
             "upstream_inference_completions_cost": USD,
@@ -203,7 +203,7 @@ USAGE: Final = Component(
                     _MAYBE_WHOLE,
                 )
             ),
-            "cost": described(USD, "USD charged to the account, exactly."),
+            "cost": add_description(USD, "USD charged to the account, exactly."),
             "cost_details": COST_DETAILS,
             "is_byok": FLAG,
             "server_tool_use_details": _some(
@@ -238,7 +238,7 @@ ROUTER_METADATA: Final = Component(
             "summary": TEXT,
             "attempt": WHOLE,
             "is_byok": FLAG,
-            "generation_time": described(WHOLE, "Milliseconds."),
+            "generation_time": add_description(WHOLE, "Milliseconds."),
             "endpoints": obj(
                 {
                     "total": WHOLE,
@@ -248,11 +248,15 @@ ROUTER_METADATA: Final = Component(
             "attempts": array(obj({"provider": TEXT, "model": TEXT, "status": WHOLE})),
             "params": _some(
                 {
-                    "version_group": described(TEXT, "The family whose newest model was taken."),
-                    "throughput_floor": described(_NUMBER, "Tokens per second that were wished."),
+                    "version_group": add_description(
+                        TEXT, "The family whose newest model was taken."
+                    ),
+                    "throughput_floor": add_description(
+                        _NUMBER, "Tokens per second that were wished."
+                    ),
                 }
             ),
-            "pipeline": described(
+            "pipeline": add_description(
                 array(_STAGE), "Stages that changed, answered or blocked something."
             ),
         },
@@ -260,10 +264,10 @@ ROUTER_METADATA: Final = Component(
     ),
 )
 _COMMON: Final = {
-    "id": described(TEXT, "The generation id, as in X-Generation-Id."),
-    "created": described(WHOLE, "Unix seconds."),
-    "model": described(TEXT, "The model that served, never an alias."),
-    "provider": described(TEXT, "Display name of the provider that served."),
+    "id": add_description(TEXT, "The generation id, as in X-Generation-Id."),
+    "created": add_description(WHOLE, "Unix seconds."),
+    "model": add_description(TEXT, "The model that served, never an alias."),
+    "provider": add_description(TEXT, "Display name of the provider that served."),
 }
 _AT_THE_END: Final = {
     "service_tier": _MAYBE_TEXT,
@@ -291,7 +295,7 @@ _TOOL_CALL_DELTA: Final = Component(
             "id": TEXT,
             "type": words("function"),
             "function": _some(
-                {"name": TEXT, "arguments": described(TEXT, "A fragment to append.")}
+                {"name": TEXT, "arguments": add_description(TEXT, "A fragment to append.")}
             ),
         },
         optional=("id", "type", "function"),

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
-from gateway.openapi.components import TEXT, USD, WHOLE, Component, described, obj, words
+from gateway.openapi.components import TEXT, USD, WHOLE, Component, add_description, obj, words
 from gateway.openapi.errors import error_responses
 from routing.formats.decisions.request import DecisionsBody
 from routing.views.openapi.chat import CHAT_MEANINGS, ROUTER_METADATA
@@ -22,17 +22,17 @@ _MEANINGS: Final = {
 }
 _REQUEST: Final = request_component("DecisionsRequest", DecisionsBody, _MEANINGS)
 _SHARE: Final = {"type": "number", "minimum": 0, "maximum": 1}
-_CONFIDENCE: Final = described(_SHARE, "How far the likeliest label is above chance.")
+_CONFIDENCE: Final = add_description(_SHARE, "How far the likeliest label is above chance.")
 _NOUL: Final = Component(
     "NoulAnswer",
-    obj({"type": words("noul"), "noul": described(_SHARE, "How likely the answer is yes.")}),
+    obj({"type": words("noul"), "noul": add_description(_SHARE, "How likely the answer is yes.")}),
 )
 _CHOICE: Final = Component(
     "ChoiceAnswer",
     obj(
         {
             "type": words("choice"),
-            "choice": described(TEXT, "The likeliest label; of equals the first."),
+            "choice": add_description(TEXT, "The likeliest label; of equals the first."),
             "confidence": _CONFIDENCE,
             "probabilities": {"type": "object", "additionalProperties": _SHARE},
         }
@@ -43,10 +43,10 @@ _SCORE: Final = Component(
     obj(
         {
             "type": words("score"),
-            "score": described({"type": "number", "minimum": 0}, "The mean level."),
+            "score": add_description({"type": "number", "minimum": 0}, "The mean level."),
             "confidence": _CONFIDENCE,
             "probabilities": {"type": "object", "additionalProperties": _SHARE},
-            "legend": described(
+            "legend": add_description(
                 {"type": "object", "additionalProperties": True}, "The levels' criteria."
             ),
         }
@@ -56,7 +56,7 @@ _USAGE: Final = obj(
     {
         "input_tokens": WHOLE,
         "output_tokens": WHOLE,
-        "cost": described(USD, "USD charged to the account, exactly."),
+        "cost": add_description(USD, "USD charged to the account, exactly."),
     }
 )
 _ANSWER: Final = Component(
@@ -64,7 +64,7 @@ _ANSWER: Final = Component(
     obj(
         {
             "id": TEXT,
-            "model": described(TEXT, "The model that answered."),
+            "model": add_description(TEXT, "The model that answered."),
             "provider": TEXT,
             "answers": {
                 "type": "object",

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from gateway.outbound import addresses
 from gateway.outbound.addresses import is_public
-from gateway.outbound.targets import TargetRefused, redirected, same_origin, split_url, target_of
+from gateway.outbound.targets import (
+    TargetRefused,
+    follow_redirect,
+    same_origin,
+    split_url,
+    target_of,
+)
 
 
 def url_of(url: str) -> str:
@@ -76,13 +82,13 @@ def test_an_origin_is_scheme_host_and_port() -> None:
 )
 def test_redirects_are_read_from_where_they_come(location: str, led: str) -> None:
     start = target_of(*split_url("https://one.example/a/x"))
-    assert redirected(start, location).url == led
+    assert follow_redirect(start, location).url == led
 
 
 @pytest.mark.parametrize("location", ["javascript:1", "file:///etc/passwd", "http://[", "data:,a"])
 def test_redirects_to_elsewhere_are_refused(location: str) -> None:
     with pytest.raises(TargetRefused):
-        redirected(target_of(*split_url("https://one.example/")), location)
+        follow_redirect(target_of(*split_url("https://one.example/")), location)
 
 
 @given(st.text(max_size=80))

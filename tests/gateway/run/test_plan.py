@@ -83,7 +83,7 @@ def test_the_banner_shows_all_it_takes_to_begin(simulator_url: str) -> None:
 
 
 def test_another_process_than_the_parent_counts_as_gone_and_nobody_never_leaves() -> None:
-    assert (signals.Parent(os.getpid()).left(), signals.Parent(None).left()) == (True, False)
+    assert (signals.Parent(os.getpid()).is_gone(), signals.Parent(None).is_gone()) == (True, False)
 
 
 def test_an_install_is_known_by_its_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.sandbox import cgroups
-from gateway.sandbox.cgroups import Bounds, new_group, prepared, sandboxes
+from gateway.sandbox.cgroups import Bounds, new_group, prepare_group, sandboxes
 from gateway.sandbox.host_users import Lease, NoUser, for_interns, why_none
 from gateway.sandbox.isolation import BEGIN
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
@@ -155,7 +155,7 @@ def test_a_cpu_bound_is_a_share_and_the_root_is_never_divided(tmp_path: Path) ->
     told = (files["cpu.max"], files["memory.max"], files["pids.max"])
     assert told == ("150000 100000", "1", "2")
     with pytest.raises(OSError, match="no delegated group of cgroup v2"):
-        prepared(tmp_path)
+        prepare_group(tmp_path)
 
 
 def test_a_delegated_group_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_a_delegated_group_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         os, "getxattr", lambda place, name: b"1" if place == marked else b"", raising=False
     )
-    assert cgroups._delegated(own, tmp_path) == marked
+    assert cgroups._find_delegated_group(own, tmp_path) == marked
 
 
 @pytest.fixture(autouse=True)

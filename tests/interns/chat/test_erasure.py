@@ -42,7 +42,7 @@ def converse(farm: Farm, name: str) -> ChatSession:
 def test_a_conversation_of_his_name_loses_it_and_what_it_asked(farm: Farm, by_hash: bool) -> None:
     hers, other = converse(farm, "alice"), converse(farm, "bob")
     account_id = hers.intern.workspace.account_id
-    user = EndUser.named(account_id, "alice")
+    user = EndUser.from_name(account_id, "alice")
 
     erased = erase_end_user(EndUser(account_id, user.hash) if by_hash else user, by=SYSTEM)
 

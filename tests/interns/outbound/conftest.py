@@ -20,7 +20,7 @@ def running_site() -> Iterator[Site]:
 
     with serve_site() as site:
         yield site
-    for door in (doors._guarded(), doors._open()):
+    for door in (doors._open_guarded(), doors._open()):
         door.close_idle()
 
 

@@ -131,7 +131,7 @@ def test_over_tls_it_reaches_a_host_of_the_internet(
 ) -> None:
     """The name stands for one out there; the guard, which would refuse this machine, is away."""
     monkeypatch.setattr(dialing, "default_tls_context", lambda: trusting)
-    monkeypatch.setattr(doors, "_guarded", doors._open)
+    monkeypatch.setattr(doors, "_open_guarded", doors._open)
     door.keep("token", hosts=["upstream.example"])
     with serve_site(server_tls) as site:
         here = (Address(socket.AF_INET, ("127.0.0.1", site.port)),)

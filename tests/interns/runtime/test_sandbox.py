@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.sandbox import host_users
-from gateway.sandbox.isolation import tried
+from gateway.sandbox.isolation import try_isolation
 from interns.runtime import disk
 from interns.runtime.sandbox import SANDBOXES, _build_trial
 from tests.interns.runtime.bench import Bench, calls, until
@@ -151,6 +151,6 @@ def test_the_gateway_may_be_below_the_folder_for_temporary_files(
     monkeypatch.setattr(sys, "prefix", str(below_tmp / "env"))
     monkeypatch.setattr(sys, "executable", str(below_tmp / "env" / "bin" / name))
 
-    found = tried(_build_trial)
+    found = try_isolation(_build_trial)
 
     assert not found.is_none, found.reason

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.fetching import charsets
-from routing.fetching.charsets import CHARSETS, PIECE_BYTES, decoded, known_charset
+from routing.fetching.charsets import CHARSETS, PIECE_BYTES, decode, known_charset
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ def test_what_is_not_known_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("charset", sorted(CHARSETS))
 def test_every_charset_turns_any_bytes_into_text(charset: str) -> None:
-    assert isinstance(decoded(bytes(range(1, 256)), charset), str)
-    assert decoded(b"", charset) == ""
+    assert isinstance(decode(bytes(range(1, 256)), charset), str)
+    assert decode(b"", charset) == ""
 
 
 def in_pieces(data: bytes, charset: str) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charsets, "PIECE_BYTES", 3)
-        return decoded(data, charset)
+        return decode(data, charset)
 
 
 @given(
@@ -61,14 +61,14 @@ def test_pieces_are_the_whole_and_wrong_ones_are_replaced_alike(
 
 
 def test_without_a_mark_it_is_little_endian() -> None:
-    assert decoded("Grüße".encode("utf-16-le"), "utf_16") == "Grüße"
-    assert decoded("Grüße".encode("utf-32-le"), "utf_32") == "Grüße"
+    assert decode("Grüße".encode("utf-16-le"), "utf_16") == "Grüße"
+    assert decode("Grüße".encode("utf-32-le"), "utf_32") == "Grüße"
 
 
 def test_others_have_their_turn_after_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[Any] = []
     monkeypatch.setattr(charsets, "yield_control", lambda: turns.append(None))
-    decoded(b"x" * PIECE_BYTES)
+    decode(b"x" * PIECE_BYTES)
     assert len(turns) == 0
-    decoded(b"x" * (4 * PIECE_BYTES + 1))
+    decode(b"x" * (4 * PIECE_BYTES + 1))
     assert len(turns) == 4

@@ -5,7 +5,7 @@ from typing import Any
 
 from accounts.guard_rules import Action, FilterEntry, GuardrailFilter, Scope
 from routing.formats.chat.request import ChatRequest, parse_chat
-from routing.guarding.filters import Filtered, filtered
+from routing.guarding.filters import Filtered, apply_filters
 
 ID = uuid.UUID(int=7)
 MAIL = "ada@example.org"
@@ -26,7 +26,7 @@ def user(content: Any) -> dict[str, Any]:
 
 
 def run(chat: ChatRequest, *filters: GuardrailFilter) -> Filtered:
-    return filtered(chat, filters, ID)
+    return apply_filters(chat, filters, ID)
 
 
 def refusal(done: Filtered) -> Any:

@@ -13,7 +13,7 @@ from routing.guarding.builtins import BUILTINS
 from routing.guarding.filters import Filtered
 from routing.guarding.rules import rules_of
 from routing.guarding.scanning import Deadline
-from routing.guarding.texts import changed, plain_texts
+from routing.guarding.texts import change_texts, plain_texts
 from tests.routing.guarding.filtering import ID, MAIL, chat_of, placed, refusal, run, user
 
 # --- What happens ---------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def test_an_everyday_request_has_no_other_texts(messages: list[Any], predicts: b
     more = {"prediction": {"type": "content", "content": "d"}} if predicts else {}
     chat = chat_of(*messages, **more)
     seen: list[str] = []
-    changed(chat, lambda text, by_user: seen.append(text) or text)  # type: ignore[func-returns-value]  # To note it, and to leave it.
+    change_texts(chat, lambda text, by_user: seen.append(text) or text)  # type: ignore[func-returns-value]  # To note it, and to leave it.
     found = plain_texts(chat)
     everyday = not predicts and all(len(each) == 2 for each in messages)
     assert found == (seen if everyday else None)

@@ -141,10 +141,10 @@ def held_s(ticker: Ticker, make: Callable[[], _Job], *, at_once: int) -> float:
 
 def _filter(job: _Job) -> None:
     from gateway.http.errors import PayloadTooLarge
-    from routing.guarding.filters import filtered
+    from routing.guarding.filters import apply_filters
 
     try:
-        filtered(*job, uuid.uuid4())
+        apply_filters(*job, uuid.uuid4())
     except PayloadTooLarge:
         """As it is to be where filters take too long."""
 

@@ -10,7 +10,7 @@ from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.formats.decisions.request import parse_decisions, read_questions
 from routing.formats.messages.read import parse_messages
 from routing.formats.responses.read import parse_responses
-from routing.guarding.texts import changed
+from routing.guarding.texts import change_texts
 from tests.routing.guarding.filtering import MAIL, chat_of, placed, run, user
 
 ENCODED = base64.b64encode(MAIL.encode()).decode()
@@ -179,7 +179,7 @@ def test_nothing_to_change_changes_nothing() -> None:
     choice = {"type": "choice", "instructions": "?", "criteria": {"a": None, "b": {"c": [1]}}}
     score = {"type": "score", "instructions": ["?"], "criteria": ["low", "high"]}
     chat = asking(state={"a": [1.5, None]}, questions={"c": choice, "s": score})
-    assert changed(chat, hidden) is chat
+    assert change_texts(chat, hidden) is chat
 
 
 def test_every_place_is_changed() -> None:
@@ -190,7 +190,7 @@ def test_every_place_is_changed() -> None:
     }
     chat = asking(state=[{MAIL: MAIL}, 5], questions=questions)
 
-    new = changed(chat, hidden)
+    new = change_texts(chat, hidden)
 
     assert MAIL not in str(original(new)["state"])
     # What the caller calls it is for the caller alone.
@@ -203,6 +203,6 @@ def test_every_place_is_changed() -> None:
 def test_labels_that_become_alike_stay_apart() -> None:
     criteria = {MAIL: None, "[EMAIL]": "d", "bob@example.org": "e", "other": None}
     chat = asking(questions={"q": {"type": "choice", "instructions": "?", "criteria": criteria}})
-    new = read_questions(original(changed(chat, hidden)))["q"]
+    new = read_questions(original(change_texts(chat, hidden)))["q"]
     assert new.labels == ("[EMAIL]", "[EMAIL] (2)", "[EMAIL] (3)", "other")
     assert new.criteria == (None, "d", "e", None)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from accounts.patterns import CompiledPattern, join_patterns
 from routing.guarding import long_texts, scanning
-from routing.guarding.builtins import BUILTINS, compiled
-from routing.guarding.long_texts import append, closed, decoded, encoded, opened
+from routing.guarding.builtins import BUILTINS, compile_builtin
+from routing.guarding.long_texts import append, decode, decode_base64, encode, encode_base64
 from routing.guarding.scanning import CompiledPatterns, Deadline, TooSlow, matches
 
 TEXTS = st.text(st.sampled_from("ab1 é日\n"), max_size=60)
@@ -87,7 +87,7 @@ def found(slug: str, text: str) -> list[str]:
     data, deadline, last = text.encode(), Deadline(), 0
     spans = [
         span
-        for pattern in compiled(slug)
+        for pattern in compile_builtin(slug)
         for span in matches(pattern, data, deadline, BUILTINS[slug].check)
     ]
     texts = []
@@ -159,28 +159,28 @@ def small_pieces() -> Iterator[None]:
 
 @given(st.text(st.characters(codec=None), max_size=60))
 def test_there_and_back(text: str) -> None:
-    assert encoded(text) == text.encode("utf-8", "surrogatepass")
-    assert decoded(bytearray(encoded(text))) == text
+    assert encode(text) == text.encode("utf-8", "surrogatepass")
+    assert decode(bytearray(encode(text))) == text
 
 
 @given(texts, texts)
 def test_base64(head: str, text: str) -> None:
-    made = closed(head, text)
+    made = encode_base64(head, text)
     assert made == head + base64.b64encode(text.encode()).decode()
-    assert opened(made, len(head)) == text
+    assert decode_base64(made, len(head)) == text
 
 
 @given(texts, st.integers(1, 30), st.sampled_from(("\n", "\r\n", " ")))
 def test_base64_in_lines(text: str, chars: int, end: str) -> None:
     data = base64.b64encode(text.encode()).decode()
     lines = [data[at : at + chars] for at in range(0, len(data), chars)]
-    assert opened(end.join(lines), 0) == text
+    assert decode_base64(end.join(lines), 0) == text
 
 
 @pytest.mark.parametrize("said", ["a", "aaaaaaaaaaaaaaaaa", "é", "////", "_w==" * 5 + "é"])
 def test_what_is_no_text_in_base64(said: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        opened(said, 0)
+        decode_base64(said, 0)
 
 
 @given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 60))

@@ -74,7 +74,7 @@ def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
     call, last = call_to(endpoint("slow"), attempt.endpoint), attempt.endpoint.pk
     call.context = call.context._replace(started=clock.now - TOTAL_S, deadline=clock.now)
 
-    Attempts(call).failed(attempt, told)
+    Attempts(call).record_failure(attempt, told)
 
     blamed = frozenset({last} if is_to_blame else ())
     assert process.health().snapshot(clock.now) == HealthSnapshot(unstable=blamed)
@@ -93,7 +93,7 @@ def test_an_endpoint_too_slow_for_one_caller_is_well_for_all_others(
     call = call_to(attempt.endpoint, provider={"max_first_byte_s": wish_s})
     attempt.first_byte = find_first_byte_limit(call, attempt.endpoint, has_others=False)
 
-    Attempts(call).failed(attempt, replace(SLOW))
+    Attempts(call).record_failure(attempt, replace(SLOW))
 
     blamed = frozenset({attempt.endpoint.pk} if is_to_blame else ())
     assert process.health().snapshot(clock.now) == HealthSnapshot(unstable=blamed)
@@ -111,7 +111,7 @@ def test_a_failed_upstream_request_is_one_line_of_the_log(clock, caplog, status,
     failure = from_status(status, {}, body)
 
     with caplog.at_level("INFO", logger="routing.upstreams"):
-        Attempts(call_to(attempt.endpoint)).failed(attempt, failure)
+        Attempts(call_to(attempt.endpoint)).record_failure(attempt, failure)
 
     (line,) = caplog.records
     assert (line.levelname, line.getMessage()) == (
@@ -131,7 +131,7 @@ def test_a_failure_quotes_no_answer_that_filters_would_have_changed(
     error = {"message": "Bad call", "failed_generation": f"Ask {MAIL}"}
     failure = from_status(400, {}, json.dumps({"error": error}).encode())
 
-    Attempts(call).failed(attempt, failure)
+    Attempts(call).record_failure(attempt, failure)
 
     assert [MAIL in (text or "") for text in (failure.raw, failure.failed_generation)] == (
         [is_told] * 2

@@ -154,7 +154,7 @@ def owed(made, paid=()) -> tuple[Fraction, Fraction]:
 @given(turns, fees)
 def test_a_charge_is_the_sum_of_what_was_made(made, paid) -> None:
     tally = tally_of(made, paid)
-    whole, failed, most = tally.whole, tally.fees, tally.owed
+    whole, failed, most = tally.whole, tally.fees, tally.most_owed
 
     (shared, own), (shared_fees, own_fees) = owed(made, paid), owed([], paid)
     # What is no fee for the use of a credential, and that fee: nothing is lost between them.

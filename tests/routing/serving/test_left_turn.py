@@ -12,7 +12,7 @@ from routing.metering.usage import Usage
 from routing.serving.attempts.attempt_answer import run_counted_turn
 from routing.serving.request.loop import Loop
 from routing.tools.toolbox import Toolbox
-from routing.upstreams.failures import malformed
+from routing.upstreams.failures import malformed_answer
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 
@@ -93,7 +93,7 @@ def test_another_is_heard_to_the_end_and_paid_in_full() -> None:
 
 @pytest.mark.parametrize(
     ("cancels", "provider"),
-    [(True, {"connected": False}), (False, {"outcome": malformed("no answer")})],
+    [(True, {"connected": False}), (False, {"outcome": malformed_answer("no answer")})],
     ids=["not sent", "failed"],
 )
 def test_what_no_provider_bills_is_free(cancels: bool, provider: dict[str, Any]) -> None:

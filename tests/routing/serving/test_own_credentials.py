@@ -185,7 +185,7 @@ def failed(status: int, *, own: bool, body: bytes = b"") -> int:
     """The key of an endpoint that failed so."""
     one = endpoint()
     attempt = attempt_at(one, own=own_entry() if own else None)
-    Attempts(call_to(one)).failed(attempt, from_status(status, {}, body))
+    Attempts(call_to(one)).record_failure(attempt, from_status(status, {}, body))
     refreshed(observation.observer())
     return one.pk
 
@@ -231,7 +231,7 @@ def test_the_team_s_key_is_hidden_from_what_its_provider_says(clock, monkeypatch
     monkeypatch.setattr(own_credentials, "unseal_key", lambda entry: "sk-mine-0123")
     one = endpoint()
     failure = from_status(401, {}, b'{"error": {"message": "bad sk-mine-0123", "code": "x"}}')
-    Attempts(call_to(one)).failed(attempt_at(one, own=own_entry()), failure)
+    Attempts(call_to(one)).record_failure(attempt_at(one, own=own_entry()), failure)
     assert "sk-mine" not in f"{failure.raw} {failure.message} {failure.provider_code}"
     assert failure.raw is not None
 

@@ -111,7 +111,7 @@ def test_a_pool_of_one_credential_is_asked_again_with_it() -> None:
     asking = iter(attempts)
     prefilled = next(asking)
 
-    attempts.failed(prefilled, from_status(400, {}, b"{}"))
+    attempts.record_failure(prefilled, from_status(400, {}, b"{}"))
 
     instructed = next(asking)
     assert instructed.house is prefilled.house is pool[0]
@@ -159,7 +159,7 @@ def test_both_parts_are_charged_each_at_its_own_usage_and_credential() -> None:
     assert (outcome.byok_nano, outcome.shared_nano) == (own_nano, shared_nano)
     assert outcome.charged_nano == shared_nano + fee_nano(own_nano)
     assert progress.rescue is not None
-    assert progress.rescue.owed[1] == own_nano
+    assert progress.rescue.most_owed[1] == own_nano
 
 
 def test_who_leaves_before_the_second_part_pays_for_the_first() -> None:

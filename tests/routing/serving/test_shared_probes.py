@@ -12,7 +12,12 @@ from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
 from routing.statistics import observation, peer_sync
 from routing.statistics.peer_sync import may_probe, probe_key
-from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused_answer
+from routing.upstreams.failures import (
+    UpstreamFailure,
+    from_status,
+    malformed_answer,
+    refused_answer,
+)
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import FAILURE, LIMITED, Clock, some_endpoint
 from tests.routing.serving.processes import Process, Start
@@ -48,14 +53,20 @@ def probing(here: Process, one: EndpointEntry, clock: Clock) -> RequestProgress:
 
 
 REFUSALS = [from_status(status, {}, b"") for status in (400, 404)]
-ENDS: list[UpstreamFailure] = [FAILURE, LIMITED, *REFUSALS, malformed("nonsense"), refused_answer()]
+ENDS: list[UpstreamFailure] = [
+    FAILURE,
+    LIMITED,
+    *REFUSALS,
+    malformed_answer("nonsense"),
+    refused_answer(),
+]
 
 
 @pytest.mark.parametrize("failure", ENDS, ids=str)
 def test_a_probe_that_failed_gives_its_place_back(
     here, one, clock, is_free, probing, failure: UpstreamFailure
 ) -> None:
-    Attempts(probing).failed(attempt_at(one), replace(failure))
+    Attempts(probing).record_failure(attempt_at(one), replace(failure))
     assert not is_free()
     here.sync()
 
@@ -84,7 +95,7 @@ def test_the_others_are_told_of_a_failed_probe_before_they_may_send_theirs(
     other = start()
     other.health.record_failure(one.pk, clock.now - 31)
     other.sync()
-    Attempts(probing).failed(attempt_at(one), replace(FAILURE))
+    Attempts(probing).record_failure(attempt_at(one), replace(FAILURE))
     here.sync()
     other.sync()
 
@@ -112,7 +123,7 @@ def test_who_finds_another_probing_looks_again_soon(here, one, clock, client) ->
 def test_what_the_store_did_not_take_is_given_back_later(
     here, one, valkey, is_free, probing
 ) -> None:
-    Attempts(probing).failed(attempt_at(one), replace(FAILURE))
+    Attempts(probing).record_failure(attempt_at(one), replace(FAILURE))
     valkey.pause()
     try:
         assert not here.sync()

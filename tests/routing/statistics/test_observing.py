@@ -12,7 +12,12 @@ from routing.selection.measurements.histogram import RELATIVE_ERROR
 from routing.selection.types import EndpointStats
 from routing.statistics.health_events import HealthEvent
 from routing.statistics.observation import REFRESH_S, Observer
-from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused_answer
+from routing.upstreams.failures import (
+    UpstreamFailure,
+    from_status,
+    malformed_answer,
+    refused_answer,
+)
 from tests.routing.serving.learning import (
     FAILURE,
     LIMITED,
@@ -103,7 +108,11 @@ def test_what_says_nothing_about_the_pace_is_not_counted_for_it(watch, changes, 
 
 LATE = UpstreamFailure(524, 524, "timeout", "late", deadline=True)
 POLICY = from_status(403, {}, b'{"error": {"code": "content_policy_violation"}}')
-ERRORS = [FAILURE, malformed("nonsense"), *(from_status(n, {}, b"") for n in (401, 404, 500))]
+ERRORS = [
+    FAILURE,
+    malformed_answer("nonsense"),
+    *(from_status(n, {}, b"") for n in (401, 404, 500)),
+]
 NOTHING = [LIMITED, POLICY, LATE, *(from_status(n, {}, b"") for n in (400, 413, 422))]
 FAILURES: list[tuple[UpstreamFailure, str]] = [
     *((failure, "error") for failure in [*ERRORS, replace(LATE, outage=True)]),

@@ -21,7 +21,7 @@ from routing.upstreams.failures import (
     from_error_object,
     from_outbound_error,
     from_status,
-    malformed,
+    malformed_answer,
     parse_retry_after,
     refused_answer,
 )
@@ -220,6 +220,6 @@ def test_a_connection(kind: type[OutboundError], expected: Next) -> None:
 
 
 def test_a_2xx_that_is_no_answer() -> None:
-    assert seen(malformed("an answer of type 'text/html'")) == WELL
+    assert seen(malformed_answer("an answer of type 'text/html'")) == WELL
     assert seen(refused_answer()) == NO
     assert seen(from_error_object("odd")) == SICK

@@ -184,7 +184,7 @@ class MessageWriter:
         last: JsonObject = {"type": "message_delta", "delta": build_ending(self._answer)}
         if self._answer.usage is not None:
             last["usage"] = convert_usage(self._answer.usage)
-        stop = self._stop() + self._redacted()
+        stop = self._stop() + self._write_redacted()
         events = [stop, write_named_event(last), write_named_event({"type": "message_stop"})]
         return events if stop else events[1:]
 
@@ -192,7 +192,7 @@ class MessageWriter:
         return write_named_event(build_failure(message))
 
     def _start(self, kind: str, call: int) -> bytes:
-        before = self._stop() + (b"" if kind == "thinking" else self._redacted())
+        before = self._stop() + (b"" if kind == "thinking" else self._write_redacted())
         self._open = (kind, call)
         if kind == "tool_use":
             # A call starts with an empty fragment, as the real ones do.
@@ -222,7 +222,7 @@ class MessageWriter:
         self._open = None
         return signature + write_named_event({"type": "content_block_stop", "index": self._index})
 
-    def _redacted(self) -> bytes:
+    def _write_redacted(self) -> bytes:
         if self._redacted_said or self._answer.redacted is None:
             return b""
         self._redacted_said = True

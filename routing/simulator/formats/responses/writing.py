@@ -198,7 +198,7 @@ class ResponseWriter:
 
     def piece(self, piece: SimulatedPiece) -> bytes:
         """One delta, with the events that have to stand before it; none for hidden thoughts."""
-        kind = self._shown(piece.kind)
+        kind = self._choose_part(piece.kind)
         started = b"" if piece.kind == "reasoning" else self._unseen()
         if self._open != (kind, piece.call):
             started += self._start(kind, piece.call)
@@ -229,7 +229,7 @@ class ResponseWriter:
             return b""
         return self._start("hidden", 0) + self._stop()
 
-    def _shown(self, kind: str) -> str:
+    def _choose_part(self, kind: str) -> str:
         if kind != "reasoning":
             return kind
         if is_text_visible(self._body):
