@@ -71,7 +71,7 @@ def main() -> int:
 
 def render_page() -> str:
     import gateway.settings  # noqa: F401 - Importing it declares every setting.
-    from gateway.env import Section
+    from gateway.environment.section import Section
 
     lines = [HEAD]
     for section in sorted(Section.every.values(), key=lambda each: each.title not in FIRST):

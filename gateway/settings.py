@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gateway.admin_theme import UNFOLD as UNFOLD
-from gateway.env import refuse_unknown_names
 from gateway.environment.accounts import *
 from gateway.environment.destinations import *
 from gateway.environment.exports import *
@@ -18,6 +17,7 @@ from gateway.environment.interns import archive_storage
 from gateway.environment.notifications import *
 from gateway.environment.object_store import build_s3_storage
 from gateway.environment.process import *
+from gateway.environment.section import refuse_unknown_names
 from gateway.environment.sign_in import *
 from gateway.environment.tools import *
 from gateway.environment.traces import *

@@ -44,19 +44,22 @@ class _Publishing(threading.Thread):
 
     def run(self) -> None:
         try:
-            app = self._app
-            task, queue = _TASKS[LeaseKind(self._lease.kind)]
-            with app.connection_for_write(transport_options=_build_timeouts()) as connection:
-                app.send_task(
-                    task,
-                    serialize_lease(self._lease),
-                    connection=connection,
-                    queue=queue,
-                    retry=False,
-                    headers=self._headers,
-                )
+            self._publish()
         except Exception as error:  # noqa: BLE001 - Whatever it is, nobody was told.
             self.error = error
+
+    def _publish(self) -> None:
+        app = self._app
+        task, queue = _TASKS[LeaseKind(self._lease.kind)]
+        with app.connection_for_write(transport_options=_build_timeouts()) as connection:
+            app.send_task(
+                task,
+                serialize_lease(self._lease),
+                connection=connection,
+                queue=queue,
+                retry=False,
+                headers=self._headers,
+            )
 
 
 def publish_operation(lease: InternLease) -> None:

@@ -1,7 +1,7 @@
 """Keys, money and limits of accounts."""
 
 from gateway import env
-from gateway.env import Section
+from gateway.environment.section import Section
 
 setting = Section("Keys and money")
 API_KEY_PREFIX = setting(

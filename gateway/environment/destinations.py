@@ -1,7 +1,7 @@
 """Where reports of generations are sent, and how."""
 
 from gateway import env
-from gateway.env import Section
+from gateway.environment.section import Section
 
 setting = Section("Destinations")
 DESTINATION_PRIVATE_HOSTS = setting(

@@ -3,7 +3,8 @@
 from importlib.util import find_spec
 
 from gateway import env
-from gateway.env import Section, SettingError
+from gateway.env import SettingError
+from gateway.environment.section import Section
 
 setting = Section("Exports of usage")
 USAGE_EXPORT_FORMAT = setting(

@@ -1,7 +1,7 @@
 """Requests for inference: their bounds, their way, and what is kept of them."""
 
 from gateway import env
-from gateway.env import Section
+from gateway.environment.section import Section
 
 setting = Section("Inference")
 ROUTER_REGION = setting("ROUTER_REGION", "name of this gateway's region", env.text, "local")

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway import env
-from gateway.env import Section
 from gateway.environment.object_store import build_s3_storage
+from gateway.environment.section import Section
 
 
 def archive_storage(store: str, endpoint: str, home: Path, *, silence_s: float) -> dict[str, Any]:

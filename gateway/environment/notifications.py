@@ -4,7 +4,8 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs
 
 from gateway import env
-from gateway.env import Section, SettingError
+from gateway.env import SettingError
+from gateway.environment.section import Section
 
 setting = Section("Notifications")
 _BACKENDS: Final = "django.core.mail.backends"

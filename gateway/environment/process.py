@@ -5,7 +5,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from gateway import env
-from gateway.env import Section, SettingError
+from gateway.env import SettingError
+from gateway.environment.section import Section
 from gateway.home import home, keep_private, private_folder, secret
 
 # WAL lets readers go on while the writer commits. FULL, because an answered charge must survive a

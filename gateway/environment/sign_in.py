@@ -7,9 +7,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway import env
-from gateway.env import Section, SettingError
+from gateway.env import SettingError
 from gateway.environment.notifications import SENDS_EMAIL
 from gateway.environment.process import PRODUCTION
+from gateway.environment.section import Section
 
 
 @dataclass(frozen=True)

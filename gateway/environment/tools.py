@@ -1,7 +1,7 @@
 """Server tools, plugins and the sandboxes they run in."""
 
 from gateway import env
-from gateway.env import Section
+from gateway.environment.section import Section
 
 setting = Section("Tools, plugins and sandboxes")
 ROUTER_TOOL_BACKENDS = setting(

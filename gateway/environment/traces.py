@@ -3,7 +3,7 @@
 from typing import Final
 
 from gateway import env
-from gateway.env import Section
+from gateway.environment.section import Section
 
 setting = Section(
     "Traces",

@@ -3,39 +3,25 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from django import forms
 from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest
 
-from gateway.admin import PageAdmin, ReadOnlyAdmin, usd_column
+from gateway.admin import ReadOnlyAdmin, usd_column
 from gateway.http.jsonio import JsonObject, format_usd
-from routing.admin.rows import CheckedForm
+from routing.admin.write_only import WriteOnlyAdmin, WriteOnlyForm
 from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.spec import CredentialSpec
 from routing.metering.credential_spend import CredentialSpend
 
 
-class CredentialForm(CheckedForm):
-    """A credential, with a field that only writes."""
-
+class CredentialForm(WriteOnlyForm):
     spec = CredentialSpec
-    file_names = {"new_credential": "credential"}
-    new_credential = forms.CharField(
-        required=False,
-        max_length=10_000,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "size": 60}),
-        help_text="Kept encrypted and never shown. Empty keeps what is set.",
-    )
+    fixed_name = "label"
 
     class Meta:
         model = ProviderCredential
         fields = ("provider", "label", "weight", "rate_limits")
-
-    def describe_entry(self, fields: JsonObject) -> JsonObject:
-        entry = super().describe_entry(fields)
-        entry["label"] = fields.get("label") or self.instance.label
-        return {name: value for name, value in entry.items() if name != "credential" or value}
 
     def clean(self) -> JsonObject:
         fields = super().clean()
@@ -45,7 +31,7 @@ class CredentialForm(CheckedForm):
 
 
 @admin.register(ProviderCredential)
-class ProviderCredentialAdmin(PageAdmin):
+class ProviderCredentialAdmin(WriteOnlyAdmin):
     """Credentials of providers that have several. Web processes follow within a second."""
 
     form = CredentialForm
@@ -71,14 +57,6 @@ class ProviderCredentialAdmin(PageAdmin):
     ) -> tuple[str, ...]:
         # What is sealed is bound to both.
         return ("masked", "provider", "label") if obj else ("masked",)
-
-    def get_fieldsets(self, request: HttpRequest, obj: ProviderCredential | None = None) -> Any:
-        if obj is None or self.has_change_permission(request, obj):
-            return self.fieldsets
-        return [
-            (title, {**options, "fields": [f for f in options["fields"] if f != "new_credential"]})
-            for title, options in self.fieldsets
-        ]
 
     @admin.display(description="spent today (USD)")
     def spent_today(self, row: Any) -> str:

@@ -10,39 +10,23 @@ from django.http import HttpRequest, HttpResponse
 from gateway.http.jsonio import JsonObject
 from gateway.outbound.http_client import Origin
 from routing.admin.charts import draw_history
-from routing.admin.rows import CheckedForm, SwitchedAdmin
+from routing.admin.rows import SwitchedAdmin
 from routing.admin.samples import DropsHistory, probe_text
 from routing.admin.trial import trial_page
+from routing.admin.write_only import WriteOnlyAdmin, WriteOnlyForm
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import ProviderSpec
 from routing.statistics.models import ProviderProbe
 
 
-class ProviderForm(CheckedForm):
-    """A provider, with a field that only writes.
-
-    It must not be named `credential`: pages of people who may only look show what the row answers
-    to a field's name.
-    """
-
+class ProviderForm(WriteOnlyForm):
     spec = ProviderSpec
-    file_names = {"new_credential": "credential"}
-    new_credential = forms.CharField(
-        required=False,
-        max_length=10_000,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "size": 60}),
-        help_text="Kept encrypted and never shown. Empty keeps what is set.",
-    )
+    fixed_name = "slug"
     remove_credential = forms.BooleanField(required=False)
 
     class Meta:
         model = Provider
         exclude = ("credential_sealed",)
-
-    def describe_entry(self, fields: JsonObject) -> JsonObject:
-        entry = super().describe_entry(fields)
-        entry["slug"] = fields.get("slug") or self.instance.slug
-        return {name: value for name, value in entry.items() if name != "credential" or value}
 
     def clean_base_url(self) -> str:
         base_url: str = self.cleaned_data["base_url"]
@@ -78,12 +62,14 @@ class ProviderForm(CheckedForm):
             return True
 
 
-_CREDENTIAL_FIELDS = ("credential_state", "new_credential", "remove_credential")
+_WRITE_ONLY = ("new_credential", "remove_credential")
 
 
 @admin.register(Provider)
-class ProviderAdmin(DropsHistory, SwitchedAdmin):
+class ProviderAdmin(DropsHistory, WriteOnlyAdmin, SwitchedAdmin):
     """Who answers, how to reach them, and whether they do."""
+
+    write_only_fields = _WRITE_ONLY
 
     form = ProviderForm
     list_display = ("name", "slug", "kind", "base_url", "credential_state", "endpoints", "status")
@@ -96,7 +82,7 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
 
     fieldsets = (
         (None, {"fields": ("slug", "name", "kind", "base_url", "status")}),
-        ("Credential", {"fields": _CREDENTIAL_FIELDS}),
+        ("Credential", {"fields": ("credential_state", *_WRITE_ONLY)}),
         (
             "What it promises",
             {
@@ -146,15 +132,6 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
         # The credential is bound to the slug, and endpoints' tags begin with it.
         own = ("credential_state", "probe_state", "history")
         return ("slug", *own) if obj else own
-
-    def get_fieldsets(self, request: HttpRequest, obj: Provider | None = None) -> Any:
-        if obj is None or self.has_change_permission(request, obj):
-            return self.fieldsets
-        hidden = _CREDENTIAL_FIELDS[1:]
-        return [
-            (title, {**options, "fields": [f for f in options["fields"] if f not in hidden]})
-            for title, options in self.fieldsets
-        ]
 
     @admin.display(description="credential")
     def credential_state(self, provider: Any) -> str:

@@ -30,14 +30,7 @@ from routing.ledger.db_errors import (
     log_refused,
     log_unbooked,
 )
-from routing.ledger.orders import (
-    CLOSING,
-    HoldOrder,
-    Order,
-    ReleaseOrder,
-    SettleOrder,
-    is_replayed,
-)
+from routing.ledger.orders import CLOSING, HoldOrder, Order, ReleaseOrder, SettleOrder, is_replayed
 from routing.ledger.session import LedgerSession, Watchdog
 from routing.ledger.sweep import SWEEP_BATCH, sweep_expired
 from routing.ledger.tickets import Backlog, Outcome, Ticket, TicketTimeouts, Verdict, new_event
@@ -94,7 +87,7 @@ class LedgerWriter:
         self._queue.append(ticket)
         self._work.set()
         if self._thread is None:
-            self._start()
+            self.start()
         return ticket
 
     def wait(self, ticket: Ticket, timeout_s: float) -> Verdict:
@@ -131,9 +124,6 @@ class LedgerWriter:
 
     def start(self) -> None:
         """Begin now rather than with the first order, so that expired holds are swept."""
-        self._start()
-
-    def _start(self) -> None:
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._begin()
@@ -288,10 +278,8 @@ class LedgerWriter:
 
     def _handle_failure(self, error: Exception, batch: list[Ticket]) -> list[Ticket]:
         """Decide what becomes of a batch that failed. Returns what to try again now."""
-        what, doubtful = (
-            classify_error(error),
-            self._committing and not is_reported_by_server(error),
-        )
+        what = classify_error(error)
+        doubtful = self._committing and not is_reported_by_server(error)
         self._close()
         if what in (FailureKind.ITEM, FailureKind.STRANGE) and len(batch) > 1:
             self._singles.extend(batch)

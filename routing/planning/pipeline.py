@@ -1,7 +1,7 @@
 """The way of an inference request from its body to its plan, whatever format its caller speaks."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,7 +11,6 @@ from typing import Final
 from django.http import HttpRequest
 
 from accounts.authentication import find_token_tags
-from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from accounts.windows import list_windows
 from gateway.http.address import find_region
@@ -25,10 +24,7 @@ from gateway.http.request_id import get_identity
 from gateway.http.tags import Tags, TagsInvalid, read_tags
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
-from gateway.shared_cache import Patience
-from routing.catalogue.snapshot import catalogue
 from routing.destinations.selection import workspace_destinations
-from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.ids import generation_id
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatInvalid, ChatRequest
@@ -38,6 +34,7 @@ from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
 from routing.planning.admission_errors import no_endpoint_error, refuse_early
 from routing.planning.candidates import ResolvedRequest, read_requirements, resolve
+from routing.planning.endpoint_state import may_go_on, state_for
 from routing.planning.plugins import add_plugins, find_plugin_refusal, reshape_request
 from routing.planning.server_tools import (
     equip_request,
@@ -55,10 +52,8 @@ from routing.response_cache.cache_options import (
 from routing.selection.filters import CONTEXT_STEP
 from routing.selection.select import select
 from routing.selection.trace import freeze_state
-from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan, Policy
+from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan
 from routing.serving.attempts.first_byte import find_total_s
-from routing.serving.attempts.own_credentials import add_own_credentials
-from routing.serving.request import process
 from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import (
     Choice,
@@ -68,12 +63,8 @@ from routing.serving.request.context import (
     read_caller_headers,
 )
 from routing.serving.request.loop import Loop
-from routing.serving.request.stickiness import Conversation
-from routing.statistics import observation, peer_sync
+from routing.statistics import observation
 
-# Who finds that another process is sending a probe looks again after so long: it is told of a probe
-# that failed or succeeded, but not of one whose caller left.
-LOOK_AGAIN_S: Final = 5.0
 _NOT_BESIDE: Final = "Invalid input: not beside tools, plugins or filters that the gateway runs"
 
 
@@ -243,48 +234,6 @@ def _choose(planning: Planning) -> None:
         state = state._replace(health=observation.health_snapshot())
         plan = select(models, resolved.ask, resolved.policy, state, random=conversation.random())
     planning.plan, planning.state = plan, state
-
-
-def state_for(
-    conversation: Conversation,
-    models: Sequence[ModelEntry],
-    policy: Policy,
-    own: Sequence[ByokEntry] = (),
-) -> EndpointState:
-    """The state of this moment for a request about these models, of a team with these credentials
-    of its own."""
-    key = conversation.key(models)
-    endpoint: EndpointEntry | None = None
-    by_session = key is not None and key.by_session
-    # Elsewhere it makes no difference, and asking takes time.
-    if key is not None and not policy.order and (by_session or not policy.sort_named):
-        endpoint = conversation.endpoint_in(models)
-    state = EndpointState(
-        figures=observation.endpoint_stats(),
-        health=observation.health_snapshot(),
-        sticky=endpoint.pk if endpoint is not None else None,
-        sticky_by_session=by_session,
-    )
-    return (
-        add_own_credentials(state, own, models, aliases=catalogue.current().aliases)
-        if own
-        else state
-    )
-
-
-def may_go_on(plan: Plan, patience: Patience | None = None) -> bool:
-    """Whether a plan that begins with a probe may be carried out: one request of all processes may
-    send it. If not, the endpoint counts as unstable from now on, and there is another plan to make.
-    """
-    if plan.probe is None:
-        return True
-    # First of all, so that of this process nobody else asks.
-    process.health().begin_probe(plan.probe, process.now())
-    # One that is alone is tried whatever the others do.
-    if len(plan.order) == 1 or peer_sync.may_probe(plan.probe, patience):
-        return True
-    process.health().begin_probe(plan.probe, process.now(), lasts_s=LOOK_AGAIN_S)
-    return False
 
 
 def _compress(planning: Planning) -> None:

@@ -44,7 +44,8 @@ from routing.serving.decisions.answer import answer_decisions
 from routing.serving.decisions.plan import DecisionPlan
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.process import now, slots
-from routing.serving.settlement.records import router_metadata, write_trace
+from routing.serving.settlement.records import write_trace
+from routing.serving.settlement.router_metadata import router_metadata
 from routing.views.answer_reuse import AnswerReuse, start_reuse
 from routing.views.once import answer_once
 from routing.views.openapi.chat import describe_chat

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gateway import settings
-from gateway.env import Section
+from gateway.environment.section import Section
 from gateway.run.commands import PROCESSES
 from tests.support.debian import need, run
 from tests.support.manage import PROJECT

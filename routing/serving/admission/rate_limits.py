@@ -180,7 +180,7 @@ def _refusal(progress: RequestProgress, full: Full) -> GatewayError:
     exceeded = full.cause
     if isinstance(exceeded, Bound):
         return build_limit_error(full)
-    kind = exceeded.limit.scope.partition(":")[0]
+    kind = _kind(exceeded.limit)
     error = (
         build_refusal(exceeded, source=_SOURCES[kind], message=_texts(progress, exceeded)[kind])
         if kind in _SOURCES
@@ -210,3 +210,7 @@ def _daily_text(progress: RequestProgress) -> str:
         f"Rate limit exceeded: free-models-per-day. Add {credits} credits to unlock {more} free "
         "model requests per day"
     )
+
+
+def _kind(limit: Limit) -> str:
+    return limit.scope.partition(":")[0]

@@ -22,7 +22,7 @@ from routing.serving.request.outcome import (
 )
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle
-from routing.serving.settlement.records import metadata_if_wanted
+from routing.serving.settlement.router_metadata import metadata_if_wanted
 from routing.serving.tool_loop.loop_relay import LoopRelay
 from routing.serving.tool_loop.turns import (
     add_tool_stage,

@@ -28,7 +28,7 @@ from routing.serving.request.outcome import (
 from routing.serving.request.stickiness import remember
 from routing.serving.request.tool_call_checks import are_well_formed
 from routing.serving.settlement.booking import FailureRecorder, settle
-from routing.serving.settlement.records import router_metadata
+from routing.serving.settlement.router_metadata import router_metadata
 from routing.serving.tool_loop.turns import LoopResult, add_tool_stage, run_tool_loop
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure

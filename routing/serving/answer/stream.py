@@ -45,7 +45,7 @@ from routing.serving.request.outcome import (
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
-from routing.serving.settlement.records import metadata_if_wanted
+from routing.serving.settlement.router_metadata import metadata_if_wanted
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure, from_outbound_error, refused_answer
 

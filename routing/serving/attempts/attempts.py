@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from accounts.authentication import reload_caller
 from accounts.byok import ByokEntry
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.limits.rules import LimitsTaken
@@ -40,6 +39,7 @@ from routing.serving.attempts.holds import (
     hold_for_estimate,
     may_cheaper_fit,
     missing_hold,
+    rebook_with_current_limits,
     share_hold,
 )
 from routing.serving.attempts.house_credentials import (
@@ -53,15 +53,12 @@ from routing.serving.attempts.house_credentials import (
 from routing.serving.attempts.own_credentials import find_entry, open_key
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
-from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.errors import CredentialsParked, DeadlinePassed, ProviderError
 from routing.statistics.parked_credentials import parked_credentials
 from routing.statistics.peer_sync import release_probe
 from routing.upstreams.failures import UpstreamFailure, is_transient
 
-# Whoever changes an account's limits faster than that has its calls told to come back.
-_LOOKS_MAX = 8
 _DOUBTS_MAX = 2
 
 
@@ -369,7 +366,7 @@ class Attempts:
             outcome: Any = ledger.wait(ticket, HOLD_WAIT_S)
         progress = self._progress
         if isinstance(outcome, Outdated):
-            outcome = self._retry_with_current_limits(order)
+            outcome = rebook_with_current_limits(progress, order)
         if outcome is True:
             if isinstance(order, HoldOrder):
                 add_to_hold(progress, order)
@@ -381,30 +378,6 @@ class Attempts:
             if not may_cheaper_fit(outcome):
                 self._own_only = True
         return False
-
-    def _retry_with_current_limits(self, order: HoldOrder | TopUpOrder) -> Any:
-        """The outcome of an order whose payer knew older limits, once it knows those of now.
-
-        The limits of another workspace, where the key was moved to one, are none of this call's: it
-        counts where it was begun, and who sends it again is asked by the rules of the new one.
-        """
-        progress = self._progress
-        for _ in range(_LOOKS_MAX):
-            caller = reload_caller(progress.context.caller)
-            if caller.workspace_id != progress.root.context.payer.workspace_id:
-                raise Unavailable
-            payer = progress.root.context.payer._replace(
-                budgets=list_budgets(caller, progress.root.context.chat.user),
-                limits_version=caller.limits_version,
-                limited=caller.limited,
-            )
-            progress.context = progress.context._replace(caller=caller, payer=payer)
-            progress.root.context = progress.root.context._replace(payer=payer)
-            order = order._replace(payer=progress.root.context.payer)
-            outcome = ledger.wait(ledger.submit(order), HOLD_WAIT_S)
-            if not isinstance(outcome, Outdated):
-                return outcome
-        raise Unavailable
 
 
 def record_success(attempt: Attempt) -> None:

@@ -1,14 +1,21 @@
 """What a request holds before an endpoint is asked, and how that grows."""
 
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
+from accounts.authentication import reload_caller
+from gateway.http.errors import Unavailable
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
-from routing.ledger.orders import HoldOrder, HoldRefusal, TopUpOrder
+from routing.ledger.orders import HoldOrder, HoldRefusal, Outdated, TopUpOrder
+from routing.ledger.writer import HOLD_WAIT_S, ledger
 from routing.metering.byok import fee_bound_nano
 from routing.metering.usage import ESTIMATE_MAX_NANO, Room, estimate_nano
+from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.loop_costs import Charge
+
+# If an account's limits change more often than this, its requests get 503.
+_REBOOKINGS_MAX: Final = 8
 
 
 class NeededHold(NamedTuple):
@@ -78,3 +85,27 @@ def may_cheaper_fit(refusal: HoldRefusal) -> bool:
 
 def find_room(endpoint: EndpointEntry) -> Room:
     return Room(endpoint.context_length, endpoint.max_completion_tokens)
+
+
+def rebook_with_current_limits(progress: RequestProgress, order: HoldOrder | TopUpOrder) -> Any:
+    """The outcome of an order whose payer knew older limits, once it knows those of now.
+
+    The limits of another workspace, where the key was moved to one, are none of this call's: it
+    counts where it was begun, and who sends it again is asked by the rules of the new one.
+    """
+    for _ in range(_REBOOKINGS_MAX):
+        caller = reload_caller(progress.context.caller)
+        if caller.workspace_id != progress.root.context.payer.workspace_id:
+            raise Unavailable
+        payer = progress.root.context.payer._replace(
+            budgets=list_budgets(caller, progress.root.context.chat.user),
+            limits_version=caller.limits_version,
+            limited=caller.limited,
+        )
+        progress.context = progress.context._replace(caller=caller, payer=payer)
+        progress.root.context = progress.root.context._replace(payer=payer)
+        order = order._replace(payer=progress.root.context.payer)
+        outcome = ledger.wait(ledger.submit(order), HOLD_WAIT_S)
+        if not isinstance(outcome, Outdated):
+            return outcome
+    raise Unavailable

@@ -29,7 +29,7 @@ from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import DeadlinePassed, DecisionsTimedOut
 from routing.serving.request.outcome import CHARGE_MAX_NANO, Outcome, failed_outcome, report_usage
 from routing.serving.settlement.booking import FailureRecorder, settle
-from routing.serving.settlement.records import metadata_if_wanted
+from routing.serving.settlement.router_metadata import metadata_if_wanted
 from routing.statistics.observation import observer, record_attempt
 
 _NATIVE: Final = "native"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.history.client_app import NO_APP, parse_app
@@ -21,10 +21,6 @@ from routing.selection.trace import TracedAttempt, build_trace
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import Outcome
 from routing.serving.request.process import now
-
-if TYPE_CHECKING:
-    from routing.serving.request.outcome import Outcome
-from django.conf import settings
 
 _priced_counts = attrgetter(*PRICED_COUNTS)
 _value = itemgetter(1)
@@ -254,9 +250,7 @@ def _ms(started: float, ended: float | None) -> int | None:
 _GUARDING: Final = "guardrail"
 
 
-def history_facts(
-    progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
-) -> JsonObject:
+def history_facts(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
     """By the names that `routing.history.columns` reads; empty values are left out later."""
     referer = progress.context.app.referer
     app = parse_app(referer) if referer else NO_APP
@@ -273,7 +267,7 @@ def history_facts(
 
 
 def own_credential(
-    progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
+    progress: RequestProgress, last: Attempt | None, outcome: Outcome
 ) -> dict[str, str] | None:
     """The last attempt's; or, of a request that was partly on the gateway's, the last that was
     used."""
@@ -283,7 +277,7 @@ def own_credential(
 
 
 def own_credential_part(
-    progress: RequestProgress, last: Attempt | None, outcome: "Outcome"
+    progress: RequestProgress, last: Attempt | None, outcome: Outcome
 ) -> dict[str, int]:
     """What of cost and charge is of the team's own credentials, where the record's `is_byok` does
     not tell: that says all or nothing."""
@@ -298,7 +292,7 @@ def own_credential_part(
     return {"own_cost_nano": outcome.byok_nano, "own_fee_nano": fee_nano}
 
 
-def _attempt_facts(progress: RequestProgress, last: Attempt, outcome: "Outcome") -> JsonObject:
+def _attempt_facts(progress: RequestProgress, last: Attempt, outcome: Outcome) -> JsonObject:
     endpoint, usage = last.endpoint, outcome.usage
     slug = endpoint.canonical_slug
     facts: JsonObject = {"permaslug": slug if slug != endpoint.model_id else None}
@@ -345,63 +339,3 @@ def _audio_parts(progress: RequestProgress) -> int:
     contents = (message.get("content") for message in progress.context.chat.body["messages"])
     parts = (part for content in contents if isinstance(content, list) for part in content)
     return sum(part.get("type") == "input_audio" for part in parts)
-
-
-def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> JsonObject:
-    """Section 8 of the inference reference; `selected` is the attempt that answered."""
-    endpoints = progress.context.plan.considered
-    available = [
-        {
-            "provider": endpoint.provider.name,
-            "model": endpoint.model_id,
-            "selected": selected is not None and endpoint is selected.endpoint,
-        }
-        for endpoint in endpoints
-    ]
-    summary = f"available={len(endpoints)}"
-    number = len(progress.attempts)
-    if selected is not None:
-        summary += f", selected={selected.endpoint.provider.name}"
-        number = progress.attempts.index(selected) + 1
-    value: JsonObject = {
-        "requested": progress.context.requested_model,
-        "strategy": progress.context.strategy,
-        "region": settings.ROUTER_REGION,
-        "summary": summary,
-        "attempt": number,
-        "is_byok": selected is not None and selected.own is not None,
-        "endpoints": {"total": len(endpoints), "available": available},
-    }
-    if selected is not None and selected.ended is not None:
-        value["generation_time"] = round((selected.ended - selected.started) * 1000)
-    if progress.attempts:
-        value["attempts"] = [
-            {
-                "provider": attempt.endpoint.provider.name,
-                "model": attempt.endpoint.model_id,
-                "status": attempt.status,
-            }
-            for attempt in progress.attempts
-        ]
-    if params := _params(progress):
-        value["params"] = params
-    if progress.stages:
-        value["pipeline"] = progress.stages
-    return value
-
-
-def metadata_if_wanted(progress: RequestProgress, *, selected: Attempt | None) -> JsonObject | None:
-    """The same where the caller opted in."""
-    wants = progress.context.wants_metadata
-    return router_metadata(progress, selected=selected) if wants else None
-
-
-def _params(progress: RequestProgress) -> JsonObject:
-    """What the choice was held to: the family whose newest model was taken, the wished speed."""
-    params: JsonObject = {}
-    if progress.context.strategy == "latest" and progress.context.choice.models:
-        params["version_group"] = progress.context.choice.models[0].family
-    floors = progress.context.choice.policy.min_throughput_tps
-    if floors:
-        params["throughput_floor"] = floors.get("p50", min(floors.values()))
-    return params

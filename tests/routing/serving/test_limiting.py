@@ -28,8 +28,8 @@ from routing.metering.usage import Usage, add_usages
 from routing.planning import admission_errors
 from routing.serving.admission import endpoint_limits, rate_limits
 from routing.serving.admission.endpoint_limits import Full
-from routing.serving.attempts import attempts
-from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts import holds
+from routing.serving.attempts.holds import rebook_with_current_limits
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.loop import Loop
 from routing.serving.request.rescue import Leg, Rescue
@@ -386,16 +386,16 @@ def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
         workspace_id=place, budgets=(), limits_version=7, limited="day", end_user_budget=None
     )
     ledger = SimpleNamespace(submit=asked.append, wait=lambda ticket, timeout_s: True)
-    monkeypatch.setattr(attempts, "ledger", ledger)
-    monkeypatch.setattr(attempts, "reload_caller", lambda caller: now)
+    monkeypatch.setattr(holds, "ledger", ledger)
+    monkeypatch.setattr(holds, "reload_caller", lambda caller: now)
     before: Payer = call.context.payer
     order = TopUpOrder("gen-1", before, 5)
 
     if moved:
         with pytest.raises(Unavailable):
-            Attempts(call)._retry_with_current_limits(order)
+            rebook_with_current_limits(call, order)
         assert (asked, call.context.payer) == ([], before)
     else:
-        assert Attempts(call)._retry_with_current_limits(order) is True
+        assert rebook_with_current_limits(call, order) is True
         assert [each.payer for each in asked] == [call.context.payer]
         assert (call.context.payer.limits_version, call.context.payer.limited) == (7, "day")

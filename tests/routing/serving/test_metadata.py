@@ -6,7 +6,7 @@ import pytest
 
 from routing.selection.types import Policy
 from routing.serving.request.context import Attempt, RequestProgress, categories
-from routing.serving.settlement.records import metadata_if_wanted, router_metadata
+from routing.serving.settlement.router_metadata import metadata_if_wanted, router_metadata
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from routing.entities.entries import EndpointEntry
-from routing.planning.pipeline import LOOK_AGAIN_S, may_go_on
+from routing.planning.endpoint_state import LOOK_AGAIN_S, may_go_on
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
