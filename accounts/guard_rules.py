@@ -290,7 +290,7 @@ def build_entries(key: Any, governing: Iterable[AppliedGuardrail]) -> tuple[Guar
 
 
 def build_guardrail_scopes(
-    key: Any, governing: Iterable[AppliedGuardrail]
+    key: object, governing: Iterable[AppliedGuardrail]
 ) -> tuple[SpendScope, ...]:
     """The guardrail budgets of a key, in the order in which they are checked.
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from django.contrib.auth.signals import user_logged_in
 from django.core.exceptions import PermissionDenied
@@ -48,7 +48,7 @@ class BoundedSignIn:
     """Comes before the backend that looks at passwords, and ends a try that comes too soon."""
 
     def authenticate(
-        self, request: HttpRequest | None, username: str | None = None, **credentials: Any
+        self, request: HttpRequest | None, username: str | None = None, **credentials: object
     ) -> None:
         """Raises `PermissionDenied`, at which no further backend is asked."""
         if request is None or not username:
@@ -61,7 +61,7 @@ class WrongPassword:
     """Comes after the backend that looks at passwords: who reaches it was wrong."""
 
     def authenticate(
-        self, request: HttpRequest | None, username: str | None = None, **credentials: Any
+        self, request: HttpRequest | None, username: str | None = None, **credentials: object
     ) -> None:
         """Record it. A name that nobody has is not kept: it may be a password."""
         if request is not None and username:
@@ -125,7 +125,7 @@ def _count(subjects: Mapping[str, str], *, name: str, address: str, now: datetim
 
 
 @receiver(user_logged_in)
-def forget_tries(sender: Any, request: HttpRequest | None, user: User, **_: Any) -> None:
+def forget_tries(sender: object, request: HttpRequest | None, user: User, **_: object) -> None:
     """Who is in has not guessed; and tries of yesterday are forgotten.
 
     Of an address only this try is: somebody there may guess while a colleague signs in. Who came

@@ -50,7 +50,7 @@ worker_lines.connect(app)
 _SPANS_STOP_S = 1.0
 
 
-def _send_last_spans(**_: Any) -> None:
+def _send_last_spans(**_: object) -> None:
     from gateway.tracing.process import stop_sender
 
     stop_sender(_SPANS_STOP_S)

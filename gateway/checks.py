@@ -1,7 +1,6 @@
 """System checks for settings that can hurt."""
 
 import sqlite3
-from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
@@ -12,7 +11,7 @@ _SECRET_CHARS_MIN = 24
 
 
 @register()
-def hold_outlives_request(**_: Any) -> list[CheckMessage]:
+def hold_outlives_request(**_: object) -> list[CheckMessage]:
     """A hold that expires while its call still runs would free money that is being spent."""
     if settings.HOLD_LEASE_SECONDS > settings.ROUTER_TOTAL_TIMEOUT:
         return []
@@ -26,7 +25,7 @@ def hold_outlives_request(**_: Any) -> list[CheckMessage]:
 
 
 @register(Tags.database)
-def sqlite_is_new_enough(**_: Any) -> list[CheckMessage]:
+def sqlite_is_new_enough(**_: object) -> list[CheckMessage]:
     """The ledger writer relies on RETURNING."""
     engine = settings.DATABASES["default"]["ENGINE"]
     if "sqlite" not in engine or sqlite3.sqlite_version_info >= _SQLITE_WITH_RETURNING:
@@ -35,7 +34,7 @@ def sqlite_is_new_enough(**_: Any) -> list[CheckMessage]:
 
 
 @register()
-def sqlite_serves_one_machine(**_: Any) -> list[CheckMessage]:
+def sqlite_serves_one_machine(**_: object) -> list[CheckMessage]:
     if settings.PRODUCTION and "sqlite" in settings.DATABASES["default"]["ENGINE"]:
         hint = "Set DATABASE_URL to a PostgreSQL server."
         return [Warning("SQLite serves one machine only", hint=hint, id="gateway.W001")]
@@ -43,7 +42,7 @@ def sqlite_serves_one_machine(**_: Any) -> list[CheckMessage]:
 
 
 @register()
-def billing_is_enforced(**_: Any) -> list[CheckMessage]:
+def billing_is_enforced(**_: object) -> list[CheckMessage]:
     if settings.PRODUCTION and not settings.BILLING_ENFORCED:
         hint = "Accounts can spend past their credits; key limits still hold."
         return [Warning("BILLING_ENFORCED is off", hint=hint, id="gateway.W002")]
@@ -51,7 +50,7 @@ def billing_is_enforced(**_: Any) -> list[CheckMessage]:
 
 
 @register()
-def webhook_secret_is_long(**_: Any) -> list[CheckMessage]:
+def webhook_secret_is_long(**_: object) -> list[CheckMessage]:
     """Whoever guesses it credits any account."""
     if 0 < len(settings.CREDITS_WEBHOOK_SECRET) < _SECRET_CHARS_MIN:
         hint = "Make one with: openssl rand -hex 32"
@@ -60,7 +59,7 @@ def webhook_secret_is_long(**_: Any) -> list[CheckMessage]:
 
 
 @register()
-def detectors_can_be_loaded(**_: Any) -> list[CheckMessage]:
+def detectors_can_be_loaded(**_: object) -> list[CheckMessage]:
     """A content filter whose plug-in is missing would refuse every request under it."""
     problems: list[CheckMessage] = []
     for name, path in settings.GUARDRAIL_DETECTORS.items():
@@ -73,7 +72,7 @@ def detectors_can_be_loaded(**_: Any) -> list[CheckMessage]:
 
 
 @register()
-def tool_backends_can_be_loaded(**_: Any) -> list[CheckMessage]:
+def tool_backends_can_be_loaded(**_: object) -> list[CheckMessage]:
     """A server tool whose backend is missing would fail every request that names it."""
     problems: list[CheckMessage] = []
     for name, path in settings.ROUTER_TOOL_BACKENDS.items():
@@ -87,7 +86,7 @@ def tool_backends_can_be_loaded(**_: Any) -> list[CheckMessage]:
 
 
 @register()
-def first_byte_fits_the_deadline(**_: Any) -> list[CheckMessage]:
+def first_byte_fits_the_deadline(**_: object) -> list[CheckMessage]:
     if settings.ROUTER_TOTAL_TIMEOUT < settings.ROUTER_FIRST_BYTE_TIMEOUT:
         hint = "The first byte can then never be late before the whole call is."
         return [
@@ -108,7 +107,7 @@ _RATES = (
 
 
 @register()
-def rates_are_counted_together(**_: Any) -> list[CheckMessage]:
+def rates_are_counted_together(**_: object) -> list[CheckMessage]:
     """Without a hint store each process allows the whole limit."""
     limited = any(getattr(settings, name) for name in _RATES)
     if not limited or settings.REDIS_URL or settings.WEB_CONCURRENCY == 1:
@@ -119,7 +118,7 @@ def rates_are_counted_together(**_: Any) -> list[CheckMessage]:
 
 
 @register()
-def failures_have_an_address(**_: Any) -> list[CheckMessage]:
+def failures_have_an_address(**_: object) -> list[CheckMessage]:
     """In production there is a proxy, and everybody has its address."""
     if not (settings.PRODUCTION and settings.RATE_FAILED_CREDENTIALS) or settings.TRUSTED_PROXIES:
         return []

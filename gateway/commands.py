@@ -39,7 +39,7 @@ class JsonCommand(BaseCommand):
     # Checks would import every view of the project; `manage.py check` runs them.
     requires_system_checks = []
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: object) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
         refuse: Callable[[str], NoReturn] = parser.error
@@ -53,7 +53,7 @@ class JsonCommand(BaseCommand):
         parser.error = error  # type: ignore[method-assign]  # Django chooses the parser's class.
         return parser
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[dict[str, Any], int]:
         """Do the work; return what to print and the exit status. Raises `Refused`."""
         raise NotImplementedError
 
@@ -61,7 +61,7 @@ class JsonCommand(BaseCommand):
         """The answer for a person, line by line."""
         return (f"{key}: {_format_value(value)}" for key, value in result.items())
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         try:
             result, status = self.run(**options)
         except (Refused, DatabaseError) as refusal:
@@ -82,5 +82,5 @@ class JsonCommand(BaseCommand):
         self.stdout.write(dumps(value).decode())
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else dumps(value).decode()

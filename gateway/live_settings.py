@@ -24,7 +24,7 @@ _live = _Live()
 settings = cast("LazySettings", _live)
 
 
-def _forget(**_: Any) -> None:
+def _forget(**_: object) -> None:
     _live.__dict__.clear()
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from typing import Any
 
 from celery import current_app
 from celery.signals import (
@@ -27,22 +26,22 @@ _ORPHAN_S = 4.0
 
 @worker_ready.connect
 @heartbeat_sent.connect
-def show_life(**_: Any) -> None:
+def show_life(**_: object) -> None:
     """Every two seconds, from the worker's main process."""
     note_worker(current_app.amqp.queues.consume_from)
 
 
 @beat_init.connect
-def watch_beat(**_: Any) -> None:
+def watch_beat(**_: object) -> None:
     before_task_publish.connect(show_beat)
 
 
-def show_beat(**_: Any) -> None:
+def show_beat(**_: object) -> None:
     note_beat()
 
 
 @worker_init.connect
-def watch_supervisor(**_: Any) -> None:
+def watch_supervisor(**_: object) -> None:
     """With the broker gone as well, a worker was seen to miss the signal and to retry for good."""
     if os.environ.get(SUPERVISED):
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()

@@ -33,7 +33,7 @@ def load_rest_framework() -> None:
         import_module("drf_spectacular.plumbing")
 
 
-def _request_factory(*args: Any, **options: Any) -> Any:
+def _request_factory(*args: object, **options: object) -> Any:
     """The factory that drf-spectacular makes a request with when it writes the description."""
     return import_module(_TESTS).APIRequestFactory(*args, **options)
 

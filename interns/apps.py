@@ -68,7 +68,7 @@ def _erase_sessions(user: Any) -> int:
     return run_queries(Lane.OPERATOR, lambda: erase_sessions(user))
 
 
-def _answer_host(request: Any) -> Any:
+def _answer_host(request: object) -> Any:
     from interns.views.hosts import host_view
 
     return host_view(request)

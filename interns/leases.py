@@ -78,7 +78,7 @@ def take(
     now: datetime,
     why: str = "",
     rule: MoveRule | None = None,
-    **columns: Any,
+    **columns: object,
 ) -> InternLease | None:
     """Begin an operation on an intern that is as it was read; None where it is so no more.
 
@@ -168,7 +168,7 @@ def renew(lease: InternLease, *, now: datetime) -> bool:
     return bool(lease.rows().update(lease_expires_at=now + lease_term()))
 
 
-def write(lease: InternLease, **columns: Any) -> None:
+def write(lease: InternLease, **columns: object) -> None:
     """Set columns of the intern. Raises `LeaseLost`."""
     if not lease.rows().update(**columns, updated_at=datetime.now(UTC)):
         raise LeaseLost
@@ -182,7 +182,7 @@ def settle(
     by: str,
     why: str = "",
     failure: str | None = None,
-    **columns: Any,
+    **columns: object,
 ) -> None:
     """End the operation with a move: the lease goes in the same transaction. Raises `LeaseLost`."""
     now = datetime.now(UTC)
@@ -215,7 +215,7 @@ def release(lease: InternLease, *, by: str, why: str) -> bool:
     return True
 
 
-def begin_step(lease: InternLease, number: int, *, by: str, **columns: Any) -> None:
+def begin_step(lease: InternLease, number: int, *, by: str, **columns: object) -> None:
     """The next step of a provisioning begins (T9). Raises `LeaseLost`."""
     assert_allowed(MoveRule.STEP_DONE, Status.PROVISIONING, Status.PROVISIONING)
     with transaction.atomic():

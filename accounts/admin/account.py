@@ -121,7 +121,7 @@ class AccountAdmin(MoneyPages, PageAdmin):
     def histories(self, account: Account) -> SafeString:
         return render_account_histories(account.pk)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:

@@ -70,7 +70,7 @@ class _SpentColumn:
     """A column of what counts against a budget now."""
 
     @admin.display(description="spent (USD)", ordering="counted_nano")
-    def spent(self, row: Any) -> str:
+    def spent(self, row: object) -> str:
         return format_usd(_read_spent_nano(row))
 
 

@@ -42,7 +42,7 @@ class _MovementForm(forms.Form):
     reason = forms.CharField(max_length=300, help_text="Kept on the ledger entry, with your name.")
     ref = forms.UUIDField(widget=forms.HiddenInput, initial=uuid.uuid4)
 
-    def book(self, *, account: Account, user: Any) -> bool | None:
+    def book(self, *, account: Account, user: object) -> bool | None:
         """Book a valid form; whether it is new. None, and an error on it, where it cannot be."""
         try:
             return self.move(account=account, user=user)
@@ -52,11 +52,11 @@ class _MovementForm(forms.Form):
             self.add_error("amount", "The balance, less what is held, is smaller.")
         return None
 
-    def move(self, *, account: Account, user: Any) -> bool:
+    def move(self, *, account: Account, user: object) -> bool:
         """Raises `MovementConflict` and `InsufficientBalance`."""
         raise NotImplementedError
 
-    def note(self, user: Any) -> str:
+    def note(self, user: object) -> str:
         return f"{self.cleaned_data['reason']} (by {user})"
 
 
@@ -76,7 +76,7 @@ class CreditsForm(_MovementForm):
                 "kind"
             ].help_text += f" Of a purchase {settings.CREDIT_FEE_RATE:.4%} are kept as the fee."
 
-    def move(self, *, account: Account, user: Any) -> bool:
+    def move(self, *, account: Account, user: object) -> bool:
         said = self.cleaned_data
         movement: dict[str, Any] = {
             "account": account,
@@ -100,7 +100,7 @@ class RefundForm(_MovementForm):
     )
     field_order = ("amount", "reason", "below_zero")
 
-    def move(self, *, account: Account, user: Any) -> bool:
+    def move(self, *, account: Account, user: object) -> bool:
         said = self.cleaned_data
         return take_credits(
             account=account,
@@ -124,7 +124,7 @@ class TransferForm(_MovementForm):
         field: Any = self.fields["to"]
         field.queryset = field.queryset.exclude(pk=account.pk)
 
-    def move(self, *, account: Account, user: Any) -> bool:
+    def move(self, *, account: Account, user: object) -> bool:
         said = self.cleaned_data
         return transfer_credits(
             giver=account,
@@ -142,7 +142,7 @@ class Movement(Protocol):
     cleaned_data: dict[str, Any]
 
     def is_valid(self) -> bool: ...
-    def book(self, *, account: Account, user: Any) -> bool | None: ...
+    def book(self, *, account: Account, user: object) -> bool | None: ...
 
 
 def _last_month() -> tuple[date, date]:
@@ -214,22 +214,22 @@ class MoneyPages(_Page):
         """Moving credits is adding a ledger entry."""
         return request.user.has_perm("accounts.add_ledgerentry")
 
-    def credits_view(self, request: HttpRequest, account_id: Any) -> HttpResponseBase:
+    def credits_view(self, request: HttpRequest, account_id: uuid.UUID) -> HttpResponseBase:
         account = self._account(request, account_id)
         form = CreditsForm(_read_post(request))
         return self._moving(request, account, form, _ADDING)
 
-    def refund_view(self, request: HttpRequest, account_id: Any) -> HttpResponseBase:
+    def refund_view(self, request: HttpRequest, account_id: uuid.UUID) -> HttpResponseBase:
         account = self._account(request, account_id)
         form = RefundForm(_read_post(request))
         return self._moving(request, account, form, _REFUNDING)
 
-    def transfer_view(self, request: HttpRequest, account_id: Any) -> HttpResponseBase:
+    def transfer_view(self, request: HttpRequest, account_id: uuid.UUID) -> HttpResponseBase:
         account = self._account(request, account_id)
         form = TransferForm(_read_post(request), account=account)
         return self._moving(request, account, form, _TRANSFERRING)
 
-    def statement_view(self, request: HttpRequest, account_id: Any) -> HttpResponseBase:
+    def statement_view(self, request: HttpRequest, account_id: uuid.UUID) -> HttpResponseBase:
         """The form; with its fields in the query, the statement itself."""
         if not request.user.has_perm("accounts.view_ledgerentry"):
             raise PermissionDenied
@@ -240,7 +240,7 @@ class MoneyPages(_Page):
             return download(write_statement(account.pk, form.period, written_as))
         return self._page(request, account, form, "Statement", method="get")
 
-    def _account(self, request: HttpRequest, account_id: Any) -> Account:
+    def _account(self, request: HttpRequest, account_id: uuid.UUID) -> Account:
         if not self.has_credits_permission(request):
             raise PermissionDenied
         return get_object_or_404(Account, pk=account_id)
@@ -260,7 +260,7 @@ class MoneyPages(_Page):
         return HttpResponseRedirect(reverse("admin:accounts_account_change", args=[account.pk]))
 
     def _page(
-        self, request: HttpRequest, account: Account, form: Any, title: str, *, method: str
+        self, request: HttpRequest, account: Account, form: object, title: str, *, method: str
     ) -> HttpResponseBase:
         context = {
             **self.admin_site.each_context(request),

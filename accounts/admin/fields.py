@@ -29,7 +29,7 @@ class UsdField(forms.DecimalField):
     def __init__(self, **options: Any) -> None:
         super().__init__(max_value=_USD_MAX, max_digits=19, decimal_places=9, **options)
 
-    def clean(self, value: Any) -> Any:
+    def clean(self, value: object) -> Any:
         usd = super().clean(value)
         return None if usd is None else usd_to_nano(usd)
 
@@ -49,17 +49,17 @@ class WordsField(forms.CharField):
 
     widget = forms.Textarea(attrs={"rows": 2, "cols": 90})
 
-    def prepare_value(self, value: Any) -> Any:
+    def prepare_value(self, value: object) -> Any:
         return ", ".join(map(str, value)) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
         words = [word.strip() for word in re.split(r"[,\n]", value or "")]
         return list(dict.fromkeys(word for word in words if word)) or None
 
-    def run_validators(self, value: Any) -> None:
+    def run_validators(self, value: object) -> None:
         """The validators of text do not suit a list."""
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
+    def has_changed(self, initial: object, data: object) -> bool:
         return bool(self.to_python(data) != (initial or None))
 
 
@@ -75,7 +75,7 @@ class RateLimitsField(forms.JSONField):
         )
         super().__init__(required=False, **{"help_text": help_text, **options})
 
-    def clean(self, value: Any) -> Any:
+    def clean(self, value: object) -> Any:
         typed = super().clean(value)
         if not typed:
             return None
@@ -91,7 +91,7 @@ class RateLimitsField(forms.JSONField):
 class NumbersField(WordsField):
     """A list of whole numbers, typed likewise."""
 
-    def to_python(self, value: Any) -> Any:
+    def to_python(self, value: object) -> Any:
         words = super().to_python(value)
         if words is None:
             return None
@@ -101,7 +101,7 @@ class NumbersField(WordsField):
             raise forms.ValidationError("Whole numbers, with commas between.")
         return [int(word) for word in words]
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
+    def has_changed(self, initial: object, data: object) -> bool:
         try:
             return super().has_changed(initial, data)
         except forms.ValidationError:

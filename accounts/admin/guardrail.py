@@ -267,10 +267,10 @@ def _format_holder(scope_id: str) -> str:
 class _AssignmentAdmin(PageAdmin):
     """Assigning and taking away, through the services."""
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return ("assigned_by", "created_at")
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
     # What a subclass brings: assigning a row, and the lookup of whoever it is about.

@@ -64,7 +64,7 @@ class TrustedIssuerAdmin(RecordedAdmin):
     ordering = ("account__name", "name")
     actions = None
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return ("account",) if obj else ()
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -140,13 +140,13 @@ class WorkloadAdmin(PageAdmin):
     ordering = ("pk",)
     actions = None
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: object = None) -> Any:
         if obj is not None:
             return ("issuer", "key", "conditions", "tags")
         limits = ("limit_usd", "limit_reset")
         return ("issuer", "name", "conditions", "tags", "workspace", *limits, "scopes")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return ("issuer", "key") if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:

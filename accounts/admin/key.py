@@ -30,7 +30,7 @@ class StateFilter(admin.SimpleListFilter):
     title = "state"
     parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         words = ("usable", "disabled", "expired", "deleted", "any")
         return [(word, word.capitalize()) for word in words]
 

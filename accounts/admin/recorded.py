@@ -27,7 +27,7 @@ class RecordedMixin:
             self.save_row(request, obj, form, change)
             self._record(request, obj, "updated" if change else "created", before)
 
-    def save_row(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+    def save_row(self, request: HttpRequest, obj: object, form: object, change: bool) -> None:
         save: Any = super().save_model  # type: ignore[misc] # That of the page it is mixed into.
         save(request, obj, form, change)
 
@@ -36,7 +36,7 @@ class RecordedMixin:
             self._record(request, obj, "deleted", read_fields(obj, self.facts))
             self.delete_row(request, obj)
 
-    def delete_row(self, request: HttpRequest, obj: Any) -> None:
+    def delete_row(self, request: HttpRequest, obj: object) -> None:
         delete: Any = super().delete_model  # type: ignore[misc] # Likewise the page's.
         delete(request, obj)
 

@@ -33,7 +33,7 @@ class SecondFactorAdmin(ReadOnlyAdmin):
     fields = ("user", "type", "created_at", "last_used_at")
     ordering = ("user__username", "pk")
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         user: Any = request.user
         return bool(user.has_perm("mfa.delete_authenticator"))
 

@@ -49,8 +49,8 @@ class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):
     fieldsets = (*_FIELDSETS, ("API", {"fields": ("public_id", "confirmed_email")}))
     inlines = (AccountInline,)
 
-    def find_account_id(self, obj: Any) -> None:
+    def find_account_id(self, obj: object) -> None:
         """Nobody's own: a person may belong to several."""
 
-    def get_inlines(self, request: Any, obj: Any) -> Any:
+    def get_inlines(self, request: object, obj: object) -> Any:
         return self.inlines if obj else ()

@@ -152,7 +152,7 @@ class WorkspaceAdmin(PageAdmin):
                 changes={name: getattr(obj, name) for name in fields},
             )
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
     @admin.action(description="Delete workspaces", permissions=["change"])

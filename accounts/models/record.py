@@ -18,7 +18,7 @@ class AppendOnly(Exception):
 class AuditRecordQuerySet(models.QuerySet["AuditRecord"]):
     """Reads, and `create`. Triggers refuse what goes past the ORM, too."""
 
-    def update(self, **changes: Any) -> NoReturn:
+    def update(self, **changes: object) -> NoReturn:
         raise AppendOnly("audit records are kept as they were written")
 
     def delete(self) -> NoReturn:
@@ -85,5 +85,5 @@ class AuditRecord(models.Model):
             raise AppendOnly("audit records are kept as they were written")
         super().save(*args, **options)
 
-    def delete(self, *args: Any, **options: Any) -> NoReturn:
+    def delete(self, *args: object, **options: object) -> NoReturn:
         raise AppendOnly("audit records are kept as they were written")

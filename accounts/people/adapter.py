@@ -34,7 +34,7 @@ class SignInAdapter(DefaultAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
 
-    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+    def pre_authenticate(self, request: HttpRequest, **credentials: object) -> None:
         """Does nothing: the first backend counts tries, and tells nobody."""
 
     def get_login_stages(self) -> list[str]:
@@ -53,7 +53,7 @@ class SignInAdapter(DefaultAccountAdapter):
         record_sign_in(request, "failed", user=user, reason=reason)
         return render(request, "console/provider_only.html", {"provider": provider}, status=403)
 
-    def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
+    def is_reauthentication_required(self, *, app: str, **options: object) -> bool:
         """Not of somebody who came by a link or a provider and has nothing to repeat yet."""
         return bool(self.get_reauthentication_methods(context.request.user))
 
@@ -61,7 +61,7 @@ class SignInAdapter(DefaultAccountAdapter):
         """Where the request comes from; a socket without an address has the unspecified one."""
         return str(find_address(request) or "0.0.0.0")  # noqa: S104 - Nothing listens on it.
 
-    def add_message(self, *args: Any, **options: Any) -> None:
+    def add_message(self, *args: object, **options: object) -> None:
         """Says nothing: the page that follows shows what changed."""
 
 

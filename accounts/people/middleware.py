@@ -103,7 +103,7 @@ class PageSecondFactor:
                     return self._ask_for_factor(request, user)
         return self.get_response(request)
 
-    def _ask_for_factor(self, request: HttpRequest, user: Any) -> HttpResponseBase:
+    def _ask_for_factor(self, request: HttpRequest, user: object) -> HttpResponseBase:
         kinds = {each.type for each in list_factors(user)}
         if not kinds:
             if request.path_info.startswith(_SETUP):

@@ -38,7 +38,7 @@ def record_sign_in(
 
 
 @receiver(user_logged_in)
-def record_entry(sender: Any, request: HttpRequest | None, user: Any, **_: Any) -> None:
+def record_entry(sender: object, request: HttpRequest | None, user: object, **_: object) -> None:
     if request is not None:
         steps = request.session.get("account_authentication_methods", [])
         methods = [step.get("type") or step["method"] for step in steps]
@@ -46,7 +46,7 @@ def record_entry(sender: Any, request: HttpRequest | None, user: Any, **_: Any) 
 
 
 @receiver(user_logged_out)
-def record_exit(sender: Any, request: HttpRequest, user: Any, **_: Any) -> None:
+def record_exit(sender: object, request: HttpRequest, user: object, **_: object) -> None:
     if user is not None:
         record_sign_in(request, "signed out", user=user, by=operator_actor(user))
 

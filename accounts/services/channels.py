@@ -72,7 +72,7 @@ def create_channel(
     by: Actor,
     workspace_id: UUID | None = None,
     url: str | None = None,
-    **columns: Any,
+    **columns: object,
 ) -> ChannelWithSecret:
     """A new channel; without an account it is the operator's. `columns` are the others.
 

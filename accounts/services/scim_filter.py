@@ -191,7 +191,7 @@ def build_condition(node: Node, columns: Mapping[str, Column]) -> Q:
     return _compare(column, node.operator, node.value)
 
 
-def _compare(column: Column, operator: str, value: Any) -> Q:
+def _compare(column: Column, operator: str, value: object) -> Q:
     if value is None:
         return Q(**{f"{column.name}__isnull": True})
     is_wrong = {
@@ -207,7 +207,7 @@ def _compare(column: Column, operator: str, value: Any) -> Q:
     return Q(**{f"{column.name}__{lookup}": value})
 
 
-def is_match(node: Node, value: Any) -> bool:
+def is_match(node: Node, value: object) -> bool:
     """Whether one value of a multi-valued attribute, such as an e-mail, is as the filter says."""
     if isinstance(node, Junction):
         matches = [is_match(each, value) for each in node.parts]

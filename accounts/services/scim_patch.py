@@ -35,7 +35,7 @@ class Immutable(InvalidRequest):
 
 
 def apply_operations(
-    resource: Mapping[str, Any], operations: Any, *, names: Mapping[str, str]
+    resource: Mapping[str, Any], operations: object, *, names: Mapping[str, str]
 ) -> JsonObject:
     """The resource after all operations. `names` are its writable attributes, by their names in
     lower case; others are passed over, as directories send what nobody here keeps.
@@ -67,7 +67,7 @@ def apply_operations(
 
 
 def _apply(
-    resource: JsonObject, word: str, path: str, value: Any, names: Mapping[str, str]
+    resource: JsonObject, word: str, path: str, value: object, names: Mapping[str, str]
 ) -> None:
     match = _PATH.fullmatch(path)
     if match is None:
@@ -91,7 +91,7 @@ def _apply(
         resource[name] = value
 
 
-def _remove(resource: JsonObject, name: str, value: Any) -> None:
+def _remove(resource: JsonObject, name: str, value: object) -> None:
     """Everything; or the values listed, as some directories say it."""
     if isinstance(value, list) and isinstance(resource.get(name), list):
         gone = {_identify(each) for each in value}
@@ -100,7 +100,7 @@ def _remove(resource: JsonObject, name: str, value: Any) -> None:
         resource.pop(name, None)
 
 
-def _apply_to_part(resource: JsonObject, name: str, word: str, sub: str, value: Any) -> None:
+def _apply_to_part(resource: JsonObject, name: str, word: str, sub: str, value: object) -> None:
     there = resource.get(name)
     parts = there if isinstance(there, list) else [there if isinstance(there, dict) else {}]
     for part in parts:
@@ -109,7 +109,7 @@ def _apply_to_part(resource: JsonObject, name: str, word: str, sub: str, value: 
 
 
 def _apply_to_matches(
-    resource: JsonObject, name: str, word: str, condition: Node, sub: str | None, value: Any
+    resource: JsonObject, name: str, word: str, condition: Node, sub: str | None, value: object
 ) -> None:
     values = resource.get(name) or []
     matches = [each for each in values if is_match(condition, each)]
@@ -140,7 +140,7 @@ def _list_equalities(condition: Node) -> Iterable[tuple[str, Any]]:
         yield condition.attribute, condition.value  # type: ignore[union-attr]  # A comparison.
 
 
-def _set_part(part: JsonObject, word: str, sub: str, value: Any) -> None:
+def _set_part(part: JsonObject, word: str, sub: str, value: object) -> None:
     name = next((each for each in part if each.lower() == sub.lower()), sub)
     if word == "remove":
         part.pop(name, None)
@@ -159,5 +159,5 @@ def _join(values: list[Any], more: list[Any]) -> list[Any]:
     return [*values, *(each for each in more if _identify(each) not in there)]
 
 
-def _identify(value: Any) -> str:
+def _identify(value: object) -> str:
     return str(value.get("value")) if isinstance(value, dict) else str(value)

@@ -1,6 +1,6 @@
 """/workspaces/{id}/budgets: what the keys of a workspace may spend together."""
 
-from typing import Any, Final
+from typing import Final
 
 from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter
@@ -122,5 +122,5 @@ class WorkspaceBudgetsViewSet(ManagedViewSet):
         return json_response({"deleted": True})
 
 
-def _answer(budgets: WorkspaceBudgets, data: Any) -> JsonObject:
+def _answer(budgets: WorkspaceBudgets, data: object) -> JsonObject:
     return {"data": data, "include_byok_in_budgets": budgets.workspace.include_byok_in_budgets}

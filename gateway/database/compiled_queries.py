@@ -52,7 +52,7 @@ class CompiledQuery(Generic[M]):
             for number, (name, kind) in enumerate(kinds.items())
         }
 
-    def __call__(self, **values: Any) -> list[M]:
+    def __call__(self, **values: object) -> list[M]:
         made = self._compiled_sql
         params = list(made.params)
         for at, name, adapted in made.slots:
@@ -97,7 +97,7 @@ def _build_sample(kind: type, number: int, name: str) -> Any:
     return _NUMBER + number if kind is int else f"\x01{name}\x01"
 
 
-def _find_adapter(param: Any, sample: Any) -> Callable[[Any], Any] | None:
+def _find_adapter(param: object, sample: object) -> Callable[[Any], Any] | None:
     """How a value gets where its sample stands; None where that is not here. SQLite has no UUIDs
     of its own."""
     if isinstance(sample, UUID) and param == sample.hex:

@@ -48,7 +48,7 @@ def add_headers(origin: str, start_response: Callable[..., Any]) -> Callable[...
             own.append(("Access-Control-Allow-Origin", origin))
             own.append(("Access-Control-Expose-Headers", _EXPOSED))
 
-    def start(status: str, headers: Headers, *more: Any) -> Any:
+    def start(status: str, headers: Headers, *more: object) -> Any:
         return start_response(status, [*headers, *own], *more)
 
     return start

@@ -126,7 +126,7 @@ def loads(raw: Raw, between: Between = do_nothing) -> Any:
     return value
 
 
-def _has_nul(value: Any) -> bool:
+def _has_nul(value: object) -> bool:
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -141,7 +141,7 @@ def _has_nul(value: Any) -> bool:
     return False
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: object) -> bytes:
     """Compact UTF-8 JSON; integers of any length are kept exactly."""
     try:
         return orjson.dumps(value)
@@ -149,7 +149,7 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(_long_integers_as_text(value))
 
 
-def _long_integers_as_text(value: Any) -> Any:
+def _long_integers_as_text(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _long_integers_as_text(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

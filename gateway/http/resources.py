@@ -43,7 +43,7 @@ def one_of(options: Iterable[str]) -> Any:
     """Annotates a text of a query or body: one of these, else the refusal lists them."""
     texts = list(options)
 
-    def check(value: Any) -> str:
+    def check(value: object) -> str:
         if isinstance(value, str) and value in texts:
             return value
         raise PydanticCustomError("option", "{text}", {"text": describe_options(texts)})
@@ -71,7 +71,7 @@ class Body(BaseModel):
         return body | dict.fromkeys(absent, UNDEFINED) if absent else body
 
     @classmethod
-    def read(cls, body: Mapping[str, Any], **context: Any) -> Self:
+    def read(cls, body: Mapping[str, Any], **context: object) -> Self:
         """The checked body; validators see the context. Raises `SchemaInvalid`."""
         try:
             return cls.model_validate(body, context=context)
@@ -110,7 +110,7 @@ class Query(Body):
     """The query string of a request. Values arrive as text, and an empty one counts as absent."""
 
     @classmethod
-    def read(cls, body: Mapping[str, Any], **context: Any) -> Self:
+    def read(cls, body: Mapping[str, Any], **context: object) -> Self:
         """The checked query; unknown names are ignored. Raises `SchemaInvalid`."""
         fields = {name: body[name] for name in cls.model_fields if body.get(name)}
         return super().read(fields, **context)
@@ -138,7 +138,7 @@ class ResourceObject(BaseModel):
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     @classmethod
-    def from_row(cls, row: object, **computed: Any) -> JsonObject:
+    def from_row(cls, row: object, **computed: object) -> JsonObject:
         """The JSON object: each field is among `computed`, or the row's attribute of its name."""
         return {
             name: computed[name] if name in computed else _as_json(getattr(row, name))
@@ -164,7 +164,7 @@ def _list_fields(model: type[BaseModel]) -> tuple[tuple[str, bool], ...]:
     return tuple((name, field.default is ABSENT) for name, field in fields)
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     if type(value) in _JSON_TYPES:
         return value
     if isinstance(value, UUID):

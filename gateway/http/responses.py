@@ -16,7 +16,7 @@ log = logging.getLogger("gateway")
 
 
 def json_response(
-    value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
+    value: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
     """`value` as compact JSON."""
     return raw_json_response(dumps(value), status=status, headers=headers)
@@ -50,12 +50,12 @@ class _RawJsonResponse(HttpResponse):
         self._charset = self._reason_phrase = self._handler_class = None
 
 
-def error_body(error: GatewayError, **beside: Any) -> dict[str, Any]:
+def error_body(error: GatewayError, **beside: object) -> dict[str, Any]:
     """The envelope; `beside` holds `user_id` and `router_metadata` where there are any."""
     return {"error": error.body(), **beside}
 
 
-def error_response(error: GatewayError, **beside: Any) -> HttpResponse:
+def error_response(error: GatewayError, **beside: object) -> HttpResponse:
     return build_error_response(error, error_body(error, **beside), status=error.status)
 
 

@@ -28,7 +28,7 @@ class TagsInvalid(ValueError):
     """The header is no list of tags. The text says why, for whoever sent it."""
 
 
-def read_tags(header: str | None, metadata: Any, trace: Any, own: Tags = NO_TAGS) -> Tags:
+def read_tags(header: str | None, metadata: object, trace: object, own: Tags = NO_TAGS) -> Tags:
     """The tags of a request, those of the caller's identity (`own`) among them. Raises
     `TagsInvalid` for the header alone: what else has no room, or is too long or no plain value, is
     not meant to be a tag."""
@@ -81,7 +81,7 @@ def _yield_plain(source: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-def _write_value(value: Any) -> str:
+def _write_value(value: object) -> str:
     """Empty for what is no plain value."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -65,7 +65,7 @@ def replace_vendor_names(body: dict[str, Any], raw: bytes | bytearray) -> dict[s
     return body
 
 
-def _replace(value: Any, vendor: str) -> None:
+def _replace(value: object, vendor: str) -> None:
     if isinstance(value, list):
         for place, each in enumerate(value, 1):
             _replace(each, vendor)
@@ -81,7 +81,7 @@ def _replace(value: Any, vendor: str) -> None:
                 _replace(value[key], vendor)
 
 
-def _replace_name(value: Any, vendor: str) -> Any:
+def _replace_name(value: object, vendor: str) -> Any:
     if isinstance(value, list):
         return [_replace_name(each, vendor) if isinstance(each, str) else each for each in value]
     if not isinstance(value, str) or not value.startswith(vendor):

@@ -39,7 +39,7 @@ class LeanViewSet(GenericViewSet[Any]):
 
     @classonlymethod
     def as_view(  # type: ignore[override]  # DRF's stubs want its own types of actions and request.
-        cls, actions: dict[str, str], **initkwargs: Any
+        cls, actions: dict[str, str], **initkwargs: object
     ) -> Callable[..., HttpResponseBase]:
         """The same view to DRF and its schema; each request costs one plain object.
 
@@ -50,7 +50,7 @@ class LeanViewSet(GenericViewSet[Any]):
         if "get" in actions:
             actions = {"head": actions["get"], **actions}
 
-        def view(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        def view(request: HttpRequest, **kwargs: object) -> HttpResponseBase:
             self = cls(**initkwargs)
             self.action_map = actions
             return self.dispatch(request, **kwargs)
@@ -59,7 +59,7 @@ class LeanViewSet(GenericViewSet[Any]):
         view.answers_everything = True  # type: ignore[attr-defined]
         return update_wrapper(view, face)
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         self.beside = {}
         method = (request.method or "").lower()
         try:

@@ -19,7 +19,7 @@ class QueueAnswers(bootsteps.StartStopStep):
 
     requires = ("celery.worker.consumer.connection:Connection",)
 
-    def start(self, parent: Any) -> None:
+    def start(self, parent: object) -> None:
         queue.recover()
 
 
@@ -38,7 +38,7 @@ def connect(app: Celery) -> None:
         signal.connect(receiver)
 
 
-def _configure(**options: Any) -> None:
+def _configure(**options: object) -> None:
     """`--loglevel` and its like have no say: all lines are of one form."""
     configure()
     # The shared cache and the queue are one store here, of which the queue tells.
@@ -54,23 +54,23 @@ def _report_worker_end(sender: Any, **more: Any) -> None:
     log.info("Worker %s stopped", sender.hostname)
 
 
-def _report_process(**more: Any) -> None:
+def _report_process(**more: object) -> None:
     log.info("Worker process %d began", os.getpid())
 
 
-def _report_process_end(pid: int, exitcode: int, **more: Any) -> None:
+def _report_process_end(pid: int, exitcode: int, **more: object) -> None:
     log.info("Worker process %d ended with status %d", pid, exitcode)
 
 
-def _report_beat(**more: Any) -> None:
+def _report_beat(**more: object) -> None:
     log.info("Beat started")
     atexit.register(log.info, "Beat stopped")
 
 
-def _note_queue(**more: Any) -> None:
+def _note_queue(**more: object) -> None:
     queue.recover()
 
 
-def _note_database(**more: Any) -> None:
+def _note_database(**more: object) -> None:
     """Connections of the pool have been looked at before they are given out."""
     database.recover()

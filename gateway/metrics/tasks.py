@@ -38,7 +38,7 @@ _begun_at: ContextVar[float] = ContextVar("task_begun_at")
 
 
 @task_prerun.connect
-def note_begin(**_: Any) -> None:
+def note_begin(**_: object) -> None:
     _begun_at.set(time.monotonic())
 
 
@@ -52,17 +52,17 @@ def count_task(task: Any = None, state: str | None = None, **_: Any) -> None:
 
 @worker_process_shutdown.connect
 @worker_shutdown.connect
-def forget_process(**_: Any) -> None:
+def forget_process(**_: object) -> None:
     """The process ends: its numbers go to those of the dead."""
     if is_enabled():
         leave()
 
 
 @beat_init.connect
-def watch_beat(**_: Any) -> None:
+def watch_beat(**_: object) -> None:
     before_task_publish.connect(note_beat)
 
 
-def note_beat(**_: Any) -> None:
+def note_beat(**_: object) -> None:
     """Beat sends something every five seconds at least."""
     BEAT.set(time.time())

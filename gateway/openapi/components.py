@@ -57,7 +57,7 @@ class ModelSchemas(GenerateJsonSchema):
     """Writes the schemas of pydantic models: null is one of the types, and titles, which would only
     repeat names, are left out. A default of null is left out as well, and any of an answer."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
@@ -132,13 +132,13 @@ def deletion_of(model: type[BaseModel]) -> Component:
     )
 
 
-def obj(properties: Mapping[str, Any], *, optional: tuple[str, ...] = (), **more: Any) -> Schema:
+def obj(properties: Mapping[str, Any], *, optional: tuple[str, ...] = (), **more: object) -> Schema:
     """An object whose properties are always there, except the optional ones."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": dict(properties), "required": required, **more}
 
 
-def array(items: Any) -> Schema:
+def array(items: object) -> Schema:
     return {"type": "array", "items": items}
 
 
@@ -148,7 +148,7 @@ def words(*options: str | None) -> Schema:
     return {"type": kind, "enum": list(options)}
 
 
-def nullable(schema: Any) -> Schema:
+def nullable(schema: object) -> Schema:
     """The schema, or null."""
     if not isinstance(schema, dict) or not isinstance(schema["type"], str) or "enum" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
@@ -185,7 +185,7 @@ class ComponentExtension(OpenApiSerializerExtension):
         return resolved
 
 
-def _with_references(value: Any, auto_schema: AutoSchema, direction: Direction) -> Any:
+def _with_references(value: object, auto_schema: AutoSchema, direction: Direction) -> Any:
     if isinstance(value, type) and issubclass(value, BaseModel):
         value = component(value)
     if isinstance(value, Component):

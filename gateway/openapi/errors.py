@@ -2,7 +2,7 @@
 `Idempotency-Key` header with its 409, in the description of every POST that takes it."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from drf_spectacular.utils import OpenApiResponse
 
@@ -153,7 +153,7 @@ _HEADER: Final = {
 
 
 def describe_idempotency(
-    result: JsonObject, generator: Any, request: Any, public: bool
+    result: JsonObject, generator: object, request: object, public: bool
 ) -> JsonObject:
     """A postprocessing hook of drf-spectacular."""
     for operation in _posts(result):

@@ -104,7 +104,7 @@ _STATUS_DISABLED = -5
 _LOOK_AGAIN_S = 0.5
 
 
-def tell(**event: Any) -> None:
+def tell(**event: object) -> None:
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 

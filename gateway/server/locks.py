@@ -16,7 +16,7 @@ def make_native() -> None:
     """For every Local and handler that is made from now on: before Django is imported."""
     make: Any = local._DefaultLocal.__init__
 
-    def make_with_native_lock(self: Any, thread_critical: bool = False) -> None:
+    def make_with_native_lock(self: object, thread_critical: bool = False) -> None:
         make(self, thread_critical)
         object.__setattr__(self, "_lock", RLock())
 

@@ -101,7 +101,7 @@ class RollingWorker(GeventWorker):
     `graceful_timeout`; calls still running then are ended, told and settled in the other half.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
         self._busy = 0
         self._busy_at = 0.0
@@ -109,12 +109,12 @@ class RollingWorker(GeventWorker):
         self._time_is_up = False
         self._pools: list[Pool] = []
 
-    def handle_exit(self, sig: Any, frame: Any) -> None:
+    def handle_exit(self, sig: object, frame: object) -> None:
         if self._stop_by is None:
             self._stop_by = time.monotonic() + max(1, self.cfg.graceful_timeout // 2)
         super().handle_exit(sig, frame)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
 
-    def handle_request(self, *args: Any) -> None:
+    def handle_request(self, *args: object) -> None:
         self._busy += 1
         try:
             super().handle_request(*args)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
@@ -205,7 +205,7 @@ class GatewayWorker(RollingWorker):
         finally:
             util.close(client)
 
-    def _serve(self, connection: Connection, name: Any, client: Any, addr: Any) -> None:
+    def _serve(self, connection: Connection, name: object, client: object, addr: object) -> None:
         while (request := connection.next_request()) is not None:
             request.proxy_protocol_info = {}
             if self.is_crowded:

@@ -97,13 +97,13 @@ def _encode_attributes(attributes: Mapping[str, Any] | None) -> Iterable[KeyValu
     return [_encode_attribute(*each) for each in (attributes or {}).items()]
 
 
-def _encode_attribute(name: str, value: Any) -> KeyValue:
+def _encode_attribute(name: str, value: object) -> KeyValue:
     if isinstance(value, str) and len(value) > _CHARS_KEPT:
         return _build_attribute(name, value)
     return _load_attribute(name, tuple(value) if isinstance(value, list) else value)
 
 
-def _build_attribute(name: str, value: Any) -> KeyValue:
+def _build_attribute(name: str, value: object) -> KeyValue:
     return KeyValue(key=name, value=_build_value(value))
 
 

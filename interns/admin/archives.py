@@ -57,13 +57,13 @@ class WorkspaceArchiveAdmin(PageAdmin):
         chosen = {} if obj else {"form": ArchiveForm}
         return super().get_form(request, obj, change, **{**options, **chosen})
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return _FACTS if obj else ("intern", "uri", "sha256", "bytes")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return _FACTS if obj else ()
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:

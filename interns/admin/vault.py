@@ -111,7 +111,7 @@ class VaultSecretAdmin(PageAdmin):
         form = SecretForm if obj else NewSecretForm
         return super().get_form(request, obj, change, **{"form": form, **options})
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: object = None) -> Any:
         if obj is None:
             return ("vault", "name", "value", "hosts")
         facts = ("name", "vault", "fingerprint", "managed", "created_at", "updated_at")
@@ -119,7 +119,7 @@ class VaultSecretAdmin(PageAdmin):
             return (*facts, "value", "hosts")
         return (*facts, "hosts")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
         if obj is None:
             return ()
         return ("name", "vault", "fingerprint", "managed", "created_at", "updated_at")

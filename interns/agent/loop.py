@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic_ai import Agent, AgentRun, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.exceptions import (
@@ -145,7 +144,7 @@ class _EventWriter:
         self._emit = emit
         self._model = ""
 
-    def write(self, event: Any) -> None:
+    def write(self, event: object) -> None:
         match event:
             case PartStartEvent(part=TextPart(content=text)) if text:
                 self._emit(events.content(text))

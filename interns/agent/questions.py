@@ -66,7 +66,7 @@ class FormField:
         shown: JsonObject = {"name": self.name, "type": self.type, "required": self.required}
         return shown if self.options is None else shown | {"options": self.options}
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Raises `AnswerNotOffered`."""
         is_odd_bool = isinstance(value, bool) and self.type != "boolean"
         if is_odd_bool or not isinstance(value, FIELD_TYPES[self.type]):
@@ -97,7 +97,7 @@ class AskForm:
             raise AnswerNotOffered("action must be accept, decline or cancel")
         return GivenAnswer(accepted=True, content=self._check_content(given.get("content")))
 
-    def _check_content(self, content: Any) -> JsonObject:
+    def _check_content(self, content: object) -> JsonObject:
         if not isinstance(content, dict):
             raise AnswerNotOffered("content must be an object")
         if unknown := sorted(content.keys() - {one.name for one in self.fields}):

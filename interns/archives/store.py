@@ -103,7 +103,7 @@ class LocalArchives(FileSystemStorage):
     def __init__(self, **options: Any) -> None:
         super().__init__(file_permissions_mode=0o600, directory_permissions_mode=0o700, **options)
 
-    def _save(self, name: str, content: Any) -> str:
+    def _save(self, name: str, content: object) -> str:
         saved: str = super()._save(name, content)  # type: ignore[misc]  # The stubs leave it out; Django names it for subclasses.
         path = Path(self.path(saved))
         for each, flags in ((path, os.O_RDONLY), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):

@@ -8,7 +8,7 @@ the runtime hear of it before the process lets go.
 import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.db import IntegrityError
 from gevent import GreenletExit
@@ -75,7 +75,7 @@ class TurnStream:
         start: Callable[[AbortHandle, float], RunStream],
         *,
         driver: Driver,
-        client: Any,
+        client: object,
         limits: TurnLimits,
         clock: Clock = CLOCK,
         span: OpenSpan | None = None,

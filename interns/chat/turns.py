@@ -39,7 +39,7 @@ class TurnRequest:
         *,
         acting: str,
         by: int | None,
-        client: Any,
+        client: object,
         driver: Driver,
         clock: Clock = CLOCK,
     ) -> None:

@@ -188,7 +188,7 @@ class InternCreation(models.Model):
 class InternTransitionQuerySet(models.QuerySet["InternTransition"]):
     """Reads, and `create`."""
 
-    def update(self, **changes: Any) -> NoReturn:
+    def update(self, **changes: object) -> NoReturn:
         raise AppendOnly("the history of interns is kept as it was written")
 
     def delete(self) -> NoReturn:
@@ -236,5 +236,5 @@ class InternTransition(models.Model):
             raise AppendOnly("the history of interns is kept as it was written")
         super().save(*args, **options)
 
-    def delete(self, *args: Any, **options: Any) -> NoReturn:
+    def delete(self, *args: object, **options: object) -> NoReturn:
         raise AppendOnly("the history of interns is kept as it was written")

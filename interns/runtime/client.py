@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from gateway.http.errors import MalformedJson
@@ -114,7 +114,7 @@ class AgentClient(ABC):
             return reply.status == 200
 
     def _stream(
-        self, intern_id: UUID, path: str, body: Any, *, deadline: float, abort: AbortHandle
+        self, intern_id: UUID, path: str, body: object, *, deadline: float, abort: AbortHandle
     ) -> "AgentStream":
         reply = self._send(intern_id, path, body, deadline=deadline, abort=abort)
         if reply.status != 200 or "text/event-stream" not in reply.headers.get("content-type", ""):
@@ -126,7 +126,7 @@ class AgentClient(ABC):
         self,
         intern_id: UUID,
         path: str,
-        body: Any,
+        body: object,
         *,
         deadline: float,
         abort: AbortHandle | None = None,

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingMixIn, UnixStreamServer
-from typing import Any
 from urllib.parse import urlsplit
 
 BODY_BYTES_MAX = 33_554_432
@@ -68,7 +67,7 @@ class GatewayProxy(ThreadingMixIn, UnixStreamServer):
         self.socket.close()
         self.socket = listener
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A connection that broke is nobody's news."""
 
 
@@ -88,7 +87,7 @@ class GatewayProxyHandler(BaseHTTPRequestHandler):
     def address_string(self) -> str:
         return "sandbox"
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """The gateway keeps its own books."""
 
     def _handle(self) -> None:

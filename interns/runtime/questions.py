@@ -144,7 +144,7 @@ def _refuse_unknown(given: JsonObject, *known: str) -> None:
             raise AnswerRejected(f"{_quote(name)} is not expected here")
 
 
-def _check_content(fields: list[JsonObject], content: Any) -> None:
+def _check_content(fields: list[JsonObject], content: object) -> None:
     if not isinstance(content, dict):
         raise AnswerRejected("content must be an object")
     known = {field["name"]: field for field in fields}
@@ -158,7 +158,7 @@ def _check_content(fields: list[JsonObject], content: Any) -> None:
             raise AnswerRejected(f"content.{name} is required")
 
 
-def _check_value(field: JsonObject, value: Any) -> None:
+def _check_value(field: JsonObject, value: object) -> None:
     if not _IS[field["type"]](value):
         raise AnswerRejected(f"content.{field['name']} must be of type {field['type']}")
     options = field.get("options")
@@ -166,7 +166,7 @@ def _check_value(field: JsonObject, value: Any) -> None:
         raise AnswerRejected(f"content.{field['name']} must be one of {_format_options(options)}")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -183,7 +183,7 @@ _IS: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def _is_equal(value: Any, option: Any) -> bool:
+def _is_equal(value: object, option: object) -> bool:
     """Equal as JSON: 1 is 1.0, and neither is true."""
     return value == option and isinstance(value, bool) == isinstance(option, bool)
 
@@ -192,6 +192,6 @@ def _format_options(options: list[Any]) -> str:
     return ", ".join(_quote(option) for option in options)
 
 
-def _quote(value: Any) -> str:
+def _quote(value: object) -> str:
     text = str(value)
     return f'"{text[:64]}"'

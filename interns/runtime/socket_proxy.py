@@ -10,7 +10,6 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingMixIn, UnixStreamServer
-from typing import Any
 
 PIECE_BYTES = 65_536
 CONNECT_S = 2.0
@@ -58,7 +57,7 @@ class SocketProxy(ThreadingMixIn, UnixStreamServer):
         self.socket.close()
         self.socket = listener
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A connection that broke is nobody's news."""
 
 

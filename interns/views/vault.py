@@ -322,7 +322,7 @@ class InternSecretsViewSet(_VaultViewSet):
 class CopyViewSet(InternSecretsViewSet):
     """`copy` is a name like any other, too: it can be stored and deleted."""
 
-    def dispatch(self, request: HttpRequest, *args: Any, **path: Any) -> HttpResponseBase:
+    def dispatch(self, request: HttpRequest, *args: object, **path: object) -> HttpResponseBase:
         if request.method in {"PUT", "DELETE"}:
             self.action_map = {**self.action_map, "put": "update", "delete": "destroy"}
             path["name"] = "copy"

@@ -1,6 +1,6 @@
 """Pools of credentials. What goes in is never shown again, but for its last characters."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django.contrib import admin
@@ -76,7 +76,7 @@ class ProviderCredentialAdmin(WriteOnlyAdmin):
             obj.save(update_fields=["sealed", "masked"])
 
 
-def _sum_since(day: Any) -> Subquery:
+def _sum_since(day: date) -> Subquery:
     rows: QuerySet[Any, Any] = CredentialSpend.objects.filter(
         provider=OuterRef("provider__slug"), label=OuterRef("label"), day__gte=day
     )

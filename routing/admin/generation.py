@@ -1,6 +1,5 @@
 """Generations, to look at: what was asked, who was tried, what it cost."""
 
-from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
@@ -170,7 +169,7 @@ class GenerationAdmin(ReversalPage, UsageExportPage, ReadOnlyAdmin):
         return format_html('<a href="{}?{}">Its ledger entries</a>', page, query)
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     if value is None:
         return "-"
     return value if isinstance(value, str) else dumps(value).decode()

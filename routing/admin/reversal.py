@@ -2,7 +2,7 @@
 
 import uuid
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django import forms
 from django.contrib import messages
@@ -34,7 +34,7 @@ class ReversalForm(forms.Form):
     reason = forms.CharField(max_length=300, help_text="Kept on the ledger entry, with your name.")
     ref = forms.UUIDField(widget=forms.HiddenInput, initial=uuid.uuid4)
 
-    def reverse(self, generation: Generation, user: Any) -> bool | None:
+    def reverse(self, generation: Generation, user: object) -> bool | None:
         """Whether it is new; None, and an error on the form, where it cannot be."""
         amount_nano = self.cleaned_data["amount"]
         try:

@@ -17,7 +17,7 @@ class DropsHistory:
     """For pages whose rows take what was written down of them along: it is read only, which the
     admin would otherwise refuse to delete the row for it."""
 
-    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+    def get_deleted_objects(self, objs: object, request: HttpRequest) -> Any:
         deleted = super().get_deleted_objects(objs, request)  # type: ignore[misc]  # A mixin of admin pages.
         listed, counts, needed, protected = deleted
         history = {str(kind._meta.verbose_name) for kind in (EndpointSample, ProviderProbe)}

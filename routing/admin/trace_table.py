@@ -116,7 +116,7 @@ def _describe_facts(facts: Mapping[str, Any]) -> str:
     return "; ".join(_describe_fact(name.replace("_", " "), value) for name, value in facts.items())
 
 
-def _describe_fact(name: str, value: Any) -> str:
+def _describe_fact(name: str, value: object) -> str:
     if value is True:
         return name
     if isinstance(value, list):

@@ -38,7 +38,7 @@ class WriteOnlyAdmin(PageAdmin):
 
     write_only_fields: ClassVar[tuple[str, ...]] = ("new_credential",)
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: object = None) -> Any:
         if obj is None or self.has_change_permission(request, obj):
             return self.fieldsets
         hidden = self.write_only_fields

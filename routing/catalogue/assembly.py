@@ -278,7 +278,7 @@ class _Assembly:
             return None
         return EffortRules(self._set(supported or ()), mandatory)
 
-    def _parse_prices(self, pricing: Any, endpoint: JsonObject) -> _Priced:
+    def _parse_prices(self, pricing: object, endpoint: JsonObject) -> _Priced:
         if pricing is None:
             return None, None
         key = orjson.dumps(pricing)

@@ -44,7 +44,7 @@ def parse(text: str) -> Any:
         raise DocumentError(f"no YAML: {' '.join(str(error).split())}") from error
 
 
-def dump(value: Any) -> str:
+def dump(value: object) -> str:
     """Plain data as YAML, keys in the given order."""
     text: str = yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, indent=2

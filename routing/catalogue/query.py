@@ -41,7 +41,7 @@ def _refusal(expected: str, value: str) -> PydanticCustomError:
     return PydanticCustomError("unexpected", "{text}", {"text": text})
 
 
-def _parser(parse: Callable[[str], object], **schema: Any) -> BeforeValidator:
+def _parser(parse: Callable[[str], object], **schema: object) -> BeforeValidator:
     """Annotates a parameter that is text of this schema, with what reads it."""
     return BeforeValidator(parse, json_schema_input_type=Annotated[Any, WithJsonSchema(schema)])
 
@@ -201,7 +201,7 @@ class ModelQuery(Query):
     max_agentic_index: _Benchmark = None
 
     @classmethod
-    def read(cls, body: Mapping[str, Any], **context: Any) -> Self:
+    def read(cls, body: Mapping[str, Any], **context: object) -> Self:
         """The checked query. Raises `SchemaInvalid` for the first odd value."""
         try:
             return super().read(body, **context)

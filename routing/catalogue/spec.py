@@ -42,7 +42,7 @@ _HTTP = re.compile(r"https?://[^\s/]+")
 
 
 def _one_of(words: tuple[Any, ...]) -> AfterValidator:
-    def check(value: Any) -> Any:
+    def check(value: object) -> Any:
         if value not in words:
             raise ValueError(f"expected one of {', '.join(map(str, words))}, got {value!r}")
         return value

@@ -68,7 +68,7 @@ def bump_version(using: str) -> Iterator[None]:
 class VersionedQuerySet(models.QuerySet[_T]):
     """Bulk changes move the version too."""
 
-    def update(self, **kwargs: Any) -> int:
+    def update(self, **kwargs: object) -> int:
         with bump_version(self.db):
             return super().update(**kwargs)
 

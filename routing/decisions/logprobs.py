@@ -6,7 +6,7 @@ What is not among the alternatives of that token counts as unlikely as the least
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
 from routing.decisions.question import (
@@ -44,7 +44,7 @@ def build_request(state: str, question: TypedQuestion) -> JsonObject:
     }
 
 
-def read_judgement(question: TypedQuestion, logprobs: Any) -> Judgement:
+def read_judgement(question: TypedQuestion, logprobs: object) -> Judgement:
     """The distribution in a chat answer's `logprobs`, of which nothing is taken for granted.
 
     Raises `NoAnswer` where no label is among the alternatives of the first token.
@@ -79,7 +79,7 @@ def _log_sum(logprobs: Sequence[float]) -> float:
     return most + math.log(math.fsum(math.exp(each - most) for each in logprobs))
 
 
-def _read_alternatives(logprobs: Any) -> Iterator[_Alternative]:
+def _read_alternatives(logprobs: object) -> Iterator[_Alternative]:
     """Those of the first token, and the token itself where an engine does not list it with them."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
@@ -95,7 +95,7 @@ def _read_alternatives(logprobs: Any) -> Iterator[_Alternative]:
         yield alternative
 
 
-def _read_alternative(value: Any) -> _Alternative | None:
+def _read_alternative(value: object) -> _Alternative | None:
     """None for what has no token or no number."""
     if not isinstance(value, dict):
         return None

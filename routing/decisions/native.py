@@ -30,7 +30,7 @@ def serialize_question(question: TypedQuestion) -> JsonObject:
     return fields
 
 
-def read_judgement(question: TypedQuestion, answer: Any) -> Judgement:
+def read_judgement(question: TypedQuestion, answer: object) -> Judgement:
     """What an answer says of the question. Raises `NoAnswer` where that is nothing that can be."""
     if not isinstance(answer, dict):
         raise NoAnswer("a question was not answered")
@@ -55,11 +55,11 @@ def _read_share(value: Any) -> float:
     return min(1.0, max(0.0, float(value)))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _read_shares(question: TypedQuestion, probabilities: Any) -> tuple[float, ...]:
+def _read_shares(question: TypedQuestion, probabilities: object) -> tuple[float, ...]:
     if not isinstance(probabilities, Mapping) or not probabilities.keys() <= set(question.labels):
         raise NoAnswer("probabilities of something else than the labels")
     shares = [_read_share(probabilities.get(label, 0)) for label in question.labels]

@@ -38,7 +38,7 @@ class Judgement(NamedTuple):
     label_mass: float | None = None
 
 
-def render_text(value: Any) -> str:
+def render_text(value: object) -> str:
     """What a model reads: text as it is, anything else as compact JSON."""
     return value if type(value) is str else dumps(value).decode()
 
@@ -126,5 +126,5 @@ def _list_options(question: TypedQuestion) -> list[str]:
     return [f"{mark}) {render_text(each)}" for mark, _, each in described if each is not None]
 
 
-def _name_option(label: str, criterion: Any) -> str:
+def _name_option(label: str, criterion: object) -> str:
     return label if criterion is None else f"{label}: {render_text(criterion)}"

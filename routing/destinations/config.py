@@ -166,7 +166,7 @@ def _merge_headers(stored: Mapping[str, str], given: Mapping[str, Any]) -> JsonO
     }
 
 
-def _is_masked(value: Any) -> bool:
+def _is_masked(value: object) -> bool:
     return isinstance(value, str) and value.startswith(MASK)
 
 

@@ -86,7 +86,7 @@ def list_texts(messages: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(text for message in messages for text in _yield_texts(message.get("content")))
 
 
-def _yield_texts(content: Any) -> list[str]:
+def _yield_texts(content: object) -> list[str]:
     if isinstance(content, str):
         return [content]
     parts = content if isinstance(content, list) else []
@@ -105,7 +105,7 @@ def strip_media(messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
     ]
 
 
-def _strip(content: Any) -> Any:
+def _strip(content: object) -> Any:
     if not isinstance(content, list):
         return content
     return [

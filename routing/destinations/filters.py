@@ -119,7 +119,7 @@ def _passes_group(group: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     )
 
 
-def _passes_rule(found: Any, operator: str, value: Any) -> bool:
+def _passes_rule(found: object, operator: str, value: object) -> bool:
     """An absent value equals nothing, contains nothing, and is neither more nor less."""
     is_there = found is not None and found != ""
     if operator in _WITHOUT_VALUE:

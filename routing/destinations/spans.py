@@ -228,7 +228,7 @@ def _as_attributes(values: Mapping[str, Any]) -> list[JsonObject]:
     ]
 
 
-def _as_value(value: Any) -> JsonObject:
+def _as_value(value: object) -> JsonObject:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):

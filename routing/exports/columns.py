@@ -137,7 +137,7 @@ def _write_tags(text: str) -> str | None:
     return dumps(dict(sorted(loads(text.encode()).items()))).decode() if text else None
 
 
-def read_moment(value: Any) -> datetime:
+def read_moment(value: object) -> datetime:
     """A moment in UTC; SQLite returns text."""
     moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     assert isinstance(moment, datetime)

@@ -103,7 +103,7 @@ class StreamWriter(Protocol):
         """What opens the stream. Events for `write_native` bring their own opening, so that this is
         not called before them."""
 
-    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: object = None) -> bytes:
         """One chat-shaped delta."""
 
     def write_native(self, native: Native) -> bytes:

@@ -42,7 +42,7 @@ def checker(schema: type[T]) -> Callable[[Any], T]:
     adapter = TypeAdapter(schema)
     check = adapter.validator.validate_python
 
-    def checked(value: Any) -> T:
+    def checked(value: object) -> T:
         result: T = check(value, strict=True)
         return result
 
@@ -57,7 +57,7 @@ def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
     # Nearly all bodies pass as they are, so nobody looks for nulls before a check has failed.
     without_nulls = cache(lambda: NullRemover(adapter.core_schema))
 
-    def checked(value: Any) -> tuple[Any, T]:
+    def checked(value: object) -> tuple[Any, T]:
         try:
             return value, check(value, strict=True)
         except ValidationError:
@@ -73,7 +73,7 @@ class _Required:
     """A required key whose absence is worded by its own schema ("expected array")."""
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
+        self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.with_default_schema(
             handler(source), default=UNDEFINED, validate_default=True
@@ -83,7 +83,7 @@ class _Required:
 REQUIRED: Final = _Required()
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> Any:
     """JSON has one number type, so 5.0 is the integer 5; 5.5 goes on and is refused."""
     return int(value) if type(value) is float and value.is_integer() else value
 
@@ -162,7 +162,7 @@ class Tagged:
         self._known: set[str] = set()
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
+        self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         choices: dict[Any, CoreSchema] = {}
         for member in _members(source):
@@ -183,7 +183,7 @@ class Tagged:
             },
         )
 
-    def _pick(self, value: Any) -> str | None:
+    def _pick(self, value: object) -> str | None:
         if type(value) is not dict:
             return None
         tag = value.get(self.key)
@@ -195,7 +195,7 @@ class ByKind:
     """A union told apart by JSON type: string, number, array or object."""
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
+        self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         choices: dict[Any, CoreSchema] = {
             HIDDEN + _kind(member): handler.generate_schema(member) for member in _members(source)
@@ -222,11 +222,11 @@ _KINDS: Final[dict[Any, str]] = {
 _HIDDEN_KINDS: Final = {kind: HIDDEN + name for kind, name in _KINDS.items()}
 
 
-def _kind_of_value(value: Any) -> str | None:
+def _kind_of_value(value: object) -> str | None:
     return _HIDDEN_KINDS.get(type(value))
 
 
-def _kind(member: Any) -> str:
+def _kind(member: object) -> str:
     bare = _bare(member)
     if is_typeddict(bare) or any(isinstance(mark, Tagged) for mark in get_args(member)[1:]):
         return "object"
@@ -235,11 +235,11 @@ def _kind(member: Any) -> str:
     return _KINDS[get_origin(bare) or bare]
 
 
-def _members(source: Any) -> tuple[Any, ...]:
+def _members(source: object) -> tuple[Any, ...]:
     return get_args(source) or (source,)
 
 
-def _bare(member: Any) -> Any:
+def _bare(member: object) -> Any:
     return get_args(member)[0] if get_origin(member) is Annotated else member
 
 

@@ -21,14 +21,14 @@ _ITEMS_IN_A_ROW: Final = 2_000
 class NullRemover:
     """Removes the nulls of values that a pydantic core schema describes."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: object) -> None:
         self._definitions: JsonObject = {}
         self._named: Callable[[str], Remove | None] = cache(
             lambda name: self._remover(self._definitions[name])
         )
         self._remove = self._remover(schema)
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> Any:
         return value if self._remove is None else self._remove(value)
 
     def _remover(self, schema: Any) -> Remove | None:
@@ -60,7 +60,7 @@ class NullRemover:
         }
         inner = {name: remover for name, each in fields.items() if (remover := self._remover(each))}
 
-        def remove(value: Any) -> Any:
+        def remove(value: object) -> Any:
             if type(value) is not dict:
                 return value
             result = value
@@ -82,7 +82,7 @@ class NullRemover:
         pick = schema["discriminator"]
         choices = {tag: self._remover(each) for tag, each in schema["choices"].items()}
 
-        def remove(value: Any) -> Any:
+        def remove(value: object) -> Any:
             remover = choices.get(pick(value))
             return value if remover is None else remover(value)
 
@@ -96,7 +96,7 @@ def _takes_null(schema: Any) -> bool:
     return "schema" in schema and _takes_null(schema["schema"])
 
 
-def _from_list(value: Any, remove: Remove) -> Any:
+def _from_list(value: object, remove: Remove) -> Any:
     if type(value) is not list:
         return value
     result = value
@@ -110,7 +110,7 @@ def _from_list(value: Any, remove: Remove) -> Any:
     return result
 
 
-def _from_mapping(value: Any, remove: Remove) -> Any:
+def _from_mapping(value: object, remove: Remove) -> Any:
     if type(value) is not dict:
         return value
     changed = {key: new for key, item in value.items() if (new := remove(item)) is not item}

@@ -81,7 +81,7 @@ class ToolSpec(NamedTuple):
         settings = get_args(settings)[0] if get_origin(settings) is Annotated else settings
         return frozenset(settings.__annotations__) if is_typeddict(settings) else frozenset()
 
-    def schema(self, parameters: Any = None) -> Any:
+    def schema(self, parameters: object = None) -> Any:
         """The TypedDict of the tool in a body, with these parameters instead of its own."""
         name = "".join(map(str.capitalize, self.name.removeprefix(SERVER_PREFIX).split("_")))
         fields = {
@@ -352,7 +352,7 @@ def tool_names(format: str) -> tuple[str, ...]:
     return tuple(name for name, spec in TOOLS.items() if format in spec.formats)
 
 
-def tool_schemas(format: str, **parameters: Any) -> tuple[Any, ...]:
+def tool_schemas(format: str, **parameters: object) -> tuple[Any, ...]:
     """The TypedDicts of the server tools that a caller format offers; `subagent=...` gives that
     tool other parameters in this format."""
     return tuple(

@@ -55,7 +55,7 @@ def map_activity(activity: ToolActivity, fields: Sequence[str], change: Change) 
         setattr(activity, name, made)
 
 
-def _map_nested(value: Any, change: Change) -> Any:
+def _map_nested(value: object, change: Change) -> Any:
     """What a tool came to, with its texts changed; sealed contents and files stay."""
     if isinstance(value, str):
         return change(value) if value and not value.startswith("data:image/") else value
@@ -69,7 +69,7 @@ def _map_nested(value: Any, change: Change) -> Any:
     }
 
 
-def _map_part(part: Any, names: tuple[str, ...], change: Change) -> Any:
+def _map_part(part: object, names: tuple[str, ...], change: Change) -> Any:
     if not isinstance(part, dict):
         return part
     texts = {
@@ -98,7 +98,7 @@ def _map_call(call: Any, change: Change) -> Any:
     return {**call, "function": {**function, "arguments": map_arguments(arguments, change)}}
 
 
-def _map_strings(value: Any, change: Change) -> Any:
+def _map_strings(value: object, change: Change) -> Any:
     if isinstance(value, str):
         return change(value) if value else value
     if isinstance(value, list):

@@ -55,7 +55,7 @@ class GuardedWriter:
     def write_native(self, native: Native) -> bytes:
         raise AssertionError("a stream with output filters is written anew")
 
-    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: object = None) -> bytes:
         if self._guard.withheld:
             return b""
         if self._guard.watches:
@@ -105,7 +105,7 @@ class GuardedWriter:
             self._guard.watch_texts(["".join(pieces) for pieces in watched.values()])
         return out
 
-    def _write(self, delta: JsonObject, logprobs: Any = None) -> bytes:
+    def _write(self, delta: JsonObject, logprobs: object = None) -> bytes:
         if self._kept is not None:
             self._kept.add(delta)
         return self._writer.delta(delta, logprobs)

@@ -89,7 +89,7 @@ def _body(body: JsonObject, change: Change) -> JsonObject:
     return {**body, **new} if new else body
 
 
-def _field(name: str, value: Any, change: Change) -> Any:
+def _field(name: str, value: object, change: Change) -> Any:
     if type(value) is str:
         return change(value, name == "input")
     if name in ("messages", "input") and type(value) is list:
@@ -97,7 +97,7 @@ def _field(name: str, value: Any, change: Change) -> Any:
     return _value(value, change, False)
 
 
-def _message(message: Any, change: Change) -> Any:
+def _message(message: object, change: Change) -> Any:
     if type(message) is not dict:
         return _value(message, change, False)
     by_user = message.get("role") == "user"
@@ -130,7 +130,7 @@ def _value(value: Any, change: Change, by_user: bool) -> Any:
     return {**value, **new} if new else value
 
 
-def _entry(key: str, old: Any, owner: Mapping[str, Any], change: Change, by_user: bool) -> Any:
+def _entry(key: str, old: object, owner: Mapping[str, Any], change: Change, by_user: bool) -> Any:
     if key not in _APART:
         return change(old, by_user) if type(old) is str else _value(old, change, by_user)
     if key in _CALLS:
@@ -199,7 +199,7 @@ def _change_labels(criteria: JsonObject, change: Change) -> JsonObject:
 # --- Calls of tools -------------------------------------------------------------------------------
 
 
-def _call(value: Any, change: Change, by_user: bool) -> Any:
+def _call(value: object, change: Change, by_user: bool) -> Any:
     """What a tool is called with; JSON text stays JSON."""
     if type(value) is not str:
         return _free(value, change, by_user)
@@ -213,7 +213,7 @@ def _call(value: Any, change: Change, by_user: bool) -> Any:
     return value if made is given else dumps(made).decode()
 
 
-def _free(value: Any, change: Change, by_user: bool) -> Any:
+def _free(value: object, change: Change, by_user: bool) -> Any:
     """Data of any form: every text, the keys, and numbers as they are written."""
     if type(value) is str:
         return change(value, by_user)

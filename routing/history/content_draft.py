@@ -88,7 +88,7 @@ class ContentDraft:
         if self.stored is not None:
             self.stored.set()
 
-    def _add_text(self, parts: list[str], text: Any) -> None:
+    def _add_text(self, parts: list[str], text: object) -> None:
         if type(text) is not str or not text:
             return
         if len(text) > self.chars_left:
@@ -96,7 +96,7 @@ class ContentDraft:
         self.chars_left -= len(text)
         parts.append(text)
 
-    def _add_call(self, call: Any) -> None:
+    def _add_call(self, call: object) -> None:
         """Add a part of a tool call; the arguments of parts with one index are joined."""
         if not isinstance(call, dict):
             return

@@ -106,7 +106,7 @@ def build_content(draft: ContentDraft, *, chars_max: int) -> JsonObject:
     return content
 
 
-def trim_value(value: Any, chars_max: int) -> tuple[Any, bool]:
+def trim_value(value: object, chars_max: int) -> tuple[Any, bool]:
     """Cut a JSON value to about `chars_max` characters; also whether it is complete."""
     trimmer = _Trimmer(chars_max)
     return trimmer.trim(value), trimmer.is_complete
@@ -117,7 +117,7 @@ class _Trimmer:
         self._left = chars_left
         self.is_complete = True
 
-    def trim(self, value: Any) -> Any:
+    def trim(self, value: object) -> Any:
         self._left -= _ELEMENT_CHARS
         if isinstance(value, str):
             left = max(0, self._left)

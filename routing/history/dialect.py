@@ -59,7 +59,7 @@ class Dialect:
             return f"date({column}, 'weekday 0', '-6 days')"
         return f"substr({column}, 1, {_SQLITE_CHARS[granularity]})"
 
-    def parse_moment(self, value: Any) -> datetime:
+    def parse_moment(self, value: object) -> datetime:
         """Read a value of `period_start`, in UTC."""
         if isinstance(value, str):
             value = datetime.fromisoformat(value if len(value) > 7 else f"{value}-01")

@@ -240,7 +240,7 @@ def _delete_older(model: Any, column: str, before: datetime) -> int:
         total += model.objects.filter(pk__in=pks).delete()[0]
 
 
-def _read_moment(value: Any) -> datetime | None:
+def _read_moment(value: object) -> datetime | None:
     """Read a moment of a raw query; SQLite returns text."""
     if value is None:
         return None

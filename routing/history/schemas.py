@@ -26,7 +26,7 @@ _YEARS: Final = range(1970, 9000)
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def _parse_moment(value: Any) -> datetime:
+def _parse_moment(value: object) -> datetime:
     """ISO 8601 with a zone."""
     wrong = PydanticCustomError("iso_datetime", "Invalid ISO datetime")
     if not isinstance(value, str):
@@ -253,9 +253,9 @@ def _describe_wrong_value(query_filter: AnalyticsFilter) -> str:
     )
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def _describe_wrong_type(expected: str, value: Any) -> str:
+def _describe_wrong_type(expected: str, value: object) -> str:
     return f"Invalid input: expected {expected}, received {name_json_type(value)}"

@@ -166,7 +166,7 @@ def _array(values: list[Any]) -> bytes:
     return b"{" + b",".join(map(_element, values, encode_values(values))) + b"}"
 
 
-def _element(value: Any, text: bytes | None) -> bytes:
+def _element(value: object, text: bytes | None) -> bytes:
     assert text is not None
     if type(value) is str:
         return b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gateway.commands import Refused
 from gateway.http.errors import MalformedJson
@@ -68,7 +68,7 @@ def _read_line(number: int, line: bytes, model: str) -> LabelledLine:
     return LabelledLine(number, body | {"questions": with_answers}, right)
 
 
-def _find_label(question: TypedQuestion, answer: Any) -> str | None:
+def _find_label(question: TypedQuestion, answer: object) -> str | None:
     """None for what is of the wrong type."""
     if question.kind == "noul":
         return question.labels[0 if answer else 1] if isinstance(answer, bool) else None

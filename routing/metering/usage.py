@@ -53,7 +53,7 @@ def estimate_tokens(text_chars: int) -> int:
 
 
 def read_reported_usage(
-    reported: Any,
+    reported: object,
     *,
     context_length: int | None,
     produced_tokens: int | None = None,
@@ -105,7 +105,7 @@ def read_reported_usage(
     )
 
 
-def _count(value: Any, maximum: int) -> int | None:
+def _count(value: object, maximum: int) -> int | None:
     if type(value) is int:
         return value if 0 <= value <= maximum else None
     if isinstance(value, float) and value.is_integer():
@@ -115,7 +115,7 @@ def _count(value: Any, maximum: int) -> int | None:
     return None if value > maximum else value
 
 
-def _details(value: Any, total: int) -> dict[str, int]:
+def _details(value: object, total: int) -> dict[str, int]:
     """The counts that are whole and, taken together, fit inside `total`; else none of them. Tokens
     that were written to a cache and read from it at once stand under both names."""
     if not isinstance(value, dict):

@@ -226,7 +226,7 @@ def search_without_provider(
     return search_here(chat)
 
 
-def _is_search(kind: Any) -> bool:
+def _is_search(kind: object) -> bool:
     return isinstance(kind, str) and is_search(kind)
 
 
@@ -245,7 +245,7 @@ def _parameters(tool: Mapping[str, Any]) -> JsonObject:
     return {name: settings[name] for name in _IN_BOTH if settings.get(name) is not None}
 
 
-def _are_texts(value: Any) -> bool:
+def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 

@@ -47,7 +47,7 @@ def repair(text: str) -> Any:
         return None
 
 
-def write_json(value: Any) -> str | None:
+def write_json(value: object) -> str | None:
     """The value as JSON; None if JSON cannot express it."""
     try:
         made = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

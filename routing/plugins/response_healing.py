@@ -77,7 +77,7 @@ def _parse_strict(text: str) -> Any:
         return None
 
 
-def _is_wanted(value: Any, wants_object: bool) -> bool:
+def _is_wanted(value: object, wants_object: bool) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and not wants_object)
 
 

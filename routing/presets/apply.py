@@ -47,7 +47,7 @@ def _entries(body: Mapping[str, Any], name: str) -> Sequence[Any]:
     return listed if type(listed) is list else ()
 
 
-def _has_at(entry: Any) -> bool:
+def _has_at(entry: object) -> bool:
     model = entry.get("model") if type(entry) is dict else entry
     return type(model) is str and "@" in model
 
@@ -106,7 +106,7 @@ def insert_models(body: JsonObject, models: Sequence[str]) -> JsonObject:
     return body
 
 
-def _replace_preset(entry: Any, models: Sequence[str]) -> Sequence[Any]:
+def _replace_preset(entry: object, models: Sequence[str]) -> Sequence[Any]:
     """The entries that replace one entry of a list of models."""
     model = entry.get("model") if type(entry) is dict else entry
     preset = preset_of(model) if type(model) is str else None

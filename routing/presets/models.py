@@ -83,7 +83,7 @@ class Preset(models.Model):
 class PresetVersions(models.QuerySet["PresetVersion"]):
     """Reads, `create`, and `delete` for when the workspace goes."""
 
-    def update(self, **changes: Any) -> NoReturn:
+    def update(self, **changes: object) -> NoReturn:
         raise NeverChanged("versions of presets stay as they were made")
 
 

@@ -73,7 +73,7 @@ _OF_THE_CACHE: Final[Mapping[str, Any]] = {
 _OPTIONAL: Final[Mapping[str, Any]] = {"model": str}
 
 
-def _build_schema(format: str, body: Any) -> Any:
+def _build_schema(format: str, body: object) -> Any:
     """The fields of an inference body that presets keep, none of them required."""
     known = {**body.__annotations__, **_OF_THE_CACHE, **_OPTIONAL}
     fields = {name: known[name] for name in (*SAME_NAME[format], *OTHER_NAMES[format])}
@@ -215,7 +215,7 @@ def is_instruction(message: Mapping[str, Any]) -> bool:
     return type(role) is str and role in _INSTRUCTION_ROLES
 
 
-def _texts(content: Any) -> Iterator[str]:
+def _texts(content: object) -> Iterator[str]:
     """A text, or those of a list of parts; anything else says nothing."""
     for part in content if isinstance(content, list) else [content]:
         text = part.get("text") if isinstance(part, dict) else part

@@ -60,7 +60,7 @@ def merge_tools(preset_tools: Sequence[Tool], own_tools: Sequence[Any]) -> list[
     return tools + [tool for what, same in own.items() if what not in placed for tool in same]
 
 
-def tool_identity(tool: Any) -> object:
+def tool_identity(tool: object) -> object:
     """The key by which tools are the same: a function's name, an agent's type and name, else the
     type. A value that is no tool has a key of its own."""
     if not isinstance(tool, dict):
@@ -86,7 +86,7 @@ def _function_name(tool: Tool) -> Any:
     return None
 
 
-def _text_or_none(value: Any) -> str | None:
+def _text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -170,12 +170,12 @@ class PresetToolChoice(NamedTuple):
     kind: str | None = None
 
 
-def forbids_parallel_calls(given: Any) -> bool:
+def forbids_parallel_calls(given: object) -> bool:
     """Whether a choice of the messages format forbids parallel calls."""
     return isinstance(given, dict) and given.get("disable_parallel_tool_use") is True
 
 
-def convert_choice(format: str, given: Any, tools: Sequence[JsonObject]) -> Any:
+def convert_choice(format: str, given: object, tools: Sequence[JsonObject]) -> Any:
     """The choice in that format; None if the format cannot express it or the tool is missing."""
     choice = _read_choice(given)
     if choice is None:

@@ -78,7 +78,7 @@ def _convert_parts(content: Iterable[Any], budget: _Budget) -> list[JsonObject]:
     return parts
 
 
-def _convert_calls(calls: Any, budget: _Budget) -> list[JsonObject]:
+def _convert_calls(calls: object, budget: _Budget) -> list[JsonObject]:
     parts: list[JsonObject] = []
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None

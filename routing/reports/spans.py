@@ -176,7 +176,7 @@ class _RequestSpans:
         text = self._report.record["trace"] if self._report.record else self._report.plan
         return orjson.loads(text) if text else None
 
-    def _build_plan(self, plan: Any) -> Span:
+    def _build_plan(self, plan: object) -> Span:
         report, phases = self._report, self._report.phases
         ended = report.ended if phases.planned is None else phases.planned
         began = phases.planning_began or report.started

@@ -56,11 +56,11 @@ def may_share(
     return asks_for_cache
 
 
-def _flag(header: Any) -> bool | None:
+def _flag(header: object) -> bool | None:
     return _FLAGS.get(str(header).strip().lower())
 
 
-def _ttl_s(header: Any, preset: Mapping[str, Any]) -> int:
+def _ttl_s(header: object, preset: Mapping[str, Any]) -> int:
     text = str(header or "").strip()
     digits = text.removeprefix("-").removeprefix("+")
     if digits.isascii() and digits.isdecimal():

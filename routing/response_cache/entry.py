@@ -75,7 +75,7 @@ def is_small(body: Mapping[str, Any], chars_max: int = BODY_CHARS_MAX) -> bool:
     return chars_left >= 0
 
 
-def _own_chars(value: Any) -> int:
+def _own_chars(value: object) -> int:
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict | list):
@@ -157,7 +157,7 @@ def _find_kind(answer: JsonObject) -> str | None:
     return "message" if answer.get("type") == "message" and "role" in answer else None
 
 
-def zero_usage(usage: Any) -> Any:
+def zero_usage(usage: object) -> Any:
     """The same with nothing used and nothing to pay."""
     if isinstance(usage, dict):
         return {name: zero_usage(value) for name, value in usage.items()}

@@ -69,7 +69,7 @@ class Replay(NamedTuple):
         return row is not None and row.verdict == FAILED
 
 
-def read_replay(trace: Any) -> Replay:
+def read_replay(trace: object) -> Replay:
     """The request behind a stored trace. Raises `NotReplayable`."""
     if not isinstance(trace, dict) or not trace:
         raise NotReplayable("no trace")
@@ -186,7 +186,7 @@ def _health_words(at: int, trace: Mapping[str, Any]) -> Iterator[str]:
         yield "probe"
 
 
-def _field_reader(default: Any, name: str) -> Any:
+def _field_reader(default: object, name: str) -> Any:
     if name == "max_price_usd":
         return lambda value: {key: Decimal(text) for key, text in value.items()}
     if isinstance(default, tuple) or name == "account_allowed":

@@ -256,7 +256,7 @@ _cached_policy: IdentityCache[Policy, dict[str, Any]] = IdentityCache(
 )
 
 
-def _to_json_value(value: Any) -> Any:
+def _to_json_value(value: object) -> Any:
     if isinstance(value, tuple):
         return _shorten(value)
     if isinstance(value, frozenset):

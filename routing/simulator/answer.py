@@ -161,7 +161,7 @@ def _compose_calls(
     ]
 
 
-def _as_text(arguments: Any) -> str:
+def _as_text(arguments: object) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
@@ -250,17 +250,17 @@ FORMATS = {
 }
 
 
-def build_example(schema: Any, *, optional: bool = False) -> Any:
+def build_example(schema: object, *, optional: bool = False) -> Any:
     """Build a value from a schema: required properties, and the optional ones when asked."""
     return _ExampleBuilder(schema, optional).build(schema, 0)
 
 
 class _ExampleBuilder:
-    def __init__(self, root: Any, optional: bool) -> None:
+    def __init__(self, root: object, optional: bool) -> None:
         self._root = root
         self._optional = optional
 
-    def build(self, schema: Any, depth: int) -> Any:
+    def build(self, schema: object, depth: int) -> Any:
         if not isinstance(schema, dict) or depth > DEPTH_MAX:
             return None
         schema = self._resolve(schema)

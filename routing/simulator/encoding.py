@@ -8,7 +8,7 @@ from zlib import crc32
 JsonObject: TypeAlias = dict[str, Any]
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -17,7 +17,7 @@ def encode_text(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def write_event(name: str, value: Any) -> bytes:
+def write_event(name: str, value: object) -> bytes:
     """One server-sent event; without a name it has no `event` line."""
     label = f"event: {name}\n" if name else ""
     return encode_text(f"{label}data: {dumps(value)}\n\n")

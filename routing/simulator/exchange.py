@@ -179,18 +179,18 @@ class SimulatedCall:
     def stream(self) -> bool:
         return self.body.get("stream") is True
 
-    def answer(self, **override: Any) -> SimulatedAnswer:
+    def answer(self, **override: object) -> SimulatedAnswer:
         said = {**self.judged, **override, **self.override}
         return compose_answer(self.asked, self.identity, said, self.cache)
 
-    def document(self, **override: Any) -> JsonObject:
+    def document(self, **override: object) -> JsonObject:
         """The answer as one document of its format."""
         return self.format.document(self.body, self.answer(**override))
 
-    def json_body(self, **override: Any) -> bytes:
+    def json_body(self, **override: object) -> bytes:
         return encode_text(dumps(self.document(**override)))
 
-    def events(self, **override: Any) -> SimulatedStream:
+    def events(self, **override: object) -> SimulatedStream:
         """The answer as server-sent events."""
         return self.format.stream(self.body, self.answer(**override))
 
@@ -198,13 +198,13 @@ class SimulatedCall:
         """For a stream that is said bit by bit."""
         return self.format.speaker(self.body, self.answer())
 
-    def payload(self, **override: Any) -> bytes:
+    def payload(self, **override: object) -> bytes:
         """The whole body of the answer, in the form the request asked for."""
         if self.stream:
             return b"".join(self.events(**override).events())
         return self.json_body(**override)
 
-    def reply(self, **override: Any) -> None:
+    def reply(self, **override: object) -> None:
         """Answer well, at once."""
         if self.stream:
             self.exchange.answer_stream(self.events(**override).events())

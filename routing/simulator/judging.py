@@ -139,7 +139,7 @@ class ScriptedVerdict:
     step: Any = None
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -38,12 +38,12 @@ def count_tokens(characters: int) -> int:
     return max(1, -(-characters // 4))
 
 
-def count_images(content: Any) -> int:
+def count_images(content: object) -> int:
     parts = content if isinstance(content, list) else []
     return sum(1 for part in parts if isinstance(part, dict) and part.get("type") == "image_url")
 
 
-def read_text(content: Any) -> str:
+def read_text(content: object) -> str:
     """The text of a message: a string, or the text parts of a list."""
     if isinstance(content, str):
         return content

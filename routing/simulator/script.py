@@ -97,7 +97,7 @@ STEP_KEYS = frozenset(f.name for f in fields(ScriptStep)) - {"override"}
 EMPTY_STEP = ScriptStep()
 
 
-def read_step(given: Any) -> ScriptStep:
+def read_step(given: object) -> ScriptStep:
     """Turn one JSON step into a Step. Raises ScriptError."""
     if not isinstance(given, dict):
         raise ScriptError("a step is a JSON object")
@@ -113,7 +113,7 @@ def read_step(given: Any) -> ScriptStep:
     return ScriptStep(override=override, **{k: v for k, v in given.items() if k in STEP_KEYS})
 
 
-def _check_event(item: Any) -> None:
+def _check_event(item: object) -> None:
     if isinstance(item, str):
         return
     if not isinstance(item, dict) or len(item) != 1 or not item.keys() <= EVENT_TYPES.keys():
@@ -136,7 +136,7 @@ class Scripts:
         self._steps: dict[str, deque[ScriptStep]] = {}
         self._repeating: set[str] = set()
 
-    def put(self, persona: str, script: Any) -> int:
+    def put(self, persona: str, script: object) -> int:
         """Replace a persona's script. Returns the number of steps. Raises ScriptError."""
         if not isinstance(script, dict) or not isinstance(script.get("steps"), list):
             raise ScriptError('a script is {"steps": [...], "repeat": false}')
@@ -216,7 +216,7 @@ class Gates:
 VERDICT_KEYS = frozenset({"when", "weights", "tokens", "answer"})
 
 
-def read_verdict(given: Any) -> ScriptedVerdict:
+def read_verdict(given: object) -> ScriptedVerdict:
     """Raises ScriptError."""
     if not isinstance(given, dict) or not isinstance(given.get("when", ""), str):
         raise ScriptError("a verdict is a JSON object whose `when` is a text")
@@ -239,7 +239,7 @@ def _are_weights(weights: Mapping[str, Any]) -> bool:
     return all(isinstance(each, (int, float)) and each >= 0 for each in weights.values())
 
 
-def _is_pair(given: Any) -> bool:
+def _is_pair(given: object) -> bool:
     if not isinstance(given, list) or len(given) != 2:
         return False
     return isinstance(given[0], str) and isinstance(given[1], (int, float))
@@ -251,7 +251,7 @@ class Verdicts:
     def __init__(self) -> None:
         self._by_persona: dict[str, list[ScriptedVerdict]] = {}
 
-    def put(self, persona: str, given: Any) -> int:
+    def put(self, persona: str, given: object) -> int:
         """Replace a persona's. Returns their number. Raises ScriptError."""
         if not isinstance(given, dict) or not isinstance(given.get("verdicts"), list):
             raise ScriptError('verdicts are {"verdicts": [...]}')
@@ -280,7 +280,7 @@ class Verdicts:
         step = verdict.step if verdict else None
         return step or EMPTY_STEP, _build_judgement(body, choices, verdict)
 
-    def of_questions(self, persona: str, questions: Any) -> tuple[ScriptStep, JsonObject]:
+    def of_questions(self, persona: str, questions: object) -> tuple[ScriptStep, JsonObject]:
         """The same for decisions: the first step of any question's, a token for each question."""
         asked = questions if isinstance(questions, dict) else {}
         found = {

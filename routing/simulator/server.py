@@ -47,7 +47,7 @@ STATES: dict[str, Callable[[LoggedRequest], bool]] = {
 }
 
 
-async def read_log(simulator: "Simulator", _name: str, query: Query, _body: Any) -> Any:
+async def read_log(simulator: "Simulator", _name: str, query: Query, _body: object) -> Any:
     if "wait" in query:
         return await wait_for_request(simulator, query)
     entries = simulator.log.since(int(query.get("since", "0")))
@@ -70,15 +70,15 @@ async def wait_for_request(simulator: "Simulator", query: Query) -> Any:
     return {"requests": [found.serialize()] if found else [], "timed_out": not done}
 
 
-async def clear_log(simulator: "Simulator", _name: str, _query: Query, _body: Any) -> Any:
+async def clear_log(simulator: "Simulator", _name: str, _query: Query, _body: object) -> Any:
     return {"last_n": simulator.log.clear()}
 
 
-async def put_script(simulator: "Simulator", name: str, _query: Query, body: Any) -> Any:
+async def put_script(simulator: "Simulator", name: str, _query: Query, body: object) -> Any:
     return {"persona": name, "steps": simulator.scripts.put(name, body)}
 
 
-async def clear_script(simulator: "Simulator", name: str, _query: Query, _body: Any) -> Any:
+async def clear_script(simulator: "Simulator", name: str, _query: Query, _body: object) -> Any:
     simulator.scripts.clear(name or None)
     simulator.verdicts.clear(name or None)
     if not name:
@@ -86,16 +86,16 @@ async def clear_script(simulator: "Simulator", name: str, _query: Query, _body: 
     return {}
 
 
-async def put_verdicts(simulator: "Simulator", name: str, _query: Query, body: Any) -> Any:
+async def put_verdicts(simulator: "Simulator", name: str, _query: Query, body: object) -> Any:
     return {"persona": name, "verdicts": simulator.verdicts.put(name, body)}
 
 
-async def open_gate(simulator: "Simulator", name: str, _query: Query, _body: Any) -> Any:
+async def open_gate(simulator: "Simulator", name: str, _query: Query, _body: object) -> Any:
     simulator.gates.open(name)
     return simulator.gates.serialize(name)
 
 
-async def read_gate(simulator: "Simulator", name: str, query: Query, _body: Any) -> Any:
+async def read_gate(simulator: "Simulator", name: str, query: Query, _body: object) -> Any:
     if "wait" in query:
         await simulator.gates.wait_until_reached(name, float(query.get("timeout", WAIT_S_DEFAULT)))
     return simulator.gates.serialize(name)
@@ -113,11 +113,11 @@ async def begin_outage(simulator: "Simulator", name: str, _query: Query, body: A
     return {"persona": name, "seconds": seconds}
 
 
-async def read_health(_simulator: "Simulator", _name: str, _query: Query, _body: Any) -> Any:
+async def read_health(_simulator: "Simulator", _name: str, _query: Query, _body: object) -> Any:
     return {"status": "ok"}
 
 
-async def list_faults(_simulator: "Simulator", _name: str, _query: Query, _body: Any) -> Any:
+async def list_faults(_simulator: "Simulator", _name: str, _query: Query, _body: object) -> Any:
     return {"faults": {name: fault.description for name, fault in FAULTS.items()}}
 
 

@@ -70,7 +70,7 @@ class SimulatedUpstream:
             self.process.stdout.close()
         return status
 
-    def control(self, method: str, path: str, body: Any = None) -> Any:
+    def control(self, method: str, path: str, body: object = None) -> Any:
         """One request to the control plane. Raises ValueError when it is refused."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=CONTROL_S)
         try:
@@ -116,7 +116,7 @@ class SimulatedUpstream:
         entry: JsonObject = answer["requests"][0]
         return entry
 
-    def chat_bytes(self, model: str, persona: str = "default", **body: Any) -> bytes:
+    def chat_bytes(self, model: str, persona: str = "default", **body: object) -> bytes:
         """A chat request as bytes, for a `RawConnection`."""
         return self.request_bytes("chat/completions", model, persona, {}, **body)
 
@@ -126,7 +126,7 @@ class SimulatedUpstream:
         model: str,
         persona: str = "default",
         headers: dict[str, str] | None = None,
-        **body: Any,
+        **body: object,
     ) -> bytes:
         """A request in the format of a resource, as bytes. A body value of None is left out."""
         whole = {"model": model, **BODIES[resource], **body}

@@ -129,7 +129,7 @@ class LongWindows:
                 yield b"%d %d " % (which, window.number_at(now) - number) + packed
                 yield_control()
 
-    def _run(self, work: Callable[["redis.Redis"], Any], default: Any) -> Any:
+    def _run(self, work: Callable[["redis.Redis"], Any], default: object) -> Any:
         return self._hints.run(work, default, limit_s=LIMIT_S, knocks=True)
 
 

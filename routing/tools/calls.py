@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gevent import GreenletExit
 
@@ -172,7 +172,7 @@ def _run_call(call: ServerToolCall, context: ToolContext) -> Result:
         return failed_result("The tool failed")
 
 
-def _check_result(result: Any) -> Result:
+def _check_result(result: object) -> Result:
     """The result, cut to its bounds. Raises `ToolFailed` for an invalid one."""
     if not isinstance(result, Result) or not isinstance(result.text, str):
         raise ToolFailed("The tool gave no result")

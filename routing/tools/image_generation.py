@@ -78,7 +78,7 @@ def _price(model: ModelEntry) -> Any:
     return prices.completion
 
 
-def _url(image: Any) -> str | None:
+def _url(image: object) -> str | None:
     place = image.get("image_url") if isinstance(image, dict) else None
     url = place.get("url") if isinstance(place, dict) else None
     return url if isinstance(url, str) else None

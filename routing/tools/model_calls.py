@@ -20,7 +20,7 @@ def required_text(arguments: Mapping[str, Any], name: str) -> str:
 
 
 def build_body(
-    settings: Mapping[str, Any], messages: list[JsonObject], **fields: Any
+    settings: Mapping[str, Any], messages: list[JsonObject], **fields: object
 ) -> JsonObject:
     """The chat body of a question, with the caller's settings for the tool."""
     body: JsonObject = {name: settings[name] for name in _PASSED if settings.get(name)}
@@ -58,7 +58,7 @@ def format_transcript(messages: list[JsonObject]) -> str:
     return "\n\n".join(lines)[-TASK_CHARS_MAX:]
 
 
-def _text(content: Any) -> str:
+def _text(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

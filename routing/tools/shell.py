@@ -1,6 +1,6 @@
 """`router:bash` and `router:shell`: commands in the workspace of the request."""
 
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
@@ -101,7 +101,7 @@ class Shell(WorkspaceTool):
         )
 
 
-def _command(command: Any) -> str:
+def _command(command: object) -> str:
     if not isinstance(command, str) or not command.strip():
         raise ToolFailed("A command must be a text")
     if len(command) > COMMAND_CHARS_MAX or "\0" in command:
@@ -124,7 +124,7 @@ def _run_command(workspace: ToolWorkspace, command: str, time_s: float) -> JsonO
     }
 
 
-def _text(said: Any) -> str:
+def _text(said: object) -> str:
     """What the inside says is as far from being trusted as the commands are."""
     return said[:OUTPUT_BYTES] if isinstance(said, str) else ""
 

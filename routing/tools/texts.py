@@ -1,6 +1,6 @@
 """Texts for models: results as JSON, failures, cuts; and the arguments that models write."""
 
-from typing import Any, Final
+from typing import Final
 
 import pydantic_core
 
@@ -9,7 +9,7 @@ from gateway.http.jsonio import JsonObject, dumps
 _SHOWN_CHARS: Final = 500
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     return dumps(value).decode()
 
 

@@ -57,7 +57,7 @@ class Toolbox:
         """The server tool that a model's call names."""
         return self._fitted.get(name)
 
-    def choice(self, choice: Any) -> Any:
+    def choice(self, choice: object) -> Any:
         """A `tool_choice` of the chat format with server tools replaced by their functions."""
         if not isinstance(choice, dict) or choice["type"] == "function":
             return choice

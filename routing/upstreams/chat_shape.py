@@ -40,7 +40,7 @@ def _normalize_call(call: JsonObject) -> JsonObject:
     return shaped
 
 
-def _arguments_text(arguments: Any) -> str | None:
+def _arguments_text(arguments: object) -> str | None:
     """Arguments as the text they should be; None where there are none."""
     return (
         arguments
@@ -182,7 +182,7 @@ _CACHED_ELSEWHERE: Final = frozenset(_CACHED)
 _WRITTEN_ELSEWHERE: Final = frozenset(_WRITTEN)
 
 
-def normalize_usage(reported: Any) -> Any:
+def normalize_usage(reported: object) -> Any:
     """The same object where it is usual already, or no usage at all."""
     if not isinstance(reported, dict):
         return reported

@@ -123,7 +123,7 @@ def adapt_failure(failure: UpstreamFailure, *, of_caller: bool | None) -> Upstre
     return failure
 
 
-def _read_usage(reported: Any) -> Any:
+def _read_usage(reported: object) -> Any:
     """The counts in the chat format's words."""
     if not isinstance(reported, dict):
         return None

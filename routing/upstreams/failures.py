@@ -8,7 +8,7 @@ import math
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, dumps, loads
@@ -234,7 +234,7 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
     return failure
 
 
-def from_error_object(error: Any) -> UpstreamFailure:
+def from_error_object(error: object) -> UpstreamFailure:
     """An error object inside a 200 answer or stream, which may name an HTTP status."""
     fields = error if isinstance(error, dict) else {}
     code, status = fields.get("code"), _find_status(fields)
@@ -346,7 +346,7 @@ def read_failed_generation(error: JsonObject) -> str | None:
     return generation if isinstance(generation, str) else None
 
 
-def _read_detail(value: Any) -> str:
+def _read_detail(value: object) -> str:
     """Validators of web frameworks write `detail`: a text, or a list of what is wrong where."""
     detail = value.get("detail") if isinstance(value, dict) else None
     if isinstance(detail, str):
@@ -356,7 +356,7 @@ def _read_detail(value: Any) -> str:
     return "; ".join(texts)
 
 
-def _read_issue(issue: Any) -> str:
+def _read_issue(issue: object) -> str:
     """`<dotted path>: <text>`, without the `body` that every path begins with."""
     if not isinstance(issue, dict):
         return issue if isinstance(issue, str) else ""

@@ -107,12 +107,12 @@ def _read_extras(value: JsonObject, choice: JsonObject) -> ProviderExtras | None
     return ProviderExtras(answer, choice_fields) if answer or choice_fields else None
 
 
-def _read_tier(value: Any) -> str | None:
+def _read_tier(value: object) -> str | None:
     tier = read_word(value)
     return None if tier is None else _TIERS.get(tier, tier)
 
 
-def _find_choice(choices: Any) -> JsonObject | None:
+def _find_choice(choices: object) -> JsonObject | None:
     """The choice of index 0: callers can ask for no other, so another is nobody's."""
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and not choice.get("index"):

@@ -42,7 +42,7 @@ def parse_exactly(raw: bytes) -> Any:
     return restore_long_integers(orjson.loads(raw), raw)
 
 
-def restore_long_integers(value: Any, raw: bytes) -> Any:
+def restore_long_integers(value: object, raw: bytes) -> Any:
     """What `raw` was parsed to, with its integers as they are written. Raises `ValueError` where it
     is too deep to be written again."""
     if is_deeper_than(DEPTH_MAX, raw):
@@ -52,6 +52,6 @@ def restore_long_integers(value: Any, raw: bytes) -> Any:
     return value
 
 
-def read_word(value: Any) -> str | None:
+def read_word(value: object) -> str | None:
     """A provider's own word for something, without the NUL that no database takes."""
     return value.replace("\0", "") if isinstance(value, str) else None

@@ -43,7 +43,7 @@ from routing.serving.answer.token_counting import count_input_tokens
 from routing.serving.decisions.answer import answer_decisions
 from routing.serving.decisions.plan import DecisionPlan
 from routing.serving.request.context import RequestProgress
-from routing.serving.request.process import now, slots
+from routing.serving.request.process import Slot, now, slots
 from routing.serving.settlement.records import write_trace
 from routing.serving.settlement.router_metadata import router_metadata
 from routing.views.answer_reuse import AnswerReuse, start_reuse
@@ -71,7 +71,7 @@ class InferenceViewSet(LeanViewSet):
     body: JsonObject
     caller: Caller | None = None
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         # A viewset serves one request, and begins with it.
         super().__init__(**options)
         self.started, self.body = now(), {}
@@ -253,7 +253,7 @@ class DecisionsViewSet(InferenceViewSet):
         return self.answer(request)
 
     def _answer(
-        self, request: HttpRequest, progress: RequestProgress, slot: Any
+        self, request: HttpRequest, progress: RequestProgress, slot: Slot
     ) -> HttpResponseBase:
         if progress.context.refusal is not None:
             raise build_refusal(progress)

@@ -14,7 +14,7 @@ class Command(JsonCommand):
         "compare. Exit status 1 when anything disagrees."
     )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[dict[str, Any], int]:
         found = compare_books(now=datetime.now(UTC))
         result = {
             "accounts": found.accounts,

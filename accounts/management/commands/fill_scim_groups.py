@@ -42,7 +42,7 @@ class Command(JsonCommand):
         return {"groups": synced, "deleted_groups": deleted}, 0
 
 
-def _is_groups(value: Any) -> bool:
+def _is_groups(value: object) -> bool:
     return isinstance(value, dict) and all(
         isinstance(members, list) and all(isinstance(each, str) for each in members)
         for members in value.values()

@@ -15,7 +15,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--generation", required=True, help="its id, gen-...")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[dict[str, Any], int]:
         rows = LedgerEntry.objects.filter(generation_id=options["generation"]).order_by("pk")
         return {"entries": [_entry(row) for row in rows]}, 0
 

@@ -32,7 +32,7 @@ def _clean_key(text: str) -> str:
         ) from None
 
 
-def _refuse_declaration(value: Any) -> None:
+def _refuse_declaration(value: object) -> None:
     if value is not None:
         raise PydanticCustomError(
             "undeclared", "Invalid input: this is not declared here; the catalogue says it"

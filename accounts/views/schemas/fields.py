@@ -17,7 +17,7 @@ from gateway.http.validation import Issue, shorten
 from gateway.limits.rules import LIMITS_MAX, RateLimit, dump_limits
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     """JSON numbers only: pydantic would read a decimal from a string or a boolean."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Decimal(repr(value))

@@ -291,7 +291,7 @@ class InvalidRegexPattern(SchemaInvalid):
         self.metadata["reason"] = "invalid_regex_pattern"
 
 
-def read_filters(field: str, filters: Any) -> Any:
+def read_filters(field: str, filters: object) -> Any:
     """One of the lists of filters, checked and with its defaults. Raises `SchemaInvalid`."""
     return GuardrailChanges.read({field: filters}).given_fields()[field]
 

@@ -48,7 +48,7 @@ _RATE_LIMIT: Final = {
 }
 
 
-def _future_moment(value: Any) -> datetime:
+def _future_moment(value: object) -> datetime:
     """ISO 8601 in UTC with seconds, `...:SSZ`; other zones and minute precision are refused."""
     wrong = PydanticCustomError("iso_datetime", "Invalid ISO datetime")
     if not isinstance(value, str) or not value.endswith("Z") or value.count(":") != 2:
@@ -62,7 +62,7 @@ def _future_moment(value: Any) -> datetime:
     return moment
 
 
-def _refuse_string(value: Any) -> None:
+def _refuse_string(value: object) -> None:
     if value is not None:
         raise PydanticCustomError(
             "no_string", "Invalid input: a key's string is made here and cannot be given"

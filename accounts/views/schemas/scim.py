@@ -219,7 +219,7 @@ def _pick(resource: JsonObject, names: set[str]) -> JsonObject:
     return picked
 
 
-def _drop(value: Any, name: str, names: set[str]) -> Any:
+def _drop(value: object, name: str, names: set[str]) -> Any:
     subs = {each.partition(".")[2] for each in names if each.startswith(f"{name}.")}
     if not subs:
         return value

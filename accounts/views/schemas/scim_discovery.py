@@ -1,12 +1,12 @@
 """What the SCIM connector says of itself: its abilities, resource types and schemas."""
 
-from typing import Any, Final
+from typing import Final
 
 from accounts.views.schemas.scim import CORE, GROUP, RESULTS_MAX, USER
 from gateway.http.jsonio import JsonObject
 
 
-def _attribute(name: str, description: str, **more: Any) -> JsonObject:
+def _attribute(name: str, description: str, **more: object) -> JsonObject:
     usual = {
         "name": name,
         "type": "string",

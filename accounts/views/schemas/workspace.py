@@ -47,7 +47,7 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _MODEL_FIELDS: Final = ("default_text_model", "default_image_model")
 
 
-def _key_reference(value: Any) -> int | str:
+def _key_reference(value: object) -> int | str:
     """A key's number, or its hash."""
     if isinstance(value, str) and _HASH.fullmatch(value):
         return value

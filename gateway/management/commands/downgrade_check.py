@@ -85,7 +85,7 @@ def _list_migrations(former: Path) -> set[tuple[str, str]]:
     return {(str(app), str(name)) for app, name in found}
 
 
-def _read_source(migration: Any) -> str:
+def _read_source(migration: object) -> str:
     import inspect
 
     return inspect.getsource(inspect.getmodule(type(migration)) or type(migration))

@@ -20,7 +20,7 @@ class Command(JsonCommand):
         parser.add_argument("--status", choices=Status.values, help="only those")
         parser.add_argument("--account", help="only this account's")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[dict[str, Any], int]:
         rows = Intern.objects.select_related("workspace__account").order_by("created_at")
         if options["account"]:
             rows = rows.filter(workspace__account__name=options["account"])

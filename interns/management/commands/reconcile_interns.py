@@ -19,7 +19,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only report")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[dict[str, Any], int]:
         try:
             report = reconcile(current_driver(), dry=bool(options["dry_run"]))
         except RuntimeFailed as failure:

@@ -34,7 +34,7 @@ class Kind(NamedTuple):
     renewed: Callable[[Any], dict[str, Any] | None]
 
 
-def _reseal_text(column: str, purpose: str, named: Callable[[Any], str], row: Any) -> Any:
+def _reseal_text(column: str, purpose: str, named: Callable[[Any], str], row: object) -> Any:
     sealed = reseal(getattr(row, column), purpose=purpose, row=named(row))
     return None if sealed is None else {column: sealed}
 
@@ -97,7 +97,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="only count what is left to do")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[dict[str, Any], int]:
         counts = {kind.name: _rotate(kind, write=not options["check"]) for kind in _list_kinds()}
         unreadable = sum(lost for _, lost in counts.values())
         return {

@@ -46,7 +46,7 @@ def _match_pattern(pattern: str) -> AfterValidator:
     return AfterValidator(match)
 
 
-def _check_uuid(value: Any) -> Any:
+def _check_uuid(value: object) -> Any:
     """Only the form that ids are shown in."""
     if isinstance(value, str) and not _UUID.fullmatch(value):
         raise PydanticCustomError("uuid_parsing", "Invalid UUID")

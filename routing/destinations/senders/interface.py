@@ -1,7 +1,7 @@
 """What a sender is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from gateway.http.jsonio import dumps
 from routing.destinations.config import DestinationConfig
@@ -44,6 +44,6 @@ class Sender(NamedTuple, Generic[C]):
 
 
 def json_request(
-    url: str, body: Any, headers: Mapping[str, str] | None = None, *, method: str = "POST"
+    url: str, body: object, headers: Mapping[str, str] | None = None, *, method: str = "POST"
 ) -> OutgoingRequest:
     return OutgoingRequest(url, (JSON, *(headers or {}).items()), dumps(body), method)

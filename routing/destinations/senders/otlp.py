@@ -137,12 +137,14 @@ def _basic(user: str, password: str) -> str:
 
 
 def _sender(config: type[Any], find: Callable[[Any], Target]) -> Sender[Any]:
-    def build(given: Any, traces: Sequence[TraceFacts], groups: MetadataGroups) -> OutgoingRequest:
+    def build(
+        given: object, traces: Sequence[TraceFacts], groups: MetadataGroups
+    ) -> OutgoingRequest:
         target = find(given)
         body = build_payload(traces, groups, target.extra)
         return json_request(target.url, body, target.headers, method=target.method)
 
-    def build_test(given: Any) -> OutgoingRequest:
+    def build_test(given: object) -> OutgoingRequest:
         target = find(given)
         headers = {**target.headers, **dict([TEST_HEADER])}
         return json_request(target.url, empty_payload(), headers, method=target.method)

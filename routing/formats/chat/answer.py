@@ -88,7 +88,7 @@ def count_text_chars(delta: JsonObject) -> int:
     return total
 
 
-def _count_chars(value: Any) -> int:
+def _count_chars(value: object) -> int:
     """Characters of a text, or of all texts in a list of parts."""
     if isinstance(value, str):
         return len(value)
@@ -120,7 +120,7 @@ def _fill_call(call: Any, new_call_id: Callable[[], str]) -> Any:
     return {**call, "id": call.get("id") or new_call_id(), "type": "function"}
 
 
-def _fill_complete_call(call: Any, new_call_id: Callable[[], str]) -> Any:
+def _fill_complete_call(call: object, new_call_id: Callable[[], str]) -> Any:
     filled = _fill_call(call, new_call_id)
     if isinstance(filled, dict):
         filled = {name: value for name, value in filled.items() if name != "index"}
@@ -193,7 +193,7 @@ _FINISH_REASONS = {
 }
 
 
-def normalize_finish(native: Any, *, has_tool_calls: bool) -> str:
+def normalize_finish(native: object, *, has_tool_calls: bool) -> str:
     """Our word for a provider's finish reason.
 
     Where there are tool calls, `stop` and unknown words are `tool_calls`: callers look for calls

@@ -1,6 +1,6 @@
 """Chat completions as a caller format."""
 
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
@@ -106,7 +106,7 @@ def build_chat_choice(
     *,
     finish_reason: str,
     native_finish: str | None,
-    logprobs: Any,
+    logprobs: object,
     error: JsonObject | None = None,
 ) -> JsonObject:
     """The one choice; `error` stands where generation broke after partial output."""

@@ -335,7 +335,7 @@ def _list_supplied(body: JsonObject) -> frozenset[str]:
     return frozenset([name for name in names if _is_request(body[name])])
 
 
-def _is_request(value: Any) -> bool:
+def _is_request(value: object) -> bool:
     if type(value) is dict:
         return any(each is not None for each in value.values())
     return value is not None and value != []

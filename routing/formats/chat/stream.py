@@ -55,7 +55,7 @@ class ChatStream:
     def write_opening(self) -> bytes:
         return self._open + _ROLE + _OPEN_END + self._close
 
-    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: object = None) -> bytes:
         if len(delta) > 1 or "content" not in delta:
             for name in _NUMBERED_LISTS:
                 if isinstance(each := delta.get(name), list):
@@ -128,7 +128,7 @@ class ChatStream:
         value = {"choices": [], "debug": {"echo_upstream_body": redact_payloads(upstream_body)}}
         return self._head() + b"," + dumps(value)[1:] + b"\n\n"
 
-    def _number_item(self, name: str, item: Any) -> Any:
+    def _number_item(self, name: str, item: object) -> Any:
         if not isinstance(item, dict):
             return item
         index = self._counts[name]
@@ -150,7 +150,7 @@ class ChatStream:
         return b"data: " + dumps(head)[:-1]
 
 
-def redact_payloads(value: Any, key: str = "") -> Any:
+def redact_payloads(value: object, key: str = "") -> Any:
     """The same JSON with base64 payloads over 256 characters replaced by their length."""
     if isinstance(value, dict):
         return {name: redact_payloads(item, name) for name, item in value.items()}
@@ -188,7 +188,7 @@ class LegacyChatStream(ChatStream):
         # Of the call that the answer has room for.
         self._index: int | None = None
 
-    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: object = None) -> bytes:
         if _CALLS not in delta and _CALL not in delta:
             return super().delta(delta, logprobs)
         fragments = [each for each in delta.get(_CALLS) or () if isinstance(each, dict)]

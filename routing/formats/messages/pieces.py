@@ -1,7 +1,7 @@
 """Pieces of an answer in the terms of messages: chat-shaped deltas, and server tools that ran."""
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pydantic_core
 
@@ -21,7 +21,7 @@ class CallFragment(NamedTuple):
     arguments: str
 
 
-def read_text(content: Any) -> str:
+def read_text(content: object) -> str:
     """The text of chat content, which some upstreams send in parts."""
     if isinstance(content, str):
         return content
@@ -47,7 +47,7 @@ def visible_text(detail: JsonObject) -> str:
     return text if isinstance(text, str) else ""
 
 
-def read_call_fragments(calls: Any) -> Iterator[CallFragment]:
+def read_call_fragments(calls: object) -> Iterator[CallFragment]:
     """The `tool_calls` of one delta, whatever the upstream put there."""
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
@@ -67,7 +67,7 @@ def is_plain_text(arguments: str) -> bool:
     return bool(text) and text[0] != "{" and text != "null"
 
 
-def read_citations(annotations: Any) -> Iterator[JsonObject]:
+def read_citations(annotations: object) -> Iterator[JsonObject]:
     """The citations of web pages; other annotations have no place in messages."""
     for annotation in annotations if isinstance(annotations, list) else ():
         cited = annotation.get("url_citation") if isinstance(annotation, dict) else None
@@ -81,7 +81,7 @@ def read_citations(annotations: Any) -> Iterator[JsonObject]:
             }
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 

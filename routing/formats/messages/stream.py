@@ -69,7 +69,7 @@ class MessagesStream:
         message = {**build_envelope(self._served), "usage": usage}
         return write_event("message_start", {"message": message}) + PING
 
-    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: object = None) -> bytes:
         blocks = self._blocks
         if len(delta) == 1:
             # Nearly every delta of nearly every stream.

@@ -1,6 +1,6 @@
 """`tools` and `tool_choice`."""
 
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union
+from typing import Annotated, Final, Literal, TypeAlias, Union
 
 from pydantic import AfterValidator, Discriminator, Tag
 from typing_extensions import TypedDict
@@ -88,7 +88,7 @@ _SERVER, _SEARCH, _ADVISOR, _PROVIDER = (HIDDEN + name for name in ("s", "w", "a
 _CUSTOM: Final = HIDDEN + CUSTOM
 
 
-def _pick_tool_tag(tool: Any) -> str | None:
+def _pick_tool_tag(tool: object) -> str | None:
     kind = tool.get("type", CUSTOM) if type(tool) is dict else 0
     if kind is None or kind == CUSTOM:
         return _CUSTOM

@@ -163,7 +163,7 @@ def _build_native_answer(message: JsonObject, served: AnswerIdentity, ending: En
     return body
 
 
-def _fill_block(block: Any) -> Any:
+def _fill_block(block: object) -> Any:
     if not isinstance(block, dict):
         return block
     defaults = _BLOCK_DEFAULTS.get(str(block.get("type")), {})
@@ -244,7 +244,7 @@ def build_stop_fields(
     return {"stop_reason": reason, "stop_sequence": None, "stop_details": details}
 
 
-def is_caller_tool_use(block: Any) -> bool:
+def is_caller_tool_use(block: object) -> bool:
     """Whether the model calls a tool of the caller's. Code that the provider runs calls tools too,
     and goes on within the answer."""
     if not isinstance(block, dict) or block.get("type") != "tool_use":
@@ -307,7 +307,7 @@ def client_status(error: GatewayError) -> int:
 
 
 def build_error_body(
-    error: GatewayError, *, generation_id: str | None, router_metadata: Any = None
+    error: GatewayError, *, generation_id: str | None, router_metadata: object = None
 ) -> JsonObject:
     """The whole body; `generation_id` is None before routing."""
     body: JsonObject = {

@@ -208,13 +208,13 @@ class ItemType(Tagged):
     families = ("mcp_", "router:")
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
+        self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         schema = super().__get_pydantic_core_schema__(source, handler)
         cast("Any", schema)["choices"][HIDDEN] = core_schema.dict_schema()
         return schema
 
-    def _pick(self, value: Any) -> str | None:
+    def _pick(self, value: object) -> str | None:
         if type(value) is not dict:
             return None
         tag = value.get(self.key)

@@ -59,7 +59,7 @@ class OutputWriter:
     def is_empty(self) -> bool:
         return not self._items
 
-    def add(self, delta: JsonObject, logprobs: Any) -> bytes:
+    def add(self, delta: JsonObject, logprobs: object) -> bytes:
         """The events of one delta: reasoning before text before calls."""
         text = delta.get("content")
         if len(delta) == 1 and logprobs is None and self._text is not None and type(text) is str:
@@ -110,7 +110,7 @@ class OutputWriter:
 
     # --- Messages -------------------------------------------------------------------------------
 
-    def _add_annotation(self, note: Any) -> bytes:
+    def _add_annotation(self, note: object) -> bytes:
         annotation = _flatten_citation(note)
         if annotation is None:
             return b""
@@ -188,7 +188,7 @@ class OutputWriter:
 
     # --- Calls and pictures ---------------------------------------------------------------------
 
-    def _add_call(self, call: Any) -> bytes:
+    def _add_call(self, call: object) -> bytes:
         if not isinstance(call, dict):
             return b""
         function = call.get("function") or {}
@@ -227,7 +227,7 @@ class OutputWriter:
         is_same = item.call_id == given_id if given_id else index is not None
         return item if is_same else None
 
-    def _add_image(self, image: Any) -> bytes:
+    def _add_image(self, image: object) -> bytes:
         location = image.get("image_url") if isinstance(image, dict) else None
         url = location.get("url") if isinstance(location, dict) else None
         if not url:
@@ -245,7 +245,7 @@ class OutputWriter:
         return item_id(prefix, self._stem, len(self._items))
 
 
-def _read_text(content: Any) -> str:
+def _read_text(content: object) -> str:
     """Content is a string; where it comes as parts, their texts."""
     if type(content) is str:
         return content
@@ -254,11 +254,11 @@ def _read_text(content: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     return value if type(value) is str else ""
 
 
-def _read_tokens(logprobs: Any, key: str) -> list[Any]:
+def _read_tokens(logprobs: object, key: str) -> list[Any]:
     tokens = logprobs.get(key) if isinstance(logprobs, dict) else None
     listed = tokens if isinstance(tokens, list) else []
     return [_fill_token(each) for each in listed if isinstance(each, dict)]
@@ -274,7 +274,7 @@ def _fill_bytes(token: JsonObject) -> JsonObject:
     return {**token, "bytes": token.get("bytes") or []}
 
 
-def _flatten_citation(note: Any) -> JsonObject | None:
+def _flatten_citation(note: object) -> JsonObject | None:
     """A citation as this format writes it; kinds without a page have no place here."""
     if not isinstance(note, dict) or note.get("type") != "url_citation":
         return None

@@ -4,7 +4,7 @@ Every item keeps the place it began at. `status` is `in_progress` until the item
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import pydantic_core
 
@@ -256,7 +256,7 @@ class OutputTool(_GrowingItem):
         fields = {"model": answer["model"], "content": answer["answer"]}
         return self._step(_FUSION_CALL, "panel.completed", **fields)
 
-    def _step(self, name: str, step: str, **fields: Any) -> bytes:
+    def _step(self, name: str, step: str, **fields: object) -> bytes:
         return self.events.say(f"response.{name}.{step}", {**self.place, **fields})
 
     def value(self) -> JsonObject:

@@ -103,7 +103,7 @@ Includable = Literal[
 ]
 
 
-def _refuse_earlier_response(value: Any) -> Any:
+def _refuse_earlier_response(value: object) -> Any:
     if value is not None:
         raise ValueError("Invalid input: nothing is stored, send the whole conversation as input")
     return value
@@ -121,7 +121,7 @@ def _refuse_background(value: bool | None) -> bool | None:
     return value
 
 
-def _refuse_stored_prompt(value: Any) -> Any:
+def _refuse_stored_prompt(value: object) -> Any:
     if value is not None:
         raise ValueError("Invalid input: stored prompts are not offered, send instructions")
     return value

@@ -56,7 +56,7 @@ class ResponsesStream:
         created = self._events.say("response.created", fields)
         return created + self._events.say("response.in_progress", fields)
 
-    def delta(self, delta: JsonObject, logprobs: Any = None) -> bytes:
+    def delta(self, delta: JsonObject, logprobs: object = None) -> bytes:
         return self._output.add(delta, logprobs)
 
     def write_native(self, native: Native) -> bytes:
@@ -175,7 +175,7 @@ class NativeOutput:
     def items(self) -> list[JsonObject]:
         return [self._item(index, item) for index, item in self._items.items()]
 
-    def _item(self, index: Any, item: JsonObject) -> JsonObject:
+    def _item(self, index: object, item: JsonObject) -> JsonObject:
         if item.get("status") not in (None, "in_progress"):
             return item
         cut = {**item, "status": "incomplete"}
@@ -195,7 +195,7 @@ class NativeOutput:
             )
         return cut
 
-    def _fragments_of(self, index: Any) -> list[list[str]]:
+    def _fragments_of(self, index: object) -> list[list[str]]:
         return [fragments for (at, _), fragments in self._fragments.items() if at == index]
 
     def _fragment(self, value: JsonObject) -> None:

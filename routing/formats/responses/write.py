@@ -3,7 +3,7 @@
 import time
 from binascii import b2a_base64
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Native
@@ -189,7 +189,7 @@ def _completed_at(value: JsonObject) -> int | None:
     return int(time.time()) if value.get("status") == "completed" else None
 
 
-def _join_texts(output: Any) -> str:
+def _join_texts(output: object) -> str:
     """The texts of an upstream's own output items, joined; what is no item has none."""
     items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
     contents = [item.get("content") for item in items if item.get("type") == "message"]
@@ -215,7 +215,7 @@ def build_usage(report: JsonObject) -> JsonObject:
     return usage
 
 
-def merge_usage(native: Any, usage: JsonObject) -> JsonObject:
+def merge_usage(native: object, usage: JsonObject) -> JsonObject:
     """The upstream's own object with what was counted and charged in its place."""
     if not isinstance(native, dict):
         return usage

@@ -47,7 +47,7 @@ also where the provider does not list any.
 class Command(JsonCommand):
     help = _HELP
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: object) -> Any:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         return parser

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from typing import Any
 
 from gateway.commands import JsonCommand
 from gateway.http.jsonio import JsonObject, usd
@@ -13,7 +12,7 @@ from routing.metering.credential_spend import CredentialSpend
 class Command(JsonCommand):
     help = "List the credentials of providers that have several, with what each spent (UTC)."
 
-    def run(self, **options: Any) -> tuple[JsonObject, int]:
+    def run(self, **options: object) -> tuple[JsonObject, int]:
         today = datetime.now(UTC).date()
         days: dict[tuple[str, str], list[CredentialSpend]] = {}
         for row in CredentialSpend.objects.filter(day__gte=today.replace(day=1)):

@@ -1,7 +1,6 @@
 """Print the catalogue as a file."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from gateway.commands import JsonCommand
 from gateway.http.jsonio import JsonObject
@@ -15,7 +14,7 @@ class Command(JsonCommand):
         "Credentials are left out; loading keeps the stored ones of providers that exist."
     )
 
-    def run(self, **options: Any) -> tuple[JsonObject, int]:
+    def run(self, **options: object) -> tuple[JsonObject, int]:
         return dump_catalogue(), 0
 
     def lines(self, result: JsonObject) -> Iterable[str]:

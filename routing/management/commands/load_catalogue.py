@@ -31,7 +31,7 @@ loads, but is never called; it is listed under warnings.
 class Command(JsonCommand):
     help = _HELP
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: object) -> Any:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         return parser

@@ -7,7 +7,7 @@ which serves requests can do it between them.
 
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -106,7 +106,7 @@ def unpack_piece(packed: bytes) -> list[tuple[int, EndpointCounter]]:
     return parse_counters(orjson.loads(piece))
 
 
-def parse_counters(rows: Any) -> list[tuple[int, EndpointCounter]]:
+def parse_counters(rows: object) -> list[tuple[int, EndpointCounter]]:
     """Endpoint and tally of each row. Raises `ValueError` for what is none."""
     if not isinstance(rows, list):
         raise ValueError("no list of tallies")

@@ -1,7 +1,6 @@
 """Answering as a stream where server tools are run between the turns of the model."""
 
 from functools import partial
-from typing import Any
 
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
@@ -37,7 +36,7 @@ from routing.tools.calls import RunningCalls, ServerToolCall
 class LoopStream(AnswerStream):
     """See `AnswerStream`. One turn after the other goes out through one writer."""
 
-    def __init__(self, progress: RequestProgress, client: Any) -> None:
+    def __init__(self, progress: RequestProgress, client: object) -> None:
         super().__init__(progress, client)
         self._running: RunningCalls | None = None
         # The turn that ended last.

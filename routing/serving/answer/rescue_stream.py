@@ -53,7 +53,7 @@ class RescueRelay(Relay):
                 self._draft.add(told)
             out.append(self._write_opening() + self.writer.delta(told))
 
-    def _translate_delta(self, delta: JsonObject, logprobs: Any) -> bytes:
+    def _translate_delta(self, delta: JsonObject, logprobs: object) -> bytes:
         if delta.get("tool_calls"):
             self._has_tool_calls = True
         if "tool_calls" in delta:

@@ -8,7 +8,7 @@ failure is an ordinary HTTP error.
 import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gevent import GreenletExit
 
@@ -66,7 +66,7 @@ class CallerGone(Exception):
 class AnswerStream:
     """One streamed call: `open()` it, iterate, `close()` it, whatever happens in between."""
 
-    def __init__(self, progress: RequestProgress, client: Any) -> None:
+    def __init__(self, progress: RequestProgress, client: object) -> None:
         self._progress = progress
         wishes = progress.context.chat.provider
         if wishes is not None and wishes.rescue and progress.loop is None:

@@ -165,7 +165,7 @@ class Relay:
         self.produced_chars += count_text_chars(delta)
         return self._translate_delta(delta, event.logprobs)
 
-    def _translate_delta(self, delta: JsonObject, logprobs: Any) -> bytes:
+    def _translate_delta(self, delta: JsonObject, logprobs: object) -> bytes:
         """The delta in the caller's format, and before it what opens the stream."""
         opening = b"" if self.started else self._write_opening()
         if len(delta) > 1 or "content" not in delta:

@@ -86,7 +86,7 @@ class Loop:
     # --- One turn -------------------------------------------------------------------------------
 
     def take(
-        self, message: JsonObject, *, finish: str, logprobs: Any = None
+        self, message: JsonObject, *, finish: str, logprobs: object = None
     ) -> list[ServerToolCall]:
         """Note an answer of the model whose cost is in the tally, and say which server tools to
         run: none where the loop ends with it."""
@@ -320,7 +320,7 @@ def _build_history_message(message: JsonObject) -> JsonObject:
     return {**fields, "role": "assistant", "content": content if type(content) is str else None}
 
 
-def _name(call: Any) -> str:
+def _name(call: object) -> str:
     function = call.get("function") if isinstance(call, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else ""

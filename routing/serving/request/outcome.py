@@ -1,7 +1,7 @@
 """How a call ended, and what it is charged."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 def measure_usage(
     progress: RequestProgress,
     attempt: Attempt,
-    reported: Any,
+    reported: object,
     produced_chars: int,
     *,
     prompt_chars: int | None = None,

@@ -1,7 +1,7 @@
 """Whether tool calls can be carried out: each names a function and gives it a JSON object, or the
 empty text that many write for a function without parameters."""
 
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -19,7 +19,7 @@ class StreamedCalls:
         self._names: dict[int, str] = {}
         self._pieces: dict[int, list[str]] = {}
 
-    def add(self, calls: Any) -> None:
+    def add(self, calls: object) -> None:
         """The `tool_calls` of one delta, whatever the upstream put there."""
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict):
@@ -47,7 +47,7 @@ class StreamedCalls:
         )
 
 
-def are_well_formed(calls: Any) -> bool | None:
+def are_well_formed(calls: object) -> bool | None:
     """Of an answer in one piece; None where it calls no tool."""
     if not calls or not isinstance(calls, list):
         return None
@@ -59,7 +59,7 @@ def are_well_formed(calls: Any) -> bool | None:
     return all(bool(name) and _are_valid_arguments(arguments) for name, arguments in functions)
 
 
-def _read_function(function: Any) -> tuple[str, str | None]:
+def _read_function(function: object) -> tuple[str, str | None]:
     """Name and arguments: empty and None where they are no text."""
     if not isinstance(function, dict):
         return "", None

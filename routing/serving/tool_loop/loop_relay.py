@@ -125,7 +125,7 @@ class LoopRelay(Relay):
                 pieces.append(self.writer.delta({"images": result.images}))
         return b"".join(pieces)
 
-    def _translate_delta(self, delta: JsonObject, logprobs: Any) -> bytes:
+    def _translate_delta(self, delta: JsonObject, logprobs: object) -> bytes:
         delta = self.loop.visible_message(self._clean_delta(delta))
         if not has_content(delta) and logprobs is None:
             return b""

@@ -3,7 +3,6 @@
 import struct
 import zlib
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from routing.simulator.encoding import dumps, encode_text
 from routing.simulator.exchange import JSON, SSE, SimulatedCall
@@ -218,7 +217,7 @@ ABSURD = 10**12
 FaultRun = Callable[[SimulatedCall], Awaitable[None]]
 
 
-def override_answer(**override: Any) -> FaultRun:
+def override_answer(**override: object) -> FaultRun:
     """A fault that is the normal answer with parts replaced."""
 
     async def run(call: SimulatedCall) -> None:
@@ -227,7 +226,9 @@ def override_answer(**override: Any) -> FaultRun:
     return run
 
 
-def override_usage(prompt_tokens: Any, completion_tokens: Any, total_tokens: Any) -> FaultRun:
+def override_usage(
+    prompt_tokens: object, completion_tokens: object, total_tokens: object
+) -> FaultRun:
     return override_answer(
         usage={
             "prompt_tokens": prompt_tokens,

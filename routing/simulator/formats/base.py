@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from routing.simulator.answer import SimulatedAnswer
 from routing.simulator.encoding import JsonObject
@@ -129,7 +129,7 @@ class SimulatedFormat(Protocol):
     def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> StreamSpeaker:
         """For a scripted stream."""
 
-    def event(self, value: Any) -> bytes:
+    def event(self, value: object) -> bytes:
         """One server-sent event."""
 
     def error(self, complaint: Complaint) -> JsonObject:
@@ -139,7 +139,7 @@ class SimulatedFormat(Protocol):
         """A 200 document that is an error."""
 
 
-def read_event_name(value: Any) -> str:
+def read_event_name(value: object) -> str:
     """The event name of formats that repeat the payload's `type` there; empty for none."""
     kind = value.get("type") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else ""

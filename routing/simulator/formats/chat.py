@@ -1,7 +1,6 @@
 """Chat completions, the format the others are read into."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from routing.simulator.answer import FINGERPRINT, SimulatedAnswer
 from routing.simulator.encoding import JsonObject, dumps, encode_text
@@ -12,7 +11,7 @@ DONE = b"data: [DONE]\n\n"
 ROLE = {"role": "assistant", "content": "", "refusal": None}
 
 
-def write_chunk(value: Any) -> bytes:
+def write_chunk(value: object) -> bytes:
     """One server-sent event."""
     return encode_text(f"data: {dumps(value)}\n\n")
 
@@ -81,7 +80,7 @@ class ChunkWriter:
         self._end = ',"usage":null}\n\n' if include_usage else "}\n\n"
 
     def delta(
-        self, delta: JsonObject, finish_reason: str | None = None, logprobs: Any = None
+        self, delta: JsonObject, finish_reason: str | None = None, logprobs: object = None
     ) -> bytes:
         choice = f'{{"index":0,"delta":{dumps(delta)},"logprobs":{dumps(logprobs)}'
         finish = dumps(finish_reason)
@@ -96,7 +95,7 @@ class ChunkWriter:
             f'"logprobs":null,"finish_reason":null}}]{self._end}'
         )
 
-    def usage(self, usage: Any) -> bytes:
+    def usage(self, usage: object) -> bytes:
         return encode_text(f'{self._start},"choices":[],"usage":{dumps(usage)}}}\n\n')
 
 
@@ -205,7 +204,7 @@ class SimulatedChat:
     def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> ChatSpeaker:
         return ChatSpeaker(body, answer)
 
-    def event(self, value: Any) -> bytes:
+    def event(self, value: object) -> bytes:
         return write_chunk(value)
 
     def error(self, complaint: Complaint) -> JsonObject:

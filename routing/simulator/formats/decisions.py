@@ -39,7 +39,7 @@ def _check_body(body: JsonObject) -> None:
         _check_question(question, f"questions.{name}")
 
 
-def _check_question(question: Any, place: str) -> None:
+def _check_question(question: object, place: str) -> None:
     if not isinstance(question, dict) or question.get("type") not in TYPES:
         raise RuleBroken("The type is one of noul, choice, score", param=f"{place}.type")
     if not _has_content(question.get("instructions")):
@@ -48,7 +48,7 @@ def _check_question(question: Any, place: str) -> None:
         raise RuleBroken("The criteria do not fit the type", param=f"{place}.criteria")
 
 
-def _criteria_fit(kind: str, criteria: Any) -> bool:
+def _criteria_fit(kind: str, criteria: object) -> bool:
     if kind == "noul":
         return criteria is None or (
             isinstance(criteria, dict)
@@ -64,7 +64,7 @@ def _criteria_fit(kind: str, criteria: Any) -> bool:
     )
 
 
-def _has_content(value: Any) -> bool:
+def _has_content(value: object) -> bool:
     return isinstance(value, (dict, list)) or (isinstance(value, str) and value != "")
 
 
@@ -145,16 +145,16 @@ def read_question_choices(question: JsonObject) -> Choices:
     return Choices(as_text(question["instructions"]), texts)
 
 
-def _list_members(label: str, description: Any) -> list[str]:
+def _list_members(label: str, description: object) -> list[str]:
     """A number with an object is a group of options."""
     return list(description) if label.isdigit() and isinstance(description, dict) else [label]
 
 
-def _list_levels(level: Any) -> list[str]:
+def _list_levels(level: object) -> list[str]:
     return list(map(as_text, level)) if isinstance(level, list) else [as_text(level)]
 
 
-def convert_usage(said: Any) -> Any:
+def convert_usage(said: object) -> Any:
     """The chat format's usage in this format's words. What is no such usage stays as it is."""
     if not isinstance(said, dict) or "prompt_tokens" not in said:
         return said
@@ -199,7 +199,7 @@ class SimulatedDecisions:
     def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> ChatSpeaker:
         return ChatSpeaker(body, answer)
 
-    def event(self, value: Any) -> bytes:
+    def event(self, value: object) -> bytes:
         return write_event("", value)
 
     def error(self, complaint: Complaint) -> JsonObject:

@@ -57,7 +57,7 @@ class SearchEngine(Protocol):
 
     def request(self, wish: SearchQuery, key: str) -> EngineRequest: ...
 
-    def results(self, answer: Any) -> Iterator[SearchResult]:
+    def results(self, answer: object) -> Iterator[SearchResult]:
         """In the engine's order."""
 
 
@@ -71,7 +71,7 @@ class SearXNG:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return EngineRequest("/search", headers, {"q": _with_sites(wish), "format": "json"})
 
-    def results(self, answer: Any) -> Iterator[SearchResult]:
+    def results(self, answer: object) -> Iterator[SearchResult]:
         for each in _objects(answer, "results"):
             yield _build_result(each, text=_text(each, "content"), age=_text(each, "publishedDate"))
 
@@ -88,7 +88,7 @@ class Brave:
             params["country"] = wish.country.upper()
         return EngineRequest("/web/search", {"X-Subscription-Token": key}, params)
 
-    def results(self, answer: Any) -> Iterator[SearchResult]:
+    def results(self, answer: object) -> Iterator[SearchResult]:
         for each in _objects(_inner(answer, "web"), "results"):
             snippets = each.get("extra_snippets")
             more = [text for text in snippets if isinstance(text, str)] if snippets else []
@@ -114,7 +114,7 @@ class Tavily:
             asked["exclude_domains"] = list(wish.excluded)
         return EngineRequest("/search", {"Authorization": f"Bearer {key}"}, json=asked)
 
-    def results(self, answer: Any) -> Iterator[SearchResult]:
+    def results(self, answer: object) -> Iterator[SearchResult]:
         for each in _objects(answer, "results"):
             text = _text(each, "raw_content") or _text(each, "content")
             yield _build_result(each, text=text, age=_text(each, "published_date"))
@@ -141,7 +141,7 @@ class Exa:
             asked["userLocation"] = wish.country.upper()
         return EngineRequest("/search", {"x-api-key": key}, json=asked)
 
-    def results(self, answer: Any) -> Iterator[SearchResult]:
+    def results(self, answer: object) -> Iterator[SearchResult]:
         for each in _objects(answer, "results"):
             marked = each.get("highlights")
             parts = [text for text in marked if isinstance(text, str)] if marked else []
@@ -184,11 +184,11 @@ def _plain(text: str) -> str:
     return html.unescape(_TAG.sub("", text)).replace("\0", "")
 
 
-def _inner(value: Any, name: str) -> Any:
+def _inner(value: object, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _objects(value: Any, name: str) -> Iterator[JsonObject]:
+def _objects(value: object, name: str) -> Iterator[JsonObject]:
     found = _inner(value, name)
     return (
         (each for each in found if isinstance(each, dict)) if isinstance(found, list) else iter(())

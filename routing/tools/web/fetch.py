@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
@@ -254,7 +254,7 @@ class WebFetch:
             return web_failed_result(error, _BLOCK, item | {"error": str(error)})
         return _result(document, self._chars_max, context.now())
 
-    def _document(self, url: Any, context: ToolContext) -> Document:
+    def _document(self, url: object, context: ToolContext) -> Document:
         if not isinstance(url, str) or not url.strip():
             raise WebFailed("invalid_tool_input", "url must be a text")
         if len(url) > URL_CHARS_MAX:

@@ -78,7 +78,9 @@ class WebSearch:
             return web_failed_result(error, _BLOCK, _item(query if isinstance(query, str) else ""))
         return self._result(str(query), engine, found)
 
-    def _search(self, query: Any, context: ToolContext) -> tuple[SearchEngine, list[SearchResult]]:
+    def _search(
+        self, query: object, context: ToolContext
+    ) -> tuple[SearchEngine, list[SearchResult]]:
         engine = configured_engine()
         if not isinstance(query, str) or not query.strip():
             raise WebFailed("invalid_tool_input", "query must be a text")

@@ -22,7 +22,7 @@ _STATUSES: Final = {
 }
 
 
-def put_status_code(error: Any) -> Any:
+def put_status_code(error: object) -> Any:
     """The error object with the HTTP status that its `type` stands for as its `code`."""
     if not isinstance(error, dict):
         return error or {}
@@ -40,7 +40,7 @@ def build_reasoning_detail(kind: str, index: int, **fields: str) -> JsonObject:
     return {"type": kind, **fields, "index": index, "format": REASONING_FORMAT, "id": None}
 
 
-def arguments_text(arguments: Any) -> str:
+def arguments_text(arguments: object) -> str:
     """A tool's input as compact JSON text; some providers give it as text already."""
     text = (
         arguments if arguments is None or isinstance(arguments, str) else dumps(arguments).decode()
@@ -54,7 +54,7 @@ def build_tool_call(block: JsonObject, arguments: str) -> JsonObject:
     return {"id": read_word(block.get("id")) or None, "type": "function", "function": function}
 
 
-def build_citation(citation: Any, start: int, end: int) -> JsonObject | None:
+def build_citation(citation: object, start: int, end: int) -> JsonObject | None:
     """The `url_citation` of a citation that names a URL, for the characters from `start` to `end`
     of the content. The other kinds point into documents, which chat annotations cannot."""
     if not isinstance(citation, dict):
@@ -71,12 +71,12 @@ def build_citation(citation: Any, start: int, end: int) -> JsonObject | None:
     }
 
 
-def _read_web_url(source: Any) -> str | None:
+def _read_web_url(source: object) -> str | None:
     location = read_word(source)
     return location if location and location.startswith(("https://", "http://")) else None
 
 
-def read_refusal(stop_reason: Any, details: Any) -> str | None:
+def read_refusal(stop_reason: object, details: object) -> str | None:
     """Why the model refused, where it said so."""
     if stop_reason != "refusal" or not isinstance(details, dict):
         return None
@@ -177,11 +177,11 @@ def _read_reasoning_block(block: JsonObject, index: int) -> JsonObject:
     return build_reasoning_detail("reasoning.text", index, **fields)
 
 
-def _read_text(value: Any) -> str:
+def _read_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _put_refusal(message: JsonObject, stop_reason: str | None, details: Any) -> None:
+def _put_refusal(message: JsonObject, stop_reason: str | None, details: object) -> None:
     """A refusal is the model's explanation, or what it said instead of an answer."""
     if stop_reason != "refusal":
         return

@@ -149,7 +149,7 @@ class _MarkEraser:
     def __init__(self, surplus: int) -> None:
         self._surplus = surplus
 
-    def erase(self, value: Any) -> Any:
+    def erase(self, value: object) -> Any:
         if not self._surplus:
             return value
         if isinstance(value, list):

@@ -88,7 +88,7 @@ _OF_NAMES: Final = ("properties", "$defs", "definitions")
 _OF_SCHEMAS: Final = ("items", "anyOf", "allOf", "oneOf", "prefixItems", "not")
 
 
-def close_schema(schema: Any) -> Any:
+def close_schema(schema: object) -> Any:
     """The schema with every object closed that does not say whether it is."""
     if isinstance(schema, list):
         return [close_schema(each) for each in schema]
@@ -101,7 +101,7 @@ def close_schema(schema: Any) -> Any:
     return closed
 
 
-def _close_value(key: str, value: Any) -> Any:
+def _close_value(key: str, value: object) -> Any:
     if key in _OF_NAMES and isinstance(value, dict):
         return {name: close_schema(each) for name, each in value.items()}
     return close_schema(value) if key in _OF_SCHEMAS else value
@@ -156,7 +156,7 @@ def limit_output(prompt: Prompt, terms: Terms) -> int:
     return requested if terms.output_cap is None else min(requested, terms.output_cap)
 
 
-def put_common(sent: JsonObject, prompt: Prompt, terms: Terms, tier: Any) -> None:
+def put_common(sent: JsonObject, prompt: Prompt, terms: Terms, tier: object) -> None:
     """What is sent alike for callers of every format."""
     if terms.user_hash is not None:
         sent["metadata"] = {"user_id": terms.user_hash}
@@ -195,7 +195,7 @@ def _build_tool(tool: JsonObject, *, strict: bool) -> JsonObject:
     return sent
 
 
-def _build_tool_choice(choice: Any) -> JsonObject | None:
+def _build_tool_choice(choice: object) -> JsonObject | None:
     """A choice that names a server tool is the gateway's own and not for the upstream."""
     if isinstance(choice, str):
         return {"type": _CHOICES[choice]}

@@ -30,7 +30,7 @@ class _OpenBlock:
 
     __slots__ = ("citations", "has_fragments", "initial_input", "kind", "ordinal", "text_start")
 
-    def __init__(self, kind: str, ordinal: int, initial_input: Any, text_start: int) -> None:
+    def __init__(self, kind: str, ordinal: int, initial_input: object, text_start: int) -> None:
         self.kind = kind
         self.ordinal = ordinal
         self.initial_input = initial_input
@@ -111,13 +111,13 @@ class MessagesReader:
         index = value.get("index")
         return self._open.get(index) if type(index) is int else None
 
-    def _put_thinking(self, event: Event, block: _OpenBlock | None, text: Any) -> None:
+    def _put_thinking(self, event: Event, block: _OpenBlock | None, text: object) -> None:
         if type(text) is str and text:
             event.delta["reasoning"] = event.delta.get("reasoning", "") + text
             item = build_reasoning_detail("reasoning.text", self._reasoning_index(block), text=text)
             event.delta.setdefault("reasoning_details", []).append(item)
 
-    def _put_signature(self, event: Event, block: _OpenBlock | None, signature: Any) -> None:
+    def _put_signature(self, event: Event, block: _OpenBlock | None, signature: object) -> None:
         if type(signature) is str and signature:
             item = build_reasoning_detail(
                 "reasoning.text", self._reasoning_index(block), signature=signature
@@ -240,7 +240,7 @@ class MessagesReader:
         }
 
 
-def _put_fragment(event: Event, block: _OpenBlock | None, fragment: Any) -> None:
+def _put_fragment(event: Event, block: _OpenBlock | None, fragment: object) -> None:
     if block is None or block.kind != "tool_use" or type(fragment) is not str or not fragment:
         return
     block.has_fragments = True

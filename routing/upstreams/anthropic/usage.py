@@ -13,7 +13,7 @@ _PROMPT_PARTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creati
 _TIERS: Final = {"standard": "default"}
 
 
-def read_tier(usage: Any) -> str | None:
+def read_tier(usage: object) -> str | None:
     """The tier that served; the base tier is called `standard` there and `default` elsewhere."""
     tier = usage.get("service_tier") if isinstance(usage, dict) else None
     return _TIERS.get(tier, tier.replace("\0", "")) if isinstance(tier, str) else None
@@ -32,7 +32,7 @@ class UsageCounter:
         self._for_an_hour: Any = None
         self._compaction: dict[str, int] = {}
 
-    def add(self, usage: Any) -> None:
+    def add(self, usage: object) -> None:
         """Take what an event says; what it leaves out stays as it was."""
         if not isinstance(usage, dict):
             return
@@ -104,18 +104,18 @@ _CACHE_DETAILS: Final = (
 )
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     """A number from 0: JSON booleans are none, and a negative one spoils every sum."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _read_inner(usage: JsonObject, outer: str, name: str, before: Any) -> Any:
+def _read_inner(usage: JsonObject, outer: str, name: str, before: object) -> Any:
     value = usage.get(outer)
     count = value.get(name) if isinstance(value, dict) else None
     return before if count is None else count
 
 
-def _sum_cache_writes(by_lifetime: Any) -> JsonObject:
+def _sum_cache_writes(by_lifetime: object) -> JsonObject:
     """Cache writes of an upstream that tells them by lifetime only."""
     if not isinstance(by_lifetime, dict):
         return {}

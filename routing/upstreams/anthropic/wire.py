@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -196,7 +196,7 @@ def _list_block_betas(body: JsonObject) -> Iterator[str]:
     yield from _list_content_betas(body.get("system"))
 
 
-def _list_content_betas(content: Any) -> list[str]:
+def _list_content_betas(content: object) -> list[str]:
     """A list, for most contents have none, and a generator for each costs more than the look."""
     betas: list[str] = []
     for block in _list_objects(content):
@@ -212,7 +212,7 @@ def _list_content_betas(content: Any) -> list[str]:
     return betas
 
 
-def _list_objects(value: Any) -> list[JsonObject]:
+def _list_objects(value: object) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 

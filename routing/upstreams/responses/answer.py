@@ -1,6 +1,6 @@
 """Whole answers of the responses API, with the errors and usage that streams share."""
 
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Answer, Event, Native
@@ -29,7 +29,7 @@ _ALSO_CALLED: Final = {"image_content_policy_violation": "content_policy_violati
 _VAGUE: Final = (None, "server_error", "invalid_prompt")
 
 
-def build_error(value: Any, error_type: Any = None) -> JsonObject:
+def build_error(value: object, error_type: object = None) -> JsonObject:
     """The error object of a failure. `value` is what was said where an error belongs, and
     `error_type` the more exact word that gateways put beside it."""
     error = value if isinstance(value, dict) else {}
@@ -44,7 +44,7 @@ def build_error(value: Any, error_type: Any = None) -> JsonObject:
     return {"code": _normalize_code(code), "message": message}
 
 
-def _normalize_code(code: Any) -> int | str | None:
+def _normalize_code(code: object) -> int | str | None:
     if isinstance(code, str):
         return _STATUS_OF.get(code) or _ALSO_CALLED.get(code, code)
     return code if type(code) is int else None
@@ -74,7 +74,7 @@ _DETAILS: Final = (
 )
 
 
-def build_chat_usage(usage: Any, *, searches: int = 0) -> JsonObject | None:
+def build_chat_usage(usage: object, *, searches: int = 0) -> JsonObject | None:
     """None where there is none. The counts themselves are not judged here. `searches` are the web
     searches that the upstream made, which its usage does not count."""
     if not isinstance(usage, dict):

@@ -39,13 +39,13 @@ class Output:
         delta = event.delta
         delta["content"] = delta["content"] + text if "content" in delta else text
 
-    def add_refusal(self, event: Event, item: OutputItem, part: Any, text: str) -> None:
+    def add_refusal(self, event: Event, item: OutputItem, part: object, text: str) -> None:
         item.piece("refusal", part).chars += len(text)
         event.delta["refusal"] = event.delta.get("refusal", "") + text
         self.said.add("text")
 
     def add_reasoning(
-        self, event: Event, item: OutputItem, kind: str, part: Any, text: str
+        self, event: Event, item: OutputItem, kind: str, part: object, text: str
     ) -> None:
         """A fragment of a summary or of the reasoning itself (`kind` "summary" or "text")."""
         piece = item.piece(f"reasoning.{kind}", part)
@@ -62,7 +62,7 @@ class Output:
         event.delta.setdefault("reasoning_details", []).append(detail)
         self.said.add("reasoning")
 
-    def add_tokens(self, event: Event, piece: OutputPart, logprobs: Any) -> None:
+    def add_tokens(self, event: Event, piece: OutputPart, logprobs: object) -> None:
         """Log probabilities of a fragment of text."""
         if tokens := read_tokens(logprobs):
             piece.tokens += len(tokens)
@@ -70,7 +70,9 @@ class Output:
                 event.logprobs = {"content": []}
             event.logprobs["content"] += tokens
 
-    def add_annotation(self, event: Event, item: OutputItem, part: Any, annotation: Any) -> None:
+    def add_annotation(
+        self, event: Event, item: OutputItem, part: object, annotation: object
+    ) -> None:
         piece = item.piece("text", part)
         piece.annotations += 1
         offset = piece.offset if piece.chars else self._content_chars
@@ -101,7 +103,7 @@ class Output:
         item.piece("arguments", 0).chars += len(text)
         self.begin_call(event, item)["function"]["arguments"] = text
 
-    def finish_arguments(self, event: Event, item: OutputItem, arguments: Any) -> None:
+    def finish_arguments(self, event: Event, item: OutputItem, arguments: object) -> None:
         """The call is complete: say what is still unsaid of it. Some give an object for a text."""
         if isinstance(arguments, dict) and not item.piece("arguments", 0).chars:
             arguments = dumps(arguments).decode()
@@ -109,7 +111,7 @@ class Output:
         if remainder or item.call_index is None or (item.name and not item.is_named):
             self.add_arguments(event, item, remainder)
 
-    def finish_part(self, event: Event, item: OutputItem, index: Any, part: Any) -> None:
+    def finish_part(self, event: Event, item: OutputItem, index: object, part: object) -> None:
         """A part of a message is complete."""
         if not isinstance(part, dict):
             return
@@ -119,7 +121,7 @@ class Output:
         elif part.get("type") == "output_text":
             self.finish_text(event, item, index, part)
 
-    def finish_text(self, event: Event, item: OutputItem, index: Any, part: _Object) -> None:
+    def finish_text(self, event: Event, item: OutputItem, index: object, part: _Object) -> None:
         """A part of output text is complete."""
         if remainder := item.remaining("text", index, part.get("text")):
             self.add_text(event, item.piece("text", index), remainder)
@@ -133,7 +135,7 @@ class Output:
                 self.add_annotation(event, item, index, annotation)
 
     def finish_reasoning(
-        self, event: Event, item: OutputItem, kind: str, part: Any, text: Any
+        self, event: Event, item: OutputItem, kind: str, part: object, text: object
     ) -> None:
         """A part of a summary or of the reasoning itself is complete."""
         if remainder := item.remaining(f"reasoning.{kind}", part, text):
@@ -157,7 +159,7 @@ class Output:
                 self._add_search(item, value)
         item.is_closed = True
 
-    def finish(self, event: Event, items: Any) -> None:
+    def finish(self, event: Event, items: object) -> None:
         """The response is complete: say what is unsaid of its items.
 
         Some upstreams give their items other ids from event to event. Where no id of these items
@@ -252,11 +254,11 @@ def _list_output_kinds(value: _Object) -> tuple[str, ...]:
             return ()
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _build_citation(annotation: Any, offset: int, end: int) -> _Object | None:
+def _build_citation(annotation: object, offset: int, end: int) -> _Object | None:
     """The annotation as the chat format has it, counted from where the content begins. One that
     does not say its place (xAI) is of all that was said of its part, from `offset` to `end`."""
     if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
@@ -276,7 +278,7 @@ def _build_citation(annotation: Any, offset: int, end: int) -> _Object | None:
 # --- Log probabilities ----------------------------------------------------------------------------
 
 
-def read_tokens(logprobs: Any) -> list[JsonObject]:
+def read_tokens(logprobs: object) -> list[JsonObject]:
     """The tokens of a `logprobs` array; what is no token is left out."""
     if not isinstance(logprobs, list):
         return []
@@ -287,7 +289,7 @@ def read_tokens(logprobs: Any) -> list[JsonObject]:
     ]
 
 
-def _read_alternatives(tokens: Any) -> list[JsonObject]:
+def _read_alternatives(tokens: object) -> list[JsonObject]:
     return (
         [_build_chat_token(token) for token in tokens if _is_token(token)]
         if isinstance(tokens, list)
@@ -295,7 +297,7 @@ def _read_alternatives(tokens: Any) -> list[JsonObject]:
     )
 
 
-def _is_token(value: Any) -> bool:
+def _is_token(value: object) -> bool:
     return (
         isinstance(value, dict)
         and isinstance(value.get("token"), str)

@@ -1,7 +1,5 @@
 """How far the items of one streamed answer have been sent."""
 
-from typing import Any
-
 from gateway.http.jsonio import JsonObject
 
 
@@ -44,14 +42,14 @@ class OutputItem:
         self.format = self.format or _text(value.get("format"))
         self.type = self.type or _text(value.get("type"))
 
-    def piece(self, kind: str, index: Any) -> OutputPart:
+    def piece(self, kind: str, index: object) -> OutputPart:
         key = (kind, index if type(index) is int else 0)
         piece = self.pieces.get(key)
         if piece is None:
             piece = self.pieces[key] = OutputPart()
         return piece
 
-    def remaining(self, kind: str, index: Any, text: Any) -> str:
+    def remaining(self, kind: str, index: object, text: object) -> str:
         """What remains of the whole text of a piece."""
         if not isinstance(text, str):
             return ""
@@ -68,13 +66,13 @@ class OutputItems:
         self._by_id: dict[str, OutputItem] = {}
         self._by_place: dict[int, OutputItem] = {}
 
-    def find(self, id: Any) -> OutputItem | None:
+    def find(self, id: object) -> OutputItem | None:
         return self._by_id.get(id) if type(id) is str else None
 
     def at(self, index: int) -> OutputItem | None:
         return self._by_place.get(index)
 
-    def for_event(self, id: Any, index: Any) -> OutputItem:
+    def for_event(self, id: object, index: object) -> OutputItem:
         """The item of an event, a new one where none is known."""
         item = self.find(id)
         if item is not None:
@@ -82,7 +80,7 @@ class OutputItems:
         item = self._by_place.get(index) if type(index) is int else None
         return self._put(OutputItem() if item is None or item.is_closed else item, id, index)
 
-    def begin(self, id: Any, index: Any) -> OutputItem:
+    def begin(self, id: object, index: object) -> OutputItem:
         """The item that an event announces: a new one, unless something was said of it before."""
         item = self.find(id)
         if item is not None:
@@ -91,7 +89,7 @@ class OutputItems:
         is_early = item is not None and item.id is None and not item.is_closed
         return self._put(item if item is not None and is_early else OutputItem(), id, index)
 
-    def _put(self, item: OutputItem, id: Any, index: Any) -> OutputItem:
+    def _put(self, item: OutputItem, id: object, index: object) -> OutputItem:
         if type(id) is str:
             item.id = item.id or id
             self._by_id[id] = item
@@ -100,5 +98,5 @@ class OutputItems:
         return item
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None

@@ -14,7 +14,7 @@ _FORMAT_END: Final = "-responses-v1"
 _UNNAMED: Final = (None, "unknown")
 
 
-def is_of_this_wire(format: Any) -> bool:
+def is_of_this_wire(format: object) -> bool:
     """Whether reasoning of that format was written by an upstream of this wire kind."""
     return isinstance(format, str) and format.endswith(_FORMAT_END)
 

@@ -108,7 +108,7 @@ class ResponsesReader:
     def _reasoning_text_delta(self, event: Event, value: _Object) -> None:
         self._reasoning_delta(event, value, "text", value.get("content_index"))
 
-    def _reasoning_delta(self, event: Event, value: _Object, kind: str, part: Any) -> None:
+    def _reasoning_delta(self, event: Event, value: _Object, kind: str, part: object) -> None:
         if isinstance(text := value.get("delta"), str) and text:
             self._output.add_reasoning(event, self._item(value), kind, part, text)
 

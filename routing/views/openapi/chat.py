@@ -1,7 +1,7 @@
 """How /chat/completions is described in the OpenAPI document: parameters, answers, chunks."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
@@ -101,7 +101,7 @@ _FINISH: Final = words(
 )
 
 
-def _some(properties: JsonObject, **more: Any) -> JsonObject:
+def _some(properties: JsonObject, **more: object) -> JsonObject:
     """An object none of whose properties is sure to be there."""
     return obj(properties, optional=tuple(properties), **more)
 

@@ -57,12 +57,12 @@ _PUBLISHED_NAMES: Final = {
 class _Schema(RequestJsonSchema):
     """Without the titles pydantic makes of field names."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
 
 def request_component(
-    name: str, body: Any, meanings: Mapping[str, str], *, deprecated: Iterable[str] = ()
+    name: str, body: object, meanings: Mapping[str, str], *, deprecated: Iterable[str] = ()
 ) -> Component:
     """A request by the type its bodies are checked with and the meaning of each parameter.
 
@@ -75,7 +75,7 @@ def request_component(
 
 
 def _build_request(
-    name: str, body: Any, meanings: Mapping[str, str], deprecated: frozenset[str]
+    name: str, body: object, meanings: Mapping[str, str], deprecated: frozenset[str]
 ) -> tuple[JsonObject, JsonObject]:
     schema, definitions = _build_schema(body)
     if body is not ChatBody:
@@ -108,7 +108,7 @@ def _build_schema(body: Any) -> tuple[JsonObject, JsonObject]:
 
 
 def _prefix_definitions(
-    schema: Any, definitions: JsonObject, prefix: str
+    schema: object, definitions: JsonObject, prefix: str
 ) -> tuple[Any, JsonObject]:
     """Both with a prefix on each definition that is not the chat format's."""
     shared = _find_shared(definitions)
@@ -117,7 +117,7 @@ def _prefix_definitions(
 
 
 def _rename_definitions(
-    schema: Any, definitions: JsonObject, names: Mapping[str, str]
+    schema: object, definitions: JsonObject, names: Mapping[str, str]
 ) -> tuple[Any, JsonObject]:
     renamed = {names[name]: _rename_references(each, names) for name, each in definitions.items()}
     return _rename_references(schema, names), renamed
@@ -148,7 +148,7 @@ def _rename_references(value: Any, names: Mapping[str, str]) -> Any:
     return _PREFIX + names[value.removeprefix(_PREFIX)] if _is_reference(value) else value
 
 
-def _is_reference(value: Any) -> bool:
+def _is_reference(value: object) -> bool:
     return isinstance(value, str) and value.startswith(_PREFIX)
 
 

@@ -1,7 +1,6 @@
 """Messages: content blocks, events with names, and a provider that is strict about both."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from routing.simulator.answer import SimulatedAnswer
 from routing.simulator.encoding import JsonObject, write_event
@@ -55,7 +54,7 @@ class SimulatedMessages:
     def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> WritingSpeaker:
         return WritingSpeaker(MessageWriter(body, answer), answer)
 
-    def event(self, value: Any) -> bytes:
+    def event(self, value: object) -> bytes:
         return write_event(read_event_name(value), value)
 
     def error(self, complaint: Complaint) -> JsonObject:

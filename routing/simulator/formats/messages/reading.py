@@ -3,7 +3,6 @@
 Every cache mark ends a beginning of the prompt that can be read again."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from routing.simulator.encoding import JsonObject, dumps
 from routing.simulator.prompt import IMAGE_TOKENS, count_tokens, read_text
@@ -62,7 +61,7 @@ def _read_function(tool: JsonObject) -> JsonObject:
     return {"type": "function", "function": function}
 
 
-def _read_choice(choice: Any) -> JsonObject:
+def _read_choice(choice: object) -> JsonObject:
     if not isinstance(choice, dict):
         return {}
     kind = choice.get("type")

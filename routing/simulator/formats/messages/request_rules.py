@@ -79,7 +79,7 @@ def check_fields(body: JsonObject) -> None:
     check_tier(body)
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -114,7 +114,7 @@ def parse_arguments(text: str) -> Any:
         return {}
 
 
-def convert_usage(said: Any) -> Any:
+def convert_usage(said: object) -> Any:
     """The chat format's usage by this format's counting, which leaves cached tokens out of the
     input. What is no such usage stays as it is; so do counts that are no numbers."""
     if not isinstance(said, dict) or "prompt_tokens" not in said:

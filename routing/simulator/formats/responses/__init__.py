@@ -1,7 +1,6 @@
 """Responses: input and output items, numbered events, and a provider that stores nothing."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from routing.simulator.answer import SimulatedAnswer
 from routing.simulator.encoding import JsonObject, write_event
@@ -55,7 +54,7 @@ class SimulatedResponses:
     def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> WritingSpeaker:
         return WritingSpeaker(ResponseWriter(body, answer), answer)
 
-    def event(self, value: Any) -> bytes:
+    def event(self, value: object) -> bytes:
         return write_event(read_event_name(value), value)
 
     def error(self, complaint: Complaint) -> JsonObject:

@@ -23,7 +23,7 @@ def read_as_chat(body: JsonObject) -> JsonObject:
     }
 
 
-def list_objects(value: Any) -> list[JsonObject]:
+def list_objects(value: object) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -46,11 +46,11 @@ def _read_messages(body: JsonObject) -> Iterator[JsonObject]:
             yield {"role": "tool", "content": _read_content(item.get("output"))}
 
 
-def _read_content(content: Any) -> Any:
+def _read_content(content: object) -> Any:
     return list(_read_parts(content)) if isinstance(content, list) else content
 
 
-def _read_parts(content: Any) -> Iterator[JsonObject]:
+def _read_parts(content: object) -> Iterator[JsonObject]:
     for part in list_objects(content):
         if part.get("type") in TEXTS:
             yield {"type": "text", "text": part.get("text")}

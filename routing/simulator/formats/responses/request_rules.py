@@ -109,7 +109,7 @@ def check_item(where: str, item: JsonObject) -> None:
     ITEM_CHECKS[kind](where, item)
 
 
-def check_id(where: str, kind: str, given: Any) -> None:
+def check_id(where: str, kind: str, given: object) -> None:
     prefix = PREFIXES.get(kind, "")
     if given is not None and not (isinstance(given, str) and given.startswith(prefix)):
         told = f"Invalid '{where}.id': '{given}'. Expected an ID that begins with '{prefix}'."
@@ -314,7 +314,7 @@ def refuse(message: str, *, code: str, param: str) -> None:
     raise RuleBroken(message, code=code, param=param)
 
 
-def check_choice(where: str, value: Any, known: tuple[str, ...]) -> None:
+def check_choice(where: str, value: object, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
         told = f"Invalid value: '{value}'. Supported values are: {', '.join(known)}."
         refuse(told, code="invalid_value", param=where)

@@ -148,7 +148,7 @@ def build_function_call(
     }
 
 
-def convert_usage(said: Any) -> Any:
+def convert_usage(said: object) -> Any:
     """The chat format's usage in this format's words. What is no such usage stays as it is."""
     if not isinstance(said, dict) or "prompt_tokens" not in said:
         return said
@@ -236,7 +236,7 @@ class ResponseWriter:
             return "open"
         return "summary" if is_summary_visible(self._body) else "hidden"
 
-    def _event(self, kind: str, **said: Any) -> bytes:
+    def _event(self, kind: str, **said: object) -> bytes:
         self._n += 1
         return write_event(kind, {"type": kind, "sequence_number": self._n, **said})
 
