@@ -1,11 +1,13 @@
 """The admin's sidebar by task. Models are named by string; those under no task are under System."""
 
-from typing import Any, Final
+from typing import Final
 
 from django.apps import apps
 from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import reverse
+
+from gateway.http.jsonio import JsonObject
 
 # Each with an icon of the theme.
 TASKS: Final[dict[str, dict[str, str]]] = {
@@ -61,7 +63,7 @@ _SYSTEM_ICONS: Final = {
 _TABLE: Final = "table_rows"
 
 
-def list_sections(request: HttpRequest) -> list[dict[str, Any]]:
+def list_sections(request: HttpRequest) -> list[JsonObject]:
     """The sections as the theme takes them: what this person may look at."""
     named = [label for models in TASKS.values() for label in models]
     rest = sorted(
@@ -75,7 +77,7 @@ def list_sections(request: HttpRequest) -> list[dict[str, Any]]:
     return [section for section in sections if section["items"]]
 
 
-def _build_section(request: HttpRequest, title: str, models: dict[str, str]) -> dict[str, Any]:
+def _build_section(request: HttpRequest, title: str, models: dict[str, str]) -> JsonObject:
     items = [_build_item(label, icon) for label, icon in models.items() if _may(request, label)]
     return {"title": title, "separator": True, "items": items}
 
@@ -85,7 +87,7 @@ def _may(request: HttpRequest, label: str) -> bool:
     return page is not None and page.has_view_permission(request)
 
 
-def _build_item(label: str, icon: str) -> dict[str, Any]:
+def _build_item(label: str, icon: str) -> JsonObject:
     model = apps.get_model(label)
     name = str(model._meta.verbose_name_plural)
     url_name = f"admin:{label.replace('.', '_')}_changelist"

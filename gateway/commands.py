@@ -6,12 +6,12 @@ object; everything else goes to stderr.
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 
 
 class Refused(CommandError):
@@ -53,11 +53,11 @@ class JsonCommand(BaseCommand):
         parser.error = error  # type: ignore[method-assign]  # Django chooses the parser's class.
         return parser
 
-    def run(self, **options: object) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[JsonObject, int]:
         """Do the work; return what to print and the exit status. Raises `Refused`."""
         raise NotImplementedError
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         """The answer for a person, line by line."""
         return (f"{key}: {_format_value(value)}" for key, value in result.items())
 
@@ -78,7 +78,7 @@ class JsonCommand(BaseCommand):
         if status:
             sys.exit(status)
 
-    def _print_json(self, value: dict[str, Any]) -> None:
+    def _print_json(self, value: JsonObject) -> None:
         self.stdout.write(dumps(value).decode())
 
 

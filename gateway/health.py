@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import gevent
@@ -24,11 +24,12 @@ from django.views.decorators.http import require_safe
 
 from gateway.database.db import Lane, run_queries, under_gevent
 from gateway.database.migration_state import list_pending
+from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
 from gateway.shared_cache import cache_key, shared_cache
 
 log = logging.getLogger("gateway")
-Report = dict[str, Any]
+Report = JsonObject
 
 CHECK_S = 1.8
 # How long a write that went well is not tried again.

@@ -7,7 +7,7 @@ asked for.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
@@ -20,6 +20,7 @@ from accounts.events.outbox import (
     record_new_events,
 )
 from accounts.models import Account, Alarm, ApiKey
+from gateway.http.jsonio import JsonObject
 from routing.catalogue.models import Model, Provider
 from routing.entities.vocabulary import STATUS_DISABLED
 from routing.history.models import UsageDay, UsageHour, UsageLine
@@ -174,7 +175,7 @@ def _build_up(provider: Provider, count: int) -> NewEvent:
 
 def _build_model_events(model: Model, now: datetime) -> Iterator[NewEvent]:
     title = f"Model {model.slug} ends on {model.expiration_date}"
-    data: dict[str, Any] = {"model": model.slug, "expires_on": model.expiration_date}
+    data: JsonObject = {"model": model.slug, "expires_on": model.expiration_date}
     users = _find_users(model, now)
     for account_id, keys in users.items():
         names = _join_names(f'"{key.name}" ({key.label})' for key in keys)

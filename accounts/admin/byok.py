@@ -27,7 +27,7 @@ from accounts.services.records import operator_actor
 from gateway.admin import Form, PageAdmin
 from gateway.database.db import release_connection
 from gateway.http.errors import GatewayError
-from gateway.http.jsonio import format_usd
+from gateway.http.jsonio import JsonObject, format_usd
 
 _FILTERS = ("allowed_models", "allowed_keys", "allowed_user_ids")
 _SETTINGS = ("name", "is_fallback", "is_required", "is_byok_only", "disabled")
@@ -76,8 +76,8 @@ class _CredentialForm(Form):
         except InvalidProviderKey:
             raise forms.ValidationError("Visible ASCII characters or a JSON object.") from None
 
-    def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or self.cleaned_data
+    def clean(self) -> JsonObject:
+        said: JsonObject = super().clean() or self.cleaned_data
         numbers, account = said.get("allowed_keys"), self._account()
         if numbers and account and self._keys().filter(pk__in=numbers).count() != len(numbers):
             self.add_error("allowed_keys", "One of these is no key of this account.")
@@ -116,7 +116,7 @@ class NewCredentialForm(_CredentialForm):
             raise forms.ValidationError("No provider of the catalogue has this slug.")
         return slug
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> JsonObject:
         workspace, account = (self.cleaned_data.get(name) for name in ("workspace", "account"))
         if workspace is not None and account is not None and workspace.account_id != account.pk:
             self.add_error("workspace", "This workspace belongs to another account.")
@@ -144,7 +144,7 @@ class CredentialForm(_CredentialForm):
             if name in self.fields:
                 self.fields[name].initial = getattr(self.instance, field)
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> JsonObject:
         """What was changed, as the service names it."""
         said = {name: self.cleaned_data[name] for name in self.changed_data if name != "key"}
         if "allowed_keys" in said:

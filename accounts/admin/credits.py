@@ -28,7 +28,7 @@ from accounts.services.records import operator_actor
 from accounts.services.statement import StatementPeriod
 from accounts.services.statement_file import FORMATS, write_statement
 from accounts.views.statement import download
-from gateway.http.jsonio import format_usd
+from gateway.http.jsonio import JsonObject, format_usd
 
 _SOURCE = "admin"
 _KINDS = (LedgerEntry.Kind.PURCHASE, LedgerEntry.Kind.GRANT)
@@ -78,7 +78,7 @@ class CreditsForm(_MovementForm):
 
     def move(self, *, account: Account, user: object) -> bool:
         said = self.cleaned_data
-        movement: dict[str, Any] = {
+        movement: JsonObject = {
             "account": account,
             "source": _SOURCE,
             "source_ref": str(said["ref"]),
@@ -139,7 +139,7 @@ class TransferForm(_MovementForm):
 class Movement(Protocol):
     """What the pages do with any of the forms above."""
 
-    cleaned_data: dict[str, Any]
+    cleaned_data: JsonObject
 
     def is_valid(self) -> bool: ...
     def book(self, *, account: Account, user: object) -> bool | None: ...
@@ -159,8 +159,8 @@ class StatementForm(forms.Form):
     )
     format = forms.ChoiceField(choices=[(name, name.upper()) for name in reversed(FORMATS)])
 
-    def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or {}
+    def clean(self) -> JsonObject:
+        said: JsonObject = super().clean() or {}
         if "start" in said and "end" in said and said["end"] < said["start"]:
             self.add_error("end", "It is before the start.")
         return said

@@ -33,7 +33,7 @@ from accounts.views.schemas.guardrail import check_patterns, read_filters
 from accounts.windows import find_window_starts
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
 from gateway.http.errors import GatewayError, SchemaInvalid
-from gateway.http.jsonio import format_usd
+from gateway.http.jsonio import JsonObject, format_usd
 
 _NEW = ("workspace", "name", "description")
 _SETTINGS = (
@@ -137,7 +137,7 @@ class GuardrailForm(Form):
             raise forms.ValidationError(error.text) from None
         return said
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> JsonObject:
         said = super().clean() or {}
         if (said.get("limit_usd") is None) != (not said.get("reset_interval")):
             raise forms.ValidationError("A limit and its reset interval come together.")
@@ -275,7 +275,7 @@ class _AssignmentAdmin(PageAdmin):
 
     # What a subclass brings: assigning a row, and the lookup of whoever it is about.
     assign: Callable[[HttpRequest, Any], None]
-    holder: Callable[[Any], dict[str, Any]]
+    holder: Callable[[Any], JsonObject]
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         try:
@@ -297,7 +297,7 @@ class _AssignmentForm(Form):
 
     holder = ""
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> JsonObject:
         said = super().clean() or {}
         guardrail, holder = said.get("guardrail"), said.get(self.holder)
         if guardrail is not None and guardrail.is_default:
@@ -340,7 +340,7 @@ class GuardrailKeyAdmin(_AssignmentAdmin):
     ordering = ("-created_at",)
     autocomplete_fields = ("guardrail", "api_key")
 
-    def holder(self, obj: Any) -> dict[str, Any]:
+    def holder(self, obj: Any) -> JsonObject:
         return {"api_key": obj.api_key_id}
 
     def assign(self, request: HttpRequest, obj: Any) -> None:
@@ -375,7 +375,7 @@ class GuardrailMemberAdmin(_AssignmentAdmin):
     ordering = ("-created_at",)
     autocomplete_fields = ("guardrail", "membership")
 
-    def holder(self, obj: Any) -> dict[str, Any]:
+    def holder(self, obj: Any) -> JsonObject:
         return {"membership": obj.membership_id}
 
     def assign(self, request: HttpRequest, obj: Any) -> None:

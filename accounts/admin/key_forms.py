@@ -16,7 +16,7 @@ from accounts.admin.fields import (
 from accounts.models import Account, ApiKey, Membership, Workspace
 from accounts.scopes import SCOPES, clean_networks
 from gateway.admin import Form
-from gateway.http.jsonio import format_usd
+from gateway.http.jsonio import JsonObject, format_usd
 
 _LIMIT_HELP = "Empty for no limit; 0 blocks every paid call."
 
@@ -102,8 +102,8 @@ class NewKeyForm(_BoundsForm):
             raise forms.ValidationError("This time has passed.")
         return expires_at
 
-    def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or self.cleaned_data
+    def clean(self) -> JsonObject:
+        said: JsonObject = super().clean() or self.cleaned_data
         if "account" not in said or "workspace" not in said:
             return said
         account = said["account"]
@@ -141,13 +141,13 @@ class KeyForm(_BoundsForm):
             self.fields["workspace"].disabled = True
             self.fields["workspace"].help_text = "An intern's key stays where the intern works."
 
-    def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or self.cleaned_data
+    def clean(self) -> JsonObject:
+        said: JsonObject = super().clean() or self.cleaned_data
         _check_owner(self, self.instance.account, self.instance.kind)
         self.read_workspaces(self.instance.account, self.instance.kind)
         return said
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> JsonObject:
         """What was changed, as the key's row has it."""
         return dict(_to_column(name, self.cleaned_data[name]) for name in self.changed_data)
 

@@ -26,6 +26,7 @@ from accounts.services.channels import (
 )
 from accounts.services.records import operator_actor
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
+from gateway.http.jsonio import JsonObject
 from gateway.outbound.targets import URL_CHARS_MAX, TargetRefused
 
 
@@ -70,8 +71,8 @@ class ChannelForm(Form):
             raise forms.ValidationError(f"{error}.") from None
         return url
 
-    def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or self.cleaned_data
+    def clean(self) -> JsonObject:
+        said: JsonObject = super().clean() or self.cleaned_data
         kind = said.get("type") or self.instance.type
         account = said.get("account") or self.instance.account
         workspace = said.get("workspace")
@@ -85,7 +86,7 @@ class ChannelForm(Form):
             self.add_error("url", "A webhook or Slack needs one.")
         return said
 
-    def _check_email(self, said: dict[str, Any]) -> None:
+    def _check_email(self, said: JsonObject) -> None:
         if not has_mail_server():
             self.add_error(None, "This gateway sends no e-mail, because EMAIL_URL is not set.")
         if said.get("url"):

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import jwt
@@ -171,7 +171,7 @@ def forget_issuers() -> None:
     _issuers.clear()
 
 
-def verify(token: str, issuer: Issuer, *, audience: str | list[str]) -> dict[str, Any]:
+def verify(token: str, issuer: Issuer, *, audience: str | list[str]) -> JsonObject:
     """The claims of a good token. Raises `TokenRefused`, `IssuerSilent`."""
     try:
         header = jwt.get_unverified_header(token)
@@ -196,13 +196,11 @@ def is_signed(token: str, issuer: Issuer, *, audience: str) -> bool:
         return False
 
 
-def _decode(
-    token: str, issuer: Issuer, keys: list[PyJWK], audience: str | list[str]
-) -> dict[str, Any]:
+def _decode(token: str, issuer: Issuer, keys: list[PyJWK], audience: str | list[str]) -> JsonObject:
     """The claims, by whichever key it is signed with. Raises `PyJWTError`."""
     for last, key in enumerate(keys, 1 - len(keys)):
         try:
-            claims: dict[str, Any] = jwt.decode(
+            claims: JsonObject = jwt.decode(
                 token,
                 key=key.key,
                 algorithms=[key.algorithm_name],

@@ -8,7 +8,7 @@ import base64
 import time
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -87,7 +87,7 @@ def verify_own(token: str) -> OwnToken:
         signing = next((each for each in _list_keys() if each.key_id == key_id), None)
         if signing is None:
             raise TokenRefused("it is signed with a key of nobody here")
-        claims: dict[str, Any] = jwt.decode(
+        claims: JsonObject = jwt.decode(
             token,
             signing.public,
             algorithms=[_ALGORITHM],

@@ -21,7 +21,7 @@ from accounts.identity.issuers import TokenRefused, find_issuer, is_signed, veri
 from accounts.identity.own_tokens import Origin
 from accounts.models import Workload
 from gateway.database.db import Lane, run_queries
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.http.tags import NO_TAGS, Tags, select_tags
 from gateway.live_settings import settings
 from gateway.ttl_cache import TtlCache
@@ -145,7 +145,7 @@ def _examine(token: str, now: float) -> KnownToken:
     workloads = _trusted.find(issuer)
     if not workloads:
         raise TokenRefused("nobody here trusts its issuer")
-    good: dict[tuple[str, str], dict[str, Any] | TokenRefused] = {}
+    good: dict[tuple[str, str], JsonObject | TokenRefused] = {}
     for each in workloads:
         place = each.jwks_url, each.audience
         if place not in good:
@@ -186,7 +186,7 @@ def _read_issuer(token: str) -> str:
     return issuer
 
 
-def _try(token: str, issuer: str, workload: TrustedWorkload) -> dict[str, Any] | TokenRefused:
+def _try(token: str, issuer: str, workload: TrustedWorkload) -> JsonObject | TokenRefused:
     """What the token says, or why it proves nothing to this account."""
     try:
         known = find_issuer(issuer, workload.jwks_url)
@@ -208,7 +208,7 @@ def fits(conditions: Mapping[str, str], claims: Mapping[str, Any]) -> bool:
 
 def read_claim_tags(wanted: Mapping[str, str], claims: Mapping[str, Any]) -> Tags:
     """The tags that a workload gives. A claim that is missing or has no plain value gives none."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for name, text in wanted.items():
         claim = _CLAIM.fullmatch(text)
         found[name] = _list_values(claims, claim[1])[0] if claim else text

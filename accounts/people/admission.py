@@ -28,6 +28,7 @@ from accounts.services.claim_mappings import settle_role
 from accounts.services.records import command_actor
 from accounts.services.scim_groups import apply_groups, lock_account
 from accounts.services.scim_users import LEFT, PROVIDER, NameTaken, change_user, create_user
+from gateway.http.jsonio import JsonObject
 
 _BY: Final = command_actor("sign-in")
 _CHARS_MAX: Final = 255
@@ -159,7 +160,7 @@ def _recognize(identity: Identity, accounts: Collection[UUID]) -> User | None:
     return found.user if found else None
 
 
-def _read_fields(identity: Identity) -> dict[str, Any]:
+def _read_fields(identity: Identity) -> JsonObject:
     claims = identity.claims
     address = str(claims.get("email") or "")
     name = str(claims.get("preferred_username") or address or identity.subject)

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
@@ -54,7 +54,7 @@ class Identity:
 
     provider: OidcProvider
     subject: str
-    claims: dict[str, Any]
+    claims: JsonObject
     id_token: str
 
 

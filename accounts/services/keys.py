@@ -146,7 +146,7 @@ def rotate_key(
     with transaction.atomic():
         key = keys.living().lock().get()
         FormerHash.objects.create(hash=key.hash, api_key=key, valid_until=until)
-        fresh: dict[str, Any] = {
+        fresh: JsonObject = {
             "hash": hash_key(string),
             "label": label_key(string, settings.API_KEY_PREFIX),
         }

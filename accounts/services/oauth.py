@@ -24,6 +24,7 @@ from accounts.roles import Action, list_account_roles, list_workspace_roles
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.records import Actor, record_change
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, PermissionDenied
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 
 LIFETIME: Final = timedelta(minutes=10)
@@ -285,7 +286,7 @@ def revoke_app(*, account_id: UUID, app_id: int, by: Actor) -> int:
     return deleted
 
 
-def _record(app: App, by: Actor, action: str, *, after: dict[str, Any]) -> None:
+def _record(app: App, by: Actor, action: str, *, after: JsonObject) -> None:
     record_change(
         by=by,
         action=action,

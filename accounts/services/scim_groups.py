@@ -23,6 +23,7 @@ from accounts.models import (
 from accounts.services.keys import set_disabled
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
+from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
@@ -271,7 +272,7 @@ def save_group(*, group: ScimGroup, members: Sequence[ScimUser] | None, by: Acto
     return find_group(group.account_id, group.pk)
 
 
-def _read_group(group: ScimGroup) -> dict[str, Any]:
+def _read_group(group: ScimGroup) -> JsonObject:
     names = group.members.order_by("user_name").values_list("user_name", flat=True)
     facts = {"display_name": group.display_name, "external_id": group.external_id}
     return facts | {"members": list(names)}

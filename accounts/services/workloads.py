@@ -8,6 +8,7 @@ from django.db import transaction
 from accounts.models import ApiKey, TrustedIssuer, Workload, Workspace
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.records import Actor, record_change
+from gateway.http.jsonio import JsonObject
 
 
 def create_workload(
@@ -65,7 +66,7 @@ def delete_workload(*, workload: Workload, by: Actor) -> None:
         delete_keys(keys=ApiKey.objects.filter(pk=workload.key_id), by=by)
 
 
-def _list_facts(row: Workload) -> dict[str, Any]:
+def _list_facts(row: Workload) -> JsonObject:
     return {"conditions": row.conditions, "tags": row.tags}
 
 

@@ -26,6 +26,7 @@ from accounts.services.oauth import (
 from accounts.services.records import operator_actor
 from accounts.views.schemas.oauth import CHALLENGE_CHARS_MAX, Method, check_callback
 from gateway.http.errors import GatewayError, InvalidRequest
+from gateway.http.jsonio import JsonObject
 from gateway.http.middleware import PAGE_POLICY
 from gateway.http.resources import Query
 
@@ -163,5 +164,5 @@ def _refuse(request: HttpRequest, query: AuthorizationQuery) -> HttpResponse:
     return _show(request, {"is_refused": True})
 
 
-def _show(request: HttpRequest, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
+def _show(request: HttpRequest, context: JsonObject, *, status: int = 200) -> HttpResponse:
     return render(request, "accounts/authorize.html", context, status=status)

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 from django.http import HttpRequest
 from gevent import Timeout
@@ -11,7 +11,7 @@ from gunicorn.http.errors import ParseException
 from gateway.database.db import under_gevent
 from gateway.eventloop import yield_control
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, UnsupportedEncoding
-from gateway.http.jsonio import Raw
+from gateway.http.jsonio import JsonObject, Raw
 from gateway.http.large import BodyShare, parse_large
 from gateway.http.vendor_names import replace_vendor_names
 from gateway.live_settings import settings
@@ -188,18 +188,18 @@ def _read_pieces(
 
 def read_object(
     request: HttpRequest, *, bytes_max: int, hear: PieceListener | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """`read_body` as a JSON object. Raises `MalformedJson` as well."""
     return _parse_object(read_body(request, bytes_max=bytes_max, hear=hear))
 
 
-def read_optional_object(request: HttpRequest, *, bytes_max: int) -> dict[str, Any]:
+def read_optional_object(request: HttpRequest, *, bytes_max: int) -> JsonObject:
     """`read_object` where everything in the body has a default: no body at all is an empty one."""
     raw = read_body(request, bytes_max=bytes_max)
     return _parse_object(raw) if raw else {}
 
 
-def _parse_object(raw: Raw) -> dict[str, Any]:
+def _parse_object(raw: Raw) -> JsonObject:
     value = parse_large(raw)
     if not isinstance(value, dict):
         raise InvalidRequest("Invalid input: expected object")

@@ -16,6 +16,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from gateway.database.db import DATABASE_GONE
 from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed, Unavailable
+from gateway.http.jsonio import JsonObject
 from gateway.http.once import find_carrier
 from gateway.http.responses import error_response, log
 
@@ -35,7 +36,7 @@ class LeanViewSet(GenericViewSet[Any]):
     # Names of actions whose answers hold a secret that is shown once, and so are kept nowhere.
     secret_answers: ClassVar[frozenset[str]] = frozenset()
     action_map: dict[str, str]
-    beside: dict[str, Any]
+    beside: JsonObject
 
     @classonlymethod
     def as_view(  # type: ignore[override]  # DRF's stubs want its own types of actions and request.

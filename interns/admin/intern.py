@@ -18,7 +18,7 @@ from accounts.admin.fields import UsdField
 from accounts.admin.history import render_usage
 from accounts.services.records import operator_actor, read_fields, record_change
 from gateway.admin import Form, PageAdmin, usd_column
-from gateway.http.jsonio import format_usd
+from gateway.http.jsonio import JsonObject, format_usd
 from gateway.sandbox.isolation import NONE
 from interns import operations, slack
 from interns.errors import InternError
@@ -69,13 +69,13 @@ class InternForm(Form):
         if budget_nano is not None and "budget_usd" in self.fields:
             self.initial["budget_usd"] = format_usd(budget_nano)
 
-    def clean(self) -> dict[str, Any]:
-        fields: dict[str, Any] = super().clean() or self.cleaned_data
+    def clean(self) -> JsonObject:
+        fields: JsonObject = super().clean() or self.cleaned_data
         if fields.get("budget_reset") and fields.get("budget_usd") is None:
             self.add_error("budget_reset", "There is no budget to reset.")
         return fields
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> JsonObject:
         """The columns that differ; a budget is one thing, as the key has it."""
         fields = {name: self.cleaned_data[name] for name in self.changed_data}
         if fields.keys() & {"budget_usd", "budget_reset"}:
@@ -310,7 +310,7 @@ def _install_slack(intern_id: UUID, by: str) -> None:
     slack.record_install(intern_id, by=by)
 
 
-def _save(intern_id: UUID, changes: dict[str, Any], request: HttpRequest) -> None:
+def _save(intern_id: UUID, changes: JsonObject, request: HttpRequest) -> None:
     if not changes:
         return
     with transaction.atomic():
@@ -329,7 +329,7 @@ def _save(intern_id: UUID, changes: dict[str, Any], request: HttpRequest) -> Non
         )
 
 
-def _format_facts(facts: dict[str, Any]) -> dict[str, Any]:
+def _format_facts(facts: JsonObject) -> JsonObject:
     """With the moment of its start as the history tells moments."""
     begun_at = facts.get("begun_at")
     if not isinstance(begun_at, float):

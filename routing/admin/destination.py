@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from accounts.services.records import operator_actor
 from gateway.admin import PageAdmin, changed_fields
-from gateway.http.jsonio import dumps
+from gateway.http.jsonio import JsonObject, dumps
 from gateway.sealing import UnsealError
 from routing.destinations.delivery import try_connection
 from routing.destinations.models import Destination
@@ -82,7 +82,7 @@ class DestinationAdmin(PageAdmin):
         for row in rows:
             self._change(request, row, {"enabled": False})
 
-    def _change(self, request: HttpRequest, row: Destination, changes: dict[str, Any]) -> None:
+    def _change(self, request: HttpRequest, row: Destination, changes: JsonObject) -> None:
         change_destination(
             account_id=row.account_id,
             destination_id=row.pk,

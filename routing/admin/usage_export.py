@@ -1,7 +1,7 @@
 """The download of charges as CSV, from the list of generations."""
 
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django import forms
 from django.core.exceptions import PermissionDenied
@@ -10,6 +10,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from accounts.models import Account
+from gateway.http.jsonio import JsonObject
 from routing.exports.columns import PERIODS
 from routing.exports.rows import UsageExport
 from routing.views.exports import download_csv
@@ -33,8 +34,8 @@ class UsageExportForm(forms.Form):
         help_text="Rows of a day are per key, model, provider and end user.",
     )
 
-    def clean(self) -> dict[str, Any]:
-        fields: dict[str, Any] = super().clean() or {}
+    def clean(self) -> JsonObject:
+        fields: JsonObject = super().clean() or {}
         if "first_day" in fields and fields.get("last_day", date.max) < fields["first_day"]:
             self.add_error("last_day", "It is before the first day.")
         return fields

@@ -23,6 +23,7 @@ from accounts.services.end_user_budgets import erase_end_user_budget
 from accounts.services.records import Actor, record_change
 from gateway.database.db import Lane, run_queries
 from gateway.end_users import hash_user, user_salt
+from gateway.http.jsonio import JsonObject
 from gateway.http.tags import Tags
 from routing.history.dialect import dialect
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
@@ -162,7 +163,7 @@ def _erase_facts(user: EndUser, window: QuerySet[GenerationFact], erased: Erased
     return len(rows)
 
 
-def _erase_detail(detail: dict[str, Any], user: EndUser) -> dict[str, Any]:
+def _erase_detail(detail: JsonObject, user: EndUser) -> JsonObject:
     """Without what tells of a person, and without tags that name him."""
     kept = {name: value for name, value in detail.items() if name not in _PERSONAL}
     if "tags" in kept:

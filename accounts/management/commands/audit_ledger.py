@@ -1,11 +1,10 @@
 """audit_ledger: do the books agree?"""
 
 from datetime import UTC, datetime
-from typing import Any
 
 from accounts.services.audit import compare_books
 from gateway.commands import JsonCommand
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import JsonObject, usd
 
 
 class Command(JsonCommand):
@@ -14,7 +13,7 @@ class Command(JsonCommand):
         "compare. Exit status 1 when anything disagrees."
     )
 
-    def run(self, **options: object) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[JsonObject, int]:
         found = compare_books(now=datetime.now(UTC))
         result = {
             "accounts": found.accounts,

@@ -10,6 +10,7 @@ from accounts.scopes import SCOPES, clean_networks
 from accounts.services.keys import create_key
 from accounts.services.records import command_actor
 from gateway.commands import JsonCommand, Misused, Refused
+from gateway.http.jsonio import JsonObject
 
 
 class Command(JsonCommand):
@@ -36,7 +37,7 @@ class Command(JsonCommand):
         )
         parser.add_argument("--days", type=int, help="after how many days it expires")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         account = Account.objects.filter(name=options["account"]).first()
         if account is None:
             raise Refused(f"There is no account {options['account']!r}")

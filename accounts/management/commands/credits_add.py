@@ -9,7 +9,7 @@ from accounts.money import parse_usd_argument
 from accounts.services.credits import MovementConflict, take_payment
 from accounts.services.records import command_actor
 from gateway.commands import JsonCommand, Refused
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import JsonObject, usd
 
 
 class Command(JsonCommand):
@@ -26,7 +26,7 @@ class Command(JsonCommand):
         parser.add_argument("--ref", required=True, help="what names this payment")
         parser.add_argument("--note", default="", help="why; kept on the entry")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         account = Account.objects.filter(name=options["account"]).first()
         if account is None:
             raise Refused(f"There is no account {options['account']!r}")

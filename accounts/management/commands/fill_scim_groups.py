@@ -10,7 +10,7 @@ from accounts.services.records import command_actor
 from accounts.services.scim_groups import fill_groups
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError, MalformedJson
-from gateway.http.jsonio import loads
+from gateway.http.jsonio import JsonObject, loads
 
 
 class Command(JsonCommand):
@@ -23,7 +23,7 @@ class Command(JsonCommand):
         parser.add_argument("--account", required=True, help="name of the account")
         parser.add_argument("--file", required=True, type=Path, help="the JSON file")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         account = Account.objects.filter(name=options["account"]).first()
         if account is None:
             raise Refused(f"There is no account {options['account']!r}")

@@ -1,12 +1,10 @@
 """ledger: the entries behind one generation."""
 
-from typing import Any
-
 from django.core.management.base import CommandParser
 
 from accounts.models import LedgerEntry
 from gateway.commands import JsonCommand
-from gateway.http.jsonio import format_time
+from gateway.http.jsonio import JsonObject, format_time
 
 
 class Command(JsonCommand):
@@ -15,12 +13,12 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--generation", required=True, help="its id, gen-...")
 
-    def run(self, **options: object) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[JsonObject, int]:
         rows = LedgerEntry.objects.filter(generation_id=options["generation"]).order_by("pk")
         return {"entries": [_entry(row) for row in rows]}, 0
 
 
-def _entry(row: LedgerEntry) -> dict[str, Any]:
+def _entry(row: LedgerEntry) -> JsonObject:
     return {
         "id": row.pk,
         "kind": row.kind,

@@ -11,7 +11,7 @@ from accounts.services.credits import MovementConflict, add_credits
 from accounts.services.keys import create_key, rotate_key
 from accounts.services.records import command_actor
 from gateway.commands import JsonCommand, Misused, Refused
-from gateway.http.jsonio import usd
+from gateway.http.jsonio import JsonObject, usd
 
 _BY = command_actor("seed_keys")
 MANAGEMENT_KEY_NAME = "seeded management key"
@@ -34,7 +34,7 @@ class Command(JsonCommand):
         parser.add_argument("--name", default="seeded key", help="name of the inference key")
         parser.add_argument("--rotate", action="store_true", help="give existing keys new strings")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         if not options["account"].strip():
             raise Misused("--account is the name of an account, and none is given")
         account = open_account(name=options["account"])

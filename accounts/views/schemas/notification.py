@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
@@ -162,7 +162,7 @@ def serialize_event(row: Event) -> JsonObject:
 
 def serialize_delivery(row: Delivery) -> JsonObject:
     """The JSON of a `NotificationDeliveryObject`, of a row with its event."""
-    computed: dict[str, Any] = {"event": serialize_event(row.event), "error": row.error or None}
+    computed: JsonObject = {"event": serialize_event(row.event), "error": row.error or None}
     if row.state != Delivery.State.PENDING:
         computed["next_try_at"] = None
     return NotificationDeliveryObject.from_row(row, **computed)

@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
 from gateway.doctor.findings import Question, examine
+from gateway.http.jsonio import JsonObject
 
 _MARKS: Final = {
     "ok": "ok      ",
@@ -34,7 +35,7 @@ class Command(JsonCommand):
             "--backup-hours", type=float, default=26, help="how old the newest may be; 26"
         )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         question = Question(options["url"], options["backups"], options["backup_hours"])
         findings = list(examine(question))
         counts = Counter(each.state for each in findings)
@@ -45,7 +46,7 @@ class Command(JsonCommand):
         }
         return result, 1 if counts["problem"] else 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         for each in result["findings"]:
             yield f"{_MARKS[each['state']]} {each['subject']}: {each['text']}"
             if each["advice"]:

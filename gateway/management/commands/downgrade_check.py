@@ -12,6 +12,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from gateway.commands import JsonCommand, Misused
 from gateway.database.migration_hazards import PERMISSION, find_hazards, find_losses
+from gateway.http.jsonio import JsonObject
 
 _FILE: Final = re.compile(r"(?:.*/)?(\w+)/migrations/(\d{4}\w*)\.py")
 
@@ -26,7 +27,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("former", type=Path, help="wheel or folder of the earlier version")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         known = _list_migrations(options["former"])
         loader = MigrationLoader(connection)
         own = {app for app, _ in known}
@@ -35,7 +36,7 @@ class Command(JsonCommand):
             for key, migration in loader.disk_migrations.items()
             if key[0] in own and key not in known and key in loader.applied_migrations
         ]
-        steps: list[dict[str, Any]] = []
+        steps: list[JsonObject] = []
         for (app, name), migration in sorted(newer, reverse=True):
             hazards = find_hazards(migration, loader.project_state((app, name), at_end=False))
             is_permitted = PERMISSION.search(_read_source(migration))
@@ -57,7 +58,7 @@ class Command(JsonCommand):
         }
         return result, 1 if hindered else 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         for each in result["newer"]:
             is_harmless = not each["hinders"]
             yield each["migration"] + (": the former version serves with it" if is_harmless else "")

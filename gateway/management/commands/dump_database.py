@@ -12,6 +12,7 @@ from django.db import connection
 from django.db.backends.postgresql.client import DatabaseClient
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 
 
 class Command(JsonCommand):
@@ -24,7 +25,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         file: Path = options["file"]
         new = file.with_name(f".{file.name}.new")
         try:

@@ -7,6 +7,7 @@ from django.core.management.base import CommandParser
 from django.db import OperationalError, connection
 
 from gateway.commands import JsonCommand, Misused, Refused
+from gateway.http.jsonio import JsonObject
 from gateway.run.ready import answers
 from gateway.server.masters import MasterGone, count_missing_workers
 
@@ -27,7 +28,7 @@ class Command(JsonCommand):
         parser.add_argument("--database", action="store_true", help="wait for the database")
         parser.add_argument("--seconds", type=float, default=60, help="longest wait; 60")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         pid, url = options["pid"], options["url"].rstrip("/")
         if not (pid or url or options["database"]):
             raise Misused("Say whom to wait for: --pid PID, --url URL, --database, or several.")

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 from interns import operations
 from interns.errors import InternError
 from interns.management.lookup import add_intern_argument, find_intern, require_worker
@@ -21,7 +22,7 @@ class Command(JsonCommand):
             help="go on although the disk cannot be archived",
         )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         intern = find_intern(options["intern"])
         require_worker()
         acknowledged = bool(options["acknowledge_workspace_loss"])

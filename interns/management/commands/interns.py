@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
-from gateway.http.jsonio import format_time
+from gateway.http.jsonio import JsonObject, format_time
 from interns.leases import is_pickup_overdue
 from interns.machine import build_progress
 from interns.models import Intern, Status
@@ -20,7 +19,7 @@ class Command(JsonCommand):
         parser.add_argument("--status", choices=Status.values, help="only those")
         parser.add_argument("--account", help="only this account's")
 
-    def run(self, **options: object) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[JsonObject, int]:
         rows = Intern.objects.select_related("workspace__account").order_by("created_at")
         if options["account"]:
             rows = rows.filter(workspace__account__name=options["account"])
@@ -32,7 +31,7 @@ class Command(JsonCommand):
             counts[each["status"]] += 1
         return {"interns": interns, "counts": counts}, 0
 
-    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+    def lines(self, result: JsonObject) -> Iterable[str]:
         for each in result["interns"]:
             age = f"{each['seconds_in_status']} s"
             reason = each["last_failure_message"] or each["status_reason"]
@@ -41,7 +40,7 @@ class Command(JsonCommand):
         yield ", ".join(f"{count} {status}" for status, count in result["counts"].items() if count)
 
 
-def _serialize(intern: Intern) -> dict[str, Any]:
+def _serialize(intern: Intern) -> JsonObject:
     now = datetime.now(UTC)
     return {
         "id": str(intern.pk),

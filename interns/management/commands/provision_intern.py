@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 from interns import operations
 from interns.errors import InternError
 from interns.management.lookup import add_intern_argument, find_intern, require_worker
@@ -16,7 +17,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add_intern_argument(parser)
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         intern = find_intern(options["intern"])
         require_worker()
         try:

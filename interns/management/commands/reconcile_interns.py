@@ -1,11 +1,11 @@
 """reconcile_interns: compare runtimes with rows."""
 
 from dataclasses import asdict
-from typing import Any
 
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 from interns.jobs.reconcile import reconcile
 from interns.runtime.driver import RuntimeFailed, current_driver
 
@@ -19,7 +19,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only report")
 
-    def run(self, **options: object) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[JsonObject, int]:
         try:
             report = reconcile(current_driver(), dry=bool(options["dry_run"]))
         except RuntimeFailed as failure:

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 from interns.errors import InternError
 from interns.management.lookup import add_intern_argument, find_intern
 from interns.operations import release_intern
@@ -19,7 +20,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add_intern_argument(parser)
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         intern = find_intern(options["intern"])
         try:
             kind = release_intern(intern.pk, by="release_intern")

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 from interns.archives import store
 from interns.archives.service import find_damage, latest_archive
 from interns.models import Intern, Status, WorkspaceArchive
@@ -33,7 +34,7 @@ class Command(JsonCommand):
         place.add_argument("--to", type=Path, help="a directory that is empty or not there yet")
         place.add_argument("--into", type=UUID, help="id of an intern without a runtime")
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         row = _find_archive(options["archive"], options["intern"])
         put = _onto_disk(options["into"]) if options["into"] else _into_folder(options["to"])
         problem = find_damage(row)
@@ -58,11 +59,11 @@ def _find_archive(archive_id: UUID | None, intern_id: UUID | None) -> WorkspaceA
     return found
 
 
-def _into_folder(folder: Path) -> Callable[[BinaryIO], dict[str, Any]]:
+def _into_folder(folder: Path) -> Callable[[BinaryIO], JsonObject]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Refused(f"{folder} is not an empty directory")
 
-    def put(file: BinaryIO) -> dict[str, Any]:
+    def put(file: BinaryIO) -> JsonObject:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         done = unpack(file, folder)
         return {
@@ -75,14 +76,14 @@ def _into_folder(folder: Path) -> Callable[[BinaryIO], dict[str, Any]]:
     return put
 
 
-def _onto_disk(intern_id: UUID) -> Callable[[BinaryIO], dict[str, Any]]:
+def _onto_disk(intern_id: UUID) -> Callable[[BinaryIO], JsonObject]:
     row = Intern.objects.filter(pk=intern_id).first()
     if row is None:
         raise Refused("There is no such intern")
     if row.status not in _WITHOUT_RUNTIME or row.lease_id is not None:
         raise Refused(f"The intern is {row.status}: suspend it first")
 
-    def put(file: BinaryIO) -> dict[str, Any]:
+    def put(file: BinaryIO) -> JsonObject:
         files = current_driver().restore(intern_id, file)
         # From now on there are files, which its teardown has to keep.
         Intern.objects.filter(pk=intern_id, booted_at__isnull=True).update(

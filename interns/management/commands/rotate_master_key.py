@@ -13,6 +13,7 @@ from accounts.events import senders
 from accounts.models import ByokCredential, Channel, RepeatableRequest
 from accounts.services import repeatable
 from gateway.commands import JsonCommand
+from gateway.http.jsonio import JsonObject
 from gateway.sealing import UnsealError, master_key_id, reseal, reseal_bytes
 from interns.models import Vault
 from interns.vault.sealing import rewrap_key
@@ -31,7 +32,7 @@ class Kind(NamedTuple):
 
     name: str
     rows: "QuerySet[Any]"
-    renewed: Callable[[Any], dict[str, Any] | None]
+    renewed: Callable[[Any], JsonObject | None]
 
 
 def _reseal_text(column: str, purpose: str, named: Callable[[Any], str], row: object) -> Any:
@@ -97,7 +98,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="only count what is left to do")
 
-    def run(self, **options: object) -> tuple[dict[str, Any], int]:
+    def run(self, **options: object) -> tuple[JsonObject, int]:
         counts = {kind.name: _rotate(kind, write=not options["check"]) for kind in _list_kinds()}
         unreadable = sum(lost for _, lost in counts.values())
         return {

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject
 from interns import slack
 from interns.errors import InternError
 from interns.management.lookup import add_intern_argument, find_intern, require_worker
@@ -20,7 +21,7 @@ class Command(JsonCommand):
             "--tokens", action="store_true", help="read the tokens from stdin, for its vault"
         )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         intern = find_intern(options["intern"])
         require_worker()
         tokens = sys.stdin.read().strip() if options["tokens"] else ""

@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 from django.db import connection
 
 from gateway.commands import JsonCommand, Misused
+from gateway.http.jsonio import JsonObject
 from interns import leases, operations
 from interns.errors import InternError
 from interns.jobs.suspend import suspend
@@ -33,7 +34,7 @@ class Command(JsonCommand):
             help="do it in this process instead of a worker, as when everything stops",
         )
 
-    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
         if bool(options["interns"]) == bool(options["all"]):
             raise Misused("Name interns, or say --all")
         interns = list(_choose_interns(options["interns"]))
