@@ -67,7 +67,7 @@ class Parent:
         is_make = pid is not None and _name(pid) in {"make", "gmake"}
         self._caught_interrupts = is_make and _catches_interrupts(pid or 0)
 
-    def has_left(self) -> bool:
+    def is_gone(self) -> bool:
         if self._pid is None:
             return False
         if os.getppid() != self._pid:

@@ -66,7 +66,7 @@ class Supervisor:
             try:
                 self._start(self._stores)
                 self._preparation.start()
-                while not (signals.stops or self._parent.has_left()):
+                while not (signals.stops or self._parent.is_gone()):
                     self._tick(signals)
             except RunFailed as failure:
                 status = failure.status

@@ -76,7 +76,7 @@ class AgentServer:
         return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_found})
 
     def _route(self, path: str, handler: Handler, method: str) -> Route:
-        async def guarded(request: Request) -> Response:
+        async def answer_request(request: Request) -> Response:
             if not self._may_enter(request):
                 return _build_refusal(
                     RequestRefused(401, "unauthorized", "The runtime's token is needed.")
@@ -94,7 +94,7 @@ class AgentServer:
             except ClientDisconnect:
                 return Response(status_code=400)
 
-        return Route(path, guarded, methods=[method])
+        return Route(path, answer_request, methods=[method])
 
     def _may_enter(self, request: Request) -> bool:
         given = request.headers.get("authorization", "").encode()

@@ -72,7 +72,7 @@ def with_deadline(act: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(act)
-    def timed(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def act_in_time(self: Any, *args: Any, **kwargs: Any) -> Any:
         limit_s = settings.INTERN_OPERATION_SECONDS
         self.until = time.monotonic() + limit_s
         if not under_gevent():
@@ -85,7 +85,7 @@ def with_deadline(act: Callable[..., Any]) -> Callable[..., Any]:
                     raise
                 raise OperationTimedOut from None
 
-    return timed
+    return act_in_time
 
 
 class InternViewSet(LeanViewSet):

@@ -42,11 +42,11 @@ def checker(schema: type[T]) -> Callable[[Any], T]:
     adapter = TypeAdapter(schema)
     check = adapter.validator.validate_python
 
-    def checked(value: object) -> T:
+    def check_value(value: object) -> T:
         result: T = check(value, strict=True)
         return result
 
-    return checked
+    return check_value
 
 
 def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
@@ -57,7 +57,7 @@ def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
     # Nearly all bodies pass as they are, so nobody looks for nulls before a check has failed.
     without_nulls = cache(lambda: NullRemover(adapter.core_schema))
 
-    def checked(value: object) -> tuple[Any, T]:
+    def check_value(value: object) -> tuple[Any, T]:
         try:
             return value, check(value, strict=True)
         except ValidationError:
@@ -66,7 +66,7 @@ def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
                 raise
         return body, check(body, strict=True)
 
-    return checked
+    return check_value
 
 
 class _Required:

@@ -20,9 +20,8 @@ from gateway.tracing.spans import (
     build_span_id,
 )
 from routing.formats.caller import ToolActivity
-from routing.reports.attempt_attributes import describe_attempt, has_first_token
 from routing.reports.report import RequestReport
-from routing.reports.span_content import describe_content
+from routing.reports.span_attributes import describe_attempt, describe_content, has_first_token
 from routing.selection.replay import UNREADABLE, read_names
 from routing.serving.request.context import Attempt
 

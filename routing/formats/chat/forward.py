@@ -200,7 +200,7 @@ def forward_messages(messages: list[JsonObject], *, supported: frozenset[str]) -
     system_only = "developer" not in supported
     cache_marks = "cache_control" in supported
 
-    def forwarded(message: JsonObject) -> JsonObject:
+    def forward(message: JsonObject) -> JsonObject:
         role, content = message["role"], message.get("content")
         if (role == "user" or role == "system") and type(content) is str:
             return message
@@ -221,7 +221,7 @@ def forward_messages(messages: list[JsonObject], *, supported: frozenset[str]) -
             return {**rest, **changes}
         return {**message, **changes} if changes else message
 
-    return _map_list(messages, forwarded)
+    return _map_list(messages, forward)
 
 
 def _map_list(items: list[T], change: Callable[[T], T]) -> list[T]:
