@@ -19,20 +19,20 @@ _NO_TEXT: Final = frozenset({"type", "id", "status", "encrypted_content", "media
 def map_message(message: JsonObject, change: Change) -> JsonObject:
     """The message with each of its texts changed, in a fixed order: what is said, the thoughts, and
     what tools are called with. Speech whose transcript is another has no sound."""
-    made = dict(message)
+    changed = dict(message)
     for name in TEXT_FIELDS:
-        value = made.get(name)
+        value = changed.get(name)
         if isinstance(value, str) and value:
-            made[name] = change(value)
+            changed[name] = change(value)
         elif isinstance(value, list):
-            made[name] = [_map_part(part, ("text",), change) for part in value]
-    if isinstance(audio := made.get("audio"), dict):
-        made["audio"] = _map_audio(audio, change)
-    if isinstance(details := made.get("reasoning_details"), list):
-        made["reasoning_details"] = [_map_part(each, DETAIL_FIELDS, change) for each in details]
-    if isinstance(calls := made.get("tool_calls"), list):
-        made["tool_calls"] = [_map_call(call, change) for call in calls]
-    return made
+            changed[name] = [_map_part(part, ("text",), change) for part in value]
+    if isinstance(audio := changed.get("audio"), dict):
+        changed["audio"] = _map_audio(audio, change)
+    if isinstance(details := changed.get("reasoning_details"), list):
+        changed["reasoning_details"] = [_map_part(each, DETAIL_FIELDS, change) for each in details]
+    if isinstance(calls := changed.get("tool_calls"), list):
+        changed["tool_calls"] = [_map_call(call, change) for call in calls]
+    return changed
 
 
 def map_arguments(arguments: str, change: Change) -> str:
@@ -42,8 +42,8 @@ def map_arguments(arguments: str, change: Change) -> str:
         value = loads(arguments.encode())
     except MalformedJson:
         return change(arguments) if arguments else arguments
-    made = _map_strings(value, change)
-    return arguments if made == value else dumps(made).decode()
+    changed = _map_strings(value, change)
+    return arguments if changed == value else dumps(changed).decode()
 
 
 def map_activity(activity: ToolActivity, fields: Sequence[str], change: Change) -> None:
@@ -51,8 +51,10 @@ def map_activity(activity: ToolActivity, fields: Sequence[str], change: Change) 
     to tell of it reads the rest when it has ended."""
     for name in fields:
         value = getattr(activity, name)
-        made = map_arguments(value, change) if name == "arguments" else _map_nested(value, change)
-        setattr(activity, name, made)
+        changed = (
+            map_arguments(value, change) if name == "arguments" else _map_nested(value, change)
+        )
+        setattr(activity, name, changed)
 
 
 def _map_nested(value: object, change: Change) -> Any:
@@ -80,9 +82,9 @@ def _map_part(part: object, names: tuple[str, ...], change: Change) -> Any:
 
 def _map_audio(audio: JsonObject, change: Change) -> JsonObject:
     spoken = audio.get("transcript")
-    if not isinstance(spoken, str) or not spoken or (made := change(spoken)) == spoken:
+    if not isinstance(spoken, str) or not spoken or (changed := change(spoken)) == spoken:
         return audio
-    return {**audio, "transcript": made, "data": ""}
+    return {**audio, "transcript": changed, "data": ""}
 
 
 def _map_call(call: Any, change: Change) -> Any:
@@ -107,6 +109,6 @@ def _map_strings(value: object, change: Change) -> Any:
         return {change(name): _map_strings(each, change) for name, each in value.items()}
     if isinstance(value, int | float) and not isinstance(value, bool):
         text = str(value)
-        made = change(text)
-        return value if made == text else made
+        changed = change(text)
+        return value if changed == text else changed
     return value

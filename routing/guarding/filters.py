@@ -186,8 +186,8 @@ class _Work:
                 self._count(rule, flagged)
         redacting = [rule for rule in rules if rule.action == "redact"]
         spans = [self._mark_spans(rule, data) for rule in redacting]
-        made = _redact(data, join_spans(merge(*spans, key=itemgetter(0))))
-        return text if made is None else made
+        redacted = _redact(data, join_spans(merge(*spans, key=itemgetter(0))))
+        return text if redacted is None else redacted
 
     def _mark_spans(self, rule: Rule, data: Raw) -> Iterator[tuple[Span, bytes]]:
         label = rule.redaction.encode()

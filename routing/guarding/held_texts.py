@@ -67,14 +67,14 @@ class HeldSpeech:
 
     def push(self, audio: JsonObject) -> JsonObject:
         """What may leave of a piece."""
-        made = {name: value for name, value in audio.items() if name not in ("data", "transcript")}
+        rest = {name: value for name, value in audio.items() if name not in ("data", "transcript")}
         if isinstance(sound := audio.get("data"), str) and sound and not self._text.is_changed:
-            self._sounds.append({**made, "data": sound})
+            self._sounds.append({**rest, "data": sound})
         if isinstance(transcript := audio.get("transcript"), str) and (
             text := self._text.push(transcript)
         ):
-            made["transcript"] = text
-        return made
+            rest["transcript"] = text
+        return rest
 
     def flush(self) -> list[JsonObject]:
         """The pieces that are left."""
@@ -198,8 +198,8 @@ class HeldThoughts:
     def _take(self) -> JsonObject:
         text, details = "".join(self._texts), self._details
         self._texts, self._details = [], []
-        made: JsonObject = {"reasoning": text} if text else {}
-        return {**made, "reasoning_details": details} if details else made
+        delta: JsonObject = {"reasoning": text} if text else {}
+        return {**delta, "reasoning_details": details} if details else delta
 
 
 def _list_texts(detail: JsonObject) -> Iterator[str]:

@@ -141,10 +141,12 @@ def _is_light(rules: Rules) -> bool:
 
 def _build_rules(placed: tuple[GuardrailFilter, ...]) -> Rules:
     others = [each for each in placed if not each.filter.user_only]
-    made = _compile_patterns([each.filter.pattern for each in placed if not each.filter.builtin])
+    compiled = _compile_patterns(
+        [each.filter.pattern for each in placed if not each.filter.builtin]
+    )
     return _together(
-        tuple(_rule(each, made) for each in _strongest(placed) if _runs(each.filter)),
-        tuple(_rule(each, made) for each in _strongest(others) if _runs(each.filter)),
+        tuple(_rule(each, compiled) for each in _strongest(placed) if _runs(each.filter)),
+        tuple(_rule(each, compiled) for each in _strongest(others) if _runs(each.filter)),
     )
 
 
@@ -196,10 +198,10 @@ def _strongest(placed: Iterable[GuardrailFilter]) -> list[GuardrailFilter]:
     return list(found.values())
 
 
-def _rule(placed: GuardrailFilter, made: dict[str, CompiledPattern]) -> Rule:
+def _rule(placed: GuardrailFilter, compiled: dict[str, CompiledPattern]) -> Rule:
     slug = placed.filter.builtin
     if not slug:
-        pattern = made[placed.filter.pattern]
+        pattern = compiled[placed.filter.pattern]
         return Rule(placed, (pattern,), None, None, pattern)
     detector = _detector(slug)
     look = compiled_as_one(slug) if detector is None else None
@@ -226,10 +228,10 @@ def _compile_patterns(wanted: list[str]) -> dict[str, CompiledPattern]:
     known = {pattern: found for pattern in wanted if (found := patterns.get(pattern))}
     missing = [pattern for pattern in dict.fromkeys(wanted) if pattern not in known]
     if is_quick_to_compile(missing):
-        made = list(map(CompiledPattern, missing))
+        compiled = list(map(CompiledPattern, missing))
     else:
-        made = run_in_thread(lambda: list(map(CompiledPattern, missing)))
-    for pattern, one in zip(missing, made, strict=True):
+        compiled = run_in_thread(lambda: list(map(CompiledPattern, missing)))
+    for pattern, one in zip(missing, compiled, strict=True):
         patterns.put(pattern, one)
         known[pattern] = one
     return known

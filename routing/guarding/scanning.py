@@ -106,11 +106,11 @@ class CompiledPatterns:
             self._known.move_to_end(pattern)
         return found
 
-    def put(self, pattern: str, made: CompiledPattern) -> None:
+    def put(self, pattern: str, compiled: CompiledPattern) -> None:
         """Keep it for the next who asks."""
         if pattern not in self._known:
-            self._known[pattern] = made
-            self._taken_bytes += made.memory_bytes
+            self._known[pattern] = compiled
+            self._taken_bytes += compiled.memory_bytes
         while self._taken_bytes > self._bytes_max and len(self._known) > 1:
             _, gone = self._known.popitem(last=False)
             self._taken_bytes -= gone.memory_bytes

@@ -62,8 +62,8 @@ class GuardedWriter:
             self._watch(delta)
         if not self._guard.acts:
             return self._write(delta, logprobs)
-        made = self._hold_texts(delta)
-        return self._write(made) if made else b""
+        released = self._hold_texts(delta)
+        return self._write(released) if released else b""
 
     def begin_tool(self, activity: ToolActivity) -> bytes:
         out = self.flush()
@@ -77,8 +77,8 @@ class GuardedWriter:
 
     def mark_seam(self, seam: JsonObject) -> bytes:
         # The next upstream thinks anew; what it says goes on.
-        made = self._thoughts.push({}, is_end=True)
-        out = self._write(made) if made and not self._guard.withheld else b""
+        released = self._thoughts.push({}, is_end=True)
+        out = self._write(released) if released and not self._guard.withheld else b""
         return out + self._writer.mark_seam(seam)
 
     def write_ending(self, ending: Ending) -> bytes:
@@ -92,11 +92,11 @@ class GuardedWriter:
 
     def flush(self) -> bytes:
         """What is left of all texts, looked at to their ends."""
-        made = self._thoughts.push({}, is_end=True)
-        made |= {name: text for name, held in self._texts.items() if (text := held.flush())}
+        released = self._thoughts.push({}, is_end=True)
+        released |= {name: text for name, held in self._texts.items() if (text := held.flush())}
         if calls := self._arguments.flush([], is_end=True):
-            made["tool_calls"] = calls
-        deltas = [made, *({"audio": each} for each in self._speech.flush())]
+            released["tool_calls"] = calls
+        deltas = [released, *({"audio": each} for each in self._speech.flush())]
         out = b""
         if not self._guard.withheld:
             out = b"".join([self._write(each) for each in deltas if each])
@@ -120,21 +120,21 @@ class GuardedWriter:
             call for call in delta.get("tool_calls") or () if isinstance(call, dict)
         ]
         begins_answer = any(delta.get(name) for name in _SAID)
-        made = self._thoughts.push(delta, is_end=begins_answer or bool(calls))
+        released = self._thoughts.push(delta, is_end=begins_answer or bool(calls))
         for name in _SAID:
             text = self._texts[name].push(read_text(delta.get(name)))
             if calls or (name == "content" and delta.get("refusal")):
                 text += self._texts[name].flush()
             if text:
-                made[name] = text
+                released[name] = text
         if isinstance(audio := delta.get("audio"), dict) and (spoken := self._speech.push(audio)):
-            made["audio"] = spoken
+            released["audio"] = spoken
         if over := self._arguments.flush(calls) if begins_answer or calls else []:
-            made["tool_calls"] = over
+            released["tool_calls"] = over
         if begun := [each for call in calls if (each := self._arguments.push(call))]:
-            made["tool_calls"] = [*over, *begun]
-        made |= {name: value for name, value in delta.items() if name not in _HELD}
-        return {} if self._guard.withheld else made
+            released["tool_calls"] = [*over, *begun]
+        released |= {name: value for name, value in delta.items() if name not in _HELD}
+        return {} if self._guard.withheld else released
 
     def _watch(self, delta: JsonObject) -> None:
         for name in TEXT_FIELDS:

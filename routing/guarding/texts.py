@@ -105,8 +105,8 @@ def _message(message: object, change: Change) -> Any:
     if type(content) is not str or len(message) > 2 or "role" not in message:
         return _value(message, change, by_user)
     # Nearly every message is a text and who says it.
-    made = change(content, by_user)
-    return message if made is content else {**message, "content": made}
+    changed = change(content, by_user)
+    return message if changed is content else {**message, "content": changed}
 
 
 def _value(value: Any, change: Change, by_user: bool) -> Any:
@@ -124,9 +124,9 @@ def _value(value: Any, change: Change, by_user: bool) -> Any:
         # Nearly every key is one of these or has a text.
         if key in _NO_TEXT and key != "name":
             continue
-        made = _entry(key, old, value, change, by_user)
-        if made is not old:
-            new[key] = made
+        changed = _entry(key, old, value, change, by_user)
+        if changed is not old:
+            new[key] = changed
     return {**value, **new} if new else value
 
 
@@ -147,8 +147,8 @@ def _entry(key: str, old: object, owner: Mapping[str, Any], change: Change, by_u
 
 def _each(values: list[Any], make: Callable[[Any], Any]) -> list[Any]:
     """The list with each value made anew; the very same one where none is another."""
-    made = list(map(make, values))
-    return values if all(map(is_, made, values)) else made
+    changed = list(map(make, values))
+    return values if all(map(is_, changed, values)) else changed
 
 
 # --- Decisions ------------------------------------------------------------------------------------
@@ -187,10 +187,10 @@ def _change_labels(criteria: JsonObject, change: Change) -> JsonObject:
     """Labels that a change makes alike are told apart by their number: each has an answer."""
     new: JsonObject = {}
     for number, (label, told) in enumerate(criteria.items(), 1):
-        made = change(label, True)
-        while made in new:
-            made = f"{made} ({number})"
-        new[made] = _free(told, change, True)
+        changed = change(label, True)
+        while changed in new:
+            changed = f"{changed} ({number})"
+        new[changed] = _free(told, change, True)
     pairs = zip(new.items(), criteria.items(), strict=True)
     same = all(mine[0] == theirs[0] and mine[1] is theirs[1] for mine, theirs in pairs)
     return criteria if same else new
@@ -209,8 +209,8 @@ def _call(value: object, change: Change, by_user: bool) -> Any:
         given = orjson.loads(value)
     except ValueError:
         return change(value, by_user)
-    made = _free(given, change, by_user)
-    return value if made is given else dumps(made).decode()
+    changed = _free(given, change, by_user)
+    return value if changed is given else dumps(changed).decode()
 
 
 def _free(value: object, change: Change, by_user: bool) -> Any:
@@ -219,8 +219,8 @@ def _free(value: object, change: Change, by_user: bool) -> Any:
         return change(value, by_user)
     if type(value) is int:
         written = str(value)
-        made = change(written, by_user)
-        return value if made == written else made
+        changed = change(written, by_user)
+        return value if changed == written else changed
     if type(value) is list:
         return _each(value, lambda item: _free(item, change, by_user))
     if type(value) is not dict:
@@ -246,5 +246,5 @@ def _file(value: str, change: Change, by_user: bool) -> str:
         text = decode_base64(value, start)
     except ValueError:
         return value
-    made = change(text, by_user)
-    return value if made is text else encode_base64(value[:start], made)
+    changed = change(text, by_user)
+    return value if changed is text else encode_base64(value[:start], changed)
