@@ -43,7 +43,7 @@ class ManagedViewSet(LeanViewSet):
         self.beside = {"user_id": caller.creator_id}
         return caller
 
-    def database_gone(self) -> GatewayError:
+    def build_outage_error(self) -> GatewayError:
         return GatewayError()
 
 

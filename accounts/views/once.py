@@ -36,7 +36,7 @@ def begin(wanted: RequestIdentity) -> Claim | StoredAnswer:
     return run_queries(Lane.OPERATOR, lambda: repeatable.claim_request(wanted))
 
 
-def told_again(kept: StoredAnswer) -> HttpResponseBase:
+def repeat_answer(kept: StoredAnswer) -> HttpResponseBase:
     """The first answer, marked as a repetition."""
     headers = {"Idempotent-Replayed": "true"}
     if kept.generation_id:
@@ -77,7 +77,7 @@ def carry_out_once(view: LeanViewSet, act: Act, request: HttpRequest, **path: st
     wanted = RequestIdentity(caller, request.path_info.rstrip("/"), key, sha256(raw).hexdigest())
     begun = begin(wanted)
     if isinstance(begun, StoredAnswer):
-        return told_again(begun)
+        return repeat_answer(begun)
     try:
         response: Any = act(request, **path)
     except BaseException:

@@ -113,7 +113,7 @@ class PaymentsViewSet(LeanViewSet):
         credited = run_queries(Lane.OPERATOR, lambda: _credit(payment))
         return json_response({"data": {"credited": credited}})
 
-    def database_gone(self) -> GatewayError:
+    def build_outage_error(self) -> GatewayError:
         return GatewayError()
 
 

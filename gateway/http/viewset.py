@@ -72,12 +72,12 @@ class LeanViewSet(GenericViewSet[Any]):
                 act = partial(find_carrier(), self, act)
             response: HttpResponseBase = act(request, **kwargs)
         except DatabaseGone:
-            return self.refusal(request, self.database_gone())
+            return self.refusal(request, self.build_outage_error())
         except GatewayError as error:
             return self.refusal(request, error)
         except DATABASE_GONE as error:
             log.warning("%s %s: database: %s", request.method, request.path_info, error)
-            return self.refusal(request, self.database_gone())
+            return self.refusal(request, self.build_outage_error())
         except GreenletExit:
             # The worker stops and this request's time is up; its caller still gets an answer.
             return self.refusal(request, Unavailable())
@@ -88,7 +88,7 @@ class LeanViewSet(GenericViewSet[Any]):
             return self.refusal(request, GatewayError())
         return response
 
-    def database_gone(self) -> GatewayError:
+    def build_outage_error(self) -> GatewayError:
         """What a caller is told when the database does not answer."""
         return DatabaseGone()
 

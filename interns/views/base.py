@@ -93,7 +93,7 @@ class InternViewSet(LeanViewSet):
 
     once_by_key: ClassVar[bool] = False
 
-    def database_gone(self) -> GatewayError:
+    def build_outage_error(self) -> GatewayError:
         return InternInternalError()
 
     def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:

@@ -177,7 +177,7 @@ class InternChatViewSet(InternViewSet):
         finally:
             slot.release_unless_streaming()
 
-    def database_gone(self) -> GatewayError:
+    def build_outage_error(self) -> GatewayError:
         return build_overloaded()
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:

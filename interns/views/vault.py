@@ -133,7 +133,7 @@ class _VaultViewSet(InternViewSet):
                 raise build_refusal(taken, source="router_vault")
         return caller
 
-    def database_gone(self) -> GatewayError:
+    def build_outage_error(self) -> GatewayError:
         return DatabaseGone()
 
     def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:

@@ -83,7 +83,7 @@ def apply_filters(
         return Filtered(chat, [])
     work = _Work(chat, rules)
     try:
-        return work.done() if is_quick else _beside(work, account_id)
+        return work.run() if is_quick else _run_in_turn(work, account_id)
     except TooSlow:
         raise PayloadTooLarge(
             "Request payload too large: its content filters take too long"
@@ -116,10 +116,10 @@ def _is_quick(chat: ChatRequest, rules: Rules) -> bool:
     )
 
 
-def _beside(work: "_Work", account_id: UUID) -> Filtered:
+def _run_in_turn(work: "_Work", account_id: UUID) -> Filtered:
     turn = _turns.setdefault(account_id, BoundedSemaphore(1))
     with turn:
-        return run_in_thread(work.beside, threads=_threads)
+        return run_in_thread(work.run_alone, threads=_threads)
 
 
 @cache
@@ -137,14 +137,14 @@ class _Work:
         self._deadline = Deadline()
         self._counts: dict[Rule, int] = {}
 
-    def beside(self) -> Filtered:
-        """`done`, once it is this request's turn. The many new objects of a large one would set off
+    def run_alone(self) -> Filtered:
+        """`run`, once it is this request's turn. The many new objects of a large one would set off
         collections, which hold up every thread."""
         self._deadline = Deadline()
         with pause_collector():
-            return self.done()
+            return self.run()
 
-    def done(self) -> Filtered:
+    def run(self) -> Filtered:
         chat = self._chat
         try:
             # Blocking comes first: nothing of a blocked request is worked on.

@@ -150,7 +150,7 @@ class ContentViewSet(_ByGeneration):
         content = run_queries(Lane.READ, lambda: read_content(caller, generation_id))
         return json_response({"data": content})
 
-    def database_gone(self) -> GatewayError:
+    def build_outage_error(self) -> GatewayError:
         return GatewayError()
 
 

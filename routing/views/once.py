@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.caller import Caller
 from accounts.services.repeatable import Claim, RequestIdentity, StoredAnswer
-from accounts.views.once import begin, finish, forget, key_of, told_again
+from accounts.views.once import begin, finish, forget, key_of, repeat_answer
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.jsonio import JsonObject
@@ -43,7 +43,7 @@ def answer_once(view: "InferenceViewSet", request: HttpRequest, caller: Caller) 
     begun = begin(RequestIdentity(caller, path, key, digest.hexdigest(), generation_id(prefix)))
     if isinstance(begun, StoredAnswer):
         publisher.publish(_report_repeat(view, caller, body, begun))
-        return told_again(begun)
+        return repeat_answer(begun)
     try:
         answer = view.execute(request, caller, body, generation_id=begun.generation_id)
     except BaseException:
