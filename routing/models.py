@@ -21,8 +21,7 @@ from routing.history.models import (
     UsageRolled,
     UsageSpread,
 )
-from routing.metering.credential_spend import CredentialSpend
-from routing.metering.models import Generation
+from routing.metering.models import CredentialSpend, Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
 from routing.reports.models import FailedRequest, FailedRequestCount

@@ -19,9 +19,8 @@ from accounts.models.identity import (
     Workload,
 )
 from accounts.models.key import ApiKey, FormerHash
-from accounts.models.ledger import Hold, LedgerEntry, SpendCounter
+from accounts.models.ledger import Hold, LedgerEntry, PurchaseFee, SpendCounter
 from accounts.models.oauth import App, AuthorizationCode
-from accounts.models.purchase_fee import PurchaseFee
 from accounts.models.record import AuditRecord
 from accounts.models.sign_in import SignInAttempts
 from accounts.models.workspace_membership import WorkspaceMembership

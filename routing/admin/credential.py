@@ -12,7 +12,7 @@ from gateway.http.jsonio import JsonObject, format_usd
 from routing.admin.write_only import WriteOnlyAdmin, WriteOnlyForm
 from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.spec import CredentialSpec
-from routing.metering.credential_spend import CredentialSpend
+from routing.metering.models import CredentialSpend
 
 
 class CredentialForm(WriteOnlyForm):

@@ -24,8 +24,7 @@ from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAli
 from routing.destinations.services import create_destination
 from routing.history import models as of_history
 from routing.history.columns import FIGURES, SUMS
-from routing.metering.credential_spend import CredentialSpend
-from routing.metering.models import Generation
+from routing.metering.models import CredentialSpend, Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
 from routing.reports.models import FailedRequest, FailedRequestCount

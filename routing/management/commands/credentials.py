@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from gateway.commands import JsonCommand
 from gateway.http.jsonio import JsonObject, usd
 from routing.catalogue.credentials import ProviderCredential
-from routing.metering.credential_spend import CredentialSpend
+from routing.metering.models import CredentialSpend
 
 
 class Command(JsonCommand):
