@@ -17,7 +17,6 @@ from interns.agent.questions import FIELDS_MAX, MESSAGE_CHARS_MAX
 from interns.agent.shell import run_command
 from interns.agent.workspace import AgentDisk, AgentWorkspace, WorkspaceError
 
-ASK_PERSON = "ask_person"
 OPERATION_CHARS_MAX = 500
 
 

@@ -19,7 +19,6 @@ from gateway.outbound.exchange import AbortHandle
 
 ApprovalMode = Literal["self-drive", "manual"]
 QuestionKind = Literal["permission", "elicitation"]
-PermissionOption = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
 
 class RuntimeFailed(Exception):

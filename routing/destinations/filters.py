@@ -13,7 +13,6 @@ TEXT_FIELDS: Final = (
     *("model", "provider", "session_id", "user_id", "api_key_name", "finish_reason"),
     *("input", "output"),
 )
-NUMBER_FIELDS: Final = ("total_cost", "total_tokens", "prompt_tokens", "completion_tokens")
 # What only generations with content have.
 CONTENT_FIELDS: Final = frozenset({"input", "output"})
 _GROUPS_MAX: Final = 20

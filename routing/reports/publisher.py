@@ -36,9 +36,6 @@ class Publisher:
         """Have `observe` called with each batch. One of the same name is replaced."""
         self._observers[name] = observe
 
-    def remove_observer(self, name: str) -> None:
-        self._observers.pop(name, None)
-
     def publish(self, report: RequestReport) -> None:
         if len(self._queue) >= QUEUE_MAX:
             self.dropped += 1

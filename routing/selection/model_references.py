@@ -123,11 +123,6 @@ def matches(reference: str, endpoint: EndpointEntry) -> bool:
     return endpoint.tier == "default" and key in endpoint.provider.names
 
 
-def means_endpoint(keys: frozenset[str], endpoint: EndpointEntry) -> bool:
-    """Whether one of the keys names the endpoint, or its provider whatever the tier."""
-    return endpoint.tag_key in keys or not keys.isdisjoint(endpoint.provider.names)
-
-
 def reference_test(references: Iterable[str], admitted: Test) -> Test:
     """A test whether one of the references names an endpoint. A provider's name stands for an
     endpoint of a service tier only if `admitted` says that the tier is open to the request."""
