@@ -39,7 +39,15 @@ def server(tmp_path: Path, stores: Bed, simulator: SimulatedUpstream) -> Iterato
             ROUTER_RETRY_BACKOFF="0.01",
         )
         celery, schedule = Path(sys.executable).parent / "celery", tmp_path / "beat-schedule"
-        options = ["--quiet", "-A", "gateway", "beat", "--schedule", schedule, "--pidfile="]
+        options: list[str | Path] = [
+            "--quiet",
+            "-A",
+            "gateway",
+            "beat",
+            "--schedule",
+            schedule,
+            "--pidfile=",
+        ]
         beat = processes.spawn(
             [celery, *options], log=tmp_path / "beat.log", env=server.env, cwd=PROJECT
         )
