@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Final, NamedTuple, TypeVar
 
 from django.http import (
@@ -54,6 +54,11 @@ PERIODS: Final = (
 )
 
 
+@cache
+def _find_address(url_name: str) -> str:
+    return reverse(url_name)
+
+
 class NavItem(NamedTuple):
     """A page in the sidebar: its URL's name, and the least role it is for, or what one may do who
     sees it."""
@@ -63,6 +68,10 @@ class NavItem(NamedTuple):
     icon: str
     least: Role = Role.MEMBER
     action: Action | None = None
+
+    @property
+    def address(self) -> str:
+        return _find_address(self.url_name)
 
 
 class NavSection(NamedTuple):

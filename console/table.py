@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from console.page import keep_query
 from console.words import (
@@ -28,6 +28,7 @@ from gateway.http.jsonio import format_usd
 Row = TypeVar("Row")
 Kind = Literal["text", "code", "usd", "price", "percent", "count", "ms", "time", "badge"]
 _ROWS_AT_ONCE: Final = 10
+_CELL_END: Final = SafeString("</td>")
 _NUMBERS: Final = frozenset({"usd", "price", "percent", "count", "ms"})
 
 
@@ -122,7 +123,7 @@ def _write_rows(
         # A row takes a third of a millisecond.
         if number % _ROWS_AT_ONCE == 0:
             let_others_run()
-        yield (format_html_join("", "{}", ((cell(row),) for cell in cells)),)
+        yield (mark_safe("".join([cell(row) for cell in cells])),)  # noqa: S308 - Each cell is HTML.
 
 
 def csv_response(name: str, columns: Sequence[Column], rows: Iterable[Any]) -> HttpResponse:
@@ -177,14 +178,15 @@ def _class_names(column: Column) -> str:
 
 
 def _cell_writer(column: Column) -> Callable[[Any], SafeString]:
+    """A function of a row. A page has many hundred cells: what they share is written once."""
     write = _WRITERS[column.kind]
-    names, label = _class_names(column), column.label
+    start = format_html('<td class="{}" data-label="{}">', _class_names(column), column.label)
 
     def cell(row: Any) -> SafeString:
         content = write(column.value(row))
         if column.link is not None and (address := column.link(row)):
             content = format_html('<a href="{}">{}</a>', address, content)
-        return format_html('<td class="{}" data-label="{}">{}</td>', names, label, content)
+        return start + conditional_escape(content) + _CELL_END
 
     return cell
 

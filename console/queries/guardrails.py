@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import CharField, Q, QuerySet, Value
+from django.db.models import Case, CharField, Q, QuerySet, Value, When
 
 from accounts.guard_rules import GuardrailFilter, build_entry
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership, Workspace
@@ -207,19 +207,26 @@ class Assignments(NamedTuple):
 def list_assignments(guardrail: Guardrail, scope: Scope) -> Assignments:
     """Keys of workspaces that the person leads, and members for who rules the account. A key that
     others put under a guardrail of theirs stays there."""
-    mine = {"guardrail_assignment__guardrail": guardrail}
     led = list_led_workspaces(scope)
     keys = ApiKey.objects.living().filter(kind=ApiKey.Kind.INFERENCE, workspace__in=led)
-    others = {"guardrail_assignment__guardrail__in": _list_others_guardrails(scope, led)}
-    members = Membership.objects.filter(account=scope.account).select_related("user")
-    people = members.order_by("user__username")
-    by_name = keys.order_by("name", "pk")
-    return Assignments(
-        list(by_name.filter(**mine)[:_ASSIGNED_MAX]),
-        list(people.filter(**mine)[:_ASSIGNED_MAX]),
-        list(by_name.exclude(**mine).exclude(**others)[:_ASSIGNED_MAX]),
-        list(people.exclude(**mine)[:_ASSIGNED_MAX]) if scope.rules_account else [],
-    )
+    if not scope.rules_account:
+        others = _list_others_guardrails(scope, led).exclude(pk=guardrail.pk)
+        keys = keys.exclude(guardrail_assignment__guardrail__in=others)
+    own_keys, other_keys = _split_assigned(keys.only("name", "hash"), guardrail, "name")
+    people = Membership.objects.filter(account=scope.account).select_related("user")
+    own, other = _split_assigned(people, guardrail, "user__username")
+    return Assignments(own_keys, own, other_keys, other if scope.rules_account else [])
+
+
+def _split_assigned(
+    rows: QuerySet[Any], guardrail: Guardrail, name: str
+) -> tuple[list[Any], list[Any]]:
+    """Those that the guardrail governs, and the others, by name; read at once."""
+    is_own = Q(guardrail_assignment__guardrail=guardrail)
+    marked = rows.annotate(is_own=Case(When(is_own, then=True), default=False))
+    found = list(marked.order_by("-is_own", name, "pk")[: 2 * _ASSIGNED_MAX])
+    own, other = ([row for row in found if row.is_own == wanted] for wanted in (True, False))
+    return own[:_ASSIGNED_MAX], other[:_ASSIGNED_MAX]
 
 
 # --- What it does to texts ------------------------------------------------------------------------

@@ -27,8 +27,8 @@ _LATENCY: Final = {
     "p50": METRICS["p50_latency"],
     "p95": METRICS["p50_latency"]._replace(label="Latency p95", percent=95),
 }
-# Percentiles look at every request of today and differ little after half a minute.
-_LATENCY_AGE_MAX_S: Final = 30
+# Percentiles look at every request of today and differ little after some minutes.
+_LATENCY_AGE_MAX_S: Final = 300
 TOP_ROWS: Final = 5
 Id = TypeVar("Id", int, str, UUID)
 
@@ -111,7 +111,7 @@ def add_up(parts: Sequence[UsageSum]) -> UsageSum:
 
 
 def read_latency(scope: Scope, start: datetime) -> Latency:
-    """Of the view's requests since `start`, as it was within the last half minute."""
+    """Of the view's requests since `start`, as it was within the last five minutes."""
     found = latencies.find(_Latencies(scope.account.pk, scope.conditions(), start))
     assert found is not None
     return found

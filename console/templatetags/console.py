@@ -1,5 +1,6 @@
 """What templates of the console write: money, times, durations, icons."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django import template
@@ -31,6 +32,7 @@ def moment_precise(value: Any) -> SafeString:
 
 
 @register.simple_tag
+@cache
 def icon(name: str) -> SafeString:
     """An icon of `static/console/icons.svg`, which says nothing to who cannot see it."""
     return format_html(
