@@ -20,7 +20,7 @@ PAGE: Final = "GET /activity of a day"
 _WARM_ROUNDS: Final = 2
 _PLAN_S: Final = 60.0
 _PORTION: Final = 100_000
-_HISTORY: Final = ("generation", "usagehour", "usageday", "usagespread")
+_HISTORY: Final = ("generation", "usagehour", "usageday", "usagebrief", "usagespread")
 # Twenty keys of one account, some far busier than others, at eight models of three providers; most
 # answers stop by themselves. A record is as wide as a real one: most of it is the trace.
 _FILL: Final = """
