@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from django.db import OperationalError
+
 Name = TypeVar("Name", bound=Hashable)
 Found = TypeVar("Found")
 
@@ -72,8 +74,11 @@ class TtlCache(Generic[Name, Found]):
         if is_ours:
             self._carry_out(name, read)
         elif not read.done.wait(self._wait_max_s):
-            raise TimeoutError("the look-up under way did not end")
+            raise OperationalError("The look-up under way did not end")
         if read.error is not None:
+            if not (is_ours or isinstance(read.error, Exception)):
+                # The time of whoever looked is over, or he was stopped: that is not ours.
+                raise OperationalError("The look-up under way was cut off") from read.error
             raise read.error
         return read.found
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from gateway.database.replica import reading_connection
 from gateway.ttl_cache import TtlCache
 from routing.history.analytics import fetch_rows
 from routing.history.dialect import Granularity
@@ -57,8 +58,9 @@ class SumQuery(NamedTuple):
 
 
 class _RolledPart(NamedTuple):
-    """The part of a query that has been rolled up, at one state of that."""
+    """The part of a query that has been rolled up, at one state of that in one database."""
 
+    alias: str
     query: SumQuery
     rolled: RollupState
     until: datetime
@@ -67,10 +69,9 @@ class _RolledPart(NamedTuple):
         return self.query.fetch(self.query.start, self.until, self.rolled)
 
 
-_states: Final = TtlCache[UUID, RollupState](
-    lambda account_id: read_rollup_state(datetime.now(UTC)),
-    age_max_s=_STATE_AGE_MAX_S,
-    size_max=1_000,
+# By the alias of the database: a replica may be behind.
+_states: Final = TtlCache[str, RollupState](
+    lambda alias: read_rollup_state(datetime.now(UTC)), age_max_s=_STATE_AGE_MAX_S, size_max=2
 )
 rolled_sums: Final = TtlCache(
     _RolledPart.fetch,
@@ -82,16 +83,19 @@ rolled_sums: Final = TtlCache(
 
 
 def fetch_sums(query: SumQuery, now: datetime) -> Sums:
-    """The sums up to and with this very moment."""
-    rolled = _states.find(query.account_id)
-    assert rolled is not None
-    end = now + timedelta(seconds=1)
-    if rolled.until is None or not query.start < rolled.until < end:
-        return query.fetch(query.start, end, rolled)
-    before = rolled_sums.find(_RolledPart(query, rolled, rolled.until))
-    assert before is not None
-    sums = dict(before)
-    for groups, since in query.fetch(rolled.until, end, rolled).items():
-        former = sums.get(groups)
-        sums[groups] = since if former is None else tuple(map(sum, zip(former, since, strict=True)))
-    return sums
+    """The sums up to and with this very moment, all from one database."""
+    with reading_connection() as database:
+        rolled = _states.find(database.alias)
+        assert rolled is not None
+        end = now + timedelta(seconds=1)
+        if rolled.until is None or not query.start < rolled.until < end:
+            return query.fetch(query.start, end, rolled)
+        before = rolled_sums.find(_RolledPart(database.alias, query, rolled, rolled.until))
+        assert before is not None
+        sums = dict(before)
+        for groups, since in query.fetch(rolled.until, end, rolled).items():
+            former = sums.get(groups)
+            if former is not None:
+                since = tuple(map(sum, zip(former, since, strict=True)))
+            sums[groups] = since
+        return sums

@@ -33,8 +33,8 @@ from routing.upstreams.wires import CHAT_KINDS
 
 _OWN: Final = ""
 _PRICE_MAX: Final = 1_000_000
-# An operator waits for it, with the page's thread.
-_PROBE_S: Final = 45
+# An operator waits for it, with the page's thread, and a page may take about 15 s.
+_PROBE_S: Final = 8
 # What a model can do that providers seldom tell, by a parameter that it takes then.
 _SKILLS: Final = {
     "tools": "tools",

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from accounts.views.schemas.fields import resolve_rate_limits
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
-from gateway.limits.rules import FIGURE_MAX, FIGURES, RateLimit
+from gateway.limits.rules import FIGURE_MAX, FIGURES, LIMITS_MAX, RateLimit
 
 # As columns keep them.
 Limits = Sequence[JsonObject] | None
@@ -67,6 +67,9 @@ class ScopedLimitForm(FiguresForm):
     def add_to(self, limits: Limits) -> list[JsonObject] | None:
         """The column with this limit; None, with the errors in the form, where it is none."""
         said = self.cleaned_data
+        if len(limits or ()) >= LIMITS_MAX:
+            self.add_error(None, f"There are {LIMITS_MAX} limits, and no more can be kept.")
+            return None
         try:
             limit = RateLimit.model_validate(
                 {"scope": {said["part"]: said["value"]}, **self.read_figures()}
@@ -101,8 +104,10 @@ def read_scoped_change(limits: Limits, data: Any) -> ScopedChange:
 
 
 def find_whole_limit(limits: Limits) -> JsonObject:
-    """The figures of the first limit without a scope."""
-    return next((each for each in limits or () if not each.get("scope")), {})
+    """The figures that hold for all requests: of several without a scope the smaller ones."""
+    whole = [each for each in limits or () if not each.get("scope")]
+    given = {name: [each[name] for each in whole if each.get(name)] for name in FIGURES}
+    return {name: min(figures) for name, figures in given.items() if figures}
 
 
 def list_scoped_limits(limits: Limits) -> list[tuple[int, str]]:

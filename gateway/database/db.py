@@ -37,7 +37,7 @@ class Lane(Enum):
 
 # How long work may take beyond DATABASE_TIMEOUT, which bounds the wait for a connection. It must be
 # more than that wait: the pool would give a connection to a waiter that was torn away, for good.
-_BEYOND_S: Final = {Lane.READ: 0.2, Lane.OPERATOR: 15.0, Lane.LEDGER: 15.0}
+BEYOND_S: Final = {Lane.READ: 0.2, Lane.OPERATOR: 15.0, Lane.LEDGER: 15.0}
 
 
 @cache
@@ -106,7 +106,7 @@ def run_queries(lane: Lane, work: Callable[[], T]) -> T:
         return work() if _is_in_lane() else _run_in_lane(lane, work)
     try:
         # A connection that was in use when the time ran out is closed once it is given back.
-        with Timeout(settings.DATABASE_TIMEOUT + _BEYOND_S[lane]) as limit:
+        with Timeout(settings.DATABASE_TIMEOUT + BEYOND_S[lane]) as limit:
             try:
                 result = work()
             except Timeout as passed:
@@ -120,6 +120,10 @@ def run_queries(lane: Lane, work: Callable[[], T]) -> T:
         release_connection()
 
 
+# Of connections that a piece of work may have beside the database's own.
+releasers: Final[list[Callable[[], None]]] = []
+
+
 def release_connection() -> None:
     """Let others have the connection of this piece of work, which goes on to wait for the network.
 
@@ -127,6 +131,8 @@ def release_connection() -> None:
     """
     if not _is_sqlite() and not connection.in_atomic_block:
         connection.close()
+        for release in releasers:
+            release()
 
 
 def run_aside(work: Callable[[], T], *, threads: Callable[[], Any]) -> T:

@@ -192,8 +192,9 @@ def start(failures: FailureWriter) -> None:
     publisher.add_observer("metrics", requests.observe)
 
     def write() -> None:
-        requests.write()
+        # What is under way needs no new series, for which a full disk has no room.
         measures.write()
+        requests.write()
 
     writing = PeriodicWork("metrics", write, every_s=EVERY_S, log=log)
     writing.start()

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
+from gateway.eventloop import yield_control
 from gateway.http.jsonio import JsonObject, loads
 from gateway.metrics.families import Counter, Histogram
 from gateway.metrics.label_values import OTHER, LabelValues
@@ -14,6 +15,8 @@ from routing.reports.report import RequestReport
 from routing.serving.request.context import Attempt
 
 # The buckets of OpenTelemetry's semantic conventions for generative AI.
+# New series take some time each to find their place.
+_WRITTEN_AT_ONCE: Final = 50
 _DURATION_BUCKETS: Final = (
     *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
 )
@@ -163,8 +166,10 @@ class RequestMetrics:
         """Write what was counted since the last time."""
         sums, self._sums = self._sums, defaultdict(_Sums)
         counts, self._counts = self._counts, Counted()
-        for labels, own in sums.items():
+        for number, (labels, own) in enumerate(sums.items(), 1):
             _write_sums(labels, own)
+            if number % _WRITTEN_AT_ONCE == 0:
+                yield_control()
         for (family, values), amount in counts.items():
             family.add(amount, *values)
 

@@ -10,10 +10,9 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.faults import bench
+from tests.faults.faulty_postgres import FaultyPostgres
 from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
-from tests.support.manage import manage_process
-from tests.support.postgres import PostgresCluster
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough
@@ -21,17 +20,14 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 
 @pytest.fixture
-def clusters(stores: Bed) -> Iterator[tuple[PostgresCluster, PostgresCluster]]:
+def clusters(stores: Bed) -> Iterator[tuple[FaultyPostgres, FaultyPostgres]]:
     """A primary with a migrated database, and its standby."""
     folder = stores.folder / "replicas"
-    primary, standby = PostgresCluster(folder / "a"), PostgresCluster(folder / "b")
+    primary, standby = FaultyPostgres(folder / "a"), FaultyPostgres(folder / "b")
     with ExitStack() as ends:
         ends.callback(primary.stop)
         primary.start()
-        primary.create("gateway")
-        env = stores.environment(home=folder, database_url=primary.url("gateway"), redis_url="")
-        migrated = manage_process(env, "migrate", "--verbosity", "0")
-        assert migrated.status == 0, migrated.stderr
+        primary.fill("gateway", stores)
         standby.follow(primary)
         ends.callback(standby.stop)
         standby.start()
@@ -61,7 +57,7 @@ def find_replica(server: GatewayServer) -> tuple[str, str]:
 
 
 def test_sums_come_from_the_standby_while_it_answers(
-    clusters: tuple[PostgresCluster, PostgresCluster],
+    clusters: tuple[FaultyPostgres, FaultyPostgres],
     start_gateway: StartGateway,
     simulator: SimulatedUpstream,
 ) -> None:
@@ -85,7 +81,14 @@ def test_sums_come_from_the_standby_while_it_answers(
         connection.execute("SELECT pg_wal_replay_resume()")
         server.wait_until(lambda: count_requests(server, account) == 2)
 
+    standby.freeze()
+    try:
+        ask(server, account)
+        assert count_requests(server, account) == 3
+    finally:
+        standby.thaw()
+
     standby.stop()
     ask(server, account)
-    server.wait_until(lambda: count_requests(server, account) == 3)
+    assert count_requests(server, account) == 4
     assert find_replica(server)[0] == "warning"
