@@ -6,6 +6,7 @@ row here. `accounts.sign_in` knows the states that were answered: an answer is g
 
 import base64
 import json
+import re
 import secrets
 import time
 from contextlib import suppress
@@ -32,10 +33,12 @@ from gateway.sealing import UnsealError, seal, unseal
 
 _PURPOSE: Final = "oidc-begun"
 _LIFETIME_S: Final = 600
-# Cookies of the kind in one browser, and characters of the page in one: all are sent together.
+# Cookies of the kind in one browser, and bytes of one: all are sent together, in one header, of
+# which 8,190 bytes are read.
 _BEGUN_MAX: Final = 5
-_NEXT_CHARS_MAX: Final = 1000
+_SEALED_BYTES_MAX: Final = 1200
 _COOKIE: Final = "oidc-begun-"
+_COOKIE_NAME: Final = re.compile(rf"{_COOKIE}[0-9a-f]+-[0-9a-f]{{12}}")
 # Where the session was made, and with which token, for the sign-out there.
 _ENTERED: Final = "oidc_entered"
 
@@ -78,7 +81,7 @@ def begin(
         "provider": provider.id,
         "nonce": nonce,
         "verifier": verifier,
-        "next": next_path if len(next_path) <= _NEXT_CHARS_MAX else "/",
+        "next": next_path,
         "at": time.time(),
     }
     digest = sha256(verifier.encode()).digest()
@@ -103,13 +106,16 @@ def _keep_begun(
 ) -> None:
     """In the browser alone, in the place of the oldest of too many."""
     path = _find_cookie_path()
-    there = sorted(name for name in request.COOKIES if name.startswith(_COOKIE))
+    sealed = seal(json.dumps(begun), purpose=_PURPOSE, row=state)
+    if len(sealed) > _SEALED_BYTES_MAX:
+        sealed = seal(json.dumps(begun | {"next": "/"}), purpose=_PURPOSE, row=state)
+    there = sorted(_list_cookies(request))
     for name in there[: max(0, len(there) - _BEGUN_MAX + 1)]:
         answer.delete_cookie(name, path=path)
     answer.set_cookie(
         # Later ones come after earlier ones.
         f"{_COOKIE}{int(begun['at'] * 1000):x}-{_shorten(state)}",
-        seal(json.dumps(begun), purpose=_PURPOSE, row=state),
+        sealed,
         max_age=_LIFETIME_S,
         path=path,
         secure=settings.SESSION_COOKIE_SECURE,
@@ -139,7 +145,12 @@ def forget_begun(request: HttpRequest, answer: HttpResponseBase) -> None:
 def _find_cookies(request: HttpRequest) -> list[str]:
     """Of the state in the query; a text that is no state has none."""
     ending = f"-{_shorten(request.GET.get('state', ''))}"
-    return [name for name in request.COOKIES if name.startswith(_COOKIE) and name.endswith(ending)]
+    return [name for name in _list_cookies(request) if name.endswith(ending)]
+
+
+def _list_cookies(request: HttpRequest) -> list[str]:
+    """By their names. Of other names, which browsers may send too, none could be taken out."""
+    return [name for name in request.COOKIES if _COOKIE_NAME.fullmatch(name)]
 
 
 def _shorten(state: str) -> str:

@@ -202,6 +202,30 @@ def test_a_browser_keeps_five_beginnings_and_the_answered_one_no_longer(
     assert len(list_begun()) == 4
 
 
+def test_beginnings_of_long_addresses_fit_into_one_header(provider: Provider) -> None:
+    client = Client()
+    for _ in range(6):
+        begin_sign_in(client, "/console/" + "%C3%BC" * 150)
+
+    sent = [f"{name}={each.coded_value}" for name, each in client.cookies.items() if each.value]
+    assert len(sent) == 5
+    assert len("; ".join(sent)) < 8190 - 1000
+
+
+def test_a_cookie_whose_name_is_none_of_ours_is_in_nobodys_way(
+    provider: Provider, account: Any
+) -> None:
+    client = Client()
+    back = provider.agree(begin_sign_in(client))
+    (name,) = client.cookies
+    odd = f"oidc-begun-[1]-{name[-12:]}"
+    there = "; ".join([f"{name}={client.cookies[name].value}", *[f"{odd}{n}=x" for n in range(6)]])
+    headers = {"Cookie": f"{odd}=x; {there}"}
+
+    assert Client().get("/console/sign-in/at/acme", headers=headers).status_code == 302
+    assert client.get(back, headers=headers).status_code == 302
+
+
 def test_a_copied_cookie_lets_nobody_in_by_the_same_answer(
     provider: Provider, account: Any
 ) -> None:
