@@ -285,7 +285,9 @@ class UsersViewSet(ResourceViewSet):
 
         def work(row: ScimUser) -> ScimUser:
             fields = read_user(body, active=row.active)
-            fields = scim_users.keep_notes(row, fields, says_active=body.get("active") is not None)
+            # What is as it was may be what we said before.
+            says_active = fields["active"] != row.active
+            fields = scim_users.keep_notes(row, fields, says_active=says_active)
             return scim_users.change_user(row=row, fields=fields, by=key_actor(caller))
 
         return self.show(request, self.change(request, caller, resource, work))

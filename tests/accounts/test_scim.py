@@ -243,6 +243,13 @@ def test_a_directory_that_writes_a_person_leaves_what_is_noted_of_a_provider(
     assert read_attributes() == {"displayName": "Ada", **noted}
     directory.patch(path, {"op": "replace", "value": {"displayName": "Ada L."}})
     assert read_attributes() == {"displayName": "Ada L.", **noted}
+    # Some write back all that they read.
+    directory.done("PUT", path, directory.done("GET", path))
+    assert read_attributes() == {"displayName": "Ada L.", **noted}
+    directory.done("PUT", path, {"userName": "ada", "active": True})
+    assert read_attributes() == {"provider": "acme"}
+    row.attributes, row.active = {"displayName": "Ada L.", **noted}, False
+    row.save(update_fields=["attributes", "active"])
     # Switched off by the directory, the person does not come back with the next claims.
     directory.patch(path, {"op": "replace", "path": "active", "value": False})
     assert read_attributes() == {"displayName": "Ada L.", "provider": "acme"}
