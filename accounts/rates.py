@@ -50,10 +50,14 @@ def limit_exchanges(code_hash: str) -> Limit:
     return Limit(f"failed_code:{code_hash}", settings.RATE_FAILED_TOKENS, MINUTE_S)
 
 
-def count_sign_in(request: HttpRequest) -> None:
-    """Count a try to sign in for its address. Raises `RateLimited`."""
+def count_sign_in(request: HttpRequest, *, begins: bool) -> None:
+    """Count a form, or a sign-in that only `begins`, for its address. Raises `RateLimited`.
+
+    Any page can lead browsers to where sign-ins begin: these take no tries from forms.
+    """
     if settings.RATE_SIGN_INS:
-        limit = Limit(f"sign_ins:{find_client(request)}", settings.RATE_SIGN_INS, MINUTE_S)
+        kind = "sign_in_beginnings" if begins else "sign_ins"
+        limit = Limit(f"{kind}:{find_client(request)}", settings.RATE_SIGN_INS, MINUTE_S)
         _take(limit, source="router_sign_ins")
 
 

@@ -1,5 +1,6 @@
 """Doors before pages: one that counts tries to sign in, one that asks staff for a second factor."""
 
+import re
 from collections.abc import Callable
 from threading import BoundedSemaphore
 from typing import Any, Final
@@ -11,11 +12,18 @@ from allauth.account.internal.flows.login import (
 )
 from allauth.mfa import signals as factors
 from django.dispatch import receiver
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBadRequest,
+    HttpResponseBase,
+    HttpResponseRedirect,
+)
 from django.urls import reverse
 
 from accounts.people.adapter import list_factors, needs_second_factor
 from accounts.rates import count_sign_in
+from gateway.http.body import read_form
 from gateway.http.errors import RateLimited
 from gateway.http.middleware import is_page
 
@@ -26,10 +34,11 @@ _SETUP: Final = "/console/you"
 
 # Where somebody proves who they are, and which of these keep something of whoever only looks.
 _WAYS_IN: Final = ("/console/sign-in", "/console/link/")
-_BEGINNINGS: Final = ("/console/sign-in/at/", "/console/sign-in/passkey")
+_BEGINNING: Final = re.compile(r"/console/sign-in/(at/[^/]+|passkey)")
 _AT_ONCE: Final = 2
 _WAIT_S: Final = 10.0
 _TOO_MANY: Final = "Too many tries to sign in. Wait a minute, then try again.\n"
+_FROM_ELSEWHERE: Final = "Another site sent this. Open the sign-in page yourself.\n"
 
 
 class SignInRate:
@@ -45,20 +54,34 @@ class SignInRate:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         path, is_form = request.path_info, request.method not in ("GET", "HEAD")
-        if not path.startswith(_WAYS_IN) or not (is_form or path.startswith(_BEGINNINGS)):
+        begins = not is_form and _BEGINNING.fullmatch(path) is not None
+        if not path.startswith(_WAYS_IN) or not (is_form or begins):
             return self.get_response(request)
+        if _is_sent_by_another_site(request, is_form=is_form):
+            return HttpResponse(_FROM_ELSEWHERE, status=403, headers=_PLAIN)
         try:
-            count_sign_in(request)
+            count_sign_in(request, begins=begins)
         except RateLimited as refusal:
             return _turn_away(refusal.headers["Retry-After"])
         if not is_form:
             return self.get_response(request)
+        # Whoever sends slowly keeps nobody waiting.
+        if not read_form(request):
+            return HttpResponseBadRequest()
         if not self._room.acquire(timeout=_WAIT_S):
             return _turn_away("1")
         try:
             return self.get_response(request)
         finally:
             self._room.release()
+
+
+def _is_sent_by_another_site(request: HttpRequest, *, is_form: bool) -> bool:
+    """Whether a page elsewhere lets a browser send it, unasked: what those send would take the
+    tries of everybody at the browser's address. Links may lead to where a sign-in begins."""
+    headers = request.headers
+    may_lead_here = not is_form and headers.get("Sec-Fetch-Mode") == "navigate"
+    return headers.get("Sec-Fetch-Site") == "cross-site" and not may_lead_here
 
 
 def _turn_away(retry_after: str) -> HttpResponse:

@@ -114,8 +114,8 @@ RATE_FAILED_TOKENS = rates(
 )
 RATE_SIGN_INS = rates(
     "RATE_SIGN_INS",
-    "sign-in forms sent, and sign-ins begun at a provider or with a passkey, per client address "
-    "and minute",
+    "sign-in forms sent per client address and minute, and apart from these sign-ins begun at a "
+    "provider or with a passkey",
     env.integer,
     60,
     maximum=env.RATE_MAX,

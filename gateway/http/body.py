@@ -186,6 +186,17 @@ def _read_pieces(
     return body, came
 
 
+def read_form(request: HttpRequest) -> bool:
+    """Keep the body of a page's request in it, within `ROUTER_BODY_TIMEOUT`; whether it came."""
+    within_s = settings.ROUTER_BODY_TIMEOUT if under_gevent() else None
+    try:
+        with Timeout(within_s, TimeoutError):
+            request.body  # noqa: B018 - Reading it keeps it.
+    except _UNREADABLE:
+        return False
+    return True
+
+
 def read_object(
     request: HttpRequest, *, bytes_max: int, hear: PieceListener | None = None
 ) -> JsonObject:

@@ -16,7 +16,6 @@ from django.http import (
     HttpResponseBase,
     HttpResponseNotAllowed,
     StreamingHttpResponse,
-    UnreadablePostError,
 )
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.csrf import CsrfViewMiddleware
@@ -27,6 +26,7 @@ from django.utils.deprecation import MiddlewareMixin
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from gateway.database.db import Lane, run_queries
+from gateway.http.body import read_form
 from gateway.http.errors import MethodNotAllowed
 from gateway.http.responses import error_response
 
@@ -137,9 +137,7 @@ class PageThread:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if is_page(request):
             # The caller's socket belongs to this thread's event loop, so the form is read here.
-            try:
-                request.body  # noqa: B018 - Reading it keeps it for the thread.
-            except UnreadablePostError:
+            if not read_form(request):
                 return HttpResponseBadRequest()
             if _has_nul(request):
                 return HttpResponseBadRequest("A NUL character", content_type="text/plain")

@@ -1,6 +1,7 @@
 """Limits on managing, on wrong credentials, and on guesses of an operator's password, by which
 others lock nobody out for long."""
 
+import io
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -266,12 +267,63 @@ def test_forms_and_beginnings_of_sign_in_are_limited_by_address(settings: Settin
         assert [each.status_code for each in answers] == [200, 200, 200, 429]
         assert 0 < int(answers[-1]["Retry-After"]) <= MINUTE_S
         assert "default-src 'none'" in answers[-1]["Content-Security-Policy"]
-        for path in ("/passkey", "/at/acme", "/at/acme/back"):
-            assert here.get(f"{PAGE}{path}").status_code == 429
+        # What only begins, to which any page can lead browsers, takes no tries from forms.
+        begun = [here.get(f"{PAGE}/{each}").status_code for each in ("passkey", "at/acme") * 2]
+        assert begun == [302, 404, 302, 429]
+        assert here.get(f"{PAGE}/at/acme/back").status_code == 404
         assert here.get(PAGE).status_code == 200
         assert Client(REMOTE_ADDR=somewhere()).post(PAGE, form).status_code == 200
 
     within_one(MINUTE_S, work)
+
+
+def test_what_another_site_sends_is_refused_and_takes_no_tries(settings: Settings) -> None:
+    settings.RATE_SIGN_INS = 1
+    form = {"login": "nobody", "password": "wrong"}
+    elsewhere = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    link = elsewhere | {"Sec-Fetch-Mode": "navigate"}
+
+    def work() -> None:
+        here = Client(REMOTE_ADDR=somewhere())
+        for _ in range(2):
+            assert here.post(PAGE, form, headers=elsewhere).status_code == 403
+            assert here.post(PAGE, form, headers=link).status_code == 403
+            assert here.get(f"{PAGE}/passkey", headers=elsewhere).status_code == 403
+        assert here.post(PAGE, form, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+        assert here.get(f"{PAGE}/passkey", headers=link).status_code == 302
+
+    within_one(MINUTE_S, work)
+
+
+class SlowBody(io.BytesIO):
+    """Comes once the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.let_go = threading.Semaphore(0), threading.Event()
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.asked.release()
+        self.let_go.wait(60)
+        return b"x" * (size or 0)
+
+
+def test_slow_bodies_keep_no_form_waiting() -> None:
+    def look(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(request.body)
+
+    body, door, factory = SlowBody(), SignInRate(look), RequestFactory()
+    form = {"REQUEST_METHOD": "POST", "PATH_INFO": PAGE, "CONTENT_LENGTH": "5", "wsgi.input": body}
+    slow = [factory.request(**form) for _ in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        late = [threads.submit(door, each) for each in slow]
+        try:
+            assert all(body.asked.acquire(timeout=60) for _ in slow)
+            assert door(factory.post(PAGE)).status_code == 200
+        finally:
+            body.let_go.set()
+
+    assert [each.result().status_code for each in late] == [200] * 3
 
 
 def test_two_forms_are_looked_at_at_once() -> None:

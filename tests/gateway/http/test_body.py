@@ -8,6 +8,7 @@ from typing import Any
 
 import gevent
 import pytest
+from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest
 from django.test import RequestFactory
 from gevent import socket
@@ -16,7 +17,7 @@ from gunicorn.http.body import Body, ChunkedReader, LengthReader
 from gunicorn.http.unreader import SocketUnreader
 
 from gateway.http import body
-from gateway.http.body import read_body
+from gateway.http.body import read_body, read_form
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, UnsupportedEncoding
 from gateway.http.large import memory
 from gateway.server import connection
@@ -149,6 +150,13 @@ def test_a_late_body_is_refused_and_behind_it_the_connection_ends(
         assert refused(request) == "The request body took too long"
         assert not answered(request)
     assert peer.hears_the_end()
+
+
+def test_a_form_that_trickles_is_given_up(peer: Peer) -> None:
+    peer.trickle()
+
+    with gevent.Timeout(5):
+        assert not read_form(WSGIRequest(peer.request(length=100_000).META))
 
 
 def test_a_body_in_time_is_read_whole_and_the_socket_waits_as_before(peer: Peer) -> None:
