@@ -126,21 +126,26 @@ def _count(subjects: Mapping[str, str], *, name: str, address: str, now: datetim
 
 @receiver(user_logged_in)
 def forget_tries(sender: object, request: HttpRequest | None, user: User, **_: object) -> None:
-    """Who is in has not guessed; and tries of yesterday are forgotten.
-
-    Of an address only this try is: somebody there may guess while a colleague signs in. Who came
-    by a provider has taken none.
-    """
+    """Who is in has not guessed; and tries of yesterday are forgotten."""
     if request is None:
         return
+    forgive_tries(request, user)
+    yesterday = datetime.now(UTC) - FORGOTTEN_AFTER
+    SignInAttempts.objects.filter(last_at__lt=yesterday).delete()
+
+
+def forgive_tries(request: HttpRequest, user: User) -> None:
+    """Forget the tries of a person who has just proved to be that person.
+
+    Of an address only this try is: somebody there may guess while a colleague signs in. Who came
+    by no password has taken none.
+    """
     subjects = _hash_subjects(user.get_username(), find_client(request))
     own = [subjects["pair"], subjects["user"]]
     SignInAttempts.objects.filter(subject__in=own).delete()
     steps = request.session.get("account_authentication_methods", [])
-    if not any(step["method"] == "oidc" for step in steps):
+    if any(step["method"] == "password" for step in steps):
         _take_back(subjects["address"])
-    yesterday = datetime.now(UTC) - FORGOTTEN_AFTER
-    SignInAttempts.objects.filter(last_at__lt=yesterday).delete()
 
 
 def _hash_subjects(name: str, address: str) -> dict[str, str]:

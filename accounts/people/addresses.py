@@ -15,17 +15,22 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from gevent import Timeout
 
 from accounts.models import User
 from accounts.people.oidc import Identity
 from accounts.people.records import record_sign_in
 from accounts.services.records import operator_actor
+from accounts.sign_in import forgive_tries
 from gateway.database.db import release_connection
 from gateway.live_settings import settings
 
 log = logging.getLogger("gateway.sign_in")
 LIFETIME_S: Final = 24 * 3600
 SALT: Final = "accounts.people.addresses"
+# Other sign-ins wait behind a form (`accounts.people.middleware`).
+_SEND_WITHIN_S: Final = 4.0
+_LEAVE_WITHIN_S: Final = 1.0
 
 
 class AddressStage(LoginStage):
@@ -37,24 +42,35 @@ class AddressStage(LoginStage):
         user: Any = self.login.user
         if not needs_confirmation(user):
             return None, True
-        record_sign_in(self.request, "failed", user=user, reason="address not confirmed")
-        is_sent = True
-        # The page says the same whether this is the first try or the next within minutes.
-        limit: dict[str, Any] = {
-            "app": "allauth.account",
-            "action": "confirm_email",
-            "key": user.email.lower(),
-        }
-        # Whoever comes back from a provider does so by a GET.
-        is_due = ratelimit.consume(self.request, **limit, limit_get=True)
-        if is_due and not _send_link(self.request, user):
-            is_sent = False
-            ratelimit.clear(self.request, **limit)
-        context = {"address": user.email, "is_sent": is_sent}
-        status = 200 if is_sent else 503
-        return render(
-            self.request, "console/address_unconfirmed.html", context, status=status
-        ), False
+        # The password was right, as often as it is given before the link is used.
+        forgive_tries(self.request, user)
+        return ask_to_confirm(self.request, user), False
+
+
+def ask_to_confirm(request: HttpRequest, user: User) -> HttpResponse:
+    """Send the link, and say so in place of letting the person in.
+
+    The page says the same whether this is the first try or the next within minutes.
+    """
+    record_sign_in(request, "failed", user=user, reason="address not confirmed")
+    limit: dict[str, Any] = {
+        "app": "allauth.account",
+        "action": "confirm_email",
+        "key": user.email.lower(),
+    }
+    is_sent = True
+    # Whoever comes back from a provider does so by a GET.
+    if ratelimit.consume(request, **limit, limit_get=True):
+        is_sent = False
+        try:
+            is_sent = _send_link(user)
+        finally:
+            # The page itself may run out of time meanwhile.
+            if not is_sent:
+                ratelimit.clear(request, **limit)
+    context = {"address": user.email, "is_sent": is_sent}
+    status = 200 if is_sent else 503
+    return render(request, "console/address_unconfirmed.html", context, status=status)
 
 
 def needs_confirmation(user: User) -> bool:
@@ -101,11 +117,10 @@ def trust_provider(user: User, identity: Identity) -> None:
         user.save(update_fields=["confirmed_email"])
 
 
-def _send_link(request: HttpRequest, user: User) -> bool:
-    """Whether the mail server took it."""
-    path = reverse("confirm_address", args=[build_token(user)])
-    root = settings.PUBLIC_URL
-    url = root.rstrip("/") + path if root else request.build_absolute_uri(path)
+def _send_link(user: User) -> bool:
+    """Whether the mail server took it, in time."""
+    # Never below the host that a request names: somebody else may have sent it.
+    url = settings.PUBLIC_URL.rstrip("/") + reverse("confirm_address", args=[build_token(user)])
     message = EmailMessage(
         subject="[Routing Gateway] Confirm your e-mail address",
         body=f"Somebody signed in as {user.get_username()}, who has this address.\n\n"
@@ -114,9 +129,14 @@ def _send_link(request: HttpRequest, user: User) -> bool:
         to=[user.email],
     )
     release_connection()
+    is_sent, reason = False, "the mail server took too long"
     try:
-        message.send()
+        # Even to a server that fell silent the library says goodbye, which the outer one ends.
+        with Timeout(_SEND_WITHIN_S + _LEAVE_WITHIN_S, False), Timeout(_SEND_WITHIN_S, False):
+            message.send()
+            is_sent = True
     except (SMTPException, OSError, ValueError) as error:
-        log.warning("No link to confirm an address was sent: %s", type(error).__name__)
-        return False
-    return True
+        reason = type(error).__name__
+    if not is_sent:
+        log.warning("No link to confirm an address was sent: %s", reason)
+    return is_sent

@@ -14,7 +14,12 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from accounts.people.addresses import confirm_address, find_person
+from accounts.people.addresses import (
+    ask_to_confirm,
+    confirm_address,
+    find_person,
+    needs_confirmation,
+)
 from accounts.people.oidc import build_sign_out_url
 from console.page import PageContext, page, render_open_page, secure
 from console.playground_keys import end_playground_keys
@@ -50,6 +55,10 @@ def sign_in_to_admin(request: HttpRequest) -> HttpResponse:
 def link(request: HttpRequest, public_id: str, token: str) -> HttpResponseBase:
     """A one-time link. Looking at it changes nothing: mail programs and browsers look ahead."""
     if request.method == "POST":
+        person = find_linked_user(public_id, token)
+        if person is not None and needs_confirmation(person):
+            # The link is still good once the address is confirmed.
+            return ask_to_confirm(request, person)
         user = use_link(public_id, token)
         if user is None:
             return render_open_page(request, "console/link_used.html", {}, status=410)

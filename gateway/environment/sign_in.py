@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from gateway import env
 from gateway.env import SettingError
 from gateway.environment.notifications import SENDS_EMAIL
-from gateway.environment.process import PRODUCTION
+from gateway.environment.process import PRODUCTION, PUBLIC_URL
 from gateway.environment.section import Section
 
 
@@ -45,12 +45,14 @@ SESSION_HOURS = setting(
 EMAIL_CONFIRMATION = setting(
     "EMAIL_CONFIRMATION",
     "whether people confirm their e-mail address by a link before they come in; not operators, nor "
-    "whose address an identity provider has proved. Needs `EMAIL_URL`",
+    "whose address an identity provider has proved. Needs `EMAIL_URL` and `PUBLIC_URL`",
     env.boolean,
     False,
 )
 if EMAIL_CONFIRMATION and not SENDS_EMAIL:
     raise SettingError("EMAIL_CONFIRMATION", "needs EMAIL_URL")
+if EMAIL_CONFIRMATION and not PUBLIC_URL:
+    raise SettingError("EMAIL_CONFIRMATION", "needs PUBLIC_URL, which the links begin with")
 OIDC_ISSUER = setting(
     "OIDC_ISSUER",
     "identity provider at which people sign in, as its discovery document calls itself; empty is "

@@ -8,9 +8,11 @@ import pytest
 from django.core import mail, signing
 from django.test import Client
 
-from accounts.models import AuditRecord, User
+from accounts.models import AuditRecord, SignInAttempts, User
 from accounts.people.addresses import LIFETIME_S, SALT, build_token, trust_provider
 from accounts.people.oidc import Identity
+from accounts.sign_in import BOUNDS
+from console.sign_in_links import build_link_path
 from gateway.environment.sign_in import OidcProvider
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -21,7 +23,7 @@ PROVIDER = OidcProvider("acme", "Acme", "https://id.acme.test", "gateway", "secr
 
 @pytest.fixture
 def ada(settings: Any) -> User:
-    settings.EMAIL_CONFIRMATION = True
+    settings.EMAIL_CONFIRMATION, settings.PUBLIC_URL = True, "https://gateway.test"
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     return User.objects.create_user("ada", ADDRESS, PASSWORD)
 
@@ -36,7 +38,7 @@ def is_in(client: Client) -> bool:
 
 
 def find_link() -> str:
-    (found,) = re.findall(r"http://testserver(/\S+)", str(mail.outbox[-1].body))
+    (found,) = re.findall(r"https://gateway.test(/\S+)", str(mail.outbox[-1].body))
     return str(found)
 
 
@@ -62,6 +64,29 @@ def test_who_has_an_address_comes_in_once_it_is_confirmed(ada: User) -> None:
     assert list(actions.order_by("pk").values_list("action", flat=True)) == [
         "failed", "failed", "failed", "address confirmed", "signed in",
     ]  # fmt: skip
+
+
+def test_right_passwords_are_no_guesses_while_the_address_is_not_confirmed(ada: User) -> None:
+    wrong = {"login": "bob", "password": "wrong"}
+    Client().post("/console/sign-in", wrong)
+
+    for _ in range(BOUNDS["pair"].tries + 1):
+        assert "Look into your mail" in sign_in()[1].text
+
+    # Those of somebody else there stay: by the user, by the address, and by both.
+    counts = SignInAttempts.objects.filter(count__gt=0).values_list("count", flat=True)
+    assert list(counts) == [1, 1, 1]
+
+
+def test_a_link_that_signs_in_waits_until_the_address_is_confirmed(ada: User) -> None:
+    client, path = Client(), build_link_path(ada)
+    assert "Look into your mail" in client.post(path).text
+    assert not is_in(client)
+    client.post(find_link())
+
+    client.post(path)
+
+    assert is_in(client)
 
 
 def test_a_link_is_for_one_address_and_a_day(ada: User) -> None:

@@ -170,7 +170,9 @@ STARTS: list[tuple[dict[str, str], str]] = [
     ({"ROUTER_FETCH_PRIVATE_HOSTS": "http://a"}, "ROUTER_FETCH_PRIVATE_HOSTS"),
     ({"ROUTER_FETCH_BYTES": "5"}, "ROUTER_FETCH_BYTES"),
     ({"EMAIL_CONFIRMATION": "1"}, "EMAIL_CONFIRMATION"),
-    ({"EMAIL_CONFIRMATION": "1", "EMAIL_URL": "smtp://mail"}, ""),
+    # Else links would begin with whatever host a request names.
+    ({"EMAIL_CONFIRMATION": "1", "EMAIL_URL": "smtp://mail"}, "EMAIL_CONFIRMATION"),
+    ({"EMAIL_CONFIRMATION": "1", "EMAIL_URL": "smtp://m", "PUBLIC_URL": "https://g.test"}, ""),
     # A misspelt limit would hold nobody.
     ({"ROUTER_KEY_RPMS": "60"}, "ROUTER_KEY_RPMS"),
     ({"INTERN_MEMORY": "1"}, "INTERN_MEMORY"),
@@ -187,13 +189,13 @@ SCRIPT = """
 import importlib, json, os, sys
 import gateway.settings
 from gateway.env import SettingError
-from gateway.environment import notifications, sign_in, tools, traces
+from gateway.environment import notifications, process, sign_in, tools, traces
 found, before = [], dict(os.environ)
 for given in json.load(sys.stdin):
     os.environ.clear()
     os.environ.update(before | given)
     try:
-        for each in (notifications, sign_in, tools, traces):
+        for each in (notifications, process, sign_in, tools, traces):
             importlib.reload(each)
         importlib.reload(gateway.settings)
         found.append("")
