@@ -18,12 +18,12 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.faults import bench, victims
+from tests.faults.faulty_postgres import FaultyPostgres
 from tests.faults.victims import Victim
 from tests.support.bed import Bed
 from tests.support.callers import Heard, ask, seeded
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.ledger import Call, Ledger
-from tests.support.manage import manage_process
 from tests.support.postgres import PostgresCluster
 from tests.support.promptness import PATIENCE_S
 from tests.support.server import GatewayServer
@@ -85,16 +85,13 @@ def rig(stores: Bed, simulator: SimulatedUpstream, tmp_path: Path) -> Iterator[R
         if stores.is_postgres:
             # A Unix socket's path has about 100 characters at most.
             folder = stores.folder / "kills"
-            cluster, valkey = PostgresCluster(folder, durable=True), ValkeyServer(folder / "valkey")
+            cluster, valkey = FaultyPostgres(folder, durable=True), ValkeyServer(folder / "valkey")
             for store in (valkey, cluster):
                 left.callback(store.stop)
                 store.start()
-            cluster.create("gateway")
-            settings |= {"database_url": cluster.url("gateway"), "redis_url": valkey.url}
+            url = cluster.fill("gateway", stores)
+            settings |= {"database_url": url, "redis_url": valkey.url}
         server = starter.build(**settings)
-        if cluster:
-            migrated = manage_process(server.env, "migrate", "--verbosity", "0")
-            assert migrated.status == 0, migrated.stderr
         providers = [bench.provider(p, f"{simulator.url}/{p}/v1") for p in PERSONAS.values()]
         models = [bench.model(MODELS[s], bench.endpoint(PERSONAS[s])) for s in MODELS]
         file = tmp_path / "catalogue.yaml"
