@@ -211,7 +211,7 @@ def _look_up_token(token: str) -> Caller:
         raise Unauthenticated from error
     except IssuerSilent as error:
         raise IssuerGone from error
-    except (DatabaseError, InterfaceError, TimeoutError) as error:
+    except (DatabaseError, InterfaceError) as error:
         raise DatabaseGone from error
     return _look_up(key_hash)
 
@@ -225,7 +225,7 @@ def _look_up(key_hash: str | None) -> Caller:
 def _admit(find: Callable[[], Caller | None]) -> Caller:
     try:
         caller = find()
-    except (DatabaseError, InterfaceError, TimeoutError) as error:
+    except (DatabaseError, InterfaceError) as error:
         raise DatabaseGone from error
     if caller is None:
         raise Unauthenticated

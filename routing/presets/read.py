@@ -138,7 +138,7 @@ def find_active_preset(workspace_id: UUID, slug: str) -> ActivePreset | None:
         return None
     try:
         return _recent.find((workspace_id, slug))
-    except (DatabaseError, InterfaceError, TimeoutError) as error:
+    except (DatabaseError, InterfaceError) as error:
         raise DatabaseGone from error
 
 
