@@ -138,6 +138,6 @@ def chat(facts: Line) -> int:
 
 
 def find_others(watch: Watch) -> list[Line]:
-    """What was worth a warning beside the stores."""
-    lines = (line for line in watch.read() if line["logger"] not in STORES)
+    """What was worth a warning beside the stores, and beside the simulated 503s of Thrifty."""
+    lines = (line for line in watch.read() if line["logger"] not in (*STORES, "routing.upstreams"))
     return [line for line in lines if line["level"] not in ("DEBUG", "INFO")]
