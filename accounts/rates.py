@@ -16,6 +16,7 @@ from gateway.live_settings import settings
 T = TypeVar("T")
 _ANALYTICS: Final = "/api/v1/analytics/query"
 _FAILED: Final = "router_failed_credentials"
+_SIGN_INS: Final = "router_sign_ins"
 _READS: Final = frozenset({"GET", "HEAD"})
 
 
@@ -58,7 +59,9 @@ def count_sign_in(request: HttpRequest, *, begins: bool) -> None:
     if settings.RATE_SIGN_INS:
         kind = "sign_in_beginnings" if begins else "sign_ins"
         limit = Limit(f"{kind}:{find_client(request)}", settings.RATE_SIGN_INS, MINUTE_S)
-        _take(limit, source="router_sign_ins")
+        if known := rate_limiter().recall_exceeded(limit):
+            raise build_refusal(known, source=_SIGN_INS)
+        _take(limit, source=_SIGN_INS)
 
 
 def guard_lookup(
@@ -90,6 +93,8 @@ def guard_lookup(
 
 def _find_exhausted(limit: Limit) -> Exceeded | None:
     """Whether nothing is left of it; nothing is taken."""
+    if (known := rate_limiter().recall_exceeded(limit)) is not None:
+        return known
     found = rate_limiter().take(limit._replace(most=limit.most - 1, cost=0))
     return found._replace(limit=limit) if isinstance(found, Exceeded) else None
 

@@ -1,6 +1,7 @@
 """Doors before pages: one that counts tries to sign in, one that asks staff for a second factor."""
 
 import re
+import time
 from collections.abc import Callable
 from threading import BoundedSemaphore
 from typing import Any, Final
@@ -36,6 +37,9 @@ _SETUP: Final = "/console/you"
 _WAYS_IN: Final = ("/console/sign-in", "/console/link/")
 _BEGINNING: Final = re.compile(r"/console/sign-in/(at/[^/]+|passkey)")
 _AT_ONCE: Final = 2
+# A form takes its room so long at least: what a burst of wrong ones takes from requests is a tenth
+# of a process's time (10 ms each). A password that is looked at takes longer anyway.
+_FORM_S: Final = 0.2
 _WAIT_S: Final = 10.0
 _TOO_MANY: Final = "Too many tries to sign in. Wait a minute, then try again.\n"
 _FROM_ELSEWHERE: Final = "Another site sent this. Open the sign-in page yourself.\n"
@@ -70,9 +74,11 @@ class SignInRate:
             return HttpResponseBadRequest()
         if not self._room.acquire(timeout=_WAIT_S):
             return _turn_away("1")
+        began_s = time.monotonic()
         try:
             return self.get_response(request)
         finally:
+            time.sleep(max(0.0, began_s + _FORM_S - time.monotonic()))
             self._room.release()
 
 

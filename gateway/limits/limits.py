@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from gateway.database.db import under_gevent
 from gateway.http.errors import RateLimited
@@ -19,10 +19,13 @@ from gateway.limits.limit_leases import LimitLeases
 from gateway.limits.limit_store import LimitAnswer, LimitStore
 from gateway.shared_cache import SharedCache, shared_cache
 
+T = TypeVar("T")
 MINUTE_S: Final = 60
 DAY_S: Final = 86_400
 # Of scopes that this process remembers; the longest unused goes first.
 _SCOPES_MAX: Final = 20_000
+_RECALL_S: Final = 1.0
+_NEVER: Final = (-math.inf, 0)
 
 
 class Limit(NamedTuple):
@@ -82,6 +85,8 @@ class RateLimiter:
         self._store = LimitStore(store)
         self._clock = clock
         self._counts: OrderedDict[str, WindowCount] = OrderedDict()
+        # When each scope was last refused, and how much of it was used.
+        self._refused: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._leases = LimitLeases(self._store.add, later=_spawn_later)
 
     def take(self, *limits: Limit) -> Taken | Exceeded:
@@ -90,7 +95,10 @@ class RateLimiter:
         if starts is not None:
             return Taken(limits, starts)
         answer = self._store.take(limits)
-        return self._apply_answer(limits, answer) if answer else self._take_locally(limits)
+        taken = self._apply_answer(limits, answer) if answer else self._take_locally(limits)
+        if isinstance(taken, Exceeded):
+            _keep(self._refused, taken.limit.scope, (self._clock(), taken.used))
+        return taken
 
     def find_exceeded(self, *limits: Limit) -> Exceeded | None:
         """What `take` would be refused with now. Takes nothing, not even for a moment."""
@@ -103,6 +111,18 @@ class RateLimiter:
         if isinstance(found, Taken):
             return None
         return found._replace(limit=limits[asked.index(found.limit)])
+
+    def recall_exceeded(self, limit: Limit) -> Exceeded | None:
+        """What `take` was refused with less than a second ago, in the window of this moment.
+
+        A flood of refusals then costs the store a look a second. Somebody may have given back
+        since, so that what is not to be refused for nothing asks `take` at once.
+        """
+        now, (refused_at, used) = self._clock(), self._refused.get(limit.scope, _NEVER)
+        if not refused_at <= now < refused_at + _RECALL_S:
+            return None
+        start = find_window_start(now, limit.window_s)
+        return Exceeded(limit, used, now) if start <= refused_at else None
 
     def read_used(self, limit: Limit) -> int:
         """How much of it is used in the window of this moment. What a process holds for a moment
@@ -164,10 +184,14 @@ class RateLimiter:
         return Taken(limits, tuple(count.start for count in counts))
 
     def _note(self, scope: str, count: WindowCount) -> None:
-        self._counts[scope] = count
-        self._counts.move_to_end(scope)
-        if len(self._counts) > _SCOPES_MAX:
-            self._counts.popitem(last=False)
+        _keep(self._counts, scope, count)
+
+
+def _keep(kept: OrderedDict[str, T], scope: str, value: T) -> None:
+    kept[scope] = value
+    kept.move_to_end(scope)
+    if len(kept) > _SCOPES_MAX:
+        kept.popitem(last=False)
 
 
 def build_refusal(exceeded: Exceeded, *, source: str, message: str | None = None) -> RateLimited:

@@ -137,6 +137,25 @@ def test_of_many_scopes_the_longest_unused_is_forgotten(monkeypatch: pytest.Monk
     assert take("a", "c") == [2, 0, 1]
 
 
+def test_a_refusal_is_recalled_for_a_second_of_its_window() -> None:
+    clock = [MINUTE_S * 7 + 10.0]
+    limits, limit = RateLimiter(NOWHERE, clock=lambda: clock[0]), Limit("x", 1, MINUTE_S)
+
+    def recall_at(at_s: float) -> bool:
+        clock[0] = MINUTE_S * 7 + at_s
+        return limits.recall_exceeded(limit) is not None
+
+    assert isinstance(limits.take(limit), Taken)
+    assert not recall_at(10), "it was not refused yet"
+    refused = limits.take(limit)
+    assert isinstance(refused, Exceeded)
+    assert limits.recall_exceeded(limit) == refused
+    assert [recall_at(at_s) for at_s in (9, 10.9, 11)] == [False, True, False]
+    clock[0] = MINUTE_S * 8 - 0.5
+    assert isinstance(limits.take(limit), Exceeded)
+    assert [recall_at(at_s) for at_s in (59.9, 60)] == [True, False]
+
+
 def test_a_process_has_one_limiter() -> None:
     assert isinstance(rate_limiter(), RateLimiter)
     assert rate_limiter() is rate_limiter()
