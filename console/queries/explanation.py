@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple
 from console.words import format_money, format_ms, join_words
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
+from routing.entities.exchange import CANCELLED
 from routing.selection.explain import RouteVerdict, WinningChange, explain_route
-from routing.selection.replay import CHOSEN, FAILED, UNREADABLE, TraceRow
+from routing.selection.replay import CHOSEN, FAILED, OVERTAKEN, UNREADABLE, TraceRow
 from routing.selection.trace import VERSION
 
 # How the next endpoint was found, by the rule of the trace.
@@ -87,6 +88,8 @@ def tell_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
             began = f"{name} was {how} and" if how else name
             verb = "began to answer" if record.get("streamed") else "answered"
             parts.append(f"{began} {verb} in {took}")
+        elif attempt.get("error_type") == CANCELLED:
+            parts.append(f"{name} was cancelled after {took}")
         else:
             parts.append(f"{name} {_tell_failure(attempt)} in {took}")
     if record.get("cancelled"):
@@ -185,6 +188,8 @@ def _describe(row: TraceRow, change: WinningChange | None, *, took_over: bool) -
     if row.verdict == FAILED:
         why = (row.why or "failed").replace("_", " ")
         return Candidate(row, "failed", "bad", why, "")
+    if row.verdict == OVERTAKEN:
+        return Candidate(row, "overtaken", "plain", "another one gave content first", "")
     wins = _word_change(change) if change else ""
     if row.place is None:
         step = row.why or ""

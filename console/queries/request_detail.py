@@ -25,6 +25,7 @@ from console.words import format_count, format_money, format_ms, format_price, f
 from gateway.http.jsonio import dumps, loads
 from gateway.sealing import unseal_bytes
 from routing.admin.trace_table import RULES, list_facts
+from routing.entities.exchange import CANCELLED
 from routing.entities.prices import PriceError, Prices
 from routing.history.contents import PURPOSE
 from routing.history.models import GenerationContent
@@ -213,14 +214,22 @@ def list_stages(record: Generation, settled_at: datetime | None = None) -> list[
         if length_us := record.detail.get(name):
             stages.append(Stage(label, at, length_us / 1000, "plain", note))
             at += length_us / 1000
-    answered_from = at
+    answered_from = began = at
     for attempt in record.attempts:
         took = float(attempt.get("latency") or 0)
+        if (after_ms := attempt.get("hedged_after")) is None:
+            began = at
+        else:
+            # Beside an earlier one.
+            at = began + after_ms
         is_good = attempt.get("error_type") is None and attempt.get("status") == 200
         name = shorten_provider(attempt.get("provider_name"))
         word = "first token" if is_good else f"failed: {attempt.get('status') or 'no answer'}"
+        tone = "good" if is_good else "bad"
+        if attempt.get("error_type") == CANCELLED:
+            word, tone = "cancelled", "plain"
         note = f"{word} after {format_ms(took)}"
-        stages.append(Stage(name, at, took, "good" if is_good else "bad", note))
+        stages.append(Stage(name, at, took, tone, note))
         at += took
     rest = (record.generation_time_ms or 0) - (at - answered_from)
     if rest > 0:

@@ -19,6 +19,7 @@ from console.queries.requests import (
 )
 from console.table import Column, Table, csv_response, render_table
 from console.words import Badge, format_tags
+from routing.entities.exchange import CANCELLED
 
 CSV_ROWS_MAX: Final = 5_000
 _CSV_PAGE: Final = 250
@@ -38,8 +39,9 @@ def describe_outcome(row: RequestRow) -> Badge:
         return Badge("warn", "cancelled")
     if row.status != 200:
         return Badge("bad", f"failed, {row.status}")
-    if len(row.attempts) > 1:
-        return Badge("good", f"answered, attempt {len(row.attempts)}")
+    tries = sum(attempt.get("error_type") != CANCELLED for attempt in row.attempts)
+    if tries > 1:
+        return Badge("good", f"answered, attempt {tries}")
     return Badge("good", "answered")
 
 

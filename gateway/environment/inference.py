@@ -159,6 +159,13 @@ ROUTER_RETRY_BUDGET = setting(
 ROUTER_RETRY_FLOOR = setting(
     "ROUTER_RETRY_FLOOR", "retries that a process may always make in 10 s", env.integer, 100
 )
+ROUTER_HEDGE_DELAY_SECONDS = setting(
+    "ROUTER_HEDGE_DELAY_SECONDS",
+    "after which time without content a second endpoint is asked where a request wants that "
+    "(`provider.hedge`), names no time, and too little is known of the first",
+    env.seconds,
+    5,
+)
 ROUTER_ESTIMATE_OUTPUT_CAP = setting(
     "ROUTER_ESTIMATE_OUTPUT_CAP",
     "bounds the hold of requests that name no maximum, in tokens",

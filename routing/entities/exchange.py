@@ -7,10 +7,13 @@ of both sides. Where caller and endpoint speak the same format, what each said i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.efforts import Effort
+
+# The error type of an attempt that was given up because another endpoint's content came first.
+CANCELLED: Final = "cancelled"
 
 
 class Native(NamedTuple):

@@ -68,6 +68,8 @@ class ProviderField(TypedDict, total=False):
     data_collection: Literal["allow", "deny"] | None
     deadline_ms: Milliseconds | None
     enforce_distillable_text: bool | None
+    hedge: bool | None
+    hedge_after_s: Seconds | None
     ignore: list[str] | None
     only: list[str] | None
     order: list[str] | None
@@ -89,13 +91,16 @@ class ProviderPreferences:
     `max_price` is in USD per million tokens (prompt, completion) or per unit (request, image,
     audio). Cutoffs map a percentile ("p50") to seconds or to tokens per second. `deadline_s` bounds
     the whole answer, `max_first_byte_s` each endpoint's wait for its first byte. With `rescue` a
-    stream that breaks off is continued elsewhere.
+    stream that breaks off is continued elsewhere. With `hedge` a second endpoint is asked where the
+    first has given no content after `hedge_after_s`, else after what is usual for it.
     """
 
     allow_fallbacks: bool = True
     data_collection: Literal["allow", "deny"] | None = None
     deadline_s: float | None = None
     enforce_distillable_text: bool = False
+    hedge: bool = False
+    hedge_after_s: float | None = None
     ignore: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
@@ -127,6 +132,8 @@ def resolve_provider(
         sort = sort.get("by")
     # A JSON number means what it reads as, so 0.1 is the decimal 0.1 and not the nearest double.
     deadline_ms = checked.get("deadline_ms")
+    # Who says after which time wants it, unless they say otherwise.
+    hedge_after_s, hedge = checked.get("hedge_after_s"), checked.get("hedge")
     caps: Mapping[str, Any] = checked.get("max_price") or {}
     return ProviderPreferences(
         allow_fallbacks=checked.get("allow_fallbacks") is not False,
@@ -134,6 +141,8 @@ def resolve_provider(
         deadline_s=deadline_ms and deadline_ms / 1000,
         max_first_byte_s=checked.get("max_first_byte_s"),
         enforce_distillable_text=bool(checked.get("enforce_distillable_text")),
+        hedge=hedge_after_s is not None if hedge is None else hedge,
+        hedge_after_s=hedge_after_s,
         ignore=tuple(checked.get("ignore") or ()),
         only=tuple(checked.get("only") or ()),
         order=tuple(checked.get("order") or ()),

@@ -220,8 +220,9 @@ class RequestMetrics:
             outcome = attempt.failure.error_type if attempt.failure else "ok"
             self._count(ATTEMPTS, _providers.limit(attempt.endpoint.provider.name), outcome)
         for former, later in pairwise(attempts):
-            # After an answer comes the next turn of a tool loop, or the next question.
-            if former.failure is not None:
+            # After an answer comes the next turn of a tool loop, or the next question; beside one
+            # that was cancelled, the winner.
+            if former.failure is not None and not former.is_cancelled:
                 is_same = former.endpoint.pk == later.endpoint.pk
                 provider = _providers.limit(former.endpoint.provider.name)
                 self._count(RETRIES if is_same else FALLBACKS, provider)

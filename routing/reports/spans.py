@@ -253,7 +253,8 @@ class _RequestSpans:
     def _build_attempt(self, attempt: Attempt) -> Span:
         report = self._report
         attributes = describe_attempt(attempt)
-        if report.record and report.attempts and attempt is report.attempts[-1]:
+        answers = [each for each in report.attempts if not each.is_cancelled]
+        if report.record and answers and attempt is answers[-1]:
             finish = report.record["native_finish_reason"] or report.record["finish_reason"]
             attributes["gen_ai.response.finish_reasons"] = [finish] if finish else None
         events = []

@@ -22,7 +22,7 @@ from routing.selection.filters import (
     TOOLS_STEP,
     ZDR_STEP,
 )
-from routing.selection.replay import CHOSEN, FAILED, REMOVED, TraceRow, read_rows
+from routing.selection.replay import CHOSEN, FAILED, OVERTAKEN, REMOVED, TraceRow, read_rows
 
 Cause = Literal[
     "setting", "request", "failure", "health", "order", "price", "latency", "throughput"
@@ -86,6 +86,9 @@ def _find_change(row: TraceRow, winner: TraceRow | None, rule: str) -> WinningCh
         return _explain_filter(row.why or "")
     if row.verdict == FAILED:
         return WinningChange("failure", f"It was asked and failed ({row.why}).")
+    if row.verdict == OVERTAKEN:
+        first = "another endpoint" if winner is None else winner.tag
+        return WinningChange("latency", f"It was asked, and {first} gave content first.")
     if winner is None:
         return WinningChange("failure", "No endpoint answered, and this one was not reached.")
     if winner.sticky:

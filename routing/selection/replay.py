@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.entities.exchange import CANCELLED
 from routing.selection.trace import VERSION, WEIGHTS_SUM, WORD_SETS
 from routing.selection.types import (
     NO_POLICY,
@@ -19,6 +20,8 @@ from routing.selection.types import (
 
 CHOSEN: Final = "chosen"
 FAILED: Final = "failed"
+# Another endpoint, which was asked beside it, gave content first.
+OVERTAKEN: Final = "overtaken"
 PASSED_OVER: Final = "passed over"
 RESERVE: Final = "in reserve"
 REMOVED: Final = "removed"
@@ -174,7 +177,7 @@ def _verdict(at: int, errors: Mapping[int, str | None], chosen: int | None) -> s
     if at == chosen:
         return CHOSEN
     if at in errors:
-        return FAILED
+        return OVERTAKEN if errors[at] == CANCELLED else FAILED
     return PASSED_OVER if at < max(errors, default=-1) else RESERVE
 
 

@@ -108,8 +108,9 @@ class EndpointStats(NamedTuple):
     """The statistics of one endpoint. None where there are too few calls.
 
     `latency_s` is the time to first token, `throughput_tps` tokens per second, both over five
-    minutes; with `_30m` over thirty. `tool_success` is a share of 0..1, `uptime_*` percent. `calls`
-    counts the window.
+    minutes; with `_30m` over thirty. `stream_p95_s` is the 95th percentile of the time to first
+    token over thirty minutes, `whole_p95_s` that of the time to answers in one piece.
+    `tool_success` is a share of 0..1, `uptime_*` percent. `calls` counts the window.
     """
 
     latency_s: Percentiles | None = None
@@ -121,6 +122,8 @@ class EndpointStats(NamedTuple):
     calls: int = 0
     latency_30m_s: Percentiles | None = None
     throughput_30m_tps: Percentiles | None = None
+    stream_p95_s: float | None = None
+    whole_p95_s: float | None = None
 
 
 class HealthSnapshot(NamedTuple):

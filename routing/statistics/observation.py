@@ -46,7 +46,7 @@ _REQUEST_ERRORS: Final = frozenset(
 
 # Endpoint, outcome, time to first token, streamed, tokens per second, tool calls.
 _Event = tuple[int, int, float | None, bool, float | None, bool | None]
-_ANSWERED, _FAILED, _LIMITED = range(3)
+_ANSWERED, _FAILED, _LIMITED, _CANCELLED = range(4)
 
 
 class Observer:
@@ -93,6 +93,12 @@ class Observer:
         if attempt.own is None:
             self.health_events.record_recovery(endpoint, attempt.ended or self._clock())
         self._events.append((endpoint, _ANSWERED, latency_s, streamed, speed, tools_good))
+
+    def record_cancelled(self, attempt: Attempt, *, streamed: bool) -> None:
+        """Note how long an attempt had waited for content when another endpoint's came: at least so
+        long it would have taken. Without that only its fast answers would count."""
+        waited_s = (attempt.first_token or attempt.ended or self._clock()) - attempt.started
+        self._events.append((attempt.endpoint.pk, _CANCELLED, waited_s, streamed, None, None))
 
     def endpoint_stats(self) -> Mapping[int, EndpointStats]:
         """Statistics by endpoint, about a second old at most. A live view, for look-ups only."""
@@ -176,6 +182,9 @@ class Observer:
                 counter.count_answer(
                     latency_s, streamed=streamed, speed_tps=speed, tools_good=tools
                 )
+            elif outcome == _CANCELLED:
+                assert latency_s is not None
+                counter.count_latency(latency_s, streamed=streamed)
             elif outcome == _FAILED:
                 counter.failed += 1
             else:
@@ -226,6 +235,11 @@ def record_attempt(
 ) -> None:
     """`Observer.record_attempt` of this process."""
     observer().record_attempt(attempt, streamed=streamed, tokens=tokens, tools_good=tools_good)
+
+
+def record_cancelled(attempt: Attempt, *, streamed: bool) -> None:
+    """`Observer.record_cancelled` of this process."""
+    observer().record_cancelled(attempt, streamed=streamed)
 
 
 def endpoint_stats() -> Mapping[int, EndpointStats]:

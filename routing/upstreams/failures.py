@@ -20,6 +20,7 @@ from gateway.outbound.errors import (
     IdleTimeout,
     OutboundError,
 )
+from routing.entities.exchange import CANCELLED
 
 RAW_CHARS_MAX = 4096
 # Kept until secrets are hidden; cutting first could leave the beginning of one at the cut.
@@ -116,6 +117,16 @@ def refused_answer() -> UpstreamFailure:
         error_type="refusal",
         message="The model refused to answer",
         elsewhere=False,
+    )
+
+
+def cancelled_attempt() -> UpstreamFailure:
+    """An attempt that was given up because another endpoint's content came first."""
+    return UpstreamFailure(
+        status=499,
+        told_status=499,
+        error_type=CANCELLED,
+        message="Another endpoint answered first",
     )
 
 

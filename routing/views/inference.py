@@ -36,10 +36,12 @@ from routing.reports.refusals import build_refusal_report
 from routing.reports.report import NO_PHASES, RequestReport, read_phases
 from routing.serving.admission.limit_headers import build_limit_headers
 from routing.serving.admission.rate_limits import end_places, has_limits
+from routing.serving.answer.hedged_stream import HedgedStream
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.nonstreaming import serve_answer
 from routing.serving.answer.stream import AnswerStream
 from routing.serving.answer.token_counting import count_input_tokens
+from routing.serving.attempts.hedging import may_hedge
 from routing.serving.decisions.answer import answer_decisions
 from routing.serving.decisions.plan import DecisionPlan
 from routing.serving.request.context import RequestProgress
@@ -175,7 +177,9 @@ class InferenceViewSet(LeanViewSet):
                 reuse.record(content)
                 reuse.store()
             return raw_json_response(content, headers=headers)
-        kind = AnswerStream if progress.loop is None else LoopStream
+        kind: type[AnswerStream] = HedgedStream if may_hedge(progress) else AnswerStream
+        if progress.loop is not None:
+            kind = LoopStream
         stream = kind(progress, request.META.get("gunicorn.socket"))
         stream.open()
         slot.keep()

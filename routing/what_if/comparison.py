@@ -124,8 +124,11 @@ _CHANGES: Mapping[str, Callable[[ProviderPreferences], JsonObject]] = {
     "data_collection": lambda new: {"deny_data_collection": new.data_collection == "deny"},
     "deadline_ms": lambda new: {"deadline_s": new.deadline_s},
     "enforce_distillable_text": lambda new: {"distillable_only": new.enforce_distillable_text},
+    # How long to wait for an endpoint, who is asked beside it, and what follows on a broken stream,
+    # choose no endpoint.
+    "hedge": lambda new: {},
+    "hedge_after_s": lambda new: {},
     "ignore": lambda new: {"ignore": new.ignore},
-    # How long to wait for an endpoint, and what follows on a broken stream, choose no endpoint.
     "max_first_byte_s": lambda new: {},
     "max_price": lambda new: {"max_price_usd": new.max_price_usd},
     "only": lambda new: {"only": new.only},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routing.selection.types import EndpointStats, Percentiles
-from routing.serving.attempts.first_byte import find_first_byte_limit
+from routing.serving.attempts.first_byte import find_first_byte_limit, find_hedge_delay_s
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.routing.selection.entries import endpoint, provider
@@ -112,3 +112,23 @@ def test_where_nobody_set_a_limit_it_comes_of_what_was_observed(
     call.context = call.context._replace(choice=call.context.choice._replace(state=state))
     found = find_first_byte_limit(call, at, has_others=changes.get("has_others", True))
     assert found == (expected, False)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "stream", "expected"),
+    [
+        ({}, True, 0.7),
+        ({}, False, 9.0),
+        ({"hedge_after_s": 2.5}, True, 2.5),
+    ],
+)
+def test_a_second_endpoint_is_asked_after_the_usual_time_of_such_an_answer(
+    wishes: dict[str, Any], stream: bool, expected: float
+) -> None:
+    known, unknown = endpoint("known"), endpoint("unknown")
+    call = call_to(known, stream=stream, provider={"hedge": True, **wishes})
+    figures = {known.pk: EndpointStats(stream_p95_s=0.7, whole_p95_s=9.0)}
+    state = call.context.choice.state._replace(figures=figures)
+    call.context = call.context._replace(choice=call.context.choice._replace(state=state))
+    assert find_hedge_delay_s(call, known) == expected
+    assert find_hedge_delay_s(call, unknown) == wishes.get("hedge_after_s", 5.0)

@@ -219,6 +219,8 @@ def test_a_policy_is_changed_in_the_fields_of_its_keys() -> None:
         "ignore": ["e"],
         "deadline_ms": 3000,
         "max_first_byte_s": 2,
+        "hedge": True,
+        "hedge_after_s": 1,
         "rescue": True,
     }
     assert wanted.keys() == ProviderField.__annotations__.keys()

@@ -8,6 +8,7 @@ from routing.selection.measurements.histogram import (
     Counts,
     add_counts,
     count_value,
+    find_percentile,
     percentiles,
     subtract_counts,
 )
@@ -55,15 +56,20 @@ class EndpointCounter:
     ) -> None:
         """Count an answer; what is None was not measured."""
         self.answered += 1
-        if latency_s is not None and streamed:
-            self.first_token = count_value(self.first_token, latency_s)
-        elif latency_s is not None:
-            self.whole = count_value(self.whole, latency_s)
+        if latency_s is not None:
+            self.count_latency(latency_s, streamed=streamed)
         if speed_tps is not None:
             self.speed = count_value(self.speed, speed_tps)
         if tools_good is not None:
             self.tools_good += tools_good
             self.tools_bad += not tools_good
+
+    def count_latency(self, latency_s: float, *, streamed: bool) -> None:
+        """Count a time to first token alone: of who was cancelled, the time that was not enough."""
+        if streamed:
+            self.first_token = count_value(self.first_token, latency_s)
+        else:
+            self.whole = count_value(self.whole, latency_s)
 
     def add(self, other: "EndpointCounter") -> None:
         self.answered += other.answered
@@ -99,7 +105,8 @@ class EndpointCounter:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.answered or self.failed or self.limited)
+        calls = self.answered or self.failed or self.limited
+        return not (calls or self.first_token or self.whole)
 
     @property
     def uptime(self) -> float | None:
@@ -170,6 +177,8 @@ def build_stats(
         uptime_30m=half_hour.uptime,
         uptime_1d=day.uptime if day is not None else None,
         calls=recent.calls,
+        stream_p95_s=_find_p95(half_hour.first_token),
+        whole_p95_s=_find_p95(half_hour.whole),
     )
 
 
@@ -181,6 +190,12 @@ def _percentiles(counts: Counts | None, *, high_is_good: bool = False) -> Percen
     if counts is None or sum(counts.values()) < SAMPLES_MIN:
         return None
     return percentiles(counts, high_is_good=high_is_good)
+
+
+def _find_p95(counts: Counts | None) -> float | None:
+    if counts is None or sum(counts.values()) < SAMPLES_MIN:
+        return None
+    return find_percentile(counts, 0.95)
 
 
 def _serialize_counts(counts: Counts | None) -> list[int]:

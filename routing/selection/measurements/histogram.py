@@ -78,3 +78,13 @@ def percentiles(counts: Mapping[int, int], *, high_is_good: bool = False) -> Per
         while len(values) < len(ranks) and ranks[len(values)] < passed:
             values.append(VALUES[bucket])
     return Percentiles(*values)
+
+
+def find_percentile(counts: Mapping[int, int], share: float) -> float:
+    """One of them, of what is better the lower it is."""
+    rank, passed = int(share * (sum(counts.values()) - 1)), 0
+    for bucket in sorted(counts):
+        passed += counts[bucket]
+        if rank < passed:
+            return VALUES[bucket]
+    raise AssertionError("no measurement")

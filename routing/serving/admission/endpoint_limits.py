@@ -87,7 +87,9 @@ def take_for_endpoint(
     marks = read_marks(progress)
     tokens = bound_tokens(progress, endpoint)
     windows = [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
-    held = set(_list_own_places(progress))
+    # Calls of a hedged request are under way at the same time, so that each takes a place.
+    is_one_of_many = progress.loop is not None or progress.parent is not None
+    held = set(_list_own_places(progress)) if is_one_of_many else set()
     bounds = [
         bound
         for rule in rules
@@ -140,10 +142,9 @@ def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LI
 
 def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
     """Correct what attempts reserved to the tokens that were used, and end their places. The
-    endpoint that answered used all of them but those of a rescue's legs, which are settled."""
+    endpoint that answered used all of them but those of other legs, which are settled."""
     last = progress.last_attempt
-    legs = progress.rescue.legs if progress.rescue is not None else ()
-    tokens = count_tokens(usage) - sum(count_tokens(leg.usage) for leg in legs)
+    tokens = count_tokens(usage) - sum(count_tokens(leg.usage) for leg in progress.legs)
     for attempt in progress.attempts:
         if attempt.limits is not None:
             answered = last is not None and attempt.endpoint is last.endpoint

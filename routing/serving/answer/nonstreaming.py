@@ -13,9 +13,12 @@ from routing.metering.usage import Usage
 from routing.plugins.interface import replace_text, rewrite_message
 from routing.serving.attempts.attempt_answer import read_finish, request_answer
 from routing.serving.attempts.attempts import Attempts, record_success
+from routing.serving.attempts.hedging import HedgingAttempts, may_hedge
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import ProviderError
+from routing.serving.request.legs import sum_legs
 from routing.serving.request.outcome import (
+    CHARGE_MAX_NANO,
     Outcome,
     answered_outcome,
     failed_outcome,
@@ -36,9 +39,9 @@ from routing.upstreams.failures import UpstreamFailure
 
 def serve_answer(progress: RequestProgress) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
-    attempts = Attempts(progress)
+    attempts = HedgingAttempts(progress) if may_hedge(progress) else Attempts(progress)
     try:
-        with FailureRecorder(progress, attempts, partial(failed_outcome, loop=progress.loop)):
+        with FailureRecorder(progress, attempts, partial(_owe, progress)):
             if progress.loop is not None:
                 return _finish_loop(progress, run_tool_loop(progress, attempts))
             served = request_answer(progress, attempts)
@@ -48,6 +51,14 @@ def serve_answer(progress: RequestProgress) -> bytes:
     finally:
         if progress.loop is not None:
             progress.loop.close()
+
+
+def _owe(progress: RequestProgress, error: GatewayError) -> Outcome:
+    """What is owed of a request that failed."""
+    if not progress.legs:
+        return failed_outcome(error, loop=progress.loop)
+    usage, cost = sum_legs(progress.legs, most_nano=CHARGE_MAX_NANO)
+    return failed_outcome(error, usage=usage, cost=cost)
 
 
 def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:

@@ -7,8 +7,9 @@ from routing.formats.chat.answer import has_content
 from routing.serving.admission.endpoint_limits import count_tokens, settle_attempt
 from routing.serving.attempts.relay import Keeps, Relay
 from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.legs import Leg
 from routing.serving.request.outcome import measure_usage, note_house_cost, price
-from routing.serving.request.rescue import Leg, Rescue
+from routing.serving.request.rescue import Rescue
 from routing.serving.tool_loop.loop_relay import Recorder, Tee
 
 # What only one model can have begun: nobody else goes on with a picture or a voice.

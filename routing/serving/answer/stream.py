@@ -28,6 +28,7 @@ from routing.serving.answer.stream_setup import (
     build_relay,
     choose_writer,
     flush_guard,
+    note_unread,
 )
 from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.attempts.relay import Relay
@@ -35,13 +36,7 @@ from routing.serving.attempts.upstream_call import read_to_end, refuse_other_tha
 from routing.serving.request import process
 from routing.serving.request.client_watch import ClientWatch
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.outcome import (
-    Outcome,
-    abandoned_outcome,
-    measure_usage,
-    note_house_cost,
-    report_usage,
-)
+from routing.serving.request.outcome import Outcome, abandoned_outcome, report_usage
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
@@ -151,19 +146,16 @@ class AnswerStream:
                 if self._gone:
                     forget_origin(failure)
                     raise CallerGone from None
+                # Of a race it is the other one.
+                attempt, relay = self._attempt or attempt, self._relay
                 self._attempts.record_failure(attempt, failure)
-                relay = self._relay
                 if relay is not None and relay.started:
                     if not begin_rescue(self._progress, attempt, relay):
                         raise self._attempts.error() from failure
                     # What it said is in the books.
                     self._relay = None
                 elif relay is not None and relay.seen:
-                    # Nobody has read it, but its provider bills it.
-                    usage = measure_usage(
-                        self._progress, attempt, relay.usage, relay.produced_chars
-                    )
-                    note_house_cost(self._progress, attempt, usage)
+                    note_unread(self._progress, attempt, relay)
                 self._close_reply()
             else:
                 return True
@@ -181,12 +173,8 @@ class AnswerStream:
         if self._gone:
             raise CallerGone
         try:
-            reply = yield from self._await_reply(
-                relay, lambda: send(progress, attempt, abort_handle=self._abort)
-            )
-            self._reply = reply
-            refuse_other_than_events(reply, attempt)
-            self._relay = relay
+            reply = yield from self._open_reply(attempt, relay)
+            attempt, relay = self._attempt or attempt, self._relay or relay
             yield from self._carry(attempt, relay, reply)
         except Aborted as error:
             forget_origin(error)
@@ -200,6 +188,14 @@ class AnswerStream:
                 relay.can_go_on = False
             raise failure from error
         yield from self._finish(attempt, relay, reply)
+
+    def _open_reply(self, attempt: Attempt, relay: Relay) -> Work[Reply]:
+        self._reply = reply = yield from self._await_reply(
+            relay, lambda: send(self._progress, attempt, abort_handle=self._abort)
+        )
+        refuse_other_than_events(reply, attempt)
+        self._relay = relay
+        return reply
 
     def _carry(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
         """Upstream bytes in, the caller's events out, until the upstream's end."""
@@ -246,7 +242,7 @@ class AnswerStream:
         self._accept(attempt, relay)
         rest = flush_guard(relay)
         outcome = stream_outcome(progress, attempt, relay, cancelled=False)
-        before = progress.rescue.completion_tokens if progress.rescue is not None else 0
+        before = sum(leg.usage.completion_tokens for leg in progress.legs)
         tokens = outcome.usage.completion_tokens - before
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)

@@ -16,6 +16,7 @@ from routing.guarding.stream_guard import GuardedWriter
 from routing.serving.answer.rescue_stream import RescueRelay
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.outcome import measure_usage, note_house_cost
 from routing.serving.tool_loop.loop_relay import LoopRelay
 from routing.upstreams.failures import UpstreamFailure
 from routing.upstreams.wires import get_wire
@@ -84,6 +85,12 @@ def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
         kept=progress.content if progress.output_guard is None else None,
         new_call_id=progress.context.format.new_call_id,
     )
+
+
+def note_unread(progress: RequestProgress, attempt: Attempt, relay: Relay) -> None:
+    """Note what was said before it failed: nobody has read it, but its provider bills it."""
+    usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
+    note_house_cost(progress, attempt, usage)
 
 
 class PendingReply:

@@ -16,7 +16,9 @@ from gateway.outbound.errors import OutboundError
 from gateway.outbound.exchange import AbortHandle
 from routing.entities.exchange import Answer
 from routing.formats.chat.answer import count_text_chars, has_content, normalize_finish
+from routing.metering.usage import Usage
 from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.hedging import HedgingAttempts, Race
 from routing.serving.attempts.upstream_call import send
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
@@ -47,8 +49,13 @@ def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
     did better. Raises `GatewayError` where there is nothing."""
     fallback: Served | None = None
     for attempt in attempts:
+        race: Race[_WholeCall] | None = None
         try:
-            answer = _ask(progress, attempt)
+            if isinstance(attempts, HedgingAttempts) and attempts.may_race(attempt):
+                race = Race(progress, attempts, attempt, partial(_WholeCall, progress))
+                attempt, answer = _run_race(race)
+            else:
+                answer = _ask(progress, attempt)
             if _is_plain(answer):
                 return Served(attempt, answer)
             failure = _find_breakage(answer)
@@ -61,7 +68,7 @@ def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
         except UpstreamFailure as error:
             failure = error
             fallback = fallback if fallback and fallback.failure is None else None
-        attempts.record_failure(attempt, failure)
+        attempts.record_failure(attempt if race is None else race.attempt, failure)
     if fallback is not None and has_content(fallback.answer.message):
         return fallback
     raise attempts.error()
@@ -77,6 +84,49 @@ def _ask(progress: RequestProgress, attempt: Attempt) -> Answer:
     if progress.parent is None or not under_gevent():
         return ask(AbortHandle())
     return run_counted_turn(progress, attempt, ask, is_good=_is_good)
+
+
+class _WholeCall:
+    """See `RacingCall`. The first content of an answer in one piece comes with its last."""
+
+    def __init__(self, progress: RequestProgress, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.abort = AbortHandle()
+        self.answer: Answer | None = None
+        self._progress = progress
+
+    def run(self) -> None:
+        self.answer = _receive_answer(self._progress, self.attempt, self.abort)
+
+    def find_failure(self) -> UpstreamFailure | None:
+        assert self.answer is not None
+        return _find_breakage(self.answer)
+
+    def measure_bill(self) -> Usage | None:
+        if self.answer is not None:
+            produced_chars = count_text_chars(self.answer.message)
+            return measure_usage(self._progress, self.attempt, self.answer.usage, produced_chars)
+        # There is a connection once there is somebody to be sent the prompt.
+        if self.abort.connection is None:
+            return None
+        return measure_usage(self._progress, self.attempt, None, 0)
+
+    def close(self) -> None:
+        """What was read to its end is closed."""
+
+
+def _run_race(race: Race[_WholeCall]) -> tuple[Attempt, Answer]:
+    """The winner and its answer. Raises `UpstreamFailure`."""
+    try:
+        race.wait()
+    except BaseException:  # Also a greenlet being killed must not leave calls behind.
+        race.cancel_all()
+        raise
+    if race.winner is None:
+        assert race.failure is not None
+        raise race.failure
+    assert race.winner.answer is not None
+    return race.winner.attempt, race.winner.answer
 
 
 def _receive_answer(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:

@@ -55,6 +55,7 @@ from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.errors import CredentialsParked, DeadlinePassed, ProviderError
+from routing.serving.request.legs import bound_charges
 from routing.statistics.parked_credentials import parked_credentials
 from routing.statistics.peer_sync import release_probe
 from routing.upstreams.failures import UpstreamFailure, is_transient
@@ -238,7 +239,7 @@ class Attempts:
     def error(self) -> GatewayError:
         """What the caller is told when no endpoint is left."""
         progress = self._progress
-        last = progress.attempts[-1] if len(progress.attempts) > self._first else None
+        last = progress.last_attempt if len(progress.attempts) > self._first else None
         if last is not None and last.failure is not None and last.failure.deadline:
             return DeadlinePassed()
         if self._refused is not None and self._refused[2] == len(progress.attempts):
@@ -318,9 +319,9 @@ class Attempts:
         needed = self._needed_hold(estimate_attempt_nano(self._progress, endpoint), is_own=is_own)
         if self._progress.loop is not None:
             needed = share_hold(self._progress, needed)
-        rescue, root = self._progress.rescue, self._progress.root
-        if rescue is not None and rescue.legs:
-            shared_nano, own_nano = rescue.most_owed
+        root = self._progress.root
+        if legs := self._progress.legs:
+            shared_nano, own_nano = bound_charges(legs)
             needed = NeededHold(needed.amount_nano + shared_nano, needed.byok_nano + own_nano)
         if root.held_nano is None:
             progress = self._progress

@@ -1,4 +1,5 @@
-"""How long an endpoint may take to its first byte, and a request to its last."""
+"""How long an endpoint may take to its first byte, until another is asked beside it, and a request
+to its last."""
 
 from typing import Final
 
@@ -10,6 +11,8 @@ from routing.serving.request.context import Attempt, FirstByteLimit, RequestProg
 
 # Long prompts take longer than what was observed: no bound that was derived is below this.
 _OBSERVED_MIN_S: Final = 15.0
+# Who is that fast gains nothing by a second call.
+_HEDGE_MIN_S: Final = 0.05
 
 
 def find_total_s(chat: ChatRequest) -> float:
@@ -71,3 +74,18 @@ def _derive_limit_s(progress: RequestProgress, endpoint: EndpointEntry) -> float
         return None
     derived_s = round(max(_OBSERVED_MIN_S, factor * observed.p99))
     return derived_s if derived_s < settings.ROUTER_FIRST_BYTE_TIMEOUT else None
+
+
+def find_hedge_delay_s(progress: RequestProgress, endpoint: EndpointEntry) -> float:
+    """After which time without content another endpoint is asked too: what the caller says, else
+    what 95 % of the endpoint's answers of this kind needed."""
+    chat = progress.context.chat
+    if chat.provider is not None and chat.provider.hedge_after_s is not None:
+        return chat.provider.hedge_after_s
+    figures, p95_s = progress.context.choice.state.figures.get(endpoint.pk), None
+    if figures is not None:
+        p95_s = figures.stream_p95_s if chat.stream else figures.whole_p95_s
+    if p95_s is None:
+        delay_s: float = settings.ROUTER_HEDGE_DELAY_SECONDS
+        return delay_s
+    return max(_HEDGE_MIN_S, p95_s)

@@ -19,7 +19,7 @@ from gateway.limits.limits import Taken
 from gateway.limits.rules import LimitsTaken
 from routing.entities.credentials import HouseCredential
 from routing.entities.entries import EndpointEntry, ModelEntry
-from routing.entities.exchange import WireRequest
+from routing.entities.exchange import CANCELLED, WireRequest
 from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.output_guard import OutputGuard
@@ -32,6 +32,8 @@ from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.entry import Entry
 from routing.selection.guardrail_filters import zdr_group
 from routing.selection.types import EndpointState, Plan, Policy, Requirements
+from routing.serving.request.hedge import Hedge
+from routing.serving.request.legs import Leg
 from routing.serving.request.loop import Loop
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import ConversationKey
@@ -111,6 +113,11 @@ class Attempt:
     first_byte: FirstByteLimit = OWN_FIRST_BYTE_LIMIT
     house: HouseCredential | None = None
     house_nano: int | None = None
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether another endpoint's content came first."""
+        return self.failure is not None and self.failure.error_type == CANCELLED
 
 
 class RequestContext(NamedTuple):
@@ -211,6 +218,8 @@ class RequestProgress:
     output_guard: OutputGuard | None = field(default=None, init=False)
     # Where what a stream's upstream breaks off is to be continued elsewhere.
     rescue: Rescue | None = field(default=None, init=False)
+    # Where a second endpoint may be asked beside one that has given no content for a while.
+    hedge: Hedge | None = field(default=None, init=False)
     # The answer that came from the response cache.
     cached: Entry | None = field(default=None, init=False)
     # When its caller's request came in, its planning began, and its hold was asked for, in
@@ -238,8 +247,21 @@ class RequestProgress:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """The attempt the record speaks of: the one that was served, else the last."""
-        return self.served_by or (self.attempts[-1] if self.attempts else None)
+        """The attempt the record speaks of: the one that was served, else the last that nobody
+        cancelled."""
+        if self.served_by is not None or not self.attempts:
+            return self.served_by
+        return next(
+            (each for each in reversed(self.attempts) if not each.is_cancelled), self.attempts[-1]
+        )
+
+    @property
+    def legs(self) -> Sequence[Leg]:
+        """What is owed for attempts beside the one that answers."""
+        rescue, hedge = self.rescue, self.hedge
+        if rescue is None and hedge is None:
+            return ()
+        return [*(rescue.legs if rescue else ()), *(hedge.legs if hedge else ())]
 
     def demands(self, endpoint: EndpointEntry) -> Sequence[Demand]:
         """What the endpoint would be sent, one for each query."""

@@ -23,6 +23,7 @@ class ProviderError(GatewayError):
     """The last attempt's failure, with the status that callers get for its kind."""
 
     def __init__(self, attempts: list[Attempt]) -> None:
+        attempts = [each for each in attempts if not each.is_cancelled]
         failure = attempts[-1].failure
         assert failure is not None
         super().__init__(failure.message, metadata=_metadata(attempts), headers=_headers(attempts))

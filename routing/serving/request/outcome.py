@@ -21,8 +21,8 @@ from routing.metering.cost import (
 from routing.metering.usage import Usage, add_usages, estimate_tokens, read_reported_usage
 from routing.response_cache.entry import Entry
 from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.legs import include_legs
 from routing.serving.request.loop import Loop
-from routing.serving.request.rescue import include_legs
 from routing.tools.interface import Result
 
 # No balance is that large, and the books' columns end a little above it.
@@ -134,15 +134,22 @@ def answered_outcome(
         cancelled=cancelled,
         service_tier=service_tier,
     )
-    return _include_legs(progress, outcome, is_own=is_byok)
+    is_free = empty or finish_reason == "error"
+    return _include_legs(progress, outcome, is_own=is_byok, is_free=is_free)
 
 
-def _include_legs(progress: RequestProgress, outcome: Outcome, *, is_own: bool) -> Outcome:
-    """The outcome of the last part of an answer, made that of the whole."""
-    rescue = progress.rescue
-    if rescue is None or not rescue.legs:
+def _include_legs(
+    progress: RequestProgress, outcome: Outcome, *, is_own: bool, is_free: bool = False
+) -> Outcome:
+    """The outcome of the last part of an answer, made that of the whole. Nobody pays for what was
+    cancelled in favour of an answer that is free."""
+    legs = progress.legs
+    if not legs:
         return outcome
-    return include_legs(outcome, rescue, is_own=is_own, most_nano=CHARGE_MAX_NANO)
+    whole = include_legs(outcome, legs, is_own=is_own, most_nano=CHARGE_MAX_NANO)
+    if is_free and (progress.rescue is None or not progress.rescue.legs):
+        return whole._replace(charged_nano=0, byok_nano=0, shared_nano=0)
+    return whole
 
 
 def note_turn(
@@ -257,7 +264,7 @@ def abandoned_outcome(progress: RequestProgress) -> Outcome:
     a loop."""
     if progress.loop is not None and progress.loop.turns:
         return loop_outcome(progress, finish_reason="stop", cancelled=True)
-    if progress.rescue is not None and progress.rescue.legs:
+    if progress.legs:
         outcome = Outcome(200, _NOTHING, FREE, charged_nano=0, cancelled=True)
         return _include_legs(progress, outcome, is_own=False)
     return Outcome(status=499, usage=_NOTHING, cost=FREE, charged_nano=0, cancelled=True)

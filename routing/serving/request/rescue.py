@@ -4,49 +4,27 @@ Each part has its own attempt and its own cost (`Leg`). The caller is charged fo
 the answer comes to its end, and for none where nobody could finish it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from gateway.http.jsonio import JsonObject
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.chat.request import ChatRequest
-from routing.metering.byok import fee_bound_nano, fee_nano
-from routing.metering.cost import FREE, Cost
-from routing.metering.usage import Usage, add_usages, estimate_tokens
+from routing.metering.usage import estimate_tokens
+from routing.serving.request.legs import Leg
 from routing.upstreams.failures import UpstreamFailure
 
 if TYPE_CHECKING:
     from routing.formats.caller import StreamWriter
     from routing.serving.request.context import Attempt
-    from routing.serving.request.outcome import Outcome
 
 _INSTRUCTION: Final = (
     "Your answer above was cut off by a technical fault. Continue it from exactly where it ends, "
     "even in the middle of a word. Write only what follows: repeat nothing, and do not mention the "
     "interruption."
 )
-_NOTHING: Final = Usage(prompt_tokens=0, completion_tokens=0)
 _REFUSED: Final = 400
 _CAPS: Final = ("max_tokens", "max_completion_tokens")
-
-
-class Leg(NamedTuple):
-    """A part of an answer that its upstream broke off."""
-
-    attempt: "Attempt"
-    usage: Usage
-    cost: Cost
-
-    def describe(self) -> JsonObject:
-        """As the record keeps it, for operators."""
-        return {
-            "endpoint": self.attempt.endpoint.tag,
-            "model": self.attempt.endpoint.model_id,
-            "tokens_prompt": self.usage.prompt_tokens,
-            "tokens_completion": self.usage.completion_tokens,
-            "cost_nano": self.cost.total_nano,
-        }
 
 
 @dataclass
@@ -65,20 +43,6 @@ class Rescue:
     @property
     def completion_tokens(self) -> int:
         return sum(leg.usage.completion_tokens for leg in self.legs)
-
-    @property
-    def charges(self) -> tuple[int, int]:
-        """What the legs cost at list price (nano-USD): on the gateway's credentials, and on the
-        team's own."""
-        own = sum(leg.cost.total_nano for leg in self.legs if leg.attempt.own is not None)
-        return sum(leg.cost.total_nano for leg in self.legs) - own, own
-
-    @property
-    def most_owed(self) -> tuple[int, int]:
-        """The most that the legs come to, for a hold: of the account's money, and at list price on
-        the team's own credentials."""
-        shared, own = self.charges
-        return shared + fee_bound_nano(own), own
 
     def build_chat(self, *, prefills: bool) -> ChatRequest:
         """The request for the rest: what was said is the beginning of the answer (`prefills`), or
@@ -136,31 +100,3 @@ class Rescue:
             "to": {"provider": attempt.endpoint.provider.name, "model": attempt.endpoint.model_id},
             "said_chars": len(self.said),
         }
-
-
-def sum_legs(
-    legs: Sequence[Leg], usage: Usage = _NOTHING, cost: Cost = FREE, *, most_nano: int
-) -> tuple[Usage, Cost]:
-    """Usage and cost of the legs and of what came after them."""
-    for leg in legs:
-        usage = add_usages(leg.usage, usage)
-        cost = Cost(*[min(most_nano, sum(parts)) for parts in zip(leg.cost, cost, strict=True)])
-    return usage, cost
-
-
-def include_legs(outcome: "Outcome", rescue: Rescue, *, is_own: bool, most_nano: int) -> "Outcome":
-    """The outcome of the last part, made that of the whole answer. `is_own` says that the last part
-    was got with the team's own credential."""
-    shared_nano, own_nano = rescue.charges
-    if is_own:
-        own_nano += outcome.byok_nano
-    else:
-        shared_nano += outcome.charged_nano
-    usage, cost = sum_legs(rescue.legs, outcome.usage, outcome.cost, most_nano=most_nano)
-    return outcome._replace(
-        usage=usage,
-        cost=cost,
-        charged_nano=min(most_nano, shared_nano + fee_nano(own_nano)),
-        byok_nano=own_nano,
-        shared_nano=shared_nano if own_nano else 0,
-    )

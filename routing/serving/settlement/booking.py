@@ -18,6 +18,7 @@ from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.legs import sum_legs
 from routing.serving.request.outcome import (
     CHARGE_MAX_NANO,
     Outcome,
@@ -29,7 +30,6 @@ from routing.serving.request.outcome import (
     note_house_cost,
     price,
 )
-from routing.serving.request.rescue import sum_legs
 from routing.serving.settlement.records import build_report, settle_order
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ def settle_failure(
 def _failed_outcome(
     progress: RequestProgress, attempt: Attempt, relay: Relay | None, error: GatewayError
 ) -> Outcome:
-    legs = progress.rescue.legs if progress.rescue is not None else ()
+    legs = progress.legs
     if relay is None or not relay.seen:
         if legs:
             usage, cost = sum_legs(legs, most_nano=CHARGE_MAX_NANO)

@@ -146,6 +146,7 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
                     "error_type": attempt.failure.error_type if attempt.failure else None,
                     # For operators; callers are not told of it.
                     **({"credential": attempt.house.label} if attempt.house else {}),
+                    **_hedge_facts(progress, attempt),
                 }
                 for attempt in progress.attempts
             ]
@@ -153,6 +154,14 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
         "detail": dumps(_build_detail(progress, last, outcome)).decode(),
         "trace": write_trace(progress, last, outcome.error_type),
     }
+
+
+def _hedge_facts(progress: RequestProgress, attempt: Attempt) -> JsonObject:
+    """Of an attempt that was asked beside the first of a race, how long after that it began."""
+    hedge = progress.hedge
+    if hedge is None or all(attempt is not each for each in hedge.racing[1:]):
+        return {}
+    return {"hedged_after": _ms(hedge.racing[0].started, attempt.started)}
 
 
 def _find_server(
@@ -191,6 +200,8 @@ def write_trace(
         ],
         chosen=last.endpoint.pk if last and answered and error_type is None else None,
     )
+    if progress.hedge is not None:
+        trace["hedge"] = progress.hedge.describe()
     if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
         trace["guardrails"] = [
             {"id": each["guardrail_id"], "scope": each["guardrail_scope"], **each["data"]}

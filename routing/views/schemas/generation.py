@@ -17,7 +17,7 @@ from routing.selection.trace import VERSION
 
 _Milliseconds = Annotated[int | None, Field(description="Milliseconds.")]
 # Of attempts: what only operators read.
-_OF_OPERATORS: Final = frozenset({"error_type", "credential"})
+_OF_OPERATORS: Final = frozenset({"error_type", "credential", "hedged_after"})
 _Charge = Annotated[UsdAmount, Field(description="USD charged to the account.")]
 
 
@@ -94,13 +94,32 @@ class RouteEndpoint(ResourceObject):
 
     model: str
     endpoint_id: str
-    verdict: Literal["chosen", "failed", "passed over", "in reserve", "removed"]
+    verdict: Literal["chosen", "failed", "overtaken", "passed over", "in reserve", "removed"]
     place: int | None
     reason: str | None
     prices: list[float] | None
     share: float | None
     health: list[str]
     would_have_won: RouteChange | None
+
+
+class HedgedAttempt(ResourceObject):
+    """An attempt of a race. Tokens and cost (USD, at list price) are those of one that was
+    cancelled, which the charge includes; what the winner used is the rest of it."""
+
+    endpoint_id: str
+    model: str
+    result: Literal["won", "cancelled", "failed", "left"]
+    tokens_prompt: int
+    tokens_completion: int
+    cost: UsdAmount
+
+
+class RouteHedge(ResourceObject):
+    """The race of a hedged request: the second attempt began `after_ms` after the first."""
+
+    after_ms: int
+    attempts: list[HedgedAttempt]
 
 
 class RouteObject(ResourceObject):
@@ -114,6 +133,9 @@ class RouteObject(ResourceObject):
     strategy: str | None
     rule: str | None
     endpoints: list[RouteEndpoint]
+    hedge: RouteHedge | None = Field(
+        description="Where a second endpoint was asked beside the first; else null."
+    )
 
 
 class GenerationObject(ResourceObject):
@@ -268,7 +290,17 @@ def serialize_route(given_id: str, trace_text: str) -> JsonObject:
             )
             for row, change in _read_verdicts(trace)
         ],
+        hedge=_serialize_hedge(trace.get("hedge")),
     )
+
+
+def _serialize_hedge(hedge: JsonObject | None) -> JsonObject | None:
+    if hedge is None:
+        return None
+    attempts = [{**each, "cost": usd(each["cost_nano"])} for each in hedge["attempts"]]
+    for each in attempts:
+        del each["cost_nano"]
+    return {"after_ms": hedge["after_ms"], "attempts": attempts}
 
 
 def _read_trace(text: str) -> JsonObject:

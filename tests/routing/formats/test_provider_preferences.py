@@ -28,6 +28,8 @@ def test_an_unknown_key_is_refused_and_an_empty_object_is_all_defaults() -> None
         ("allow_fallbacks", ["yes"], ""),
         ("data_collection", ["maybe"], ""),
         ("enforce_distillable_text", [1], ""),
+        ("hedge", [1, "yes"], ""),
+        ("hedge_after_s", [0, -1, "1", 86_401], ""),
         ("ignore", ["alpha"], ""),
         ("only", [[1]], ".0"),
         ("order", [{}], ""),
@@ -116,3 +118,12 @@ def test_route_fills_the_partition_that_is_left_open(
     read = accepted(route=route, provider=provider).provider
     assert read is not None
     assert read.partition == partition
+
+
+@pytest.mark.parametrize(
+    ("given", "hedges"),
+    [({"hedge": True}, True), ({"hedge_after_s": 1}, True), ({}, False)],
+)
+def test_who_says_after_which_time_wants_a_hedge(given: dict[str, Any], hedges: bool) -> None:
+    assert preferences(**given).hedge is hedges
+    assert preferences(**given | {"hedge": False}).hedge is False

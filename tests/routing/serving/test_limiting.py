@@ -31,8 +31,9 @@ from routing.serving.admission.endpoint_limits import Full
 from routing.serving.attempts import holds
 from routing.serving.attempts.holds import rebook_with_current_limits
 from routing.serving.request.context import RequestProgress
+from routing.serving.request.legs import Leg
 from routing.serving.request.loop import Loop
-from routing.serving.request.rescue import Leg, Rescue
+from routing.serving.request.rescue import Rescue
 from routing.tools.toolbox import Toolbox
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to

@@ -15,6 +15,7 @@ from routing.serving.answer.stream_setup import build_relay
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.legs import bound_charges
 from routing.serving.request.outcome import abandoned_outcome
 from routing.serving.request.rescue import Rescue
 from routing.serving.settlement.booking import stream_outcome
@@ -159,7 +160,7 @@ def test_both_parts_are_charged_each_at_its_own_usage_and_credential() -> None:
     assert (outcome.byok_nano, outcome.shared_nano) == (own_nano, shared_nano)
     assert outcome.charged_nano == shared_nano + fee_nano(own_nano)
     assert progress.rescue is not None
-    assert progress.rescue.most_owed[1] == own_nano
+    assert bound_charges(progress.rescue.legs)[1] == own_nano
 
 
 def test_who_leaves_before_the_second_part_pays_for_the_first() -> None:

@@ -144,6 +144,18 @@ def test_failures_are_marked_for_others(clock, watch) -> None:
     assert watch.seen.health_events.take() == [outage, parked]
 
 
+def test_who_was_cancelled_counts_with_the_time_it_had_and_in_nothing_else(clock, watch) -> None:
+    watch.meet(10, first_token_s=0.1)
+    for _ in range(10):
+        late = attempt(clock, watch.one, first_token_s=None, took_s=3.0)
+        watch.seen.record_cancelled(late, streamed=True)
+    found = watch.figures()
+    assert (found.uptime_5m, found.calls) == (100, 10)
+    assert (found.stream_p95_s, found.whole_p95_s) == near(3.0, None)
+    clock.now += 3600
+    assert watch.figures().stream_p95_s is None
+
+
 def test_thin_data_says_nothing(watch) -> None:
     watch.meet(4, tokens=50, tools_good=False)
     assert watch.figures() == EndpointStats(calls=4)
