@@ -17,13 +17,14 @@ from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.grids import diagonal
-from tests.support.lanes import is_left_out
+from tests.support.lanes import is_dear, is_left_out
 from tests.support.loopback import only_loopback
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
 
 # Looking through all that is being collected, again and again, takes half of the collection's time.
 gc.disable()
+HERE = Path(__file__).parent
 BED = Bed()
 BED.enter()
 only_loopback()
@@ -57,7 +58,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Importing the files of which a lane runs nothing takes longer than reading them."""
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
-    return is_left_out(collection_path.read_text(encoding="utf-8"), config.option.markexpr) or None
+    name, chosen = collection_path.relative_to(HERE), config.option.markexpr
+    if is_dear(name, chosen, BED.kind):
+        return True
+    return is_left_out(collection_path.read_text(encoding="utf-8"), chosen) or None
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:

@@ -1,6 +1,10 @@
 """Which files a lane has no test in, found out without an import."""
 
 import re
+import tomllib
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path, PurePath
 
 _WHOLE_FILE = re.compile(r"^pytestmark = (.*(?:\n    .*|\n\])*)", re.MULTILINE)
 
@@ -21,3 +25,17 @@ def is_left_out(source: str, expression: str) -> bool:
         elif f"mark.{term}" not in source:
             return True
     return False
+
+
+@cache
+def _load_lanes() -> dict[str, list[str]]:
+    return tomllib.loads((Path(__file__).parents[1] / "lanes.toml").read_text(encoding="utf-8"))
+
+
+def is_dear(file: PurePath, expression: str, store: str) -> bool:
+    """Whether a file, named within `tests`, is left to the lanes that run thorough tests too."""
+    if "not thorough" not in expression:
+        return False
+    lanes = _load_lanes()
+    patterns = lanes["everywhere"] + (lanes["sqlite"] if store == "sqlite" else [])
+    return any(fnmatch(file.as_posix(), pattern) for pattern in patterns)

@@ -1,12 +1,13 @@
 """Which tests are run: by lane, and for a change."""
 
-from pathlib import Path
+import tomllib
+from pathlib import Path, PurePath
 
 import pytest
 
 from tests.support.affected import affected_tests
 from tests.support.grids import diagonal
-from tests.support.lanes import is_left_out
+from tests.support.lanes import is_dear, is_left_out
 
 WHOLE_FILE = "pytestmark = [\n    pytest.mark.both,\n    pytest.mark.nightly,\n]\n"
 ONE_TEST = "@pytest.mark.both\n@pytest.mark.nightly\ndef test_it() -> None: ...\n"
@@ -28,6 +29,28 @@ def test_a_file_is_left_out_where_none_of_its_tests_can_match(
     source: str, expression: str, left_out: bool
 ) -> None:
     assert is_left_out(source, expression) is left_out
+
+
+@pytest.mark.parametrize(
+    ("file", "expression", "store", "is_left"),
+    [
+        ("console/test_role_matrix.py", "not thorough and not nightly", "postgres", True),
+        ("console/test_role_matrix.py", "not nightly", "postgres", False),
+        ("console/test_keys.py", "both and not thorough", "postgres", False),
+        ("console/test_keys.py", "both and not thorough", "sqlite", True),
+        ("faults/test_m1_last_cent.py", "both and not thorough", "sqlite", False),
+    ],
+)
+def test_dear_files_are_left_to_the_whole_lane(
+    file: str, expression: str, store: str, is_left: bool
+) -> None:
+    assert is_dear(PurePath(file), expression, store) is is_left
+
+
+def test_what_is_left_to_the_whole_lane_is_there() -> None:
+    tests = Path(__file__).parents[1]
+    lanes = tomllib.loads((tests / "lanes.toml").read_text(encoding="utf-8"))
+    assert [one for each in lanes.values() for one in each if not any(tests.glob(one))] == []
 
 
 def test_a_change_touches_what_imports_it_and_what_stands_in_its_folder() -> None:
