@@ -9,6 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from accounts.money import format_dollars
+from accounts.services.statement_file import escape_formula
 
 NOTHING: Final = "\N{EN DASH}"
 _S_IN_MS: Final = 1000
@@ -115,8 +116,9 @@ def plain_value(value: Any) -> str:
         return ""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    text = str(value)
-    return "'" + text if text[:1] in ("=", "+", "@", "\t", "\r") else text
+    if isinstance(value, int | float | Decimal):
+        return str(value)
+    return escape_formula(str(value))
 
 
 def format_tags(tags: Mapping[str, str] | None) -> str:

@@ -59,7 +59,8 @@ def read_trace(text: str) -> Mapping[str, Any]:
 
 
 def explain_request(record: Mapping[str, Any], trace_text: str = "{}") -> Explanation:
-    """Explain a record: its `attempts`, `status`, `charge_nano`, `error_type` and `cancelled`."""
+    """Explain a record: its `attempts`, `status`, `charge_nano`, `error_type`, `streamed`,
+    `cancelled` and `lost`."""
     explanation = read_explanation("", trace_text)
     return explanation._replace(sentence=tell_in_a_sentence(record, explanation.rule))
 
@@ -79,6 +80,7 @@ def tell_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
     $0.0000044.`"""
     attempts = record["attempts"]
     parts = []
+    is_continued = False
     for number, attempt in enumerate(attempts):
         name = shorten_provider(attempt.get("provider_name"))
         took = format_ms(attempt.get("latency"))
@@ -87,12 +89,20 @@ def tell_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
             how = _NEXT_BY.get(rule, "next") if number else _FIRST_BY.get(rule, "")
             began = f"{name} was {how} and" if how else name
             verb = "began to answer" if record.get("streamed") else "answered"
+            if is_continued and record.get("streamed"):
+                verb = "began the rest of the answer"
             parts.append(f"{began} {verb} in {took}")
         elif attempt.get("error_type") == CANCELLED:
             parts.append(f"{name} was cancelled after {took}")
+        elif (broke_ms := attempt.get("broke_off_ms")) is not None:
+            is_continued = True
+            broke = f"broke off after {format_ms(broke_ms)}"
+            parts.append(f"{name} began to answer in {took} and {broke}")
         else:
-            parts.append(f"{name} {_tell_failure(attempt)} in {took}")
-    if record.get("cancelled"):
+            parts.append(f"{name} {tell_failure(attempt)} in {took}")
+    if record.get("lost"):
+        parts.append("the gateway stopped before the request was booked")
+    elif record.get("cancelled"):
         parts.append("the caller hung up")
     elif not attempts and record.get("status") == 200:
         parts.append("the answer came from the response cache")
@@ -109,7 +119,8 @@ def shorten_provider(name: str | None) -> str:
     return (name or "A provider").removeprefix("Simulated ")
 
 
-def _tell_failure(attempt: Mapping[str, Any]) -> str:
+def tell_failure(attempt: Mapping[str, Any]) -> str:
+    """`answered 503`, `did not answer in time`."""
     status, error = attempt.get("status"), attempt.get("error_type")
     if status and status != 200:
         return f"answered {status}"

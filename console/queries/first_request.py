@@ -24,7 +24,10 @@ class FirstRequest(NamedTuple):
 def build_first_request(request: HttpRequest, scope: Scope) -> FirstRequest:
     newest = find_newest(scope)
     link, sentence = "", ""
-    if newest is not None:
+    if newest is not None and newest.is_refused:
+        link = reverse("console:refused", args=[newest.pk])
+        sentence = f"The gateway answered {newest.status}: {newest.refusal}"
+    elif newest is not None:
         link = reverse("console:request", args=[newest.pk])
         sentence = explain_request(newest._asdict()).sentence
     snippets = list_snippets(request.build_absolute_uri("/"))

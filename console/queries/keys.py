@@ -106,6 +106,11 @@ def find_key(seen: Scope, number: int, now: datetime) -> tuple[KeyRow, Scope] | 
     return (KeyRow(key, read_usages(keys=[key], at=now)[key.pk], now), scope) if covers else None
 
 
+def may_rotate(scope: Scope, key: ApiKey) -> bool:
+    """An intern's key has its string from the intern's boot, and works until the next one."""
+    return key.intern_id is None and may_switch(scope, key)
+
+
 def may_change_limits(scope: Scope, key: ApiKey) -> bool:
     """A limit on a key is set by somebody else than who spends: the workspace's lead, an admin."""
     return scope.allows_in(Action.OTHERS_KEYS, key.workspace_id)

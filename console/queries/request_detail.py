@@ -1,7 +1,7 @@
 """Everything that is known of one request: how it went, why, what it cost, what was said."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -19,7 +19,9 @@ from console.queries.explanation import (
     list_candidates,
     read_explanation,
     shorten_provider,
+    tell_failure,
 )
+from console.queries.guardrail_actions import GuardrailAction, list_guardrail_actions
 from console.scope import Scope, widen_scope
 from console.words import format_count, format_money, format_ms, format_price, format_tags
 from gateway.http.jsonio import dumps, loads
@@ -54,6 +56,16 @@ class PricedTokens(NamedTuple):
     price: str
 
 
+class BrokenPart(NamedTuple):
+    """A part of an answer that its endpoint broke off, and its cost at the provider (nano-USD)."""
+
+    endpoint: str
+    model: str
+    tokens_prompt: int
+    tokens_completion: int
+    cost_nano: int
+
+
 class Message(NamedTuple):
     """A message of the prompt, or the answer."""
 
@@ -70,8 +82,8 @@ class RequestDetail:
 
     @cached_property
     def explanation(self) -> Explanation:
-        fields = ("attempts", "status", "charge_nano", "cancelled", "streamed", "error_type")
-        facts = {name: getattr(self.record, name) for name in fields}
+        fields = ("attempts", "status", "charge_nano", "cancelled", "lost", "streamed")
+        facts = {name: getattr(self.record, name) for name in (*fields, "error_type")}
         return explain_request(facts, self.record.trace)
 
     @cached_property
@@ -115,6 +127,21 @@ class RequestDetail:
     @cached_property
     def tokens(self) -> list[PricedTokens]:
         return list_priced_tokens(self.record)
+
+    @property
+    def broken_parts(self) -> list[BrokenPart]:
+        """The beginnings of the answer that other endpoints broke off."""
+        return [
+            BrokenPart(
+                *(each["endpoint"], each["model"], each["tokens_prompt"]),
+                *(each["tokens_completion"], each["cost_nano"]),
+            )
+            for each in self.record.detail.get("rescued_from", ())
+        ]
+
+    @cached_property
+    def guarding(self) -> list[GuardrailAction]:
+        return list_guardrail_actions(self.explanation.facts, self.scope)
 
     @property
     def headers(self) -> list[tuple[str, str]]:
@@ -170,10 +197,19 @@ class RefusedDetail:
 
     record: FailedRequest
     key: ApiKey | None
+    scope: Scope
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        return read_explanation("", self.record.plan)
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        return list_candidates(read_explanation("", self.record.plan))
+        return list_candidates(self.explanation)
+
+    @cached_property
+    def guarding(self) -> list[GuardrailAction]:
+        return list_guardrail_actions(self.explanation.facts, self.scope)
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -196,7 +232,7 @@ def find_refused(seen: Scope, number: int) -> RefusedDetail | None:
         workspace_id=record.workspace_id,
         creator_id=key.creator_id if key else None,
     )
-    return RefusedDetail(record, key) if is_covered else None
+    return RefusedDetail(record, key, scope) if is_covered else None
 
 
 _PREPARED: Final = (
@@ -216,21 +252,14 @@ def list_stages(record: Generation, settled_at: datetime | None = None) -> list[
             at += length_us / 1000
     answered_from = began = at
     for attempt in record.attempts:
-        took = float(attempt.get("latency") or 0)
         if (after_ms := attempt.get("hedged_after")) is None:
             began = at
         else:
             # Beside an earlier one.
             at = began + after_ms
-        is_good = attempt.get("error_type") is None and attempt.get("status") == 200
-        name = shorten_provider(attempt.get("provider_name"))
-        word = "first token" if is_good else f"failed: {attempt.get('status') or 'no answer'}"
-        tone = "good" if is_good else "bad"
-        if attempt.get("error_type") == CANCELLED:
-            word, tone = "cancelled", "plain"
-        note = f"{word} after {format_ms(took)}"
-        stages.append(Stage(name, at, took, tone, note))
-        at += took
+        for stage in _list_attempt_stages(attempt, at):
+            stages.append(stage)
+            at += stage.length_ms
     rest = (record.generation_time_ms or 0) - (at - answered_from)
     if rest > 0:
         note = f"{format_count(record.tokens_completion)} tokens in {format_ms(rest)}"
@@ -242,6 +271,22 @@ def list_stages(record: Generation, settled_at: datetime | None = None) -> list[
         note = f"{format_money(record.charge_nano)} charged, the rest of the hold freed"
         stages.append(Stage("Settle", at, max(0, booked - at), "plain", note))
     return stages
+
+
+def _list_attempt_stages(attempt: Mapping[str, Any], at: float) -> Iterator[Stage]:
+    """Until its first token or its failure, and of an answer that broke off the rest as well."""
+    took, broke_ms = float(attempt.get("latency") or 0), attempt.get("broke_off_ms")
+    is_good = attempt.get("error_type") is None and attempt.get("status") == 200
+    name = shorten_provider(attempt.get("provider_name"))
+    if attempt.get("error_type") == CANCELLED:
+        yield Stage(name, at, took, "plain", f"cancelled after {format_ms(took)}")
+    elif is_good or broke_ms is not None:
+        yield Stage(name, at, took, "good", f"first token after {format_ms(took)}")
+    else:
+        yield Stage(name, at, took, "bad", f"{tell_failure(attempt)} after {format_ms(took)}")
+    if broke_ms is not None:
+        note = f"broke off after {format_ms(broke_ms)}"
+        yield Stage(name, at + took, max(0.0, broke_ms - took), "bad", note)
 
 
 def list_priced_tokens(record: Generation) -> list[PricedTokens]:

@@ -16,6 +16,7 @@ from django.db.models.functions import Cast, Coalesce
 
 from accounts.models import ApiKey, Workspace
 from console.scope import Scope
+from routing.catalogue.snapshot import catalogue
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 
@@ -27,6 +28,7 @@ OUTCOMES: Final = {
     "failed": "Failed at the providers",
     "refused": "Refused by the gateway",
     "cancelled": "Cancelled by the caller",
+    "lost": "Lost when the gateway stopped",
 }
 _ASKED, _REFUSED = "asked", "refused"
 # What the list can be ordered by, in either table.
@@ -149,10 +151,13 @@ def has_requests(scope: Scope) -> bool:
 
 
 def find_newest(scope: Scope) -> RequestRow | None:
-    """The newest request that a provider was asked for."""
-    rows = scope.filter(Generation.objects.filter(created_at__gte=datetime(1970, 1, 1, tzinfo=UTC)))
-    found = _list_rows(_ASKED, rows, "time", None, True, 1)
-    return found[0] if found else None
+    """The newest request that a provider was asked for; where there is none, the newest that was
+    refused."""
+    for source in (_ASKED, _REFUSED):
+        rows = _narrow[source](scope, RequestFilter(), datetime(1970, 1, 1, tzinfo=UTC))
+        if found := _list_rows(source, rows, "time", None, True, 1):
+            return found[0]
+    return None
 
 
 def list_keys(scope: Scope) -> list[tuple[str, str]]:
@@ -170,18 +175,21 @@ def _narrow_asked(scope: Scope, wanted: RequestFilter, start: datetime) -> Query
         is_id = Q(pk=wanted.text) | Q(session_id=wanted.text) | Q(upstream_id=wanted.text)
         rows = rows.filter(is_id | Q(external_user=wanted.text))
     if wanted.model:
-        rows = rows.filter(model__icontains=wanted.model)
+        rows = rows.filter(_match_model("model", wanted.model))
     if wanted.provider:
         rows = rows.filter(provider_name__icontains=wanted.provider)
     match wanted.outcome:
         case "answered":
-            rows = rows.filter(status=200, cancelled=False)
+            rows = rows.filter(status=200, cancelled=False, lost=False)
         case "retried":
-            rows = rows.filter(status=200, cancelled=False, attempts__1__isnull=False)
+            rows = rows.filter(status=200, cancelled=False, lost=False)
+            rows = rows.filter(attempts__1__isnull=False)
         case "failed":
-            rows = rows.exclude(status=200).filter(cancelled=False)
+            rows = rows.exclude(status=200).filter(cancelled=False, lost=False)
         case "cancelled":
-            rows = rows.filter(cancelled=True)
+            rows = rows.filter(cancelled=True, lost=False)
+        case "lost":
+            rows = rows.filter(lost=True)
         case "refused":
             rows = rows.none()
     return _narrow_key(_narrow_tag(rows, KeyTransform("tags", "detail"), wanted), wanted)
@@ -197,8 +205,14 @@ def _narrow_refused(
     if wanted.text:
         rows = rows.filter(request_id=wanted.text)
     if wanted.model:
-        rows = rows.filter(requested_model__icontains=wanted.model)
+        rows = rows.filter(_match_model("requested_model", wanted.model))
     return _narrow_key(_narrow_tag(rows, "tags", wanted), wanted)
+
+
+def _match_model(field: str, model: str) -> Q:
+    """The id of a model of the catalogue means that one, as links do; other text is a part."""
+    lookup = field if model in catalogue.current().models else f"{field}__icontains"
+    return Q(**{lookup: model})
 
 
 def _narrow_tag(rows: QuerySet[Any], tags: Any, wanted: RequestFilter) -> QuerySet[Any]:

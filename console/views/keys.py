@@ -23,6 +23,7 @@ from console.queries.keys import (
     list_keys,
     list_workspaces_for_keys,
     may_change_limits,
+    may_rotate,
     may_switch,
 )
 from console.queries.snippets import list_snippets
@@ -231,7 +232,7 @@ def renew_key(request: HttpRequest, page: PageContext, number: int) -> HttpRespo
     """Give a key a new string."""
     row, scope = _find(request, page, number)
     form = RotationForm(request.POST)
-    if not form.is_valid() or not may_switch(scope, row.key):
+    if not form.is_valid() or not may_rotate(scope, row.key):
         raise Http404
     keys = ApiKey.objects.filter(pk=row.key.pk)
     grace_s = int(form.cleaned_data["grace_s"])
@@ -287,6 +288,7 @@ def _render_key(
         "scoped_limits": list_scoped_limits(row.key.rate_limits),
         "may_change": may_change_limits(scope, row.key),
         "may_switch": may_switch(scope, row.key),
+        "may_rotate": may_rotate(scope, row.key),
         "graces": _GRACE_CHOICES,
         **given,
     }

@@ -20,6 +20,7 @@ from console.queries.requests import (
 from console.table import Column, Table, csv_response, render_table
 from console.words import Badge, format_tags
 from routing.entities.exchange import CANCELLED
+from routing.metering.models import Generation
 
 CSV_ROWS_MAX: Final = 5_000
 _CSV_PAGE: Final = 250
@@ -31,8 +32,11 @@ def _find_link(row: RequestRow) -> str:
 
 def describe_outcome(row: RequestRow) -> Badge:
     """How a request ended, in a word."""
-    if row.is_refused:
-        return Badge("warn", f"refused, {row.status}")
+    return Badge("warn", f"refused, {row.status}") if row.is_refused else describe_end(row)
+
+
+def describe_end(row: RequestRow | Generation) -> Badge:
+    """The same of one that a provider was asked for."""
     if row.lost:
         return Badge("bad", "lost")
     if row.cancelled:
@@ -116,7 +120,12 @@ def show_request(request: HttpRequest, page: PageContext, generation_id: str) ->
     detail = find_request(page.scope, generation_id)
     if detail is None:
         raise Http404
-    context = {"title": "Request", "nav": "Requests", "request_detail": detail}
+    context = {
+        "title": "Request",
+        "nav": "Requests",
+        "request_detail": detail,
+        "outcome": describe_end(detail.record),
+    }
     return render_page(request, page, "console/request.html", context)
 
 

@@ -91,6 +91,22 @@ def test_a_key_is_made_and_used(facts: dict[str, Any], browser: Browser) -> None
     expect(tab.get_by_text(generation)).to_be_visible()
 
 
+def test_who_stands_on_a_row_with_the_keyboard_stays_there(
+    facts: dict[str, Any], browser: Browser
+) -> None:
+    """The list is made anew as requests come."""
+    first = ask(facts)
+    tab = sign_in(browser, facts)
+    tab.goto("/console/requests")
+    row = tab.locator(f"tbody a[href$='{first}']")
+    row.focus()
+
+    second = ask(facts)
+
+    expect(tab.locator(f"tbody a[href$='{second}']")).to_be_visible(timeout=ARRIVES_MS)
+    expect(row).to_be_focused()
+
+
 @pytest.mark.grid
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, NARROW])

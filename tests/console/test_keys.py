@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.sessions.models import Session
@@ -200,3 +201,15 @@ def test_a_lead_limits_a_part_of_a_key_s_requests(team: Team) -> None:
     assert client.post(path, {"remove": "0"}).status_code == 302
     key.refresh_from_db()
     assert key.rate_limits is None
+
+
+def test_an_intern_s_key_gets_no_new_string(team: Team) -> None:
+    key = team.keys["own"]
+    ApiKey.objects.filter(pk=key.pk).update(intern_id=uuid4())
+    client, rotation = team.client("admin"), reverse("console:renew_key", args=[key.pk])
+
+    page = client.get(reverse("console:key", args=[key.pk])).text
+
+    assert ("would cut the intern off" in page, rotation in page) == (True, False)
+    assert client.post(rotation, {"grace_s": "0"}).status_code == 404
+    assert ApiKey.objects.get(pk=key.pk).hash == key.hash

@@ -10,11 +10,20 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from accounts.models import Guardrail
+from accounts.services.guardrails import create_guardrail
+from accounts.services.records import SYSTEM
 from console.queries.explanation import tell_in_a_sentence
 from console.queries.request_detail import list_stages
+from console.words import plain_value
+from gateway.http.jsonio import dumps
+from routing.catalogue.models import Model, Provider
+from routing.catalogue.snapshot import catalogue
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from tests.console.people import Team, ask, make_team, refuse
+from tests.routing.test_admin_generations import TRACE
+from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 FIRST = {"gen-acme-own", "gen-acme-led", "gen-acme-far"}
@@ -204,3 +213,115 @@ def test_the_waterfall_ends_when_the_charge_went_to_the_ledger() -> None:
 
     assert (last.label, last.start_ms, last.length_ms) == ("Settle", 102, 30)
     assert "$0.0000044" in last.note
+
+
+BROKEN = {**attempt("Thrifty", 502, 50, "provider_unavailable"), "broke_off_ms": 1_200}
+
+
+def test_a_stream_that_broke_off_is_drawn_until_it_broke() -> None:
+    record = Generation(
+        attempts=[BROKEN, attempt("Steady", 200, 62)], generation_time_ms=1_400, streamed=True
+    )
+    record.tokens_completion = 9
+
+    stages = [(stage.label, stage.length_ms, stage.tone) for stage in list_stages(record)]
+
+    assert stages == [
+        ("Thrifty", 50, "good"),
+        ("Thrifty", 1_150, "bad"),
+        ("Steady", 62, "good"),
+        ("Rest of the answer", 138, "plain"),
+    ]
+    assert list_stages(record)[1].note == "broke off after 1.2 s"
+
+
+def test_a_rescued_stream_s_page_names_the_parts(client: Client, team: Team) -> None:
+    leg = {
+        "endpoint": "thrifty/one",
+        "model": "acme/one",
+        "tokens_prompt": 12,
+        "tokens_completion": 345,
+        "cost_nano": 77_000,
+    }
+    row = ask(
+        team.keys["own"],
+        "gen-rescued",
+        streamed=True,
+        attempts=[BROKEN, attempt("Steady", 200, 62)],
+        detail={"rescued_from": [leg]},
+    )
+    path = reverse("console:request", args=[row.pk])
+
+    page = client.get(path).text
+
+    told = "Thrifty began to answer in 50 ms and broke off after 1.2 s; Steady was next and began"
+    assert f"{told} the rest of the answer in 62 ms" in page
+    assert "thrifty/one" in page
+    assert "345 out" in page
+    # What a provider charges is for operators.
+    assert "$0.000077" not in page
+    assert "$0.000077" in team.client("operator").get(path).text
+
+
+def guarded(guardrail: Guardrail, action: str, **more: Any) -> dict[str, Any]:
+    step = {"id": str(guardrail.pk), "scope": "api_key", "action": action, "matches": 3}
+    return {**step, "detected": ["EMAIL"], **more}
+
+
+def test_the_page_of_a_request_tells_what_guardrails_did(client: Client, team: Team) -> None:
+    mine, theirs = (
+        create_guardrail(
+            account_id=each.account.pk,
+            workspace_id=each.account.workspaces.get(slug="led").pk,
+            by=SYSTEM,
+            settings={"name": name},
+        )
+        for each, name in ((team, "no addresses"), (make_team("theirs"), "not ours"))
+    )
+    steps = [
+        guarded(mine, "redacted"),
+        guarded(theirs, "would be blocked", detected=["PHONE"]),
+        guarded(mine, "flagged", id=None),
+    ]
+    trace = TRACE | {"guardrails": steps}
+    row = ask(team.keys["own"], "gen-guarded", trace=dumps(trace).decode())
+    path = reverse("console:request", args=[row.pk])
+    link = reverse("console:guardrail", args=[mine.pk])
+
+    page = client.get(path).text
+
+    assert (link in page, "no addresses" in page, "redacted" in page) == (True, True, True)
+    assert ("would be blocked" in page, "PHONE" in page, "not ours" in page) == (True, True, False)
+    # Who leads nothing may not open the guardrail.
+    own = team.client("member").get(path).text
+    assert ("no addresses" in own, link in own) == (True, False)
+
+
+def test_a_lost_request_is_lost_everywhere(client: Client, team: Team) -> None:
+    row = ask(team.keys["own"], "gen-lost", lost=True, attempts=[])
+
+    assert set(read_all_pages(client, outcome="lost")) == {"gen-lost"}
+    for outcome in ("answered", "retried", "failed", "cancelled"):
+        assert "gen-lost" not in read_all_pages(client, outcome=outcome)
+    page = client.get(reverse("console:request", args=[row.pk])).text
+    assert ">lost<" in page
+    assert "the gateway stopped before the request was booked".casefold() in page.casefold()
+
+
+def test_a_model_s_id_finds_that_model_alone(client: Client, team: Team) -> None:
+    provider = Provider.objects.create(slug="acme", name="Acme", base_url="https://a.example")
+    for slug in ("acme/one", "acme/one-mini"):
+        model = Model.objects.create(slug=slug, canonical_slug=slug, name=slug, created=1)
+        endpoint(model, provider)
+    catalogue.forget()
+    ask(team.keys["own"], "gen-mini", model="acme/one-mini")
+
+    assert "gen-mini" not in read_all_pages(client, model="acme/one")
+    assert "gen-mini" in read_all_pages(client, model="acme/on")
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"), [("-1+1", "'-1+1"), (" =1", "' =1"), (-1.5, "-1.5"), ("plain", "plain")]
+)
+def test_words_in_a_csv_are_no_formulas(value: Any, cell: str) -> None:
+    assert plain_value(value) == cell

@@ -127,6 +127,35 @@
     if (!paused && document.visibilityState === "visible") document.body.dispatchEvent(new Event("tick"));
   }, 2000);
 
+  // A live part replaces its links: who stood on one with the keyboard stands on its successor.
+  var focused = null;
+
+  function rememberFocus(part) {
+    var element = document.activeElement;
+    focused = element && element !== part && part.contains(element) ? element : null;
+  }
+
+  function restoreFocus(part) {
+    if (!focused || document.contains(focused)) { focused = null; return; }
+    var address = focused.getAttribute("href");
+    var links = Array.from(part.querySelectorAll("a[href]"));
+    var next = links.find(function (link) { return link.getAttribute("href") === address; });
+    // A row that fell off the list takes the focus with it; its table or the first link keeps it.
+    next = next || part.querySelector("[tabindex='0']") || links[0];
+    focused = null;
+    if (next) next.focus({ preventScroll: true });
+  }
+
+  // What did not change stays as it is, with the focus and what somebody selected.
+  var answers = new WeakMap();
+
+  document.addEventListener("htmx:beforeSwap", function (event) {
+    var part = event.detail.target, text = event.detail.serverResponse;
+    if (answers.get(part) === text) event.detail.shouldSwap = false;
+    else rememberFocus(part);
+    if (event.detail.xhr.status === 200) answers.set(part, text);
+  });
+
   var seen = null;
 
   function markFresh(part) {
@@ -143,6 +172,7 @@
 
   document.addEventListener("htmx:afterSettle", function (event) {
     localizeTimes(event.target.parentElement || event.target);
+    restoreFocus(event.detail.target || event.target);
     markFresh(document);
     var news = document.querySelector("[data-announce]");
     if (news && news.dataset.announce) { announce(news.dataset.announce); news.dataset.announce = ""; }

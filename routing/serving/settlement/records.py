@@ -10,6 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import Final
 
 from gateway.http.jsonio import JsonObject, dumps
+from routing.entities.exchange import CANCELLED
 from routing.history.client_app import NO_APP, parse_app
 from routing.ledger.orders import CredentialSpending, SettleOrder
 from routing.ledger.tickets import Ticket
@@ -144,6 +145,7 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
                     "is_byok": attempt.own is not None,
                     "routed_service_tier": attempt.endpoint.tier,
                     "error_type": attempt.failure.error_type if attempt.failure else None,
+                    **_describe_break(attempt),
                     # For operators; callers are not told of it.
                     **({"credential": attempt.house.label} if attempt.house else {}),
                     **_hedge_facts(progress, attempt),
@@ -162,6 +164,16 @@ def _hedge_facts(progress: RequestProgress, attempt: Attempt) -> JsonObject:
     if hedge is None or all(attempt is not each for each in hedge.racing[1:]):
         return {}
     return {"hedged_after": _ms(hedge.racing[0].started, attempt.started)}
+
+
+def _describe_break(attempt: Attempt) -> JsonObject:
+    """When an answer that had begun broke off, in milliseconds since it was asked for."""
+    begun, ended, failure = attempt.first_token, attempt.ended, attempt.failure
+    if failure is None or failure.error_type == CANCELLED:
+        return {}
+    if begun is None or ended is None or ended <= begun:
+        return {}
+    return {"broke_off_ms": _ms(attempt.started, ended)}
 
 
 def _find_server(

@@ -17,7 +17,7 @@ from routing.selection.trace import VERSION
 
 _Milliseconds = Annotated[int | None, Field(description="Milliseconds.")]
 # Of attempts: what only operators read.
-_OF_OPERATORS: Final = frozenset({"error_type", "credential", "hedged_after"})
+_OF_OPERATORS: Final = frozenset({"error_type", "credential", "hedged_after", "broke_off_ms"})
 _Charge = Annotated[UsdAmount, Field(description="USD charged to the account.")]
 
 

@@ -19,6 +19,7 @@ from routing.serving.request.legs import bound_charges
 from routing.serving.request.outcome import abandoned_outcome
 from routing.serving.request.rescue import Rescue
 from routing.serving.settlement.booking import stream_outcome
+from routing.serving.settlement.records import settle_order
 from routing.upstreams.failures import from_status
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to, own_entry
@@ -179,3 +180,22 @@ def test_nobody_goes_on_with_a_picture() -> None:
     relay.feed(chunk(images=[image]))
     assert relay.started
     assert not begin_rescue(progress, first, relay)
+
+
+def test_the_record_says_when_a_part_broke_off() -> None:
+    progress = rescuable()
+    first, second = attempt_at(FIRST, first_token=1.05), attempt_at(SECOND)
+    relay = relay_at(progress, first)
+    relay.feed(chunk(content="One"))
+    assert begin_rescue(progress, first, relay)
+    Attempts(progress).record_failure(first, from_status(502, {}, b"{}"))
+    first.ended = 2.2
+    relay = relay_at(progress, second)
+    relay.feed(chunk(content="two", finish="stop", usage=(70, 5)) + DONE)
+    second.ended = second.first_token = 3.0
+
+    order = settle_order(progress, stream_outcome(progress, second, relay, cancelled=False))
+
+    broken, whole = json.loads(order.record["attempts"])
+    assert (broken["latency"], broken["broke_off_ms"]) == (50, 1200)
+    assert "broke_off_ms" not in whole
