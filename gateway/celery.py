@@ -7,6 +7,7 @@ from celery import Celery, signals
 from django.conf import settings
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from gateway.environment.interns import name_host_queue
 from gateway.home import home, private_folder
 from gateway.logs import worker_lines
 
@@ -57,12 +58,20 @@ def _send_last_spans(**_: object) -> None:
 
 
 def _add_queues(instance: Any, **_: Any) -> None:
-    """A worker of the first queue of destinations takes from the others in turn."""
+    """A worker of the first queue of destinations takes from the others in turn, one of interns
+    from its machine's own queues, so that the command is the same everywhere."""
     first, *others = settings.DESTINATION_QUEUES
     queues = instance.app.amqp.queues
     if first in queues.consume_from:
         for name in others:
             queues.select_add(name)
+    if "intern-control" in queues.consume_from:
+        queues.select_add(settings.INTERN_TICKS_QUEUE)
+    for name in ("interns", "intern-control"):
+        own = name_host_queue(name, settings.INTERN_HOST)
+        if name in queues.consume_from and own != name:
+            queues.select_add(own)
+            queues.deselect(name)
 
 
 # Celery knows its receivers by weak references.

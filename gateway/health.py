@@ -221,8 +221,9 @@ def note_beat() -> None:
 
 
 def note_worker(queues: Iterable[str]) -> None:
-    """Note that a worker reads them; without a hint store there is nowhere to note it."""
-    for name in map(_worker_key, queues):
+    """Note that a worker reads them; without a hint store there is nowhere to note it. The queue
+    of one machine counts as the one it is named after."""
+    for name in {_worker_key(queue.partition("@")[0]) for queue in queues}:
         shared_cache().run(lambda store: store.set(name, 1, ex=WORKER_KEY_S), None, knocks=True)  # noqa: B023 - Called at once.
 
 

@@ -229,6 +229,8 @@ if not CELERY_BROKER_URL:
 CELERY_TASK_ALWAYS_EAGER = False
 # Whoever works the first works all of them (`gateway.celery`).
 DESTINATION_QUEUES = ("destinations", *(f"destinations-{number}" for number in range(1, 16)))
+# Every machine's `intern-control` takes from it too: whoever is first has the others told.
+INTERN_TICKS_QUEUE = "intern-ticks"
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "count-calls": {"task": "routing.tasks.count_calls", "schedule": 300.0},
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
@@ -276,22 +278,27 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "reap-interns": {
         "task": "interns.tasks.reap",
         "schedule": INTERN_REAPER_SECONDS,
-        "options": {"queue": "intern-control", "expires": INTERN_REAPER_SECONDS},
+        "options": {"queue": INTERN_TICKS_QUEUE, "expires": INTERN_REAPER_SECONDS},
+    },
+    "move-interns": {
+        "task": "interns.tasks.move_interns",
+        "schedule": INTERN_REAPER_SECONDS,
+        "options": {"queue": INTERN_TICKS_QUEUE, "expires": INTERN_REAPER_SECONDS},
     },
     "expire-intern-chats": {
         "task": "interns.chat.tasks.close_left_over_runs",
         "schedule": INTERN_REAPER_SECONDS,
-        "options": {"queue": "intern-control", "expires": INTERN_REAPER_SECONDS},
+        "options": {"queue": INTERN_TICKS_QUEUE, "expires": INTERN_REAPER_SECONDS},
     },
     "probe-interns": {
         "task": "interns.tasks.probe",
         "schedule": INTERN_PROBE_SECONDS,
-        "options": {"queue": "intern-control", "expires": INTERN_PROBE_SECONDS},
+        "options": {"queue": INTERN_TICKS_QUEUE, "expires": INTERN_PROBE_SECONDS},
     },
     "reconcile-interns": {
         "task": "interns.tasks.reconcile_interns",
         "schedule": INTERN_RECONCILE_SECONDS,
-        "options": {"queue": "intern-control", "expires": INTERN_RECONCILE_SECONDS},
+        "options": {"queue": INTERN_TICKS_QUEUE, "expires": INTERN_RECONCILE_SECONDS},
     },
     "forget-intern-creations": {"task": "interns.tasks.forget_creations", "schedule": 3600.0},
     "forget-archives": {"task": "interns.archives.tasks.forget_archives", "schedule": 3600.0},

@@ -29,6 +29,7 @@ from interns.errors import (
     UpstreamUnavailable,
     VaultNotAttachable,
 )
+from interns.hosts import place
 from interns.leases import InternLease
 from interns.machine import NOWHERE, MoveRule
 from interns.models import Intern, InternCreation, LeaseKind, Status
@@ -194,7 +195,8 @@ def _build_row(
     )
     if not starts:
         return intern, None
-    lease = InternLease(intern.pk, uuid4(), uuid4(), LeaseKind.PROVISION)
+    host = place(intern, LeaseKind.PROVISION, account_id=caller.account_id, now=now)
+    lease = InternLease(intern.pk, uuid4(), uuid4(), LeaseKind.PROVISION, host)
     columns: JsonObject = {**leases.begin_columns(lease, now), "progress_step": 1}
     for name, value in columns.items():
         setattr(intern, name, value)
@@ -208,6 +210,7 @@ def _build_unprovisioned(intern: Intern) -> Intern:
         pk=intern.pk,
         status=Status.AWAITING_SLACK_INSTALL,
         status_since=intern.status_since,
+        host=intern.host,
         progress_step=None,
     )
 
@@ -219,13 +222,13 @@ def _resume(creation: InternCreation, caller: Caller, now: datetime) -> _Prepara
         return _Preparation(creation, intern)
     if intern.status == Status.QUEUED and intern.picked_at is None and intern.lease_id is not None:
         # It was committed, and perhaps nobody was told.
-        assert intern.operation_id is not None
-        lease = InternLease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+        lease = leases.current_lease(intern)
         return _Preparation(creation, intern, lease, _build_unprovisioned(intern))
     if intern.status != Status.AWAITING_SLACK_INSTALL:
         return _Preparation(creation, intern)
     by = history.describe_caller(caller)
-    taken = leases.take(intern, LeaseKind.PROVISION, by=by, now=now)
+    host = place(intern, LeaseKind.PROVISION, account_id=caller.account_id, now=now)
+    taken = leases.take(intern, LeaseKind.PROVISION, by=by, now=now, host=host)
     if taken is None:
         raise InternConflict
     return _Preparation(creation, intern, taken, _build_unprovisioned(intern))

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from gateway.environment.interns import name_host_queue
 from gateway.http.jsonio import JsonObject
 from interns.errors import UpstreamUnavailable
 from interns.leases import InternLease
@@ -51,6 +52,7 @@ class _Publishing(threading.Thread):
     def _publish(self) -> None:
         app = self._app
         task, queue = _TASKS[LeaseKind(self._lease.kind)]
+        queue = name_host_queue(queue, self._lease.host)
         with app.connection_for_write(transport_options=_build_timeouts()) as connection:
             app.send_task(
                 task,
@@ -89,5 +91,6 @@ def serialize_lease(lease: InternLease) -> tuple[str, str, str, str]:
 
 
 def parse_lease(intern_id: str, lease_id: str, operation_id: str, kind: str) -> InternLease:
-    """What a message said."""
-    return InternLease(UUID(intern_id), UUID(lease_id), UUID(operation_id), kind)
+    """What a message said. It came to the machine that it was meant for."""
+    ids = UUID(intern_id), UUID(lease_id), UUID(operation_id)
+    return InternLease(*ids, kind, settings.INTERN_HOST)

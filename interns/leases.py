@@ -38,16 +38,27 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InternLease:
-    """The right to write for an operation. `operation_id` outlives hand-overs."""
+    """The right to write for an operation, which the machine `host` carries out. `operation_id`
+    outlives hand-overs."""
 
     intern_id: UUID
     lease_id: UUID
     operation_id: UUID
     kind: str
+    host: str
 
     def rows(self) -> QuerySet[Intern]:
         """The intern, while this is its lease."""
         return Intern.objects.filter(pk=self.intern_id, lease_id=self.lease_id)
+
+
+def current_lease(intern: Intern) -> InternLease:
+    """The lease of the row, which is held or has expired."""
+    assert intern.lease_id is not None
+    assert intern.operation_id is not None
+    return InternLease(
+        intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind, intern.host
+    )
 
 
 def lease_term() -> timedelta:
@@ -78,13 +89,15 @@ def take(
     now: datetime,
     why: str = "",
     rule: MoveRule | None = None,
+    host: str | None = None,
     **columns: object,
 ) -> InternLease | None:
     """Begin an operation on an intern that is as it was read; None where it is so no more.
 
-    One conditional update, and the history row of what it does to the status.
+    One conditional update, and the history row of what it does to the status. `host` names the
+    machine that is to carry it out where that is another one than before.
     """
-    lease = InternLease(intern.pk, uuid4(), uuid4(), kind)
+    lease = InternLease(intern.pk, uuid4(), uuid4(), kind, host or intern.host)
     target = LEADS_TO[kind]
     fields = {**begin_columns(lease, now), **columns}
     if target != intern.status:
@@ -109,6 +122,7 @@ def begin_columns(lease: InternLease, now: datetime) -> JsonObject:
     return {
         "lease_id": lease.lease_id,
         "lease_kind": lease.kind,
+        "host": lease.host,
         "lease_expires_at": now + lease_term(),
         "lease_attempt": 0,
         "operation_id": lease.operation_id,
@@ -122,7 +136,10 @@ def undo_take(lease: InternLease, before: Intern, *, by: str, why: str) -> bool:
 
     False where a worker picked it up all the same; then it goes on.
     """
-    restored = ("status", "status_since", "status_reason", "last_failure_message", "progress_step")
+    restored = (
+        *("status", "status_since", "status_reason", "last_failure_message", "progress_step"),
+        "host",
+    )
     with transaction.atomic():
         intern = lease.rows().filter(picked_at__isnull=True).select_related("workspace").first()
         if intern is None:
@@ -136,11 +153,14 @@ def undo_take(lease: InternLease, before: Intern, *, by: str, why: str) -> bool:
 
 
 def pick_up(lease: InternLease, *, by: str, now: datetime) -> tuple[Intern, InternLease] | None:
-    """Take an operation over from its message. None for everyone but the first."""
-    mine = InternLease(lease.intern_id, uuid4(), lease.operation_id, lease.kind)
+    """Take an operation over from its message. None for everyone but the first, and on every
+    machine but the one that is to carry it out."""
+    mine = InternLease(
+        lease.intern_id, uuid4(), lease.operation_id, lease.kind, settings.INTERN_HOST
+    )
     with transaction.atomic():
         intern = _lock_intern(lease)
-        if intern is None:
+        if intern is None or intern.host != mine.host:
             return None
         fields: JsonObject = {"lease_id": mine.lease_id, "lease_expires_at": now + lease_term()}
         fields["picked_at"] = now
@@ -231,7 +251,7 @@ def reissue(intern: Intern, *, now: datetime, counts: bool) -> InternLease | Non
     """An expired operation anew; `counts` says that an attempt was lost. None where it moved
     meanwhile."""
     assert intern.operation_id is not None
-    lease = InternLease(intern.pk, uuid4(), intern.operation_id, intern.lease_kind)
+    lease = InternLease(intern.pk, uuid4(), intern.operation_id, intern.lease_kind, intern.host)
     moved = expired_rows(intern, now).update(
         lease_id=lease.lease_id,
         lease_expires_at=now + lease_term(),

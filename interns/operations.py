@@ -25,6 +25,7 @@ from interns.errors import (
     OperationTimedOut,
     UpstreamUnavailable,
 )
+from interns.hosts import place
 from interns.job_queue import publish_operation
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule, OperationState, find_refusal, is_archive_failure
@@ -47,9 +48,12 @@ def delete(intern_id: UUID, *, by: str, acknowledged: bool = False) -> None:
     _begin_operation(intern_id, LeaseKind.DELETE, by=by, acknowledged=acknowledged)
 
 
-def begin_suspend(intern_id: UUID, *, by: str, why: str = "") -> InternLease:
-    """Have the runtime stopped, without waiting for it. Raises as `provision` does."""
-    return _begin_operation(intern_id, LeaseKind.SUSPEND, by=by, why=why)[0]
+def begin_suspend(intern_id: UUID, *, by: str, why: str = "", resumes: bool = False) -> InternLease:
+    """Have the runtime stopped, without waiting for it. Raises as `provision` does.
+
+    One that `resumes` is provisioned again as soon as a machine takes it.
+    """
+    return _begin_operation(intern_id, LeaseKind.SUSPEND, by=by, why=why, resumes=resumes)[0]
 
 
 def suspend(intern_id: UUID, *, by: str, why: str = "", until: float | None = None) -> None:
@@ -77,12 +81,18 @@ def read_state(intern: Intern, now: datetime) -> OperationState:
 
 
 def _begin_operation(
-    intern_id: UUID, kind: LeaseKind, *, by: str, why: str = "", acknowledged: bool = False
+    intern_id: UUID,
+    kind: LeaseKind,
+    *,
+    by: str,
+    why: str = "",
+    acknowledged: bool = False,
+    resumes: bool = False,
 ) -> tuple[InternLease, Intern]:
     """The lease, and the intern as it was before."""
     columns: JsonObject = {}
     if kind == LeaseKind.SUSPEND:
-        columns["status_reason"] = why[:500]
+        columns |= {"status_reason": why[:500], "provision_requested": resumes}
     elif kind == LeaseKind.DELETE:
         columns["acknowledge_workspace_loss"] = acknowledged
 
@@ -90,7 +100,9 @@ def _begin_operation(
         intern, now = load_intern(intern_id), datetime.now(UTC)
         if error := find_refusal(kind, read_state(intern, now), acknowledged=acknowledged):
             raise error
-        return leases.take(intern, kind, by=by, now=now, why=why, **columns), intern
+        account_id = intern.workspace.account_id
+        host = place(intern, kind, account_id=account_id, now=now, acknowledged=acknowledged)
+        return leases.take(intern, kind, by=by, now=now, why=why, host=host, **columns), intern
 
     lease, before = run_queries(Lane.OPERATOR, lambda: _retry(attempt))
     publish_or_undo(lease, before, by)
@@ -196,7 +208,7 @@ def _release_in_rows(intern_id: UUID, by: str) -> str:
     intern = load_intern(intern_id)
     if intern.lease_id is None or intern.operation_id is None:
         raise InvalidState("Nothing holds this intern")
-    lease = InternLease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+    lease = leases.current_lease(intern)
     try:
         end_lost_operation(lease, by=by, why="operation_lost: an operator released the intern")
     except LeaseLost:

@@ -9,6 +9,7 @@ from django.db import transaction
 from gateway.database.db import Lane, run_queries
 from interns import history, leases
 from interns.errors import InternBusy, InvalidState
+from interns.hosts import place
 from interns.leases import InternLease
 from interns.machine import MoveRule
 from interns.models import Intern, LeaseKind, Status
@@ -47,11 +48,13 @@ def _write(intern: Intern, by: str, now: datetime) -> InternLease | None:
     """`slack_installed_at` of the row that was read is `now` where it could be written."""
     lease = None
     if intern.provision_requested:
+        account_id = intern.workspace.account_id
         lease = leases.take(
             intern,
             LeaseKind.PROVISION,
             by=by,
             now=now,
+            host=place(intern, LeaseKind.PROVISION, account_id=account_id, now=now),
             why="Slack was installed",
             rule=MoveRule.SLACK_INSTALLED,
             slack_installed_at=now,

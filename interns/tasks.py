@@ -8,19 +8,23 @@ from math import ceil
 from typing import Any
 
 from celery import bootsteps, shared_task
+from celery.signals import worker_ready
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 from kombu.exceptions import OperationalError
 
 from gateway.celery import app
+from gateway.environment.interns import name_host_queue
+from interns import hosts
 from interns.archives.service import delete_abandoned_spools, delete_expired_archives
 from interns.chat.clock import CLOCK
 from interns.chat.run_cleanup import delete_old_runs, expire_runs
 from interns.creation import delete_expired_creations
 from interns.job_queue import CONTROL_QUEUE, JOBS_QUEUE, parse_lease
-from interns.jobs import prober, reaper, teardown
+from interns.jobs import archiving, moving, prober, reaper, teardown
 from interns.jobs import provision as provisioning
 from interns.jobs import suspend as suspending
+from interns.jobs.heartbeat import Heartbeat
 from interns.jobs.reconcile import reconcile
 from interns.runtime.driver import current_driver
 from interns.spans import trace_job
@@ -55,13 +59,53 @@ def tear_down(task: Any, intern_id: str, lease_id: str, operation_id: str, kind:
 def suspend(task: Any, intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
     lease = parse_lease(intern_id, lease_id, operation_id, kind)
     with trace_job(lease, task.request.headers):
-        return suspending.suspend(lease, current_driver(), by=_name_worker())
+        was_done = suspending.suspend(lease, current_driver(), by=_name_worker())
+    if was_done:
+        _publish_archiving()
+    return was_done
+
+
+def _publish_archiving() -> None:
+    """Have the disks that lie only here archived, where other machines could boot them."""
+    if not hosts.keeps_archives(datetime.now(UTC)):
+        return
+    queue = name_host_queue(JOBS_QUEUE, settings.INTERN_HOST)
+    try:
+        archive_disks.apply_async(queue=queue, retry=False)
+    except OperationalError as error:
+        # Reconciling asks again.
+        log.warning("Disks are not archived yet, the broker is gone: %s", error)
 
 
 @shared_task
-def reap() -> tuple[int, ...]:
+def archive_disks() -> int:
+    """After each suspension, and when runtimes are compared with rows."""
+    return archiving.archive_disks(current_driver())
+
+
+def _tell_others(task: Any, host: str, expires_s: float) -> None:
+    """What beat asks for comes to one machine, which has the others do it too; they are named."""
+    if host:
+        return
+    for other in hosts.list_other_hosts(datetime.now(UTC)):
+        queue = name_host_queue(CONTROL_QUEUE, other)
+        try:
+            task.apply_async((other,), queue=queue, expires=expires_s, retry=False)
+        except OperationalError as error:
+            log.warning("Machine %s is not told: %s", other, error)
+
+
+@shared_task(bind=True)
+def reap(task: Any, host: str = "") -> tuple[int, ...]:
     """Every `INTERN_REAPER_SECONDS`: operations that nobody carries out any more."""
+    _tell_others(task, host, settings.INTERN_REAPER_SECONDS)
     return tuple(reaper.reap(current_driver()))
+
+
+@shared_task
+def move_interns() -> int:
+    """Every `INTERN_REAPER_SECONDS`: interns that are to live on another machine."""
+    return moving.move_interns()
 
 
 @shared_task
@@ -82,11 +126,12 @@ class RepublishWaiting(bootsteps.StartStopStep):
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def start(self, parent: Any) -> None:
-        if {JOBS_QUEUE, CONTROL_QUEUE}.isdisjoint(parent.app.amqp.queues.consume_from):
+        jobs, control = _name_own_queues()
+        if {jobs, control}.isdisjoint(parent.app.amqp.queues.consume_from):
             return
         try:
             publish_waiting.apply_async(
-                queue=CONTROL_QUEUE, expires=settings.INTERN_LEASE_SECONDS, retry=False
+                queue=control, expires=settings.INTERN_LEASE_SECONDS, retry=False
             )
         except OperationalError as error:
             log.warning("The broker is gone again: %s", error)
@@ -95,15 +140,32 @@ class RepublishWaiting(bootsteps.StartStopStep):
 app.steps["consumer"].add(RepublishWaiting)
 
 
-@shared_task
-def probe() -> int:
+@worker_ready.connect
+def begin_heartbeat(sender: Any, **_: object) -> None:
+    """The worker that looks after what runs here tells that this machine is there."""
+    if _name_own_queues()[1] in sender.app.amqp.queues.consume_from:
+        Heartbeat().start()
+
+
+def _name_own_queues() -> tuple[str, str]:
+    """Those of this machine's jobs, and of what must not wait for them."""
+    host = settings.INTERN_HOST
+    return name_host_queue(JOBS_QUEUE, host), name_host_queue(CONTROL_QUEUE, host)
+
+
+@shared_task(bind=True)
+def probe(task: Any, host: str = "") -> int:
     """Every `INTERN_PROBE_SECONDS`: are those that run well, and have they budget left."""
+    _tell_others(task, host, settings.INTERN_PROBE_SECONDS)
     return prober.probe_all(current_driver())
 
 
-@shared_task
-def reconcile_interns() -> bool:
+@shared_task(bind=True)
+def reconcile_interns(task: Any, host: str = "") -> bool:
     """Every `INTERN_RECONCILE_SECONDS`: runtimes against rows."""
+    _tell_others(task, host, settings.INTERN_RECONCILE_SECONDS)
+    _publish_archiving()
+    archiving.remove_destroyed(current_driver())
     report = reconcile(current_driver())
     if not report.is_clean:
         log.error(
@@ -127,8 +189,9 @@ def forget_archives() -> int:
     return delete_expired_archives(datetime.now(UTC))
 
 
-@shared_task(name="interns.chat.tasks.close_left_over_runs")
-def close_left_over_runs() -> None:
+@shared_task(bind=True, name="interns.chat.tasks.close_left_over_runs")
+def close_left_over_runs(task: Any, host: str = "") -> None:
     """Every few seconds: runs whose process or caller is gone, and old ones."""
+    _tell_others(task, host, settings.INTERN_REAPER_SECONDS)
     expire_runs(CLOCK.now(), driver=current_driver())
     delete_old_runs(CLOCK.now())

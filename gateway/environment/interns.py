@@ -1,11 +1,19 @@
 """Interns: what they run in, and how long what may take."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gateway import env
 from gateway.environment.object_store import build_s3_storage
 from gateway.environment.section import Section
+
+DEFAULT_HOST: Final = "local"
+
+
+def name_host_queue(queue: str, host: str) -> str:
+    """What the queue is called for one machine; that of a machine without a name of its own is
+    the queue itself."""
+    return queue if host == DEFAULT_HOST else f"{queue}@{host}"
 
 
 def archive_storage(store: str, endpoint: str, home: Path, *, silence_s: float) -> dict[str, Any]:
@@ -25,6 +33,18 @@ INTERN_RUNTIME = setting(
     env.runtime,
     "process",
     ("process", "container"),
+)
+INTERN_HOST = setting(
+    "INTERN_HOST",
+    "this machine's name among those that run interns; each has another one",
+    env.host_name,
+    DEFAULT_HOST,
+)
+INTERN_HOST_SECONDS = setting(
+    "INTERN_HOST_SECONDS",
+    "how long a machine that runs interns may be silent before it counts as gone",
+    env.seconds,
+    120,
 )
 INTERN_DOMAIN = setting(
     "INTERN_DOMAIN", "what the hostnames of interns end in", env.host_name, "interns.localhost"

@@ -97,7 +97,15 @@ _TIME = "%Y-%m-%d %H:%M:%S"
 _SHOWN = (
     *("id", "account", "workspace", "creator", "name", "hostname", "status", "progress", "age"),
     *("status_reason", "last_failure_message", "held", "vault", "attached_vault_id", "key"),
-    *("spent", "booted_at", "runtime_facts", "failed_probes", "slack_installed_at"),
+    *(
+        "host",
+        "disk_host",
+        "spent",
+        "booted_at",
+        "runtime_facts",
+        "failed_probes",
+        "slack_installed_at",
+    ),
     *("created_at", "updated_at", "history", "log_tail"),
 )
 _Operation = Callable[[UUID, str], object]

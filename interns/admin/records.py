@@ -1,11 +1,19 @@
-"""Records of interns, read-only: chats (without what was said), moves, and create requests."""
+"""Records of interns, read-only: chats (without what was said), moves, create requests, and the
+machines they run on."""
 
 from typing import Any
 
 from django.contrib import admin
 
 from gateway.admin import ReadOnlyAdmin, ReadOnlyInline
-from interns.models import ChatInteraction, ChatRun, ChatSession, InternCreation, InternTransition
+from interns.models import (
+    ChatInteraction,
+    ChatRun,
+    ChatSession,
+    InternCreation,
+    InternHost,
+    InternTransition,
+)
 
 
 class InteractionInline(ReadOnlyInline):
@@ -106,3 +114,20 @@ class InternCreationAdmin(ReadOnlyAdmin):
     search_fields = ("intern__name",)
     search_help_text = "Name of the intern, or id"
     fields = ("id", "intern", "wants_provision", "created_at", "finished_at", "expires_at")
+
+
+@admin.register(InternHost)
+class InternHostAdmin(ReadOnlyAdmin):
+    """Machines that run interns, as each last told. `manage.py interns_host` drains one."""
+
+    list_display = (
+        *("name", "last_seen_at", "draining", "interns", "free_memory_bytes", "memory_bytes"),
+    )
+    list_filter = ("draining",)
+    ordering = ("name",)
+    search_fields = ("name",)
+    search_help_text = "Name of the machine"
+    fields = (
+        *("name", "home_id", "first_seen_at", "last_seen_at", "draining", "interns"),
+        *("free_memory_bytes", "memory_bytes"),
+    )

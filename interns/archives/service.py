@@ -1,5 +1,6 @@
-"""Archives of interns' disks: made at teardown and read back before anything is removed, added by
-operators, and deleted after `INTERN_ARCHIVE_DAYS`."""
+"""Archives of interns' disks: made at teardown and read back before anything is removed, made of
+interns that stopped so that another machine can boot them, added by operators, and deleted after
+`INTERN_ARCHIVE_DAYS`."""
 
 import fcntl
 import logging
@@ -11,11 +12,12 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from accounts.services.records import Actor, command_actor, read_fields, record_change
 from gateway.home import private_folder
@@ -26,9 +28,20 @@ from interns.runtime.driver import ArchiveFailed, Driver
 
 log = logging.getLogger("gateway.interns")
 _FACTS: Final = ("intern_id", "intern_name", "uri", "sha256", "bytes", "source", "expires_at")
+Source = WorkspaceArchive.Source
+WITHOUT_RUNTIME: Final = (Status.STOPPED, Status.FAILED)
 _BATCH: Final = 100
 # A file is made a moment before it is locked.
 _LEFT_OVER_S: Final = 60.0
+
+
+class KeptFile(NamedTuple):
+    """A disk in the store, read back and compared."""
+
+    uri: str
+    sha256: str
+    bytes: int
+    files: int
 
 
 class ArchiveNotExpected(ValueError):
@@ -36,29 +49,87 @@ class ArchiveNotExpected(ValueError):
 
 
 def has_archive(intern: Intern) -> bool:
-    """Whether its disk is kept. Teardown makes the archive, and nothing boots after that, so none
-    is older than the disk."""
-    return latest_archive(intern.pk) is not None
+    """Whether its disk is kept as it is."""
+    return find_current_archive(intern) is not None
+
+
+def find_current_archive(intern: Intern) -> WorkspaceArchive | None:
+    """The archive that holds the intern's disk as it is, None where there is none.
+
+    After a teardown nothing boots, so its archive is never older than the disk. One that was made
+    while the intern was stopped holds the disk until it boots again.
+    """
+    rows = WorkspaceArchive.objects.filter(_holds_boot(intern.boot_id), intern_id=intern.pk)
+    return rows.order_by("-created_at").first()
+
+
+def exclude_archived(interns: QuerySet[Intern]) -> QuerySet[Intern]:
+    """Those of which no archive holds the disk as it is."""
+    current = WorkspaceArchive.objects.filter(
+        _holds_boot(OuterRef("boot_id")), intern_id=OuterRef("pk")
+    )
+    return interns.filter(~Exists(current))
+
+
+def _holds_boot(boot_id: UUID | OuterRef | None) -> Q:
+    return ~Q(source=Source.STOPPED) | Q(source=Source.STOPPED, boot_id=boot_id)
 
 
 def archive_workspace(
     intern: Intern, driver: Driver, *, alive: Callable[[], None] = lambda: None
 ) -> WorkspaceArchive:
-    """Keep the intern's disk and read it back, to be sure; what is kept already is not made again.
+    """Keep the disk of an intern that is taken down; what is kept already is not made again, but
+    kept as long as if it were new. Raises as `keep_disk` does."""
+    existing = find_current_archive(intern)
+    if existing is None:
+        return _insert_row(intern, keep_disk(intern, driver, f"{intern.pk}.tar", alive=alive))
+    existing.expires_at = datetime.now(UTC) + timedelta(days=settings.INTERN_ARCHIVE_DAYS)
+    existing.save(update_fields=["expires_at"])
+    return existing
+
+
+def archive_stopped(intern: Intern, driver: Driver) -> WorkspaceArchive | None:
+    """Keep the disk of an intern that is stopped, without holding it; None where it was begun to be
+    booted meanwhile, which makes what was read worthless. Raises as `keep_disk` does.
+
+    A disk changes only under a runtime, and a boot names itself in the row before there is one.
+    """
+    existing = find_current_archive(intern)
+    if existing is not None:
+        return existing
+    kept = keep_disk(intern, driver, f"{intern.pk}-{intern.boot_id}.tar")
+    with transaction.atomic():
+        rows = Intern.objects.select_for_update(no_key=True).filter(pk=intern.pk)
+        if rows.filter(boot_id=intern.boot_id, status__in=WITHOUT_RUNTIME).first() is None:
+            row = None
+        else:
+            row = _insert_row(intern, kept, source=Source.STOPPED)
+    if row is None:
+        with suppress(*store.read_errors()):
+            store.archive_storage().delete(store.parse_name(kept.uri))
+        return None
+    earlier = WorkspaceArchive.objects.filter(intern_id=intern.pk, source=Source.STOPPED)
+    for old in earlier.exclude(pk=row.pk):
+        if old.uri != row.uri:
+            delete_archive(old, by=command_actor("archive stopped interns"))
+    return row
+
+
+def keep_disk(
+    intern: Intern, driver: Driver, name: str, *, alive: Callable[[], None] = lambda: None
+) -> KeptFile:
+    """Store the intern's disk under a name and read it back, to be sure.
 
     The runtime is stopped, so every attempt keeps the same bytes, one that was given up and ends
     late too. Takes as long as the disk is large, outside of any transaction, the store at most
     `INTERN_ARCHIVE_SECONDS`; `alive` is called now and then. Raises `ArchiveFailed`, and then
     nothing was removed.
     """
-    existing = latest_archive(intern.pk)
-    if existing is not None:
-        return existing
     try:
         with _make_spool() as (file, path):
             files = driver.archive(intern.pk, file)
             sha256, size = _digest_spool(file, alive)
-            store_it = partial(_store_and_read_back, f"{intern.pk}.tar", file, path)
+            store_it = partial(_store_and_read_back, name, file, path)
             uri, *found = run_with_limit(store_it, settings.INTERN_ARCHIVE_SECONDS, alive)
     except StoreTimedOut as error:
         raise ArchiveFailed(f"the archive could not be kept: {error}") from error
@@ -68,7 +139,39 @@ def archive_workspace(
         raise ArchiveFailed(f"the archive could not be kept: {why}") from error
     if found != [sha256, size]:
         raise ArchiveFailed("the archive read back is not what was written")
-    return _insert_row(intern, uri, sha256, size, files)
+    return KeptFile(uri, sha256, size, files)
+
+
+def restore_workspace(
+    intern: Intern, driver: Driver, *, alive: Callable[[], None] = lambda: None
+) -> WorkspaceArchive:
+    """Put the newest archive of the intern on its disk here, in place of what is there; it has no
+    runtime here. `alive` is called now and then. Raises `ArchiveFailed`."""
+    row = latest_archive(intern.pk)
+    if row is None:
+        raise ArchiveFailed(f"its disk is on {intern.disk_host}, and no archive of it is kept")
+    try:
+        with _make_spool() as (file, _):
+            fetch = partial(_fetch, row, file)
+            found = run_with_limit(fetch, settings.INTERN_ARCHIVE_SECONDS, alive)
+            if found != (row.sha256, row.bytes):
+                raise ArchiveFailed("the archive's bytes are not those that were kept")
+            # What a former stay left here is older, and nothing is written over files.
+            driver.destroy(intern.pk)
+            file.seek(0)
+            driver.restore(intern.pk, file)
+    except StoreTimedOut as error:
+        raise ArchiveFailed(f"the archive could not be fetched: {error}") from error
+    except store.read_errors() as error:
+        why = getattr(error, "strerror", None) or "the store failed"
+        raise ArchiveFailed(f"the archive could not be fetched: {why}") from error
+    return row
+
+
+def _fetch(row: WorkspaceArchive, into: BinaryIO) -> tuple[str, int]:
+    """Copy what is kept; the SHA-256 and the bytes of it."""
+    with store.open_archive(row.uri) as kept:
+        return store.copy(kept, into)
 
 
 def add_archive(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) -> WorkspaceArchive:
@@ -79,7 +182,7 @@ def add_archive(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) 
     if intern.status != Status.DESTROY_FAILED:
         raise ArchiveNotExpected("only an intern whose teardown failed takes an archive by hand")
     with transaction.atomic():
-        row = _insert_row(intern, uri, sha256, size, 0, source=WorkspaceArchive.Source.OPERATOR)
+        row = _insert_row(intern, KeptFile(uri, sha256, size, 0), source=Source.OPERATOR)
         _record_change(row, by, "created")
     return row
 
@@ -172,13 +275,7 @@ def _digest_spool(file: BinaryIO, alive: Callable[[], None]) -> tuple[str, int]:
 
 
 def _insert_row(
-    intern: Intern,
-    uri: str,
-    sha256: str,
-    size: int,
-    files: int,
-    *,
-    source: str = WorkspaceArchive.Source.TEARDOWN,
+    intern: Intern, kept: KeptFile, *, source: str = Source.TEARDOWN
 ) -> WorkspaceArchive:
     now = datetime.now(UTC)
     return WorkspaceArchive.objects.create(
@@ -186,11 +283,12 @@ def _insert_row(
         intern_name=intern.name,
         account_id=intern.workspace.account_id,
         workspace_id=intern.workspace_id,
-        uri=uri,
-        sha256=sha256,
-        bytes=size,
-        files=files,
+        uri=kept.uri,
+        sha256=kept.sha256,
+        bytes=kept.bytes,
+        files=kept.files,
         source=source,
+        boot_id=intern.boot_id if source == Source.STOPPED else None,
         created_at=now,
         expires_at=now + timedelta(days=settings.INTERN_ARCHIVE_DAYS),
     )

@@ -45,6 +45,11 @@ def read_errors() -> tuple[type[Exception], ...]:
     return (*store_errors(), UnknownPlace)
 
 
+def is_shared() -> bool:
+    """Whether other machines can fetch what this one keeps."""
+    return bool(settings.INTERN_ARCHIVE_STORE)
+
+
 def archive_storage() -> Storage:
     return storages["intern-archives"]
 
@@ -90,6 +95,16 @@ def compute_digest(file: BinaryIO, alive: Callable[[], None] = lambda: None) -> 
         hash_.update(piece)
         size += len(piece)
         alive()
+    return hash_.hexdigest(), size
+
+
+def copy(source: BinaryIO, target: BinaryIO) -> tuple[str, int]:
+    """Copy what is left to read; its SHA-256 in hexadecimal and its bytes."""
+    hash_, size = hashlib.sha256(), 0
+    while piece := source.read(PIECE_BYTES):
+        hash_.update(piece)
+        size += len(piece)
+        target.write(piece)
     return hash_.hexdigest(), size
 
 

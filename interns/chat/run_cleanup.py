@@ -40,7 +40,8 @@ def end_runs(
 
 
 def expire_runs(now: datetime, *, driver: CancelsRuns) -> int:
-    """End runs whose question waited too long, or whose web process is gone. How many."""
+    """End runs of this machine's interns whose question waited too long, or whose web process is
+    gone. How many."""
     left_over = runs.close_abandoned(now=now)
     for intern_id, run_id in left_over:
         driver.cancel(intern_id, run_id, wait_s=_CANCEL_S)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
@@ -330,14 +331,15 @@ def close_all(intern_id: UUID, because: str, *, now: datetime) -> list[UUID]:
 
 
 def close_abandoned(*, now: datetime) -> list[tuple[UUID, UUID]]:
-    """End runs that nobody has any more, of all interns: pairs of intern and run."""
+    """End runs that nobody has any more, of this machine's interns: pairs of intern and run."""
     late = Q(state=RunState.RUNNING, lease_expires_at__lte=now) | Q(
         state=RunState.WAITING,
         interactions__state=InteractionState.PENDING,
         interactions__deadline_at__lte=now,
     )
     closed = []
-    for run_id in ChatRun.objects.filter(late).values_list("pk", flat=True).distinct():
+    here = ChatRun.objects.filter(late, intern__host=settings.INTERN_HOST)
+    for run_id in here.values_list("pk", flat=True).distinct():
         with transaction.atomic():
             run = ChatRun.objects.select_for_update().filter(pk=run_id, state__in=OPEN).first()
             if run is not None and _is_abandoned(run, now):

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final
 
+from django.conf import settings
 from django.db import models, transaction
 
 from interns import history, operations
@@ -25,8 +26,11 @@ _PROBE_S: Final = 2.0
 
 
 def probe_all(driver: Driver) -> int:
-    """One round over all running interns that nothing holds. Returns how many are not well."""
-    rows = Intern.objects.filter(status=Status.RUNNING, lease_id__isnull=True)
+    """One round over this machine's running interns that nothing holds. Returns how many are not
+    well."""
+    rows = Intern.objects.filter(
+        status=Status.RUNNING, lease_id__isnull=True, host=settings.INTERN_HOST
+    )
     interns = list(rows.select_related("workspace", "api_key"))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         healths = list(

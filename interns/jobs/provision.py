@@ -13,6 +13,7 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
 
 from gateway.database.db import release_connection
 from interns import leases
+from interns.archives.service import restore_workspace
 from interns.jobs.lease_renewal import LeaseRenewal
 from interns.keys import KeyDisabled, build_gateway_url, prepare_key
 from interns.leases import InternLease, LeaseLost
@@ -132,8 +133,13 @@ class _BootAttempt:
             raise BootFailed(StartFailed.code, "the intern's API key is disabled") from None
         self._begin_step(2)
         plan = self._build_plan(key)
-        first_boot = self._intern.booted_at or datetime.now(UTC)
-        self._begin_step(3, booted_at=first_boot, boot_id=self._lease.operation_id)
+        self._fetch_disk()
+        self._begin_step(
+            3,
+            booted_at=self._intern.booted_at or datetime.now(UTC),
+            boot_id=self._lease.operation_id,
+            disk_host=settings.INTERN_HOST,
+        )
         release_connection()
         runtime = self._driver.start(plan)
         self._begin_step(4, runtime=runtime.facts)
@@ -165,6 +171,13 @@ class _BootAttempt:
             gateway_url=build_gateway_url(),
             **columns,
         )
+
+    def _fetch_disk(self) -> None:
+        """Where another machine has the disk, its archive is put onto one here."""
+        intern = self._intern
+        if intern.booted_at is not None and intern.disk_host != settings.INTERN_HOST:
+            release_connection()
+            restore_workspace(intern, self._driver, alive=self._check_time)
 
     def _await_health(self) -> None:
         deadline = time.monotonic() + settings.INTERN_HEALTH_SECONDS

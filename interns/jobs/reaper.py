@@ -37,10 +37,12 @@ class ReapCounts(NamedTuple):
 
 
 def reap(driver: Driver, *, now: datetime | None = None) -> ReapCounts:
-    """One round over all leases that have expired."""
+    """One round over this machine's leases that have expired."""
     now = now or datetime.now(UTC)
     counts = ReapCounts()
-    rows = Intern.objects.filter(lease_id__isnull=False, lease_expires_at__lte=now)
+    rows = Intern.objects.filter(
+        lease_id__isnull=False, lease_expires_at__lte=now, host=settings.INTERN_HOST
+    )
     nobody_works = worked_queues()[JOBS_QUEUE] is False
     for intern in rows.select_related("workspace").order_by("lease_expires_at"):
         if intern.picked_at is None and intern.lease_kind in _WORKERS:
@@ -53,25 +55,22 @@ def reap(driver: Driver, *, now: datetime | None = None) -> ReapCounts:
 
 
 def publish_waiting() -> int:
-    """Tell of every operation again that no worker has taken up; its first message may be lost.
+    """Tell of every operation again that no worker of this machine has taken up; its first message
+    may be lost.
 
     Where it is not, the later one finds nothing to do. Returns how many could be told of.
     """
-    rows = Intern.objects.filter(lease_id__isnull=False, picked_at__isnull=True)
+    rows = Intern.objects.filter(
+        lease_id__isnull=False, picked_at__isnull=True, host=settings.INTERN_HOST
+    )
     count = 0
     for intern in rows.order_by("operation_since"):
         try:
-            publish_operation(_get_lease(intern))
+            publish_operation(leases.current_lease(intern))
         except UpstreamUnavailable:
             break
         count += 1
     return count
-
-
-def _get_lease(intern: Intern) -> InternLease:
-    assert intern.lease_id is not None
-    assert intern.operation_id is not None
-    return InternLease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
 
 
 def _publish_again(intern: Intern, now: datetime, *, nobody_works: bool) -> ReapCounts:
@@ -88,7 +87,10 @@ def _is_behind_others(intern: Intern, now: datetime) -> bool:
     begun shows that the message is lost: the queue keeps their order.
     """
     busy = Intern.objects.filter(
-        lease_kind__in=_WORKERS, picked_at__isnull=False, lease_expires_at__gt=now
+        lease_kind__in=_WORKERS,
+        picked_at__isnull=False,
+        lease_expires_at__gt=now,
+        host=intern.host,
     )
     since = list(busy.values_list("operation_since", flat=True))
     assert intern.operation_since is not None
@@ -111,7 +113,7 @@ def _hand_on(intern: Intern, now: datetime, *, counts: bool) -> bool:
 
 
 def _give_up(intern: Intern, driver: Driver, now: datetime) -> bool:
-    lease = _get_lease(intern)
+    lease = leases.current_lease(intern)
     try:
         with transaction.atomic():
             if not leases.expired_rows(intern, now).select_for_update().exists():

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from django.conf import settings
+
 from interns.jobs.prober import fail_running_intern
 from interns.models import Intern, Status
 from interns.runtime.driver import Driver, Runtime, RuntimeFailed
@@ -29,12 +31,14 @@ class ReconcileReport:
 
 
 def reconcile(driver: Driver, *, dry: bool = False) -> ReconcileReport:
-    """One comparison. `dry` only reports. Raises `RuntimeFailed` where the driver cannot say what
-    runs.
+    """One comparison on this machine. `dry` only reports. Raises `RuntimeFailed` where the driver
+    cannot say what runs.
 
     Rows are read before and after the runtimes: what began meanwhile is in neither finding.
     """
-    expected = Intern.objects.filter(status=Status.RUNNING, lease_id__isnull=True)
+    expected = Intern.objects.filter(
+        status=Status.RUNNING, lease_id__isnull=True, host=settings.INTERN_HOST
+    )
     before = list(expected.select_related("workspace"))
     runtimes = driver.runtimes()
     report = ReconcileReport(runtimes=len(runtimes))
@@ -71,8 +75,10 @@ def _stop_leaked(runtime: Runtime, driver: Driver, report: ReconcileReport, dry:
 
 
 def _may_run(intern_id: UUID, boot_id: UUID | None) -> bool:
-    """Whether a row says that this boot may run now. Being torn down, whatever runs is its own."""
-    row = Intern.objects.filter(pk=intern_id).values_list("status", "boot_id").first()
+    """Whether a row says that this boot may run here now. Being torn down, whatever runs is its
+    own."""
+    here = Intern.objects.filter(pk=intern_id, host=settings.INTERN_HOST)
+    row = here.values_list("status", "boot_id").first()
     if row is None or row[0] not in _MAY_RUN:
         return False
     return row[0] == Status.DESTROYING or row[1] == boot_id

@@ -1,7 +1,8 @@
-"""Interns and what belongs to them: history, creations, archives, chat, vaults."""
+"""Interns and what belongs to them: history, creations, archives, chat, vaults, machines."""
 
 from interns.models.archive import WorkspaceArchive
 from interns.models.chat import ChatInteraction, ChatRun, ChatSession
+from interns.models.host import InternHost
 from interns.models.intern import Intern, InternCreation, InternTransition, LeaseKind, Status
 from interns.models.vault import Vault, VaultSecret
 
@@ -11,6 +12,7 @@ __all__ = [
     "ChatSession",
     "Intern",
     "InternCreation",
+    "InternHost",
     "InternTransition",
     "LeaseKind",
     "Status",

@@ -12,11 +12,13 @@ class WorkspaceArchive(models.Model):
     """One verified archive. It outlives its intern, so it names it by value.
 
     `uri` is what the archive storage calls it; `files` counts regular files. Until `expires_at` it
-    is kept.
+    is kept. One of an intern that was only stopped holds what `boot_id` left on the disk, and is no
+    longer the disk once a later boot has begun.
     """
 
     class Source(models.TextChoices):
         TEARDOWN = "teardown", "Teardown"
+        STOPPED = "stopped", "While it was stopped"
         OPERATOR = "operator", "Added by hand"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -35,6 +37,7 @@ class WorkspaceArchive(models.Model):
     bytes = models.BigIntegerField()
     files = models.BigIntegerField(default=0)
     source = models.CharField(max_length=16, choices=Source.choices, default=Source.TEARDOWN)
+    boot_id = models.UUIDField(null=True)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
 

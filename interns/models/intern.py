@@ -8,6 +8,8 @@ from django.db.models import F, Q
 
 from accounts.models import Account, ApiKey, User, Workspace
 from accounts.models.record import AppendOnly
+from gateway.environment.interns import DEFAULT_HOST
+from interns.models.host import HOST_NAME_CHARS_MAX
 
 NAME_CHARS_MAX: Final = 17
 DESCRIPTION_CHARS_MAX: Final = 2_000
@@ -45,6 +47,8 @@ class Intern(models.Model):
     intern has neither, but for `running` while it is being suspended.
     `progress_step` counts from 1. `booted_at` is when a runtime was first begun: from then on there
     may be files. `status_reason` says what led to the status, where a caller did not.
+    `host` names the machine that carries out what is done to it, `disk_host` the one where its disk
+    lies once it was booted: they differ while it moves.
     `attached_vault_id` is borrowed, and kept when its vault is gone. `runtime` holds what the
     driver told of the runtime that it started last. `budget_nano` becomes the limit of the key.
     """
@@ -92,6 +96,18 @@ class Intern(models.Model):
     picked_at = models.DateTimeField(null=True, editable=False)
     acknowledge_workspace_loss = models.BooleanField(default=False, editable=False)
 
+    host = models.CharField(
+        max_length=HOST_NAME_CHARS_MAX,
+        default=DEFAULT_HOST,
+        db_default=DEFAULT_HOST,
+        editable=False,
+    )
+    disk_host = models.CharField(
+        max_length=HOST_NAME_CHARS_MAX,
+        default=DEFAULT_HOST,
+        db_default=DEFAULT_HOST,
+        editable=False,
+    )
     booted_at = models.DateTimeField(null=True, editable=False)
     boot_id = models.UUIDField(null=True, editable=False)
     runtime = models.JSONField(null=True, editable=False)

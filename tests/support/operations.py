@@ -304,6 +304,14 @@ def _intern_life(number: int, workspace: Workspace, user: User, key: ApiKey) -> 
         updated_at=now,
         **made,
     )
+    of_interns.InternHost.objects.create(
+        name=f"host-{number}",
+        home_id=intern.pk,
+        memory_bytes=8_000_000_000,
+        free_memory_bytes=4_000_000_000,
+        first_seen_at=now,
+        last_seen_at=now,
+    )
     session = of_interns.ChatSession.objects.create(intern=intern, session_id=f"s-{number}", **made)
     run = of_interns.ChatRun.objects.create(intern=intern, session=session, by=user, started_at=now)
     asked = {"kind": "permission", "arguments": {"kind": "permission"}}

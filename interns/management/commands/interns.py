@@ -54,5 +54,6 @@ def _serialize(intern: Intern) -> JsonObject:
         "progress": build_progress(intern.progress_step, waits=is_pickup_overdue(intern, now)),
         "held_by": intern.lease_kind or None,
         "hostname": intern.hostname,
+        "host": intern.host,
         "last_failure_message": intern.last_failure_message,
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 from uuid import UUID
 
+from django.conf import settings
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
@@ -82,13 +83,18 @@ def _onto_disk(intern_id: UUID) -> Callable[[BinaryIO], JsonObject]:
         raise Refused("There is no such intern")
     if row.status not in _WITHOUT_RUNTIME or row.lease_id is not None:
         raise Refused(f"The intern is {row.status}: suspend it first")
+    if row.booted_at is not None and row.disk_host != settings.INTERN_HOST:
+        raise Refused(f"Its disk is on {row.disk_host}: run this command there")
 
     def put(file: BinaryIO) -> JsonObject:
         files = current_driver().restore(intern_id, file)
-        # From now on there are files, which its teardown has to keep.
+        # From now on there are files, which its teardown has to keep and no archive holds.
         Intern.objects.filter(pk=intern_id, booted_at__isnull=True).update(
-            booted_at=datetime.now(UTC)
+            booted_at=datetime.now(UTC), host=settings.INTERN_HOST, disk_host=settings.INTERN_HOST
         )
+        WorkspaceArchive.objects.filter(
+            intern_id=intern_id, source=WorkspaceArchive.Source.STOPPED
+        ).update(boot_id=None)
         return {"files": files, "into": str(intern_id)}
 
     return put

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from django.conf import settings
 from django.core.management.base import CommandParser
 from django.db import connection
 
@@ -37,7 +38,7 @@ class Command(JsonCommand):
     def run(self, **options: Any) -> tuple[JsonObject, int]:
         if bool(options["interns"]) == bool(options["all"]):
             raise Misused("Name interns, or say --all")
-        interns = list(_choose_interns(options["interns"]))
+        interns = list(_choose_interns(options["interns"], here=bool(options["here"])))
         if interns and not options["here"]:
             require_worker()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -50,11 +51,12 @@ class Command(JsonCommand):
         return {"suspended": done, "failed": failures}, int(bool(failures))
 
 
-def _choose_interns(names: list[str]) -> Iterator[Intern]:
+def _choose_interns(names: list[str], *, here: bool) -> Iterator[Intern]:
     if names:
         yield from map(find_intern, names)
     else:
-        yield from Intern.objects.select_related("workspace").filter(status=Status.RUNNING)
+        rows = Intern.objects.select_related("workspace").filter(status=Status.RUNNING)
+        yield from rows.filter(host=settings.INTERN_HOST) if here else rows
 
 
 def _close_connection_after(work: Any) -> Any:
@@ -81,6 +83,8 @@ def _suspend(intern: Intern) -> str:
 
 def _suspend_here(intern: Intern) -> str:
     now, why = datetime.now(UTC), "the gateway stopped"
+    if intern.host != settings.INTERN_HOST:
+        return f"it runs on {intern.host}"
     if refused := find_refusal(LeaseKind.SUSPEND, operations.read_state(intern, now)):
         return refused.text
     lease = leases.take(intern, LeaseKind.SUSPEND, by=_BY, now=now, why=why, status_reason=why)

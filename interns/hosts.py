@@ -1,0 +1,141 @@
+"""The rows of machines that run interns: their heartbeats, and where an intern is to go."""
+
+import logging
+import os
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db.models import Count, Q, QuerySet
+
+from gateway.home import write_private
+from interns.archives.service import find_current_archive
+from interns.archives.store import is_shared
+from interns.models import Intern, InternHost, LeaseKind, Status
+from interns.placement import HostState, choose_host
+
+log = logging.getLogger("gateway.interns")
+_PLACED: Final = (Status.QUEUED, Status.PROVISIONING, Status.RUNNING)
+
+
+class Memory(NamedTuple):
+    """In bytes."""
+
+    total: int
+    free: int
+
+
+def read_memory() -> Memory:
+    """This machine's memory; what the kernel would give to new processes counts as free."""
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    total = os.sysconf("SC_PHYS_PAGES") * page_bytes
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(":")
+            if name == "MemAvailable":
+                return Memory(total, int(value.split()[0]) * 1024)
+    return Memory(total, total)
+
+
+def write_heartbeat(now: datetime) -> bool:
+    """Write down how this machine is. False where another machine of its name is alive: then one
+    of the two needs another `INTERN_HOST`, and until then this one is on no list."""
+    name, home_id, memory = settings.INTERN_HOST, _read_home_id(), read_memory()
+    measured = {
+        "memory_bytes": memory.total,
+        "free_memory_bytes": memory.free,
+        "interns": Intern.objects.filter(host=name, status__in=_PLACED).count(),
+        "last_seen_at": now,
+    }
+    mine = InternHost.objects.filter(name=name)
+    free = mine.filter(Q(home_id=home_id) | Q(last_seen_at__lte=now - _term()))
+    if free.update(**measured, home_id=home_id):
+        return True
+    fresh = {**measured, "home_id": home_id, "first_seen_at": now}
+    row, _ = InternHost.objects.get_or_create(name=name, defaults=fresh)
+    if row.home_id == home_id:
+        return True
+    log.error("Another machine is called %s too: give this one an INTERN_HOST of its own", name)
+    return False
+
+
+def _read_home_id() -> UUID:
+    """What tells this home apart from others, made where there is none."""
+    path = Path(settings.GATEWAY_HOME) / "run" / "intern-host-id"
+    with suppress(OSError, ValueError):
+        return UUID(path.read_text(encoding="ascii").strip())
+    write_private(path, str(uuid4()))
+    return UUID(path.read_text(encoding="ascii").strip())
+
+
+def _term() -> timedelta:
+    return timedelta(seconds=settings.INTERN_HOST_SECONDS)
+
+
+def filter_living(now: datetime) -> QuerySet[InternHost]:
+    """Machines that were heard of lately."""
+    return InternHost.objects.filter(last_seen_at__gt=now - _term())
+
+
+def list_other_hosts(now: datetime) -> list[str]:
+    """The names of the living machines but this one."""
+    others = filter_living(now).exclude(name=settings.INTERN_HOST)
+    return list(others.order_by("name").values_list("name", flat=True))
+
+
+def keeps_archives(now: datetime) -> bool:
+    """Whether disks of interns that stop here are archived: where others could fetch them, and
+    there are others, or will be once this one is drained."""
+    reasons = ~Q(name=settings.INTERN_HOST) | Q(draining=True)
+    return is_shared() and InternHost.objects.filter(reasons).exists()
+
+
+def can_move(intern: Intern) -> bool:
+    """Whether it can boot on any machine: it has no disk yet, or other machines can fetch it as
+    it is."""
+    if intern.booted_at is None:
+        return True
+    return is_shared() and find_current_archive(intern) is not None
+
+
+def place(
+    intern: Intern, kind: LeaseKind, *, account_id: UUID, now: datetime, acknowledged: bool = False
+) -> str:
+    """The machine that is to carry out an operation which begins now.
+
+    `acknowledged` says that the loss of the disk is accepted. Where no machine is known, as before
+    the first one has written its row, all stays as it is.
+    """
+    if kind == LeaseKind.SUSPEND:
+        return intern.host
+    living = list(filter_living(now))
+    names = {host.name for host in living}
+    home = intern.host if intern.booted_at is None else intern.disk_host
+    if kind == LeaseKind.DELETE and (home in names or not names):
+        return home
+    if names <= {home} or not (acknowledged or can_move(intern)):
+        return home
+    states = _measure(living, intern, account_id)
+    return choose_host(states, needed_bytes=settings.INTERN_MEMORY_BYTES) or home
+
+
+def _measure(living: list[InternHost], intern: Intern, account_id: UUID) -> list[HostState]:
+    """Those that take interns, with what was placed on them."""
+    placed = Intern.objects.filter(status__in=_PLACED).values_list("host")
+    own = Count("pk", filter=Q(workspace__account=account_id))
+    counts = {name: (every, mine) for name, every, mine in placed.annotate(Count("pk"), own)}
+    return [
+        HostState(
+            host.name,
+            free_memory_bytes=host.free_memory_bytes,
+            counted=host.interns,
+            placed=counts.get(host.name, (0, 0))[0],
+            of_account=counts.get(host.name, (0, 0))[1],
+            has_disk=intern.booted_at is not None and intern.disk_host == host.name,
+        )
+        for host in living
+        if not host.draining
+    ]

@@ -1,0 +1,109 @@
+"""interns_host: the machines that run interns, and moving interns away from one."""
+
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.core.management.base import CommandParser
+from django.db import transaction
+
+from gateway.commands import JsonCommand, Refused
+from gateway.http.jsonio import JsonObject, format_time
+from interns import hosts
+from interns.archives.store import is_shared
+from interns.jobs.archiving import list_unarchived
+from interns.models import Intern, InternHost, Status
+
+_LOOK_S: Final = 0.5
+_UP: Final = (Status.QUEUED, Status.PROVISIONING, Status.RUNNING)
+
+
+class Command(JsonCommand):
+    help = "List the machines that run interns, drain one, or give one another name."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        deeds = parser.add_subparsers(dest="deed", required=True)
+        deeds.add_parser("list", help="machines, with their memory and interns")
+        drain = deeds.add_parser(
+            "drain", help="place nothing there any more, and move what runs there to other machines"
+        )
+        drain.add_argument("host", help="the machine's INTERN_HOST")
+        drain.add_argument("--off", action="store_true", help="place interns there again")
+        drain.add_argument(
+            "--wait", type=float, default=0, metavar="SECONDS", help="until nothing is left there"
+        )
+        rename = deeds.add_parser("rename", help="after a machine got another INTERN_HOST")
+        rename.add_argument("host", help="what it was called; it is heard of no more")
+        rename.add_argument("name", help="what it is called")
+
+    def run(self, **options: Any) -> tuple[JsonObject, int]:
+        if options["deed"] == "list":
+            return _list_hosts(), 0
+        if options["deed"] == "rename":
+            return _rename(options["host"], options["name"]), 0
+        return _drain(options["host"], is_on=not options["off"], wait_s=options["wait"])
+
+    def lines(self, result: JsonObject) -> Iterable[str]:
+        if "hosts" not in result:
+            yield from super().lines(result)
+            return
+        for each in result["hosts"]:
+            state = "alive" if each["alive"] else f"silent since {each['last_seen_at']}"
+            state = f"{state}, draining" if each["draining"] else state
+            memory = f"{each['free_memory_bytes'] >> 20} of {each['memory_bytes'] >> 20} MiB free"
+            counts = f"{each['up']} up, {each['disks']} disks, {each['unarchived']} only there"
+            yield f"{each['name']}  {state}  {memory}  {counts}"
+
+
+def _list_hosts() -> JsonObject:
+    now = datetime.now(UTC)
+    living = set(hosts.filter_living(now).values_list("name", flat=True))
+    rows = InternHost.objects.order_by("name")
+    return {"hosts": [_serialize(host, is_alive=host.name in living) for host in rows]}
+
+
+def _serialize(host: InternHost, *, is_alive: bool) -> JsonObject:
+    return {
+        "name": host.name,
+        "alive": is_alive,
+        "draining": host.draining,
+        "last_seen_at": format_time(host.last_seen_at),
+        "memory_bytes": host.memory_bytes,
+        "free_memory_bytes": host.free_memory_bytes,
+        **_count_interns(host.name),
+    }
+
+
+def _count_interns(host: str) -> dict[str, int]:
+    return {
+        "up": Intern.objects.filter(host=host, status__in=_UP).count(),
+        "disks": Intern.objects.filter(disk_host=host, booted_at__isnull=False).count(),
+        "unarchived": len(list_unarchived(host)),
+    }
+
+
+def _drain(name: str, *, is_on: bool, wait_s: float) -> tuple[JsonObject, int]:
+    if is_on and not is_shared():
+        raise Refused("No other machine could fetch a disk: set INTERN_ARCHIVE_STORE first")
+    if not InternHost.objects.filter(name=name).update(draining=is_on):
+        raise Refused(f"No machine {name!r} was ever heard of; `interns_host list` shows them")
+    until = time.monotonic() + (wait_s if is_on else 0)
+    while True:
+        counts = _count_interns(name)
+        is_empty = not (counts["up"] or counts["unarchived"])
+        if is_empty or time.monotonic() >= until:
+            break
+        time.sleep(_LOOK_S)
+    waited_in_vain = is_on and wait_s > 0 and not is_empty
+    return {"host": name, "draining": is_on, **counts}, int(waited_in_vain)
+
+
+def _rename(former: str, name: str) -> JsonObject:
+    if hosts.filter_living(datetime.now(UTC)).filter(name=former).exists():
+        raise Refused(f"Machine {former!r} is alive: stop its workers, then rename it")
+    with transaction.atomic():
+        placed = Intern.objects.filter(host=former).update(host=name)
+        disks = Intern.objects.filter(disk_host=former).update(disk_host=name)
+        InternHost.objects.filter(name=former).delete()
+    return {"host": name, "was": former, "interns": placed, "disks": disks}

@@ -1,0 +1,284 @@
+"""Interns on several machines, in process: each has a driver and a home of its own, the database,
+the queue and the archive store are common."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from interns import hosts
+from interns.archives.service import archive_stopped, find_current_archive
+from interns.jobs.archiving import archive_disks, list_unarchived, remove_destroyed
+from interns.jobs.moving import move_interns
+from interns.jobs.prober import probe_all
+from interns.jobs.reaper import publish_waiting, reap
+from interns.jobs.reconcile import reconcile
+from interns.models import Intern, InternHost, WorkspaceArchive
+from interns.runtime import driver
+from interns.runtime.driver import current_driver
+from tests.interns.farm import Farm, carry_out
+from tests.interns.test_commands import told
+from tests.support.scripted_driver import FOLDER, Script
+
+pytestmark = pytest.mark.django_db
+GIB = 1 << 30
+NAMES = ("a", "b", "c")
+
+
+class Machines:
+    """Three machines; what the test does is done on the one that it is on."""
+
+    def __init__(self, folder: Path, settings: Any, patch: pytest.MonkeyPatch) -> None:
+        self._folder, self._settings, self._patch = folder, settings, patch
+        self.farm: Farm
+
+    def on(self, name: str) -> Any:
+        """Go on on that machine; its driver."""
+        self._settings.INTERN_HOST = name
+        self._settings.GATEWAY_HOME = self._folder / name
+        self._patch.setenv(FOLDER, str(self._folder / name / "runtimes"))
+        driver._load_driver.cache_clear()
+        return current_driver()
+
+    def script(self, name: str) -> Script:
+        return Script(self._folder / name / "runtimes")
+
+    def beat(self, *names: str, free_gib: int = 16) -> None:
+        """Have them be alive, with that much memory."""
+        for name in names:
+            self.on(name)
+            assert hosts.write_heartbeat(datetime.now(UTC))
+        InternHost.objects.filter(name__in=names).update(free_memory_bytes=free_gib * GIB)
+
+    def silence(self, name: str) -> None:
+        """Have it not been heard of for an hour."""
+        past = datetime.now(UTC) - timedelta(hours=1)
+        InternHost.objects.filter(name=name).update(last_seen_at=past)
+
+    def work(self) -> list[str]:
+        """Carry out all messages, each on its machine; the machines."""
+        done = []
+        while self.farm.queue.messages:
+            lease = self.farm.queue.messages.popleft()
+            self.on(lease.host)
+            assert carry_out(lease)
+            done.append(lease.host)
+        return done
+
+    def running_on(self, name: str) -> Any:
+        """An intern that was placed there: no other machine has as much memory."""
+        InternHost.objects.exclude(name=name).update(free_memory_bytes=GIB)
+        InternHost.objects.filter(name=name).update(free_memory_bytes=64 * GIB)
+        made = self.farm.running()
+        assert self.farm.row(made["id"]).host == name
+        return made
+
+    def suspend(self, made: Any) -> None:
+        self.on(self.farm.row(made["id"]).host)
+        self.farm.queue.at_once = True
+        self.farm.ok("POST", f"/interns/{made['id']}/suspend")
+        self.farm.queue.at_once = False
+
+    def write_file(self, name: str, made: Any, file: str) -> None:
+        with self.script(name).changed() as state:
+            state["disks"][made["id"]].append(file)
+
+    def places(self, made: Any) -> list[str]:
+        """The machines on which it runs."""
+        return [name for name in NAMES if made["id"] in self.script(name).runtimes()]
+
+
+@pytest.fixture
+def machines(
+    farm: Farm, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> Machines:
+    settings.INTERN_ARCHIVE_STORE = "s3://common"
+    made = Machines(tmp_path / "machines", settings, monkeypatch)
+    made.farm = farm
+    work: Callable[[], int] = lambda: len(made.work())  # noqa: E731 - It stands in for a method.
+    monkeypatch.setattr(farm.queue, "work", work)
+    made.beat(*NAMES)
+    return made
+
+
+def test_two_machines_of_one_name_are_not_taken_for_one(machines: Machines, settings: Any) -> None:
+    now = datetime.now(UTC)
+    machines.on("a")
+    assert hosts.write_heartbeat(now)
+    settings.GATEWAY_HOME = settings.GATEWAY_HOME.parent / "another"
+    assert not hosts.write_heartbeat(now)
+    assert hosts.write_heartbeat(now + timedelta(seconds=settings.INTERN_HOST_SECONDS + 1))
+
+
+def test_an_account_s_interns_are_spread_and_stay_where_they_were_put(machines: Machines) -> None:
+    made = [machines.farm.running() for _ in range(6)]
+    assert sorted(machines.places(each) for each in made) == [[n] for n in NAMES for _ in "12"]
+    for each in made:
+        row = machines.farm.row(each["id"])
+        assert [row.host] == [row.disk_host] == machines.places(each)
+    # What one machine looks after is its own.
+    for name in NAMES:
+        assert probe_all(machines.on(name)) == 0
+        assert reconcile(machines.on(name)).is_clean
+    machines.script("b").forget()
+    assert probe_all(machines.on("a")) == 0
+    assert probe_all(machines.on("b")) == 2
+
+
+def test_a_message_that_comes_to_another_machine_is_left_alone(machines: Machines) -> None:
+    made = machines.farm.new(provision=True)
+    lease = machines.farm.queue.messages.popleft()
+    others = [name for name in NAMES if name != lease.host]
+    for name in others:
+        machines.on(name)
+        assert not carry_out(lease)
+        machines.farm.expire(made["id"])
+        assert reap(current_driver()) == (0, 0, 0)
+        assert publish_waiting() == 0
+    machines.on(lease.host)
+    assert publish_waiting() == 1
+    assert machines.work() == [lease.host]
+    assert machines.places(made) == [lease.host]
+
+
+def test_a_drained_machine_s_interns_run_elsewhere_with_their_files(machines: Machines) -> None:
+    made, idle = machines.running_on("a"), machines.running_on("a")
+    machines.write_file("a", made, "later.txt")
+    machines.suspend(idle)
+    assert told("interns_host", "drain", "a")["draining"] is True
+
+    assert move_interns() == 1
+    assert machines.work() == ["a"]
+    # Not before its disk can be fetched.
+    assert (move_interns(), machines.farm.get(made["id"])["status"]) == (0, "stopped")
+    assert archive_disks(machines.on("a")) == 2
+    assert move_interns() == 1
+    (now_on,) = machines.work()
+    assert now_on != "a"
+
+    assert machines.farm.get(made["id"])["status"] == "running"
+    assert machines.places(made) == [now_on]
+    assert machines.script(now_on).read()["disks"][made["id"]] == ["notes.txt", "later.txt"]
+    # Nobody asked for the other one to run.
+    assert machines.farm.get(idle["id"])["status"] == "stopped"
+    left = told("interns_host", "drain", "a", "--wait", "1")
+    assert (left["up"], left["unarchived"]) == (0, 0)
+    assert move_interns() == 0
+
+
+def test_an_intern_that_comes_back_finds_what_it_had_last(machines: Machines) -> None:
+    made = machines.running_on("a")
+    for name, file in (("b", "of-a.txt"), ("a", "of-b.txt"), ("c", "of-a-again.txt")):
+        before = machines.farm.row(made["id"]).host
+        machines.write_file(before, made, file)
+        machines.suspend(made)
+        assert archive_disks(current_driver()) == 1
+        InternHost.objects.update(draining=True)
+        InternHost.objects.filter(name=name).update(draining=False)
+        machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+        assert machines.work() == [name]
+    files = ["notes.txt", "of-a.txt", "of-b.txt", "of-a-again.txt"]
+    assert machines.script("c").read()["disks"][made["id"]] == files
+    # Of all archives the last is kept.
+    assert WorkspaceArchive.objects.filter(intern_id=made["id"]).count() == 1
+
+
+def test_a_disk_that_changed_is_no_longer_in_its_archive(machines: Machines) -> None:
+    made = machines.running_on("a")
+    machines.suspend(made)
+    before = machines.farm.row(made["id"])
+    assert archive_stopped(before, machines.on("a")) is not None
+    assert hosts.can_move(before)
+    InternHost.objects.exclude(name="a").update(draining=True)
+    machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    machines.work()
+    machines.suspend(made)
+    after = machines.farm.row(made["id"])
+    assert not hosts.can_move(after)
+    # One that was read while it booted again is not kept.
+    WorkspaceArchive.objects.all().delete()
+    assert archive_stopped(before, machines.on("a")) is None
+    assert not WorkspaceArchive.objects.exists()
+    assert archive_disks(machines.on("a")) == 1
+    assert find_current_archive(after) is not None
+
+
+def test_an_archive_that_is_damaged_boots_nothing(machines: Machines, tmp_path: Path) -> None:
+    made = machines.running_on("a")
+    machines.suspend(made)
+    archive_disks(machines.on("a"))
+    for file in (tmp_path / "archives").glob("*.tar"):
+        file.write_bytes(b"[]")
+    told("interns_host", "drain", "a")
+    machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    machines.work()
+    got = machines.farm.get(made["id"])
+    assert got["status"] == "failed"
+    assert got["last_failure_message"].startswith("workspace_archive_failed: ")
+    # Its disk is where it was.
+    assert machines.farm.row(made["id"]).disk_host == "a"
+    assert machines.script("a").read()["disks"][made["id"]] == ["notes.txt"]
+
+
+def test_what_destroyed_interns_left_behind_goes_and_nothing_else(machines: Machines) -> None:
+    made, other = machines.running_on("a"), machines.running_on("a")
+    machines.suspend(made)
+    archive_disks(machines.on("a"))
+    past = datetime.now(UTC) - timedelta(days=400)
+    WorkspaceArchive.objects.update(expires_at=past)
+    machines.silence("a")
+    machines.farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    (worked,) = machines.work()
+    assert worked != "a"
+    machines.farm.get(made["id"], status=404)
+    # Its archive is kept from now on, not from when it was made.
+    assert WorkspaceArchive.objects.get(intern_id=made["id"]).expires_at > datetime.now(UTC)
+
+    home = machines.on("a")
+    stranger = UUID(int=7)
+    for intern_id in (made["id"], other["id"], stranger):
+        folder = hosts.settings.GATEWAY_HOME / "interns" / str(intern_id)
+        folder.mkdir(parents=True, exist_ok=True)
+    assert remove_destroyed(home) == 1
+    assert set(machines.script("a").read()["disks"]) == {other["id"]}
+
+
+def test_where_nobody_can_fetch_a_disk_all_stays_as_it_is(
+    machines: Machines, settings: Any
+) -> None:
+    made = machines.running_on("a")
+    settings.INTERN_ARCHIVE_STORE = ""
+    machines.suspend(made)
+    assert archive_disks(machines.on("a")) == 0
+    assert "INTERN_ARCHIVE_STORE" in told("interns_host", "drain", "a", status=1)["error"]
+    InternHost.objects.filter(name="a").update(draining=True)
+    machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    assert machines.work() == ["a"]
+    assert move_interns() == 0
+
+
+def test_one_machine_alone_archives_nothing_before_a_teardown(
+    farm: Farm, settings: Any, tmp_path: Path
+) -> None:
+    settings.INTERN_ARCHIVE_STORE = "s3://common"
+    settings.GATEWAY_HOME = tmp_path / "alone"
+    hosts.write_heartbeat(datetime.now(UTC))
+    made = farm.suspended()
+    assert archive_disks(current_driver()) == 0
+    assert list_unarchived("local") == [Intern.objects.get(pk=made["id"])]
+
+
+def test_a_machine_gets_another_name(machines: Machines) -> None:
+    made = machines.running_on("a")
+    assert "is alive" in told("interns_host", "rename", "a", "d", status=1)["error"]
+    machines.silence("a")
+    renamed = told("interns_host", "rename", "a", "d")
+    assert renamed == {"host": "d", "was": "a", "interns": 1, "disks": 1}
+    row = machines.farm.row(made["id"])
+    assert (row.host, row.disk_host) == ("d", "d")
+    shown = {each["name"]: each for each in told("interns_host", "list")["hosts"]}
+    assert set(shown) == {"b", "c"}
+    assert shown["b"]["alive"] is True
