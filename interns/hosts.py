@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import Count, Q, QuerySet
 
 from gateway.home import write_private
-from interns.archives.service import find_current_archive
+from interns.archives.service import find_current_archive, latest_archive
 from interns.archives.store import is_shared
 from interns.models import Intern, InternHost, LeaseKind, Status
 from interns.placement import HostState, choose_host
@@ -50,11 +50,12 @@ def write_heartbeat(now: datetime) -> bool:
         "interns": Intern.objects.filter(host=name, status__in=_PLACED).count(),
         "last_seen_at": now,
     }
-    mine = InternHost.objects.filter(name=name)
-    free = mine.filter(Q(home_id=home_id) | Q(last_seen_at__lte=now - _term()))
-    if free.update(**measured, home_id=home_id):
+    rows = InternHost.objects.filter(name=name)
+    if rows.filter(home_id=home_id, last_seen_at__gt=now - _term()).update(**measured):
         return True
-    fresh = {**measured, "home_id": home_id, "first_seen_at": now}
+    fresh = {**measured, "home_id": home_id, "alive_since": now}
+    if rows.filter(last_seen_at__lte=now - _term()).update(**fresh):
+        return True
     row, _ = InternHost.objects.get_or_create(name=name, defaults=fresh)
     if row.home_id == home_id:
         return True
@@ -80,6 +81,23 @@ def filter_living(now: datetime) -> QuerySet[InternHost]:
     return InternHost.objects.filter(last_seen_at__gt=now - _term())
 
 
+def list_gone(now: datetime) -> list[str]:
+    """The names of machines that are gone for good, as far as anybody can tell.
+
+    Nobody can tell while no machine was heard of for a whole term: it may have been the database
+    that was away, and then the others have not had their turn yet.
+    """
+    if not filter_living(now).filter(alive_since__lte=now - _term()).exists():
+        return []
+    gone = InternHost.objects.filter(last_seen_at__lte=now - _term())
+    return list(gone.order_by("name").values_list("name", flat=True))
+
+
+def has_others() -> bool:
+    """Whether there are machines that could take this one's interns over."""
+    return InternHost.objects.exclude(name=settings.INTERN_HOST).exists()
+
+
 def list_other_hosts(now: datetime) -> list[str]:
     """The names of the living machines but this one."""
     others = filter_living(now).exclude(name=settings.INTERN_HOST)
@@ -101,6 +119,12 @@ def can_move(intern: Intern) -> bool:
     return is_shared() and find_current_archive(intern) is not None
 
 
+def _can_recover(intern: Intern, now: datetime) -> bool:
+    """Whether it can boot with an older archive: its disk is lost with its machine."""
+    is_kept = is_shared() and latest_archive(intern.pk) is not None
+    return is_kept and intern.disk_host in list_gone(now)
+
+
 def place(
     intern: Intern, kind: LeaseKind, *, account_id: UUID, now: datetime, acknowledged: bool = False
 ) -> str:
@@ -116,7 +140,12 @@ def place(
     home = intern.host if intern.booted_at is None else intern.disk_host
     if kind == LeaseKind.DELETE and (home in names or not names):
         return home
-    if names <= {home} or not (acknowledged or can_move(intern)):
+    if kind == LeaseKind.DELETE:
+        # One that cannot be archived any more fails, so that its owner can acknowledge the loss.
+        can_leave = acknowledged or can_move(intern) or home in list_gone(now)
+    else:
+        can_leave = can_move(intern) or _can_recover(intern, now)
+    if names <= {home} or not can_leave:
         return home
     states = _measure(living, intern, account_id)
     return choose_host(states, needed_bytes=settings.INTERN_MEMORY_BYTES) or home
@@ -124,9 +153,11 @@ def place(
 
 def _measure(living: list[InternHost], intern: Intern, account_id: UUID) -> list[HostState]:
     """Those that take interns, with what was placed on them."""
-    placed = Intern.objects.filter(status__in=_PLACED).values_list("host")
+    placed = Intern.objects.filter(status__in=_PLACED).values_list("host").order_by()
     own = Count("pk", filter=Q(workspace__account=account_id))
-    counts = {name: (every, mine) for name, every, mine in placed.annotate(Count("pk"), own)}
+    counts = {
+        name: (every, mine) for name, every, mine in placed.annotate(every=Count("pk"), own=own)
+    }
     return [
         HostState(
             host.name,

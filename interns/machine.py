@@ -48,6 +48,7 @@ class MoveRule(StrEnum):
     ARCHIVE_FAILED = "T18"
     ARCHIVE_LOSS_ACCEPTED = "T19"
     TEARDOWN_FAILED = "T20"
+    HOST_LOST = "T21"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ MOVES: Final[Mapping[MoveRule, Move]] = {
     MoveRule.ARCHIVE_FAILED: Move((DESTROYING,), (DESTROY_FAILED,)),
     MoveRule.ARCHIVE_LOSS_ACCEPTED: Move((DESTROYING,), (DESTROYING,)),
     MoveRule.TEARDOWN_FAILED: Move((DESTROYING,), (DESTROY_FAILED,)),
+    MoveRule.HOST_LOST: Move((QUEUED, PROVISIONING, RUNNING), (STOPPED,)),
 }
 # Which rule an accepted operation is, by where it begins. A suspension moves nothing yet.
 ACCEPTED: Final[Mapping[tuple[LeaseKind, str], MoveRule]] = {

@@ -144,7 +144,20 @@ app.steps["consumer"].add(RepublishWaiting)
 def begin_heartbeat(sender: Any, **_: object) -> None:
     """The worker that looks after what runs here tells that this machine is there."""
     if _name_own_queues()[1] in sender.app.amqp.queues.consume_from:
-        Heartbeat().start()
+        Heartbeat(_publish_reconciling).start()
+
+
+def _publish_reconciling() -> bool:
+    """Have this machine's runtimes compared with rows: meanwhile others may have taken some over.
+    Whether the message was sent."""
+    try:
+        reconcile_interns.apply_async(
+            (settings.INTERN_HOST,), queue=_name_own_queues()[1], retry=False
+        )
+    except OperationalError as error:
+        log.warning("Runtimes are not compared yet, the broker is gone: %s", error)
+        return False
+    return True
 
 
 def _name_own_queues() -> tuple[str, str]:

@@ -16,6 +16,7 @@ EventKind = Literal[
     "model.unpriced",
     "intern.failed",
     "intern.waiting",
+    "intern.host_lost",
     "ledger.mismatch",
     "destination.disabled",
     "channel.test",

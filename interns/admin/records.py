@@ -128,6 +128,6 @@ class InternHostAdmin(ReadOnlyAdmin):
     search_fields = ("name",)
     search_help_text = "Name of the machine"
     fields = (
-        *("name", "home_id", "first_seen_at", "last_seen_at", "draining", "interns"),
+        *("name", "home_id", "alive_since", "last_seen_at", "draining", "interns"),
         *("free_memory_bytes", "memory_bytes"),
     )

@@ -3,35 +3,63 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
+from gateway.home import private_folder
 from interns import hosts
+from interns.runtime.host_lease import (
+    FILE_NAME,
+    LOOK_S,
+    is_over,
+    read_clock,
+    remove_lease,
+    write_lease,
+)
 
 log = logging.getLogger("gateway.interns")
 # So many of them may be lost before the machine counts as gone.
 _BEATS_PER_TERM: Final = 6
+# What is left of the term is for stopping, and for clocks that differ.
+_LEASE_OF_TERM: Final = 2 / 3
 
 
 class Heartbeat(threading.Thread):
-    """Writes this machine's row for as long as the process lives."""
+    """Writes this machine's row for as long as the process lives, and then how long its interns may
+    run. `compare` has runtimes compared with rows, after a time in which nobody heard of this
+    machine; it raises nothing and says whether it could."""
 
-    def __init__(self) -> None:
+    def __init__(self, compare: Callable[[], bool]) -> None:
         super().__init__(daemon=True, name="heartbeat")
+        self._compare = compare
+        self._has_compared = False
 
     def run(self) -> None:
         while True:
             self.beat()
+            connection.close()
             time.sleep(settings.INTERN_HOST_SECONDS / _BEATS_PER_TERM)
 
     def beat(self) -> None:
+        path = private_folder(Path(settings.GATEWAY_HOME) / "run") / FILE_NAME
         try:
-            hosts.write_heartbeat(datetime.now(UTC))
+            if is_over(path):
+                self._has_compared = False
+                # Whatever runs still is to see that, before there is a new one.
+                time.sleep(2 * LOOK_S)
+            began = read_clock()
+            if not hosts.write_heartbeat(datetime.now(UTC)):
+                return
+            if not hosts.has_others():
+                remove_lease(path)
+                return
+            write_lease(path, began + settings.INTERN_HOST_SECONDS * _LEASE_OF_TERM)
+            self._has_compared = self._has_compared or self._compare()
         except (DatabaseError, InterfaceError, OSError) as error:
             # A worker may come before the tables do; the next beat tries again.
             log.warning("The life sign of this machine could not be written: %s", error)
-        finally:
-            connection.close()

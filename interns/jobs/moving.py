@@ -1,5 +1,5 @@
-"""Moving interns from one machine to another: what runs on a machine that is drained stops, and
-boots again elsewhere once its disk is archived."""
+"""Moving interns from one machine to another: what ran on a machine that is gone, and what runs on
+one that is drained, boots again elsewhere once its disk can be fetched."""
 
 import logging
 from datetime import UTC, datetime
@@ -8,6 +8,7 @@ from typing import Final
 from interns import hosts, operations
 from interns.archives.store import is_shared
 from interns.errors import InternError
+from interns.jobs.lost_hosts import park_lost
 from interns.models import Intern, InternHost, LeaseKind, Status
 
 log = logging.getLogger("gateway.interns")
@@ -18,7 +19,7 @@ def move_interns(*, now: datetime | None = None) -> int:
     """One round over all machines; how many interns took a step. What could not be begun is tried
     again in the next one."""
     now = now or datetime.now(UTC)
-    return _stop_drained() + _resume_waiting(now)
+    return park_lost(now) + _stop_drained() + _resume_waiting(now)
 
 
 def _stop_drained() -> int:

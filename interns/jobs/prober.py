@@ -12,6 +12,7 @@ from interns import history, operations
 from interns.chat import runs
 from interns.errors import InternError
 from interns.history import PROBER
+from interns.jobs.lost_hosts import park_intern
 from interns.keys import is_budget_spent
 from interns.leases import NO_LEASE
 from interns.machine import MoveRule
@@ -43,6 +44,8 @@ def probe_all(driver: Driver) -> int:
 
 
 def _handle_health(intern: Intern, health: RuntimeHealth, driver: Driver) -> bool:
+    if health.was_fenced:
+        return park_intern(intern, "its machine could not be heard of", now=datetime.now(UTC))
     if health.exited:
         fail_running_intern(intern, health.detail or "the runtime is gone")
         return True

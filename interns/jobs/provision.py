@@ -15,6 +15,7 @@ from gateway.database.db import release_connection
 from interns import leases
 from interns.archives.service import restore_workspace
 from interns.jobs.lease_renewal import LeaseRenewal
+from interns.jobs.lost_hosts import record_restore
 from interns.keys import KeyDisabled, build_gateway_url, prepare_key
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule
@@ -177,7 +178,8 @@ class _BootAttempt:
         intern = self._intern
         if intern.booted_at is not None and intern.disk_host != settings.INTERN_HOST:
             release_connection()
-            restore_workspace(intern, self._driver, alive=self._check_time)
+            archive = restore_workspace(intern, self._driver, alive=self._check_time)
+            record_restore(intern, archive, self._lease, by=self._by)
 
     def _await_health(self) -> None:
         deadline = time.monotonic() + settings.INTERN_HEALTH_SECONDS

@@ -42,18 +42,25 @@ def reconcile(driver: Driver, *, dry: bool = False) -> ReconcileReport:
     before = list(expected.select_related("workspace"))
     runtimes = driver.runtimes()
     report = ReconcileReport(runtimes=len(runtimes))
-    _find_lost(before, runtimes, report, dry)
+    _find_lost(before, runtimes, report, driver, dry)
     for runtime in runtimes:
         _stop_leaked(runtime, driver, report, dry)
     return report
 
 
 def _find_lost(
-    before: list[Intern], runtimes: list[Runtime], report: ReconcileReport, dry: bool
+    before: list[Intern],
+    runtimes: list[Runtime],
+    report: ReconcileReport,
+    driver: Driver,
+    dry: bool,
 ) -> None:
     there = {(runtime.intern_id, runtime.boot_id) for runtime in runtimes}
     for intern in before:
         if (intern.pk, intern.boot_id) in there:
+            continue
+        if driver.health(intern.pk, boot_id=intern.boot_id).was_fenced:
+            # The next probe has it booted again.
             continue
         if dry or fail_running_intern(intern, "the runtime is gone", by=_BY):
             report.lost.append(str(intern.pk))

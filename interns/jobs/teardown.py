@@ -9,7 +9,7 @@ from django.db import DatabaseError, InterfaceError, transaction
 
 from gateway.database.db import release_connection
 from interns import history, leases
-from interns.archives.service import archive_workspace, has_archive
+from interns.archives.service import archive_workspace
 from interns.chat.run_cleanup import end_runs
 from interns.jobs.lease_renewal import LeaseRenewal
 from interns.keys import revoke_key
@@ -76,10 +76,10 @@ class _Teardown:
         self._remove_row()
 
     def _archive(self) -> None:
-        """Skipped where there never was a disk, and where it is done already. A first boot that
-        failed may not have come so far as to make one."""
+        """Skipped where there never was a disk: a first boot that failed may not have come so far
+        as to make one."""
         self._renewal.check()
-        if self._intern.booted_at is None or has_archive(self._intern):
+        if self._intern.booted_at is None:
             return
         release_connection()
         try:

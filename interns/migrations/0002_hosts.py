@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
                 ('free_memory_bytes', models.BigIntegerField()),
                 ('interns', models.PositiveIntegerField(default=0)),
                 ('draining', models.BooleanField(default=False)),
-                ('first_seen_at', models.DateTimeField()),
+                ('alive_since', models.DateTimeField()),
                 ('last_seen_at', models.DateTimeField()),
             ],
             options={

@@ -13,7 +13,8 @@ class InternHost(models.Model):
     `last_seen_at`.
 
     `home_id` tells two machines of one name apart. `interns` counts those that were placed there
-    when the memory was measured. One that is `draining` gets no more.
+    when the memory was measured. One that is `draining` gets no more. Since `alive_since` no two
+    life signs were so far apart that it counted as gone.
     """
 
     name = models.CharField(primary_key=True, max_length=HOST_NAME_CHARS_MAX)
@@ -22,7 +23,7 @@ class InternHost(models.Model):
     free_memory_bytes = models.BigIntegerField()
     interns = models.PositiveIntegerField(default=0)
     draining = models.BooleanField(default=False)
-    first_seen_at = models.DateTimeField()
+    alive_since = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 
     class Meta:

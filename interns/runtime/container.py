@@ -47,6 +47,7 @@ from interns.runtime.supervisor_handle import (
     list_supervisors,
     start_supervisor,
     stop_supervisor,
+    was_fenced,
 )
 
 LABEL: Final = "routing-gateway.intern"
@@ -170,7 +171,9 @@ class ContainerDriver(AgentClient):
     ) -> RuntimeHealth:
         supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
-            return RuntimeHealth(ok=False, exited=True, detail="the runtime's keeper is gone")
+            fenced = supervisor is None and was_fenced(intern_id)
+            detail = "the runtime's keeper is gone"
+            return RuntimeHealth(ok=False, exited=True, detail=detail, was_fenced=fenced)
         try:
             container = self._find_container(intern_id)
         except _ENGINE_ERRORS as error:

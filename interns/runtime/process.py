@@ -44,6 +44,7 @@ from interns.runtime.supervisor_handle import (
     list_supervisors,
     start_supervisor,
     stop_supervisor,
+    was_fenced,
 )
 
 OPEN_FILES: Final = 1024
@@ -94,7 +95,9 @@ class ProcessDriver(AgentClient):
     ) -> RuntimeHealth:
         supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
-            return RuntimeHealth(ok=False, exited=True, detail=describe_end(intern_id))
+            fenced = supervisor is None and was_fenced(intern_id)
+            detail = describe_end(intern_id)
+            return RuntimeHealth(ok=False, exited=True, detail=detail, was_fenced=fenced)
         return ask_health(supervisor.access(), str(supervisor.boot_id), wait_s=wait_s)
 
     def runtimes(self) -> list[Runtime]:

@@ -30,6 +30,7 @@ from typing import IO, Any
 
 from gateway.sandbox.unprivileged import INFO, LIFE, first_process, pipe
 from interns.runtime.gateway_proxy import GatewayProxy, ProxyTarget
+from interns.runtime.host_lease import LOOK_S, is_over
 from interns.runtime.process_identity import ProcessIdentity, identify_process
 from interns.runtime.socket_proxy import SocketProxy
 
@@ -61,6 +62,7 @@ class AgentSupervisor:
         self._agent: subprocess.Popen[bytes] | None = None
         self._woken = threading.Event()
         self._was_asked = False
+        self._was_fenced = False
         self._info = -1
 
     def run(self, report: Callable[[dict[str, Any]], None]) -> None:
@@ -119,6 +121,7 @@ class AgentSupervisor:
             threading.Thread(target=socket_proxy.serve_forever, daemon=True).start()
         threading.Thread(target=gateway_proxy.serve_forever, daemon=True).start()
         threading.Thread(target=self._watch_gateway, daemon=True).start()
+        threading.Thread(target=self._watch_host_lease, daemon=True).start()
         facts = _describe_self() | {
             "intern_id": self._orders["intern_id"],
             "boot_id": self._orders["boot_id"],
@@ -189,7 +192,8 @@ class AgentSupervisor:
         status = self._agent.returncode if self._agent else None
         (self._run / "runtime.json").unlink(missing_ok=True)
         remove_boot_files(self._folder, sockets)
-        _write(self._folder / "end.json", {"status": status, "was_asked": self._was_asked})
+        end = {"was_asked": self._was_asked, "was_fenced": self._was_fenced}
+        _write(self._folder / "end.json", {"status": status, **end})
 
     def _stop(self, number: int = 0, frame: object = None) -> None:
         self._was_asked = True
@@ -203,6 +207,13 @@ class AgentSupervisor:
         gateway = ProcessIdentity(given["pid"], given["began"])
         while gateway.is_alive():
             time.sleep(WATCH_S)
+        self._stop()
+
+    def _watch_host_lease(self) -> None:
+        """Stop when this machine may run nothing any more: another one is about to."""
+        while not is_over(Path(self._orders["host_lease"])):
+            time.sleep(LOOK_S)
+        self._was_fenced = True
         self._stop()
 
 

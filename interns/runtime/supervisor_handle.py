@@ -30,6 +30,7 @@ from interns.runtime.driver import (
     StartFailed,
     StopFailed,
 )
+from interns.runtime.host_lease import FILE_NAME
 from interns.runtime.process_identity import POLL_S, ProcessIdentity, identify_process
 from interns.runtime.supervisor import remove_boot_files
 
@@ -186,6 +187,7 @@ def build_orders(plan: BootPlan, agent: JsonObject) -> JsonObject:
         "api_key": plan.api_key,
         "allowed": _list_allowed_calls(plan.intern_id, url.path.rstrip("/")),
         "supervisor": _identify_gateway(),
+        "host_lease": str(settings.GATEWAY_HOME / "run" / FILE_NAME),
     }
 
 
@@ -231,6 +233,14 @@ def _end_process(supervisor: ProcessIdentity, wait_s: float) -> None:
     supervisor.kill_group()
     if not supervisor.wait(KILL_S):
         raise StopFailed(f"process {supervisor.pid} does not end")
+
+
+def was_fenced(intern_id: UUID) -> bool:
+    """Whether the last runtime ended because this machine might run nothing any more."""
+    with suppress(OSError, ValueError, KeyError):
+        facts = json.loads((disk.intern_folder(intern_id) / "end.json").read_bytes())
+        return facts["was_fenced"] is True
+    return False
 
 
 def describe_end(intern_id: UUID) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.interns.farm import Farm, Queue
+    from tests.interns.machines import Machines
     from tests.interns.vault.team import Team
     from tests.support.scripted_driver import Script
 
@@ -50,6 +51,20 @@ def farm(db: None, script: "Script", queue: "Queue", tmp_path: Path, settings: A
         },
     }
     return open_farm(script, queue)
+
+
+@pytest.fixture
+def machines(
+    farm: "Farm", tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> "Machines":
+    """Three of them, alive for a moment, with one archive store."""
+    from tests.interns.machines import NAMES, Machines
+
+    settings.INTERN_ARCHIVE_STORE = "s3://common"
+    made = Machines(tmp_path / "machines", farm, settings, monkeypatch)
+    monkeypatch.setattr(farm.queue, "work", lambda: len(made.work()))
+    made.beat(*NAMES)
+    return made
 
 
 @pytest.fixture

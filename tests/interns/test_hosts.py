@@ -1,7 +1,5 @@
-"""Interns on several machines, in process: each has a driver and a home of its own, the database,
-the queue and the archive store are common."""
+"""Interns on several machines: where they boot, and how their disks follow them."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,91 +15,12 @@ from interns.jobs.prober import probe_all
 from interns.jobs.reaper import publish_waiting, reap
 from interns.jobs.reconcile import reconcile
 from interns.models import Intern, InternHost, WorkspaceArchive
-from interns.runtime import driver
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out
+from tests.interns.machines import NAMES, Machines
 from tests.interns.test_commands import told
-from tests.support.scripted_driver import FOLDER, Script
 
 pytestmark = pytest.mark.django_db
-GIB = 1 << 30
-NAMES = ("a", "b", "c")
-
-
-class Machines:
-    """Three machines; what the test does is done on the one that it is on."""
-
-    def __init__(self, folder: Path, settings: Any, patch: pytest.MonkeyPatch) -> None:
-        self._folder, self._settings, self._patch = folder, settings, patch
-        self.farm: Farm
-
-    def on(self, name: str) -> Any:
-        """Go on on that machine; its driver."""
-        self._settings.INTERN_HOST = name
-        self._settings.GATEWAY_HOME = self._folder / name
-        self._patch.setenv(FOLDER, str(self._folder / name / "runtimes"))
-        driver._load_driver.cache_clear()
-        return current_driver()
-
-    def script(self, name: str) -> Script:
-        return Script(self._folder / name / "runtimes")
-
-    def beat(self, *names: str, free_gib: int = 16) -> None:
-        """Have them be alive, with that much memory."""
-        for name in names:
-            self.on(name)
-            assert hosts.write_heartbeat(datetime.now(UTC))
-        InternHost.objects.filter(name__in=names).update(free_memory_bytes=free_gib * GIB)
-
-    def silence(self, name: str) -> None:
-        """Have it not been heard of for an hour."""
-        past = datetime.now(UTC) - timedelta(hours=1)
-        InternHost.objects.filter(name=name).update(last_seen_at=past)
-
-    def work(self) -> list[str]:
-        """Carry out all messages, each on its machine; the machines."""
-        done = []
-        while self.farm.queue.messages:
-            lease = self.farm.queue.messages.popleft()
-            self.on(lease.host)
-            assert carry_out(lease)
-            done.append(lease.host)
-        return done
-
-    def running_on(self, name: str) -> Any:
-        """An intern that was placed there: no other machine has as much memory."""
-        InternHost.objects.exclude(name=name).update(free_memory_bytes=GIB)
-        InternHost.objects.filter(name=name).update(free_memory_bytes=64 * GIB)
-        made = self.farm.running()
-        assert self.farm.row(made["id"]).host == name
-        return made
-
-    def suspend(self, made: Any) -> None:
-        self.on(self.farm.row(made["id"]).host)
-        self.farm.queue.at_once = True
-        self.farm.ok("POST", f"/interns/{made['id']}/suspend")
-        self.farm.queue.at_once = False
-
-    def write_file(self, name: str, made: Any, file: str) -> None:
-        with self.script(name).changed() as state:
-            state["disks"][made["id"]].append(file)
-
-    def places(self, made: Any) -> list[str]:
-        """The machines on which it runs."""
-        return [name for name in NAMES if made["id"] in self.script(name).runtimes()]
-
-
-@pytest.fixture
-def machines(
-    farm: Farm, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Machines:
-    settings.INTERN_ARCHIVE_STORE = "s3://common"
-    made = Machines(tmp_path / "machines", settings, monkeypatch)
-    made.farm = farm
-    work: Callable[[], int] = lambda: len(made.work())  # noqa: E731 - It stands in for a method.
-    monkeypatch.setattr(farm.queue, "work", work)
-    made.beat(*NAMES)
-    return made
 
 
 def test_two_machines_of_one_name_are_not_taken_for_one(machines: Machines, settings: Any) -> None:
@@ -223,7 +142,9 @@ def test_an_archive_that_is_damaged_boots_nothing(machines: Machines, tmp_path: 
     assert machines.script("a").read()["disks"][made["id"]] == ["notes.txt"]
 
 
-def test_what_destroyed_interns_left_behind_goes_and_nothing_else(machines: Machines) -> None:
+def test_what_destroyed_interns_left_behind_goes_and_nothing_else(
+    machines: Machines, settings: Any
+) -> None:
     made, other = machines.running_on("a"), machines.running_on("a")
     machines.suspend(made)
     archive_disks(machines.on("a"))
@@ -240,7 +161,7 @@ def test_what_destroyed_interns_left_behind_goes_and_nothing_else(machines: Mach
     home = machines.on("a")
     stranger = UUID(int=7)
     for intern_id in (made["id"], other["id"], stranger):
-        folder = hosts.settings.GATEWAY_HOME / "interns" / str(intern_id)
+        folder = settings.GATEWAY_HOME / "interns" / str(intern_id)
         folder.mkdir(parents=True, exist_ok=True)
     assert remove_destroyed(home) == 1
     assert set(machines.script("a").read()["disks"]) == {other["id"]}

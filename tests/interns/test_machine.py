@@ -35,7 +35,10 @@ LISTED = {
     (PROVISIONING, RUNNING): {"T10"},
     (PROVISIONING, FAILED): {"T11", "T12"},
     (QUEUED, FAILED): {"T12"},
-    (RUNNING, STOPPED): {"T13"},
+    (RUNNING, STOPPED): {"T13", "T21"},
+    # Its machine is gone.
+    (QUEUED, STOPPED): {"T21"},
+    (PROVISIONING, STOPPED): {"T21"},
     (RUNNING, FAILED): {"T14"},
     (NEW, DESTROYING): {"T15"},
     (RUNNING, DESTROYING): {"T15"},
@@ -84,8 +87,8 @@ def test_every_pair_of_statuses_has_the_listed_rules_and_no_others() -> None:
                     assert_allowed(rule, *pair)
 
 
-def test_all_twenty_rules_are_there() -> None:
-    assert [str(rule) for rule in MoveRule] == [f"T{number}" for number in range(1, 21)]
+def test_all_rules_are_there() -> None:
+    assert [str(rule) for rule in MoveRule] == [f"T{number}" for number in range(1, 22)]
     assert set(MOVES) == set(MoveRule)
 
 

@@ -309,7 +309,7 @@ def _intern_life(number: int, workspace: Workspace, user: User, key: ApiKey) -> 
         home_id=intern.pk,
         memory_bytes=8_000_000_000,
         free_memory_bytes=4_000_000_000,
-        first_seen_at=now,
+        alive_since=now,
         last_seen_at=now,
     )
     session = of_interns.ChatSession.objects.create(intern=intern, session_id=f"s-{number}", **made)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.core.management.base import CommandParser
 from django.db import transaction
 
-from gateway.commands import JsonCommand, Refused
+from gateway.commands import JsonCommand, Misused, Refused
 from gateway.http.jsonio import JsonObject, format_time
 from interns import hosts
 from interns.archives.store import is_shared
@@ -20,29 +20,36 @@ _UP: Final = (Status.QUEUED, Status.PROVISIONING, Status.RUNNING)
 
 
 class Command(JsonCommand):
-    help = "List the machines that run interns, drain one, or give one another name."
+    help = (
+        "List the machines that run interns. Drain one: place nothing there any more, and move "
+        "what runs there to the others. Rename one that got another INTERN_HOST. Forget one that "
+        "will not come back."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        deeds = parser.add_subparsers(dest="deed", required=True)
-        deeds.add_parser("list", help="machines, with their memory and interns")
-        drain = deeds.add_parser(
-            "drain", help="place nothing there any more, and move what runs there to other machines"
+        parser.add_argument("deed", choices=("list", "drain", "rename", "forget"))
+        parser.add_argument("host", nargs="?", help="the machine's INTERN_HOST")
+        parser.add_argument("name", nargs="?", help="rename: what the machine is called now")
+        parser.add_argument("--off", action="store_true", help="drain: place interns there again")
+        parser.add_argument(
+            "--wait",
+            type=float,
+            default=0,
+            metavar="SECONDS",
+            help="drain: until nothing is left there",
         )
-        drain.add_argument("host", help="the machine's INTERN_HOST")
-        drain.add_argument("--off", action="store_true", help="place interns there again")
-        drain.add_argument(
-            "--wait", type=float, default=0, metavar="SECONDS", help="until nothing is left there"
-        )
-        rename = deeds.add_parser("rename", help="after a machine got another INTERN_HOST")
-        rename.add_argument("host", help="what it was called; it is heard of no more")
-        rename.add_argument("name", help="what it is called")
 
     def run(self, **options: Any) -> tuple[JsonObject, int]:
-        if options["deed"] == "list":
+        deed, host, name = options["deed"], options["host"], options["name"]
+        if (deed == "list") != (host is None) or (deed == "rename") != (name is not None):
+            raise Misused("list, drain HOST, rename HOST NAME, or forget HOST")
+        if deed == "list":
             return _list_hosts(), 0
-        if options["deed"] == "rename":
-            return _rename(options["host"], options["name"]), 0
-        return _drain(options["host"], is_on=not options["off"], wait_s=options["wait"])
+        if deed == "forget":
+            return _forget(host), 0
+        if deed == "rename":
+            return _rename(host, name), 0
+        return _drain(host, is_on=not options["off"], wait_s=options["wait"])
 
     def lines(self, result: JsonObject) -> Iterable[str]:
         if "hosts" not in result:
@@ -99,9 +106,23 @@ def _drain(name: str, *, is_on: bool, wait_s: float) -> tuple[JsonObject, int]:
     return {"host": name, "draining": is_on, **counts}, int(waited_in_vain)
 
 
+def _require_silence(name: str) -> None:
+    if hosts.filter_living(datetime.now(UTC)).filter(name=name).exists():
+        raise Refused(f"Machine {name!r} is alive: stop its workers, and wait INTERN_HOST_SECONDS")
+
+
+def _forget(name: str) -> JsonObject:
+    _require_silence(name)
+    counts = _count_interns(name)
+    if counts["up"] or counts["unarchived"]:
+        raise Refused(f"Interns are still up there, or their disks only there: {counts}")
+    if not InternHost.objects.filter(name=name).delete()[0]:
+        raise Refused(f"No machine {name!r} was ever heard of; `interns_host list` shows them")
+    return {"host": name, "forgotten": True}
+
+
 def _rename(former: str, name: str) -> JsonObject:
-    if hosts.filter_living(datetime.now(UTC)).filter(name=former).exists():
-        raise Refused(f"Machine {former!r} is alive: stop its workers, then rename it")
+    _require_silence(former)
     with transaction.atomic():
         placed = Intern.objects.filter(host=former).update(host=name)
         disks = Intern.objects.filter(disk_host=former).update(disk_host=name)
