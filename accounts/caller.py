@@ -115,6 +115,11 @@ class Caller:
     allowed_networks: tuple[Network, ...] | None = None
     # The key's own, then its workspace's.
     rate_rules: tuple[RateRule, ...] = ()
+    # What the workspace wants for requests that do not say otherwise.
+    hedge: bool = False
+    rescue: bool = False
+    # How often it is the workspace's turn in front of a full endpoint, beside others.
+    queue_weight: int = 1
 
     def is_usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
@@ -265,4 +270,7 @@ def _read_defaults(account: Account, workspace: Workspace | None) -> JsonObject:
         "disabled_server_tools": frozenset(
             (workspace.disabled_server_tools or ()) if workspace else ()
         ),
+        "hedge": workspace is not None and workspace.hedge,
+        "rescue": workspace is not None and workspace.rescue,
+        "queue_weight": 1 if workspace is None else workspace.queue_weight,
     }

@@ -13,7 +13,7 @@ from accounts.admin.fields import NumbersField, RateLimitsField, build_checkboxe
 from accounts.admin.history import render_usage
 from accounts.admin.recorded import RecordedAdmin
 from accounts.models import Membership, Workspace, WorkspaceMembership
-from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
+from accounts.models.account import QUEUE_WEIGHT_MAX, SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.ports import higher_apps
 from accounts.services.records import operator_actor
 from accounts.services.workspaces import (
@@ -34,7 +34,7 @@ _SETTINGS = (
     *("disabled_server_tools", "is_observability_io_logging_enabled"),
     *("io_logging_sampling_rate", "io_logging_api_key_ids"),
     *("is_observability_broadcast_enabled", "is_data_discount_logging_enabled"),
-    "rate_limits",
+    *("rate_limits", "hedge", "rescue", "queue_weight"),
 )
 _SHOWN = (
     *("id", "is_default", "default_guardrail_id", "include_byok_in_budgets"),
@@ -68,6 +68,12 @@ class WorkspaceForm(Form):
     )
 
     rate_limits = RateLimitsField()
+    queue_weight = forms.IntegerField(
+        min_value=1,
+        max_value=QUEUE_WEIGHT_MAX,
+        initial=1,
+        help_text="How often it is its turn in front of a full endpoint, beside others.",
+    )
 
     class Meta:
         model = Workspace

@@ -12,6 +12,7 @@ from django.db.models import F, Q
 _BASE62 = string.digits + string.ascii_letters
 _USER_ID_LENGTH = 27
 SAMPLING_RATE_MIN: Final = 0.0001
+QUEUE_WEIGHT_MAX: Final = 100
 # The server tools a workspace can switch off, by their own names.
 ServerTool = Literal[
     "router:advisor",
@@ -167,8 +168,10 @@ class Workspace(models.Model):
     `io_logging_api_key_ids` holds keys' numbers, null for all keys; `io_logging_sampling_rate` is
     the share of requests that are logged. `rate_limits` are as `gateway.limits.rules.dump_limits`
     writes them, null for none. `end_user_budget` holds the interval, the `limit_nano` of each end
-    user, and `limits` of some by the hash of their ids; null for none. Two flags only say what the
-    team allows: data in return for a discount, and sending traces to its destinations.
+    user, and `limits` of some by the hash of their ids; null for none. `hedge` and `rescue` hold
+    for requests that do not say otherwise; `queue_weight` is how often it is its turn in front of a
+    full endpoint, beside others. Two flags only say what the team allows: data in return for a
+    discount, and sending traces to its destinations.
     """
 
     class ProviderSort(models.TextChoices):
@@ -196,6 +199,9 @@ class Workspace(models.Model):
     is_observability_io_logging_enabled = models.BooleanField(default=False, db_default=False)
     include_byok_in_budgets = models.BooleanField(default=False, db_default=False)
     rate_limits = models.JSONField(null=True, blank=True, default=None)
+    hedge = models.BooleanField(default=False, db_default=False)
+    rescue = models.BooleanField(default=False, db_default=False)
+    queue_weight = models.PositiveSmallIntegerField(default=1, db_default=1)
     end_user_budget = models.JSONField(null=True, blank=True, default=None, editable=False)
     created_by = models.ForeignKey(
         User, on_delete=models.PROTECT, related_name="+", null=True, blank=True, editable=False
@@ -227,6 +233,10 @@ class Workspace(models.Model):
                 name="accounts_workspace_provider_sort_known",
                 condition=Q(default_provider_sort__isnull=True)
                 | Q(default_provider_sort__in=["price", "throughput", "latency", "exacto"]),
+            ),
+            models.CheckConstraint(
+                name="accounts_workspace_queue_weight_in_bounds",
+                condition=Q(queue_weight__gte=1, queue_weight__lte=QUEUE_WEIGHT_MAX),
             ),
             models.CheckConstraint(
                 name="accounts_workspace_sampling_rate_in_bounds",

@@ -58,6 +58,16 @@ class SettingsForm(forms.Form):
         empty_value=None,
         choices=[("", "Balanced by price and health"), *Workspace.ProviderSort.choices],
     )
+    hedge = forms.BooleanField(
+        required=False,
+        label="Ask a second endpoint where the first is late",
+        help_text="Both are charged. Requests may say otherwise.",
+    )
+    rescue = forms.BooleanField(
+        required=False,
+        label="Continue streams that break off",
+        help_text="Both parts are charged. Requests may say otherwise.",
+    )
     is_observability_io_logging_enabled = forms.BooleanField(
         required=False,
         label="Keep prompts and answers",

@@ -166,6 +166,23 @@ ROUTER_HEDGE_DELAY_SECONDS = setting(
     env.seconds,
     5,
 )
+ROUTER_QUEUE_SECONDS = setting(
+    "ROUTER_QUEUE_SECONDS",
+    "how long a request waits for a place, workspaces in turn, where each endpoint has as many "
+    "requests under way as its `rate_limits` allow; 0 refuses it at once with 429",
+    env.decimal,
+    0,
+    minimum=0,
+    maximum=600,
+)
+ROUTER_QUEUE_MAX = setting(
+    "ROUTER_QUEUE_MAX",
+    "requests that may wait so in a process; beyond it the workspace with most of them gives way",
+    env.integer,
+    500,
+    minimum=1,
+    maximum=10_000,
+)
 ROUTER_ESTIMATE_OUTPUT_CAP = setting(
     "ROUTER_ESTIMATE_OUTPUT_CAP",
     "bounds the hold of requests that name no maximum, in tokens",

@@ -77,6 +77,8 @@ class ConcurrencyLimiter:
         self._numbers = count()
         # A forked process goes on with another.
         self._process = f"{os.getpid()}-{secrets.token_hex(4)}"
+        # Is told the scopes in which this process has given places back.
+        self.on_free: Callable[[set[str]], None] | None = None
 
     def take(self, bounds: Sequence[Bound]) -> list[Place] | Bound:
         """A place of each, or the bound that is reached."""
@@ -111,6 +113,8 @@ class ConcurrencyLimiter:
             if not self._will_flush:
                 self._will_flush = True
                 self._later(0.0, self._flush)
+        if ended and self.on_free is not None:
+            self.on_free({place.scope for place in ended})
 
     def count_own(self, scope: str) -> int:
         """How many requests of this process are under way in a scope."""

@@ -92,14 +92,15 @@ class ProviderPreferences:
     audio). Cutoffs map a percentile ("p50") to seconds or to tokens per second. `deadline_s` bounds
     the whole answer, `max_first_byte_s` each endpoint's wait for its first byte. With `rescue` a
     stream that breaks off is continued elsewhere. With `hedge` a second endpoint is asked where the
-    first has given no content after `hedge_after_s`, else after what is usual for it.
+    first has given no content after `hedge_after_s`, else after what is usual for it. None of
+    either leaves it to the workspace.
     """
 
     allow_fallbacks: bool = True
     data_collection: Literal["allow", "deny"] | None = None
     deadline_s: float | None = None
     enforce_distillable_text: bool = False
-    hedge: bool = False
+    hedge: bool | None = None
     hedge_after_s: float | None = None
     ignore: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
@@ -110,7 +111,7 @@ class ProviderPreferences:
     min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
     quantizations: tuple[str, ...] = ()
     require_parameters: bool = False
-    rescue: bool = False
+    rescue: bool | None = None
     sort: Sort | None = None
     partition: Partition | None = None
     zdr: bool = False
@@ -132,8 +133,10 @@ def resolve_provider(
         sort = sort.get("by")
     # A JSON number means what it reads as, so 0.1 is the decimal 0.1 and not the nearest double.
     deadline_ms = checked.get("deadline_ms")
-    # Who says after which time wants it, unless they say otherwise.
     hedge_after_s, hedge = checked.get("hedge_after_s"), checked.get("hedge")
+    if hedge is None and hedge_after_s is not None:
+        # Who says after which time wants it.
+        hedge = True
     caps: Mapping[str, Any] = checked.get("max_price") or {}
     return ProviderPreferences(
         allow_fallbacks=checked.get("allow_fallbacks") is not False,
@@ -141,7 +144,7 @@ def resolve_provider(
         deadline_s=deadline_ms and deadline_ms / 1000,
         max_first_byte_s=checked.get("max_first_byte_s"),
         enforce_distillable_text=bool(checked.get("enforce_distillable_text")),
-        hedge=hedge_after_s is not None if hedge is None else hedge,
+        hedge=hedge,
         hedge_after_s=hedge_after_s,
         ignore=tuple(checked.get("ignore") or ()),
         only=tuple(checked.get("only") or ()),
@@ -151,7 +154,7 @@ def resolve_provider(
         min_throughput_tps=_cutoffs(checked.get("preferred_min_throughput")),
         quantizations=tuple(checked.get("quantizations") or ()),
         require_parameters=bool(checked.get("require_parameters")),
-        rescue=bool(checked.get("rescue")),
+        rescue=checked.get("rescue"),
         sort=sort,
         partition=partition,
         zdr=bool(checked.get("zdr")),

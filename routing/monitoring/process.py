@@ -11,6 +11,7 @@ from django.conf import settings
 
 from gateway.http.errors import Unavailable
 from gateway.http.large import memory
+from gateway.limits.fair_queue import fair_queue
 from gateway.metrics.families import Counter, Gauge, Histogram
 from gateway.metrics.files import is_enabled, sweep_dead_processes
 from gateway.metrics.label_values import LabelValues
@@ -30,6 +31,10 @@ log = logging.getLogger("gateway.metrics")
 EVERY_S: Final = 1.0
 
 IN_PROGRESS: Final = Gauge("gateway_requests_in_progress", "Requests that have a slot now.")
+WAITING: Final = Gauge(
+    "gateway_requests_waiting",
+    "Those of them that wait for a place at an endpoint that has none free.",
+)
 STREAMS: Final = Gauge("gateway_streams_in_progress", "Streamed answers under way.")
 SLOTS: Final = Gauge(
     "gateway_request_slots", "Requests that may be in progress, over all web processes."
@@ -107,6 +112,7 @@ class ProcessMetrics:
         WEB_PROCESSES.set(1)
         BUILD.set(1, settings.GATEWAY_VERSION, platform.python_version())
         IN_PROGRESS.set(process.slots.taken)
+        WAITING.set(len(fair_queue()))
         STREAMS.set(process.slots.streams)
         SLOTS.set(settings.ROUTER_MAX_CONCURRENCY)
         BODY_MEMORY.set(memory.taken_bytes)

@@ -8,8 +8,8 @@ It is written for every request and rarely read, so endpoints stand in columns: 
 `figures` have a value for each, first the endpoints of the order, then the excluded ones, whose
 filters are in `removed`. Elsewhere an endpoint is its index in these columns.
 `routing.selection.replay.read_rows` turns them into rows. The caller of `build_trace` may add
-`guardrails`: the findings of content filters, and `hedge`: the race of two endpoints. `last` says
-which endpoints a sort puts last.
+`guardrails`: the findings of content filters, `hedge`: the race of two endpoints, and `queue`: its
+waiting for a place. `last` says which endpoints a sort puts last.
 """
 
 from collections import Counter

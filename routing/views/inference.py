@@ -34,7 +34,7 @@ from routing.planning.submodel_calls import ask_model
 from routing.reports.publisher import publisher
 from routing.reports.refusals import build_refusal_report
 from routing.reports.report import NO_PHASES, RequestReport, read_phases
-from routing.serving.admission.limit_headers import build_limit_headers
+from routing.serving.admission.limit_headers import build_limit_headers, describe_stay
 from routing.serving.admission.rate_limits import end_places, has_limits
 from routing.serving.answer.hedged_stream import HedgedStream
 from routing.serving.answer.loop_stream import LoopStream
@@ -172,7 +172,9 @@ class InferenceViewSet(LeanViewSet):
                 return answer
             headers |= reuse.headers
         if not progress.context.chat.stream:
+            progress.client = request.META.get("gunicorn.socket")
             content = serve_answer(progress)
+            headers |= describe_stay(progress)
             if reuse is not None:
                 reuse.record(content)
                 reuse.store()
@@ -183,6 +185,7 @@ class InferenceViewSet(LeanViewSet):
         stream = kind(progress, request.META.get("gunicorn.socket"))
         stream.open()
         slot.keep()
+        headers |= describe_stay(progress)
         if reuse is None:
             return EventStream(stream, [stream.close, slot.release], headers=headers)
         ends = [stream.close, slot.release, reuse.store]
@@ -190,6 +193,7 @@ class InferenceViewSet(LeanViewSet):
 
     def _complete_error(self, progress: RequestProgress, error: GatewayError) -> None:
         """Add the generation id and routing metadata to an error, once routing has begun."""
+        error.headers |= describe_stay(progress)
         if progress.attempts:
             error.headers["X-Generation-Id"] = self.generation_id = progress.context.generation_id
         if (

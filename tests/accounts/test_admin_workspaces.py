@@ -46,7 +46,7 @@ def key(account: Account, workspace: Workspace) -> ApiKey:
 
 
 def change(client: Client, workspace: Workspace, **changes: Any) -> Any:
-    typed = {"name": "Team", "slug": "team", "io_logging_sampling_rate": "1"}
+    typed = {"name": "Team", "slug": "team", "io_logging_sampling_rate": "1", "queue_weight": "1"}
     typed |= {"budgets-TOTAL_FORMS": "0", "budgets-INITIAL_FORMS": "0"}
     return client.post(page(Workspace, "change", workspace.pk), typed | changes)
 
@@ -66,6 +66,8 @@ def test_every_setting_can_be_changed_and_what_is_emptied_is_null(
         "default_text_model": "acme/small",
         "default_image_model": "acme/paint",
         "default_provider_sort": "price",
+        "hedge": True,
+        "queue_weight": 7,
         "disabled_server_tools": ["router:bash", "router:shell"],
     }
     typed = words | {"io_logging_sampling_rate": "0.25", "io_logging_api_key_ids": f" {key.pk},"}
@@ -107,13 +109,13 @@ def test_what_cannot_be_is_refused(admin_client: Client, workspace: Workspace) -
 
 def test_a_new_one_is_made(admin_client: Client, account: Account) -> None:
     typed = {"account": str(account.pk), "name": "New", "slug": "new"}
-    typed |= {"description": "", "io_logging_sampling_rate": "1"}
+    typed |= {"description": "", "io_logging_sampling_rate": "1", "queue_weight": "2"}
 
     response = admin_client.post(page(Workspace, "add"), typed)
 
     assert response.status_code == 302, response.text
     made = Workspace.objects.get(slug="new")
-    assert (made.description, made.io_logging_sampling_rate) == (None, 1)
+    assert (made.description, made.io_logging_sampling_rate, made.queue_weight) == (None, 1, 2)
     assert AuditRecord.objects.get(object_id=str(made.pk)).action == "created"
     taken = "The account has a workspace of this slug."
     assert taken in admin_client.post(page(Workspace, "add"), typed).text

@@ -102,6 +102,9 @@ def test_two_fields_make_a_workspace() -> None:
         "is_observability_broadcast_enabled": False,
         "is_observability_io_logging_enabled": False,
         "rate_limits": None,
+        "hedge": False,
+        "rescue": False,
+        "queue_weight": 1,
     }
     assert set(read) == set(SETTINGS)
 
@@ -144,6 +147,9 @@ SORTS = 'expected one of "price"|"throughput"|"latency"|"exacto"'
         ("default_image_model", 3, "Invalid input: expected string, received number"),
         ("default_provider_sort", "luck", f"Invalid option: {SORTS}"),
         ("disabled_server_tools", "x", "Invalid input: expected array, received string"),
+        ("queue_weight", 0, "Too small: expected number to be >=1"),
+        ("queue_weight", 101, "Too big: expected number to be <=100"),
+        ("hedge", "yes", "Invalid input: expected boolean, received string"),
         ("io_logging_sampling_rate", 0, "Too small: expected number to be >=0.0001"),
         ("io_logging_sampling_rate", 1.1, "Too big: expected number to be <=1"),
         ("io_logging_sampling_rate", None, "Invalid input: expected number, received null"),

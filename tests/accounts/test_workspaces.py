@@ -57,6 +57,9 @@ def test_a_new_workspace_shows_every_field(mine: Manager) -> None:
         "is_observability_broadcast_enabled": False,
         "is_observability_io_logging_enabled": False,
         "rate_limits": None,
+        "hedge": False,
+        "rescue": False,
+        "queue_weight": 1,
         "created_at": made["created_at"],
         "created_by": mine.admin.public_id,
         "updated_at": None,
@@ -260,18 +263,24 @@ def test_what_account_and_workspace_say_comes_with_the_key_in_one_query(
             caller.ignored_providers,
             caller.default_provider_sort,
             tools,
+            (caller.hedge, caller.rescue, caller.queue_weight),
         )
 
-    nothing: Any = (None, (), None, frozenset())
+    nothing: Any = (None, (), None, frozenset(), (False, False, 1))
     management, _ = create_key(account=account, name="manager", workspace=None)
     assert wishes(key) == wishes(management) == nothing
     # An empty list allows every provider.
     Account.objects.update(allowed_providers=[], ignored_providers=[])
     assert wishes(key) == nothing
     Account.objects.update(allowed_providers=["alpha", "Beta"], ignored_providers=["gamma"])
-    settings = {"default_provider_sort": "latency", "disabled_server_tools": ["router:web_search"]}
+    settings: dict[str, Any] = {
+        "default_provider_sort": "latency",
+        "disabled_server_tools": ["router:web_search"],
+    }
+    settings |= {"hedge": True, "rescue": True, "queue_weight": 7}
     Workspace.objects.update(**settings)
-    said = (("alpha", "Beta"), ("gamma",), "latency", frozenset({"router:web_search"}))
+    tools = frozenset({"router:web_search"})
+    said = (("alpha", "Beta"), ("gamma",), "latency", tools, (True, True, 7))
     assert wishes(key) == said
     assert wishes(management)[2:] == nothing[2:]
 
@@ -283,6 +292,8 @@ def test_what_account_and_workspace_say_comes_with_the_key_in_one_query(
         {"io_logging_sampling_rate": 0.00009},
         {"io_logging_sampling_rate": 1.01},
         {"default_provider_sort": "luck"},
+        {"queue_weight": 0},
+        {"queue_weight": 101},
         {"deleted_at": datetime(2026, 1, 1, tzinfo=UTC)},
     ],
     ids=str,

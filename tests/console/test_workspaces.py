@@ -237,6 +237,7 @@ SETTINGS = {
     "is_observability_broadcast_enabled": "on",
     "disabled_server_tools": ["router:shell"],
     "default_provider_sort": "price",
+    "rescue": "on",
 }
 
 
@@ -265,6 +266,7 @@ def test_leads_set_defaults_and_who_may_read_prompts_what_is_kept_and_sent(
     assert answer.status_code == 302
     assert read_privacy(led) == (before if role == "lead" else (True, 0.5, True))
     assert (led.disabled_server_tools, led.default_provider_sort) == (["router:shell"], "price")
+    assert (led.hedge, led.rescue) == (False, True)
     wrong = client.post(path, SETTINGS | {"default_text_model": "nobody/none"})
     assert (wrong.status_code, wrong.text.count('class="error" role="alert"')) == (400, 1)
     # A lead does not stop what admins began either.

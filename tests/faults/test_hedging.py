@@ -12,7 +12,7 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.asking import PERSONAS
-from tests.conformance.desk import Desk, exact, nano, opened
+from tests.conformance.desk import Desk, changed_workspace, exact, nano, opened
 from tests.conformance.pairs import HELLO, Pair
 from tests.faults.bench import CHEAP_NANO, endpoint, model, provider
 from tests.faults.conftest import GatewayWith
@@ -49,6 +49,7 @@ def server(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Any:
         ROUTER_OUTAGE_WINDOW_SECONDS="0.001",
         ROUTER_ENDPOINT_RETRIES="3",
         ROUTER_RETRY_BACKOFF="0.01",
+        ROUTER_HEDGE_DELAY_SECONDS=str(DELAY_S),
     )
     yield running
     running.check_books()
@@ -263,6 +264,19 @@ def test_nobody_else_is_asked_without_the_wish_or_before_its_time(
     _, record = ask(pair, provider=wish(pair, **preferences))
     assert statuses(record) == [200]
     assert read_route(pair, record["id"])["hedge"] is None
+
+
+def test_a_workspace_wants_it_for_requests_that_say_nothing(
+    server: GatewayServer, simulator: SimulatedUpstream
+) -> None:
+    pair = pair_of(server, simulator)
+    changed_workspace(pair.desk, hedge=True)
+    order = {"order": wish(pair)["order"]}
+    for preferences, expected in ((order, [499, 200]), (order | {"hedge": False}, [200])):
+        simulator.clear()
+        script(pair, "a", {"delay_s": 10 * DELAY_S, "text": "Slow"})
+        _, record = ask(pair, provider=preferences)
+        assert statuses(record) == expected
 
 
 def test_what_the_hold_cannot_cover_twice_is_asked_once(

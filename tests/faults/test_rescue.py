@@ -11,7 +11,7 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.asking import PERSONAS
-from tests.conformance.desk import Desk, nano, opened
+from tests.conformance.desk import Desk, changed_workspace, nano, opened
 from tests.conformance.pairs import HELLO, Pair
 from tests.faults.bench import CHEAP_NANO, endpoint, model, provider
 from tests.faults.conftest import GatewayWith
@@ -218,6 +218,17 @@ def test_nobody_goes_on_with_an_answer_that_is_kept_back(
 
     assert pair.speaker.heard_stream(streamed).text == ""
     assert sent_to(pair, "b") == []
+
+
+def test_a_workspace_wants_it_for_requests_that_say_nothing(
+    server: GatewayServer, simulator: SimulatedUpstream
+) -> None:
+    pair = pair_of("chat", "openai", server, simulator)
+    changed_workspace(pair.desk, rescue=True)
+    script(pair, "a", {"events": [*BEGUN, CUT]})
+    streamed = ask(pair, provider={"order": ["openai-a", "openai-b"]})
+    assert pair.speaker.heard_stream(streamed).failure is None
+    assert len(seams(streamed)) == 1
 
 
 def test_without_the_wish_a_broken_stream_ends_as_ever(

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.models import WorkspaceBudget
-from accounts.models.account import SAMPLING_RATE_MIN, ServerTool
+from accounts.models.account import QUEUE_WEIGHT_MAX, SAMPLING_RATE_MIN, ServerTool
 from accounts.money import usd_to_nano
 from accounts.ports import higher_apps
 from accounts.services.workspace_budgets import INTERVALS
@@ -123,6 +123,15 @@ class _Settings(BaseModel):
         False, description="Prompts and answers are kept."
     )
     rate_limits: RateLimits = None
+    hedge: bool = Field(
+        False, description="Ours. Holds for requests that do not say `provider.hedge`."
+    )
+    rescue: bool = Field(
+        False, description="Ours. Holds for requests that do not say `provider.rescue`."
+    )
+    queue_weight: Annotated[int, Field(ge=1, le=QUEUE_WEIGHT_MAX)] = Field(
+        1, description="Ours. How often it is its turn in front of a full endpoint, beside others."
+    )
     end_user_budget: NewEndUserBudget | None = Field(
         None, description="Ours. Requests without an end user are not held to it."
     )

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from gateway.http.errors import RateLimited
 from gateway.limits.concurrency import Bound, concurrency_limiter
+from gateway.limits.fair_queue import fair_queue
 from gateway.limits.limits import Exceeded, Limit, Taken, build_refusal, rate_limiter
 from gateway.limits.rules import (
     DAY,
@@ -95,6 +96,8 @@ def take_for_endpoint(
         for rule in rules
         if (bound := find_bound(rule, marks)) is not None and bound.scope not in held
     ]
+    if bounds and (overtaken := fair_queue().find_overtaken(bounds, progress.waiting)):
+        return Full(overtaken)
     return take_limits(windows, bounds)
 
 

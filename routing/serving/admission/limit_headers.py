@@ -8,6 +8,7 @@ from gateway.http.jsonio import format_time
 from gateway.limits.limits import Exceeded, Limit, Taken, rate_limiter
 from gateway.limits.rules import TOKENS
 from routing.serving.admission.endpoint_limits import KEY_TOKENS
+from routing.serving.request.context import RequestProgress
 
 _MESSAGES: Final = "messages"
 
@@ -34,6 +35,15 @@ def build_limit_headers(taken: Taken, format_name: str, *, now_s: float) -> dict
         if standings:
             headers |= _write(word, standings, format_name, now_s)
     return headers
+
+
+def describe_stay(progress: RequestProgress) -> dict[str, str]:
+    """The place in the queue that the request had to begin with, and how long it waited there."""
+    stay = progress.queue_stay
+    if stay is None:
+        return {}
+    waited_ms = round(stay.waited_s * 1000)
+    return {"X-Router-Queue-Place": str(stay.place), "X-Router-Queue-Ms": str(waited_ms)}
 
 
 def describe_exceeded(exceeded: Exceeded, format_name: str) -> dict[str, str]:

@@ -25,7 +25,8 @@ class HedgedStream(AnswerStream):
 
     def __init__(self, progress: RequestProgress, client: object) -> None:
         super().__init__(progress, client)
-        self._racers = self._attempts = HedgingAttempts(progress)
+        assert isinstance(self._attempts, HedgingAttempts)
+        self._racers = self._attempts
         self._race: Race[_StreamCall] | None = None
 
     def _open_reply(self, attempt: Attempt, relay: Relay) -> Work[Reply]:

@@ -12,8 +12,8 @@ from routing.guarding.output_guard import OutputGuard
 from routing.metering.usage import Usage
 from routing.plugins.interface import replace_text, rewrite_message
 from routing.serving.attempts.attempt_answer import read_finish, request_answer
-from routing.serving.attempts.attempts import Attempts, record_success
-from routing.serving.attempts.hedging import HedgingAttempts, may_hedge
+from routing.serving.attempts.attempts import record_success
+from routing.serving.attempts.hedging import build_attempts
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import ProviderError
 from routing.serving.request.legs import sum_legs
@@ -39,7 +39,7 @@ from routing.upstreams.failures import UpstreamFailure
 
 def serve_answer(progress: RequestProgress) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
-    attempts = HedgingAttempts(progress) if may_hedge(progress) else Attempts(progress)
+    attempts = build_attempts(progress)
     try:
         with FailureRecorder(progress, attempts, partial(_owe, progress)):
             if progress.loop is not None:

@@ -30,7 +30,8 @@ from routing.serving.answer.stream_setup import (
     flush_guard,
     note_unread,
 )
-from routing.serving.attempts.attempts import Attempts, record_success
+from routing.serving.attempts.attempts import record_success
+from routing.serving.attempts.hedging import build_attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end, refuse_other_than_events, send
 from routing.serving.request import process
@@ -63,10 +64,9 @@ class AnswerStream:
 
     def __init__(self, progress: RequestProgress, client: object) -> None:
         self._progress = progress
-        wishes = progress.context.chat.provider
-        if wishes is not None and wishes.rescue and progress.loop is None:
+        if progress.context.wants_rescue and progress.loop is None:
             progress.rescue = Rescue(progress.context.chat)
-        self._attempts = Attempts(progress)
+        self._attempts = build_attempts(progress)
         self._watch = ClientWatch(client, self._on_hang_up)
         self._work = self._serve()
         self._abort = AbortHandle()
@@ -337,6 +337,8 @@ class AnswerStream:
     def _on_hang_up(self) -> None:
         """From the event loop: the caller is gone. Close an upstream that stops its bill then."""
         self._gone = True
+        if self._progress.waiting is not None:
+            self._progress.waiting.give_up()
         attempt = self._attempt
         if attempt is not None and attempt.endpoint.supports_cancellation:
             self._abort.abort()

@@ -14,6 +14,7 @@ from gevent.event import Event
 
 from gateway.database.db import under_gevent
 from gateway.http.errors import GatewayError
+from gateway.live_settings import settings
 from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from routing.entities.entries import EndpointEntry
@@ -33,9 +34,10 @@ from routing.serving.attempts.holds import (
     hold_for_estimate,
 )
 from routing.serving.attempts.house_credentials import AllParked
+from routing.serving.attempts.queue_wait import QueueingAttempts
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.hedge import Hedge, wants_hedge
+from routing.serving.request.hedge import Hedge
 from routing.serving.request.legs import Leg
 from routing.serving.request.outcome import note_house_cost, price
 from routing.statistics.observation import record_cancelled
@@ -47,16 +49,25 @@ _END_S = 1.0
 
 def may_hedge(progress: RequestProgress) -> bool:
     """Whether a second endpoint may be asked at all. The turns of a tool loop are not hedged: what
-    the gateway's tools do for one answer would be done for two."""
+    the gateway's tools do for one answer would be done for two. What endpoints are sent is shown of
+    one after the other."""
     return (
-        wants_hedge(progress.context.chat)
+        progress.context.wants_hedge
+        and not progress.context.chat.echo_upstream_body
         and progress.loop is None
         and progress.parent is None
         and under_gevent()
     )
 
 
-class HedgingAttempts(Attempts):
+def build_attempts(progress: RequestProgress) -> Attempts:
+    """The attempts of a request's first turn."""
+    if may_hedge(progress):
+        return HedgingAttempts(progress)
+    return QueueingAttempts(progress) if settings.ROUTER_QUEUE_SECONDS else Attempts(progress)
+
+
+class HedgingAttempts(QueueingAttempts):
     """See `Attempts`. It also prepares those that are asked beside another."""
 
     # The attempt that another one is being prepared beside, and the turn of that.

@@ -15,6 +15,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
 from gateway.http.tags import NO_TAGS, Tags
 from gateway.limits.concurrency import Place
+from gateway.limits.fair_queue import QueueStay, Waiting
 from gateway.limits.limits import Taken
 from gateway.limits.rules import LimitsTaken
 from routing.entities.credentials import HouseCredential
@@ -169,6 +170,20 @@ class RequestContext(NamedTuple):
         return int(self.created_at.timestamp())
 
     @property
+    def wants_hedge(self) -> bool:
+        """Whether the caller, else the workspace, wants another asked beside a late endpoint."""
+        wishes = self.chat.provider
+        wish = None if wishes is None else wishes.hedge
+        return self.caller.hedge if wish is None else wish
+
+    @property
+    def wants_rescue(self) -> bool:
+        """Whether the caller, else the workspace, wants what a stream breaks off continued."""
+        wishes = self.chat.provider
+        wish = None if wishes is None else wishes.rescue
+        return self.caller.rescue if wish is None else wish
+
+    @property
     def hides_reasoning(self) -> bool:
         """Whether the caller wants to see none."""
         return self.chat.reasoning is not None and self.chat.reasoning.exclude
@@ -218,6 +233,12 @@ class RequestProgress:
     output_guard: OutputGuard | None = field(default=None, init=False)
     # Where what a stream's upstream breaks off is to be continued elsewhere.
     rescue: Rescue | None = field(default=None, init=False)
+    # Its waiting for a place at a full endpoint, while that lasts, and what became of it.
+    waiting: Waiting | None = field(default=None, init=False)
+    queue_stay: QueueStay | None = field(default=None, init=False)
+    # The caller's socket, to notice that he leaves while nothing is written to him; None where
+    # somebody watches it already, or nobody may have to wait.
+    client: object = field(default=None, init=False)
     # Where a second endpoint may be asked beside one that has given no content for a while.
     hedge: Hedge | None = field(default=None, init=False)
     # The answer that came from the response cache.

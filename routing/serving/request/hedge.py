@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gateway.http.jsonio import JsonObject
-from routing.formats.chat.request import ChatRequest
 from routing.serving.request.legs import Leg
 
 if TYPE_CHECKING:
@@ -43,9 +42,3 @@ class Hedge:
             "tokens_completion": leg.usage.completion_tokens if leg else 0,
             "cost_nano": leg.cost.total_nano if leg else 0,
         }
-
-
-def wants_hedge(chat: ChatRequest) -> bool:
-    """Whether the caller asks for it. What endpoints are sent is shown of one after the other."""
-    wishes = chat.provider
-    return wishes is not None and wishes.hedge and not chat.echo_upstream_body

@@ -214,6 +214,8 @@ def write_trace(
     )
     if progress.hedge is not None:
         trace["hedge"] = progress.hedge.describe()
+    if (stay := progress.queue_stay) is not None:
+        trace["queue"] = {"place": stay.place, "waited_ms": round(stay.waited_s * 1000)}
     if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
         trace["guardrails"] = [
             {"id": each["guardrail_id"], "scope": each["guardrail_scope"], **each["data"]}

@@ -122,6 +122,14 @@ class RouteHedge(ResourceObject):
     attempts: list[HedgedAttempt]
 
 
+class RouteQueue(ResourceObject):
+    """The waiting for a place at a full endpoint: how many were to be served before it when it
+    came, plus one, and how long it waited."""
+
+    place: int
+    waited_ms: int
+
+
 class RouteObject(ResourceObject):
     """Why a request went where it went."""
 
@@ -136,6 +144,7 @@ class RouteObject(ResourceObject):
     hedge: RouteHedge | None = Field(
         description="Where a second endpoint was asked beside the first; else null."
     )
+    queue: RouteQueue | None = Field(description="Where it had to wait for a place; else null.")
 
 
 class GenerationObject(ResourceObject):
@@ -291,6 +300,7 @@ def serialize_route(given_id: str, trace_text: str) -> JsonObject:
             for row, change in _read_verdicts(trace)
         ],
         hedge=_serialize_hedge(trace.get("hedge")),
+        queue=trace.get("queue"),
     )
 
 

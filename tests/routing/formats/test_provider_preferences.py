@@ -122,8 +122,10 @@ def test_route_fills_the_partition_that_is_left_open(
 
 @pytest.mark.parametrize(
     ("given", "hedges"),
-    [({"hedge": True}, True), ({"hedge_after_s": 1}, True), ({}, False)],
+    [({"hedge": True}, True), ({"hedge_after_s": 1}, True), ({}, None)],
 )
-def test_who_says_after_which_time_wants_a_hedge(given: dict[str, Any], hedges: bool) -> None:
+def test_who_says_after_which_time_wants_a_hedge(
+    given: dict[str, Any], hedges: bool | None
+) -> None:
     assert preferences(**given).hedge is hedges
     assert preferences(**given | {"hedge": False}).hedge is False

@@ -1,0 +1,131 @@
+"""Whose turn it is in front of a full endpoint."""
+
+import uuid
+from collections import Counter
+
+import pytest
+
+from gateway.limits.concurrency import Bound
+from gateway.limits.fair_queue import FairQueue, Waiting
+
+LARGE, SMALL, OTHER = uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=3)
+BOUND = Bound("places:endpoint:1", 1)
+ROOM = 10_000
+
+
+def waiting_of(
+    workspace: uuid.UUID, *, weight: int = 1, scopes: tuple[str, ...] = (BOUND.scope,)
+) -> Waiting:
+    return Waiting(workspace, weight, frozenset(scopes), lambda: None)
+
+
+def joined(queue: FairQueue, *all_waiting: Waiting, size_max: int = ROOM) -> None:
+    for each in all_waiting:
+        assert queue.join(each, size_max=size_max)
+
+
+def serve(queue: FairQueue, among: list[Waiting], scope: str = BOUND.scope) -> Waiting:
+    """Give the next free place to whose turn it is."""
+    bound = Bound(scope, 1)
+    [served] = [each for each in among if queue.find_overtaken([bound], each) is None]
+    queue.leave(served, served=scope)
+    among.remove(served)
+    return served
+
+
+def test_who_sends_a_tenth_is_served_every_other_time() -> None:
+    queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(100)]
+    joined(queue, *among)
+    late = [waiting_of(SMALL) for _ in range(10)]
+    joined(queue, *late)
+    assert all(abs(each.place - 2 * number) <= 1 for number, each in enumerate(late, 1))
+    among += late
+    served = [serve(queue, among).workspace for _ in range(110)]
+    assert Counter(served[:20]) == {LARGE: 10, SMALL: 10}
+    assert not queue
+
+
+def test_who_comes_one_at_a_time_waits_for_one_other_at_most() -> None:
+    queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(100)]
+    joined(queue, *among)
+    for _ in range(10):
+        small = waiting_of(SMALL)
+        joined(queue, small)
+        assert small.place <= 2
+        among.append(small)
+        assert SMALL in [serve(queue, among).workspace for _ in range(small.place)]
+
+
+def test_a_weight_is_a_share_of_the_turns() -> None:
+    queue = FairQueue()
+    among = [waiting_of(LARGE, weight=3) for _ in range(90)]
+    among += [waiting_of(SMALL) for _ in range(90)]
+    joined(queue, *among)
+    served = Counter(serve(queue, among).workspace for _ in range(80))
+    assert served == {LARGE: 60, SMALL: 20}
+
+
+def test_who_was_away_has_saved_nothing_up() -> None:
+    queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(50)]
+    joined(queue, *among)
+    for _ in range(40):
+        serve(queue, among)
+    late = [waiting_of(SMALL) for _ in range(10)]
+    joined(queue, *late)
+    among += late
+    served = Counter(serve(queue, among).workspace for _ in range(10))
+    assert served == {LARGE: 5, SMALL: 5}
+
+
+def test_who_leaves_gives_up_his_place_and_the_next_one_looks() -> None:
+    queue, looked = FairQueue(), []
+    first = waiting_of(LARGE)
+    second = Waiting(LARGE, 1, frozenset([BOUND.scope]), lambda: looked.append("second"))
+    joined(queue, first, second)
+    assert queue.find_overtaken([BOUND], second) == BOUND
+    assert queue.find_overtaken([BOUND], None) == BOUND
+    queue.leave(first)
+    queue.leave(first)
+    assert looked == ["second"]
+    assert queue.is_next(second)
+    queue.announce({BOUND.scope, "places:endpoint:9"})
+    assert looked == ["second"] * 2
+    queue.leave(second)
+    assert queue.find_overtaken([BOUND], None) is None
+    assert (len(queue), bool(queue)) == (0, False)
+
+
+def test_who_waits_for_two_takes_the_first_turn_and_leaves_both() -> None:
+    queue, other = FairQueue(), Bound("places:endpoint:2", 1)
+    ahead, both = waiting_of(LARGE), waiting_of(LARGE, scopes=(BOUND.scope, other.scope))
+    behind = waiting_of(SMALL, scopes=(other.scope,))
+    joined(queue, ahead, both, behind)
+    assert both.place == 1
+    assert queue.find_overtaken([BOUND], both) == BOUND
+    assert queue.find_overtaken([other], both) is None
+    queue.leave(both, served=other.scope)
+    assert queue.is_next(behind)
+    assert len(queue) == 2
+
+
+def test_in_a_full_queue_the_largest_makes_room() -> None:
+    queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(9)] + [waiting_of(OTHER)]
+    joined(queue, *among, size_max=10)
+    assert not queue.join(waiting_of(LARGE), size_max=10)
+    for _ in range(4):
+        joined(queue, waiting_of(SMALL), size_max=10)
+    assert [each.is_over for each in among] == [False] * 5 + [True] * 4 + [False]
+    assert not queue.join(waiting_of(SMALL), size_max=10)
+    assert len(queue) == 10
+
+
+@pytest.mark.parametrize("weight", [1, 5])
+def test_the_place_that_is_told_is_that_of_the_turn(weight: int) -> None:
+    queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(7)]
+    among += [waiting_of(OTHER, weight=2) for _ in range(7)]
+    joined(queue, *among)
+    mine = waiting_of(SMALL, weight=weight)
+    joined(queue, mine)
+    among.append(mine)
+    served = [serve(queue, among) for _ in range(15)]
+    assert abs(served.index(mine) + 1 - mine.place) <= 1
