@@ -93,13 +93,15 @@ def test_answer_failover_refusal_and_stream_are_counted(
     whose = f"{server_labels},workspace={workspace}"
     stream = "error_type=,format=chat,model=acme/small,provider=Up,status=200,workspace="
     ended = f"gateway_requests_total{{{stream}{workspace}}}"
-    found = wait_for(server, lambda found: found.get(ended) == 3)
+    refusals = f"gateway_refusals_total{{reason=unknown_model,workspace={workspace}}}"
+    # Each process writes down its own, once a second.
+    found = wait_for(server, lambda found: found.get(ended) == 3 and refusals in found)
 
     version = server.get("/readyz").json()["checks"]["catalogue"]["version"]
     expected = {
         "gateway_requests_total{error_type=invalid_request,format=chat,model=other,provider=,"
         f"status=400,workspace={workspace}}}": 1,
-        f"gateway_refusals_total{{reason=unknown_model,workspace={workspace}}}": 1,
+        refusals: 1,
         "gateway_upstream_attempts_total{outcome=ok,provider=Up}": 3,
         "gateway_upstream_attempts_total{outcome=provider_unavailable,provider=Down}": 1,
         "gateway_fallbacks_total{provider=Down}": 1,
