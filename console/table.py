@@ -35,7 +35,8 @@ _NUMBERS: Final = frozenset({"usd", "price", "percent", "count", "ms"})
 class Column(NamedTuple):
     """`value` is what a row has: nano-USD, USD of a token, milliseconds, percent or a moment where
     the kind says so.
-    `order` is its name in the URL where the list can be sorted by it. A `minor` column is there on
+    `order` is its name in the URL where the list can be sorted by it. A `note` stands below the
+    value where it says anything, and is not in CSV files. A `minor` column is there on
     very wide screens only, a `detail` not on phones."""
 
     label: str
@@ -45,6 +46,7 @@ class Column(NamedTuple):
     order: str = ""
     minor: bool = False
     detail: bool = False
+    note: Callable[[Any], str] | None = None
 
 
 class Table(NamedTuple):
@@ -186,6 +188,8 @@ def _cell_writer(column: Column) -> Callable[[Any], SafeString]:
         content = write(column.value(row))
         if column.link is not None and (address := column.link(row)):
             content = format_html('<a href="{}">{}</a>', address, content)
+        if column.note is not None and (text := column.note(row)):
+            content = format_html('{}<span class="cell-note">{}</span>', content, text)
         return start + conditional_escape(content) + _CELL_END
 
     return cell

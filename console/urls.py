@@ -105,6 +105,7 @@ urlpatterns = [
     path("console/settings", settings.show_settings, name="settings"),
     path("console/settings/logging", settings.show_logging, name="logging"),
     path("console/settings/audit", settings.show_audit, name="audit"),
+    path("console/settings/audit/<int:number>", settings.show_change, name="change"),
     path("console/settings/alerts", alerts.show_alerts, name="alerts"),
     path("console/settings/alerts/new", alerts.make_channel, name="new_channel"),
     path(

@@ -15,6 +15,15 @@ _WORDS_MAX: Final = 160
 _UNTOLD: Final = frozenset({"hash", "workspace_id", "updated_at"})
 
 
+class FieldChange(NamedTuple):
+    """What a field was and became, in words; one of both is empty where an object was made or
+    deleted."""
+
+    name: str
+    before: str
+    after: str
+
+
 class ChangeRow(NamedTuple):
     """One change, in words."""
 
@@ -36,17 +45,39 @@ class ChangeRow(NamedTuple):
     @property
     def changes(self) -> str:
         """`limit: $5.00 → $7.00`, shortened."""
+        text = self.all_changes
+        return text if len(text) <= _WORDS_MAX else text[:_WORDS_MAX] + "…"
+
+    @property
+    def all_changes(self) -> str:
+        """The same in full."""
+        if self.is_update:
+            parts = [f"{each.name}: {each.before} → {each.after}" for each in self.fields]
+        else:
+            parts = [f"{each.name}: {each.before or each.after}" for each in self.fields]
+        return ", ".join(parts)
+
+    @property
+    def is_update(self) -> bool:
+        """Whether the object was there before and after."""
+        return bool(self.record.before and self.record.after)
+
+    @property
+    def fields(self) -> list[FieldChange]:
+        """What was changed; of an object that was made or deleted, all that it had."""
         before, after = self.record.before or {}, self.record.after or {}
         names = [n for n in dict.fromkeys([*before, *after]) if n not in _UNTOLD]
-        if before and after:
-            parts = [
-                f"{_name(n)}: {_say(n, before.get(n))} → {_say(n, after.get(n))}" for n in names
+        if self.is_update:
+            return [
+                FieldChange(_name(n), _say(n, before.get(n)), _say(n, after.get(n))) for n in names
             ]
-        else:
-            whole = before or after
-            parts = [f"{_name(n)}: {_say(n, whole[n])}" for n in names if whole[n] is not None]
-        text = ", ".join(parts)
-        return text if len(text) <= _WORDS_MAX else text[:_WORDS_MAX] + "…"
+        return [
+            FieldChange(
+                _name(n), _say(n, before[n]) if before else "", _say(n, after[n]) if after else ""
+            )
+            for n in names
+            if (before or after)[n] is not None
+        ]
 
 
 def _name(field: str) -> str:
@@ -61,6 +92,13 @@ def _say(field: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def find_change(scope: Scope, number: int) -> ChangeRow | None:
+    """The change of that number, if it is the account's."""
+    rows = AuditRecord.objects.select_related("operator", "management_key")
+    row = rows.filter(account=scope.account, pk=number).first()
+    return None if row is None else ChangeRow(row)
 
 
 class ChangePage(NamedTuple):

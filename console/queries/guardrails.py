@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Case, CharField, Q, QuerySet, Value, When
+from django.db.models import CharField, Q, QuerySet, Value
 
 from accounts.guard_rules import GuardrailFilter, build_entry
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership, Workspace
@@ -196,15 +196,24 @@ def _list_others_guardrails(scope: Scope, led: Sequence[Workspace]) -> QuerySet[
 
 
 class Assignments(NamedTuple):
-    """Whom a guardrail governs, and whom it could."""
+    """Whom a guardrail governs, and whom it could, by name. `is_cut` says that there are more of
+    either kind than are here."""
 
     keys: list[ApiKey]
     members: list[Membership]
     other_keys: list[ApiKey]
     other_members: list[Membership]
+    is_cut: bool
 
 
-def list_assignments(guardrail: Guardrail, scope: Scope) -> Assignments:
+class Assignable(NamedTuple):
+    """Keys and members that the person may put under a guardrail, or let go from it."""
+
+    keys: QuerySet[ApiKey]
+    members: QuerySet[Membership]
+
+
+def find_assignable(guardrail: Guardrail, scope: Scope) -> Assignable:
     """Keys of workspaces that the person leads, and members for who rules the account. A key that
     others put under a guardrail of theirs stays there."""
     led = list_led_workspaces(scope)
@@ -212,21 +221,35 @@ def list_assignments(guardrail: Guardrail, scope: Scope) -> Assignments:
     if not scope.rules_account:
         others = _list_others_guardrails(scope, led).exclude(pk=guardrail.pk)
         keys = keys.exclude(guardrail_assignment__guardrail__in=others)
+    people = Membership.objects.filter(account=scope.account)
+    return Assignable(keys, people if scope.rules_account else people.none())
+
+
+def list_assignments(guardrail: Guardrail, scope: Scope, text: str = "") -> Assignments:
+    """Those whose name contains the text. Who does not rule the account is told of the members
+    that it governs as well."""
+    keys = find_assignable(guardrail, scope).keys.filter(name__icontains=text)
+    people = Membership.objects.filter(account=scope.account, user__username__icontains=text)
     own_keys, other_keys = _split_assigned(keys.only("name", "hash"), guardrail, "name")
-    people = Membership.objects.filter(account=scope.account).select_related("user")
-    own, other = _split_assigned(people, guardrail, "user__username")
-    return Assignments(own_keys, own, other_keys, other if scope.rules_account else [])
+    own, other = _split_assigned(people.select_related("user"), guardrail, "user__username")
+    other = other if scope.rules_account else []
+    return Assignments(
+        keys=own_keys[:_ASSIGNED_MAX],
+        members=own[:_ASSIGNED_MAX],
+        other_keys=other_keys[:_ASSIGNED_MAX],
+        other_members=other[:_ASSIGNED_MAX],
+        is_cut=any(len(rows) > _ASSIGNED_MAX for rows in (own_keys, own, other_keys, other)),
+    )
 
 
 def _split_assigned(
     rows: QuerySet[Any], guardrail: Guardrail, name: str
 ) -> tuple[list[Any], list[Any]]:
-    """Those that the guardrail governs, and the others, by name; read at once."""
+    """Those that the guardrail governs, and the others, by name; one more of each than is shown."""
     is_own = Q(guardrail_assignment__guardrail=guardrail)
-    marked = rows.annotate(is_own=Case(When(is_own, then=True), default=False))
-    found = list(marked.order_by("-is_own", name, "pk")[: 2 * _ASSIGNED_MAX])
-    own, other = ([row for row in found if row.is_own == wanted] for wanted in (True, False))
-    return own[:_ASSIGNED_MAX], other[:_ASSIGNED_MAX]
+    own = rows.filter(is_own).order_by(name, "pk")[: _ASSIGNED_MAX + 1]
+    other = rows.exclude(is_own).order_by(name, "pk")[: _ASSIGNED_MAX + 1]
+    return list(own), list(other)
 
 
 # --- What it does to texts ------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from routing.reports.models import FailedRequest
 
 PAGE_ROWS: Final = 50
 NEWEST_FIRST: Final = "-time"
+KEYS_MAX: Final = 200
 OUTCOMES: Final = {
     "answered": "Answered",
     "retried": "Answered by a later attempt",
@@ -160,10 +161,14 @@ def find_newest(scope: Scope) -> RequestRow | None:
     return None
 
 
-def list_keys(scope: Scope) -> list[tuple[str, str]]:
-    """The keys of the view, as values of the filter and names."""
+def list_keys(scope: Scope, chosen: str = "") -> list[tuple[str, str]]:
+    """The first keys of the view by name, and the chosen one, as values of the filter and names."""
     keys = scope.filter_keys(ApiKey.objects.living().filter(kind=ApiKey.Kind.INFERENCE))
-    return [(str(pk), name) for pk, name in keys.order_by("name").values_list("pk", "name")[:200]]
+    rows = list(keys.order_by("name").values_list("pk", "name")[:KEYS_MAX])
+    if _is_number(chosen) and int(chosen) not in dict(rows):
+        every = scope.filter_keys(ApiKey.objects.filter(kind=ApiKey.Kind.INFERENCE))
+        rows += every.filter(pk=int(chosen)).values_list("pk", "name")
+    return [(str(pk), name) for pk, name in rows]
 
 
 # --- What is asked of each table ------------------------------------------------------------------
@@ -227,8 +232,11 @@ def _narrow_tag(rows: QuerySet[Any], tags: Any, wanted: RequestFilter) -> QueryS
 def _narrow_key(rows: QuerySet[Any], wanted: RequestFilter) -> QuerySet[Any]:
     if not wanted.key:
         return rows
-    is_number = wanted.key.isdecimal() and len(wanted.key) < 19
-    return rows.filter(api_key_id=int(wanted.key)) if is_number else rows.none()
+    return rows.filter(api_key_id=int(wanted.key)) if _is_number(wanted.key) else rows.none()
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 19
 
 
 _narrow: Final[Mapping[str, Any]] = {_ASKED: _narrow_asked, _REFUSED: _narrow_refused}

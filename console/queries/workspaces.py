@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 from django.db.models.expressions import OrderBy
 
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
@@ -93,8 +93,8 @@ def find_workspace(seen: Scope, workspace_id: UUID) -> tuple[Workspace, Scope] |
 
 
 class Member(NamedTuple):
-    """Somebody in a workspace; `role` is `admin` or `member`, `by_groups` whether a directory put
-    them there."""
+    """Somebody in a workspace; `role` is `admin`, `member` or `viewer`, `by_groups` whether a
+    directory put them there."""
 
     user: Any
     role: str
@@ -104,18 +104,40 @@ class Member(NamedTuple):
     def role_word(self) -> str:
         return "Lead" if self.role == WorkspaceMembership.Role.ADMIN else self.role.title()
 
+    @property
+    def other_roles(self) -> list[tuple[str, str]]:
+        """What they can be made, with its word."""
+        words = {"admin": "lead", "member": "member", "viewer": "viewer"}
+        return [(role, word) for role, word in words.items() if role != self.role]
 
-def list_members(workspace: Workspace) -> list[Member]:
+
+class MemberPage(NamedTuple):
+    """Rows by name, what their names contain, and where the next page begins (empty: nowhere)."""
+
+    rows: list[Member]
+    text: str
+    next_cursor: str
+
+
+def list_members(workspace: Workspace, text: str = "", cursor: str = "") -> MemberPage:
     """By name: everybody of the account in the default workspace."""
+    rows: QuerySet[Any] = workspace.memberships.select_related("membership__user")
+    to_user = "membership__user"
     if workspace.is_default:
-        people = Membership.objects.filter(account_id=workspace.account_id)
-        found = people.select_related("user").order_by("user__username")[:PEOPLE_ROWS]
-        return [Member(row.user, row.role.removeprefix("org:"), False) for row in found]
-    rows = workspace.memberships.select_related("membership__user")
-    rows = rows.order_by("membership__user__username")
-    return [
-        Member(row.membership.user, row.role, row.own_role is None) for row in rows[:PEOPLE_ROWS]
-    ]
+        rows = Membership.objects.filter(account_id=workspace.account_id).select_related("user")
+        to_user = "user"
+    if text:
+        rows = rows.filter(**{f"{to_user}__username__icontains": text})
+    first = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
+    found = list(rows.order_by(f"{to_user}__username", "pk")[first : first + PEOPLE_ROWS + 1])
+    members = [_build_member(row) for row in found[:PEOPLE_ROWS]]
+    return MemberPage(members, text, str(first + PEOPLE_ROWS) if len(found) > PEOPLE_ROWS else "")
+
+
+def _build_member(row: Membership | WorkspaceMembership) -> Member:
+    if isinstance(row, Membership):
+        return Member(row.user, row.role.removeprefix("org:"), False)
+    return Member(row.membership.user, row.role, row.own_role is None)
 
 
 def list_people_outside(workspace: Workspace) -> list[Any]:

@@ -19,6 +19,7 @@ from console.page import PageContext, page, render_page
 from console.queries.guardrails import (
     TEXT_CHARS_MAX,
     GuardrailRow,
+    find_assignable,
     find_guardrail,
     list_assignments,
     list_guardrails,
@@ -158,23 +159,22 @@ def assign_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID
     """Put a key or a member under it, or let them go."""
     row, scope = _find(page, guardrail_id)
     _require_change(row, scope)
-    found = list_assignments(row.guardrail, scope)
+    found = find_assignable(row.guardrail, scope)
     place: dict[str, Any] = {
         "account_id": scope.account.pk,
         "guardrail_id": guardrail_id,
         "by": operator_actor(request.user),
     }
     to, key, user = (request.POST.get(name, "") for name in ("to", "key", "user"))
-    keys = {each.hash for each in (found.other_keys if to == "add" else found.keys)}
-    people = found.other_members if to == "add" else found.members
-    users = {each.user.public_id for each in people} if scope.rules_account else set()
-    if to == "add" and key in keys:
+    is_key = found.keys.filter(hash=key).exists()
+    is_user = found.members.filter(user__public_id=user).exists()
+    if to == "add" and is_key:
         assignments.assign_keys(**place, assigner=request.user.pk, key_hashes=[key])
-    elif to == "add" and user in users:
+    elif to == "add" and is_user:
         assignments.assign_members(**place, assigner=request.user.pk, user_ids=[user])
-    elif to == "remove" and key in keys:
+    elif to == "remove" and is_key:
         assignments.unassign_keys(**place, key_hashes=[key])
-    elif to == "remove" and user in users:
+    elif to == "remove" and is_user:
         assignments.unassign_members(**place, user_ids=[user])
     else:
         raise Http404
@@ -185,12 +185,16 @@ def assign_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID
 def _render(
     request: HttpRequest, page: PageContext, row: GuardrailRow, scope: Scope, **more: Any
 ) -> HttpResponse:
+    holder = request.GET.get("holder", "").strip()
     context: Mapping[str, Any] = {
         "title": row.name,
         "nav": "Guardrails",
         "row": row,
         "guardrail": row.guardrail,
-        "assigned": None if row.guardrail.is_default else list_assignments(row.guardrail, scope),
+        "holder": holder,
+        "assigned": None
+        if row.guardrail.is_default
+        else list_assignments(row.guardrail, scope, holder),
         "may_change": may_change_guardrail(row.guardrail, scope),
         "text_chars_max": TEXT_CHARS_MAX,
         **more,

@@ -6,10 +6,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
 from console.page import PageContext, keep_query, page, render_page
-from console.queries.explanation import shorten_provider
+from console.queries.explanation import shorten_provider, tell_in_a_sentence
 from console.queries.outage import find_simulated
 from console.queries.request_detail import find_refused, find_request
 from console.queries.requests import (
+    KEYS_MAX,
     NEWEST_FIRST,
     OUTCOMES,
     RequestFilter,
@@ -49,9 +50,14 @@ def describe_end(row: RequestRow | Generation) -> Badge:
     return Badge("good", "answered")
 
 
+def tell_attempts(row: RequestRow) -> str:
+    """What happened, in a sentence, where it took more than one attempt; else nothing."""
+    return tell_in_a_sentence(row._asdict()) if len(row.attempts) > 1 else ""
+
+
 COLUMNS: Final = (
     Column("Time", lambda row: row.created_at, "time", _find_link, order="time"),
-    Column("Outcome", describe_outcome, "badge"),
+    Column("Outcome", describe_outcome, "badge", note=tell_attempts),
     Column("Model", lambda row: row.model),
     Column("Provider", lambda row: row.provider_name and shorten_provider(row.provider_name)),
     Column("Key", lambda row: row.key_name),
@@ -71,6 +77,7 @@ _CSV_COLUMNS: Final = (
     Column("End user", lambda row: row.external_user),
     Column("Error", lambda row: row.error_type),
     Column("Why refused", lambda row: row.refusal),
+    Column("What happened", tell_attempts),
 )
 
 
@@ -83,6 +90,7 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         return _download(page, wanted, order)
     found = list_requests(page.scope, wanted, start=start, order=order, cursor=cursor)
     table = Table(COLUMNS, found.rows, "Requests", order, found.next_cursor)
+    keys = list_keys(page.scope, wanted.key)
     is_live = order == NEWEST_FIRST and not cursor
     context = {
         "title": "Requests",
@@ -90,7 +98,8 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         "is_empty": not found.rows,
         "wanted": wanted,
         "outcomes": OUTCOMES.items(),
-        "keys": list_keys(page.scope),
+        "keys": keys,
+        "are_keys_cut": len(keys) >= KEYS_MAX,
         "is_live": is_live,
         "failing": find_simulated() if page.scope.is_operator else None,
         "live_url": keep_query(request, part="rows"),

@@ -13,7 +13,7 @@ from accounts.ports import higher_apps
 from accounts.services.organization import change_account
 from accounts.services.records import operator_actor
 from console.page import PageContext, page, render_page
-from console.queries.audit import list_changes
+from console.queries.audit import find_change, list_changes
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
 from console.table import Column, Table, csv_response, render_rows, render_table
@@ -30,12 +30,13 @@ _TABS: Final = (
 )
 _RANKS: Final = {role: rank for rank, role in enumerate(Role)}
 CHANGES: Final = (
-    Column("When", lambda row: row.record.at, "time"),
+    Column("When", lambda row: row.record.at, "time", lambda row: _link_change(row)),
     Column("Who", lambda row: row.by),
     Column("What", lambda row: row.what),
     Column("Of", lambda row: row.record.object_id, "code", detail=True),
     Column("Change", lambda row: row.changes),
 )
+_CSV_CHANGES: Final = (*CHANGES[:-1], Column("Change", lambda row: row.all_changes))
 LOGGING: Final = (
     Column("Workspace", lambda row: row.name, link=lambda row: _link_workspace(row)),
     Column("Prompts and answers", lambda row: _name_logging(row), "badge"),
@@ -164,7 +165,7 @@ def show_audit(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.ADMIN)
     if request.GET.get("csv"):
         found = list_changes(page.scope, request.GET.dict(), rows_max=_CSV_ROWS)
-        return csv_response("changes", CHANGES, found.rows)
+        return csv_response("changes", _CSV_CHANGES, found.rows)
     found = list_changes(page.scope, request.GET.dict())
     table = Table(CHANGES, found.rows, "Changes", next_cursor=found.next_cursor)
     context = {
@@ -175,6 +176,20 @@ def show_audit(request: HttpRequest, page: PageContext) -> HttpResponse:
     }
     template = "console/settings_audit.html"
     return render_settings(request, page, "console:audit", context, template=template)
+
+
+@page
+def show_change(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
+    require_role(page.scope, Role.ADMIN)
+    change = find_change(page.scope, number)
+    if change is None:
+        raise Http404
+    template = "console/settings_change.html"
+    return render_settings(request, page, "console:audit", {"change": change}, template=template)
+
+
+def _link_change(row: Any) -> str:
+    return reverse("console:change", args=[row.record.pk])
 
 
 def _link_workspace(row: Any) -> str:

@@ -209,7 +209,7 @@ def _save_limits(
 @require_POST
 @page
 def change_members(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
-    """Add somebody of the account, make them lead or member, or let them go."""
+    """Add somebody of the account, make them lead, member or viewer, or let them go."""
     workspace, _ = _find(page, workspace_id)
     user_id, action = request.POST.get("user", ""), request.POST.get("to", "")
     place: dict[str, Any] = {
@@ -238,7 +238,10 @@ def _render(
         "nav": "Workspaces",
         "workspace": workspace,
         "budgets": list_budgets_of(workspace, page.now),
-        "members": list_members(workspace),
+        "members": list_members(
+            workspace, request.GET.get("member", "").strip(), request.GET.get("members", "")
+        ),
+        "is_later_page": bool(request.GET.get("members")),
         "people": [] if workspace.is_default else list_people_outside(workspace),
         "may_set_budgets": scope.rules_account,
         "budget_form": BudgetForm(),

@@ -12,6 +12,8 @@ from gateway.run.plan import Plan
 
 _LOOK_S = 2.5
 DEMO_MODEL = "simulated/small"
+# The cheapest simulated provider of that model.
+_FAILING = "thrifty"
 
 
 def answers(root_url: str, path: str) -> bool:
@@ -80,15 +82,30 @@ Routing Gateway {facts["version"]} is ready. Ctrl-C stops it.
 Try it:
 
 {curl(facts)}
-
+{_failover(facts)}
 """
 
 
-def curl(facts: dict[str, Any]) -> str:
-    """One line to paste: a chat with a simulated model, or the list of models without one."""
+def _failover(facts: dict[str, Any]) -> str:
+    """Another line to paste, on the demo: a provider fails for a minute, and the next answers."""
+    if not facts["simulator_url"]:
+        return ""
+    outage = f"{facts['simulator_url']}/_outage/{_FAILING}"
+    order = {"provider": {"order": [f"simulated-{_FAILING}", "simulated-steady"]}}
+    return f"""
+Then let {_FAILING.title()} fail for a minute, and see under Requests in the console who takes over:
+
+curl -s -X PUT {outage} -d '{{"seconds": 60}}' && {curl(facts, **order)}
+"""
+
+
+def curl(facts: dict[str, Any], **more: Any) -> str:
+    """One line to paste: a chat with a simulated model, or the list of models without one. The
+    chat has `more` fields."""
     key = f"-H 'Authorization: Bearer {facts['api_key']}'"
     if not facts["simulator_url"]:
         return f"curl -s {facts['base_url']}/models {key}"
-    body = json.dumps({"model": DEMO_MODEL, "messages": [{"role": "user", "content": "Hello"}]})
+    messages = [{"role": "user", "content": "Hello"}]
+    body = json.dumps({"model": DEMO_MODEL, "messages": messages, **more})
     kind = "-H 'Content-Type: application/json'"
     return f"curl -s {facts['base_url']}/chat/completions {key} {kind} -d '{body}'"

@@ -34,6 +34,7 @@ PAGES = (
     *("/console/credits", "/console/settings", "/console/settings/logging"),
     *("/console/settings/destinations", "/console/settings/destinations/new/s3"),
     *("/console/settings/alerts", "/console/settings/alerts/new", "/console/settings/audit"),
+    "/console/settings/audit/1",
     *("/console/guardrails", "/console/guardrails/new"),
     *("/console/providers", "/console/providers/new", "/console/providers/simulated-thrifty"),
     "/console/providers/simulated-thrifty/prices",

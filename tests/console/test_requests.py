@@ -325,3 +325,19 @@ def test_a_model_s_id_finds_that_model_alone(client: Client, team: Team) -> None
 )
 def test_words_in_a_csv_are_no_formulas(value: Any, cell: str) -> None:
     assert plain_value(value) == cell
+
+
+def test_a_row_tells_in_a_sentence_why_it_took_more_than_one_attempt(
+    client: Client, team: Team
+) -> None:
+    attempts = [attempt("Simulated Thrifty", 503, 1), attempt("Simulated Steady", 200, 62)]
+    ask(team.keys["own"], "gen-twice", model="acme/twice", attempts=attempts)
+    ask(team.keys["own"], "gen-once", model="acme/once", attempts=attempts[1:])
+    told = (
+        "Thrifty answered 503 in 1 ms; Steady was next and answered in 62 ms; you paid $0.0000044."
+    )
+
+    path = reverse("console:requests")
+    assert told in client.get(path, {"model": "acme/twice"}).text
+    assert "you paid" not in client.get(path, {"model": "acme/once"}).text
+    assert told in client.get(path, {"model": "acme/twice", "csv": "1"}).text

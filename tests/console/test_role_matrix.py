@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from accounts.models import AuditRecord
 from accounts.services.channels import create_channel
 from accounts.services.guardrails import create_guardrail
 from accounts.services.records import SYSTEM
@@ -80,6 +81,7 @@ THINGS: Final = {
     "operate_intern": act("intern", operation="delete", name="another"),
     "change_destination": act("destination", to="deleted"),
     "change_channel": act("channel", to="deleted"),
+    "change": Thing("change"),
     "person": Thing("person"),
     "change_person": act("person", to="removed"),
 }
@@ -156,6 +158,7 @@ def make_things(team: Team) -> dict[str, Any]:
         "channel": create_channel(
             **place, workspace_id=led.pk, type="webhook", url=url, name="on call"
         ).row.pk,
+        "change": AuditRecord.objects.filter(account=team.account).latest("pk").pk,
         "person": team.people["viewer"].public_id,
     }
 

@@ -163,3 +163,29 @@ def test_a_webhook_shows_its_secret_once_and_is_the_account_s(team: Team) -> Non
     assert "Test message" in client.get(reverse("console:alerts")).text
     assert client.post(change, {"to": "deleted"}).status_code == 302
     assert not Channel.objects.exists()
+
+
+def test_a_change_is_told_in_full(team: Team) -> None:
+    models = [f"acme/model-{number}" for number in range(40)]
+    row = AuditRecord.objects.create(
+        at=team.account.created_at,
+        account=team.account,
+        command="test",
+        action="updated",
+        object_type="guardrail",
+        object_id="x",
+        before={"allowed_models": None, "limit_nano": 5_000_000_000},
+        after={"allowed_models": models, "limit_nano": None},
+    )
+    client = team.client("admin")
+    path = reverse("console:change", args=[row.pk])
+
+    listed = client.get(reverse("console:audit"))
+    assert (path in listed.text, models[-1] in listed.text) == (True, False)
+    page = client.get(path).text
+    assert (models[-1] in page, "$5.00" in page, "guardrail updated" in page) == (True, True, True)
+    file = client.get(reverse("console:audit"), {"csv": "1"}).text
+    assert (models[-1] in file, "limit: $5.00 → none" in file) == (True, True)
+
+    assert team.client("lead").get(path).status_code == 404
+    assert make_team("theirs").client("admin").get(path).status_code == 404

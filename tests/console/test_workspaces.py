@@ -1,5 +1,6 @@
 """Workspaces, people and budgets: who sees and changes which, and when a budget runs out."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any
@@ -8,9 +9,11 @@ import pytest
 from django.urls import reverse
 
 from accounts.models import ApiKey, AuditRecord, Membership, User, Workspace
+from accounts.services.accounts import admit_member
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from console.queries.budgets import BudgetUse, list_budgets_of
+from console.queries.workspaces import PEOPLE_ROWS
 from console.table import Column, sort_rows
 from gateway.end_users import hash_user
 from tests.console.people import ADMINS, LEADS, ROLES, TENANTS, Team, ask, make_team
@@ -345,3 +348,35 @@ def test_lists_that_are_there_as_a_whole_are_sorted_by_the_columns_of_the_addres
     assert sort_rows(rows, spent, "-spent") == [("c", 7), ("b", 3), ("A", None)]
     for unknown in ("", "-", "spent"):
         assert sort_rows(rows, columns, unknown) == rows
+
+
+@pytest.mark.parametrize("slug", ["led", "default"])
+def test_all_members_are_found(team: Team, slug: str) -> None:
+    workspace = find(team, slug)
+    for name in (*(f"many-{number:03}" for number in range(PEOPLE_ROWS)), "zoe"):
+        user = admit_member(account=team.account, username=name, role=Membership.Role.MEMBER)
+        if slug == "led":
+            membership = Membership.objects.get(account=team.account, user=user)
+            workspace.memberships.create(membership=membership, role="member")
+    client, path = team.client("admin"), reverse("console:workspace", args=[workspace.pk])
+    cell = '<td data-label="Name">zoe</td>'
+
+    first = client.get(path).text
+    (more,) = re.findall(r'rel="next" href="([^"]+)"', first)
+
+    assert (cell in first, cell in client.get(more.replace("&amp;", "&")).text) == (False, True)
+    found = client.get(path, {"member": "ZO"}).text
+    assert (cell in found, '<td data-label="Name">many-000' in found) == (True, False)
+
+
+def test_a_viewer_becomes_a_member_and_a_member_a_viewer(team: Team) -> None:
+    workspace, client = find(team, "led"), team.client("lead")
+    path = reverse("console:change_members", args=[workspace.pk])
+    page = client.get(reverse("console:workspace", args=[workspace.pk])).text
+    for role, word in (("admin", "lead"), ("member", "member"), ("viewer", "viewer")):
+        assert f'value="{role}">Make {word}</button>' in page
+
+    for name, role in (("viewer", "member"), ("member", "viewer")):
+        client.post(path, {"user": team.people[name].public_id, "to": role})
+        row = workspace.memberships.get(membership__user=team.people[name])
+        assert row.role == role

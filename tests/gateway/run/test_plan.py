@@ -80,6 +80,9 @@ def test_the_banner_shows_all_it_takes_to_begin(simulator_url: str) -> None:
     for name in ("base_url", "api_key", "console_link", "admin_url", "admin_password"):
         assert facts[name] in banner
     assert (ready.DEMO_MODEL in banner) == bool(simulator_url)
+    # The request, and a failover where there is a provider that can be made to fail.
+    assert banner.count("curl -s") == (3 if simulator_url else 1)
+    assert (f"-X PUT {simulator_url}/_outage/thrifty" in banner) == bool(simulator_url)
 
 
 def test_another_process_than_the_parent_counts_as_gone_and_nobody_never_leaves() -> None:
