@@ -301,11 +301,6 @@ _ERROR_TYPES: Final = {
 _MODERATION: Final = "content_policy_violation"
 
 
-def client_status(error: GatewayError) -> int:
-    """The HTTP status on messages, which know no 422."""
-    return 400 if error.status == 422 else error.status
-
-
 def build_error_body(
     error: GatewayError, *, generation_id: str | None, router_metadata: object = None
 ) -> JsonObject:
