@@ -151,6 +151,20 @@ def leave(desk: Desk, wire: RawConnection) -> float:
     return left_at
 
 
+def test_who_ends_a_stream_by_a_deadline_of_his_own_pays_for_what_he_read(desk: Desk) -> None:
+    desk.upstream.script("first", answer_held_at(10, stream=True))
+
+    answer = desk.post(
+        model="plain/first", stream=True, max_tokens=2_000, provider={"deadline_ms": 3_000}
+    )
+
+    # Nobody opens the gate.
+    assert answer.text.count(PIECE) == 10
+    assert '"code":408' in answer.text
+    call = settled(desk)
+    assert (call.charge_nano, call.cancelled) == (produced_nano(10), True)
+
+
 def test_a_drained_stream_that_falls_silent_costs_what_it_had_produced(desk: Desk) -> None:
     desk.upstream.script("drained", answer_held_at(10, stream=True))
     wire = begin(desk, model="plain/impatient")

@@ -16,12 +16,15 @@ from routing.ledger.writer import ledger
 from routing.reports.publisher import publisher
 from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.first_byte import wants_deadline
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.errors import DeadlinePassed
 from routing.serving.request.legs import sum_legs
 from routing.serving.request.outcome import (
     CHARGE_MAX_NANO,
     Outcome,
+    abandoned_outcome,
     answered_outcome,
     failed_outcome,
     good_end,
@@ -174,6 +177,12 @@ def _failed_outcome(
     progress: RequestProgress, attempt: Attempt, relay: Relay | None, error: GatewayError
 ) -> Outcome:
     legs = progress.legs
+    if isinstance(error, DeadlinePassed) and wants_deadline(progress.context.chat):
+        # A caller who ends a stream by a time of his own pays for what he read, as one who leaves.
+        if relay is not None and relay.started:
+            return stream_outcome(progress, attempt, relay, cancelled=True)
+        if progress.loop is not None and progress.loop.turns:
+            return abandoned_outcome(progress)
     if relay is None or not relay.seen:
         if legs:
             usage, cost = sum_legs(legs, most_nano=CHARGE_MAX_NANO)
