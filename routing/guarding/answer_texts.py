@@ -13,12 +13,17 @@ DETAIL_FIELDS: Final = ("text", "summary")
 # Of a server tool's call: what it was called with, and what it came to.
 CALLED: Final = ("arguments",)
 CAME_TO: Final = ("result", "item", "block")
+# What else a message has is the provider's own, or quotes: of any form, and with texts in it.
+_FORMED: Final = frozenset(
+    {*TEXT_FIELDS, "role", "audio", "reasoning_details", "tool_calls", "images", "logprobs"}
+)
 _NO_TEXT: Final = frozenset({"type", "id", "status", "encrypted_content", "media_type"})
 
 
 def map_message(message: JsonObject, change: Change) -> JsonObject:
-    """The message with each of its texts changed, in a fixed order: what is said, the thoughts, and
-    what tools are called with. Speech whose transcript is another has no sound."""
+    """The message with each of its texts changed, in a fixed order: what is said, the thoughts,
+    what tools are called with, and what is quoted. Speech whose transcript is another has no
+    sound."""
     changed = dict(message)
     for name in TEXT_FIELDS:
         value = changed.get(name)
@@ -32,7 +37,9 @@ def map_message(message: JsonObject, change: Change) -> JsonObject:
         changed["reasoning_details"] = [_map_part(each, DETAIL_FIELDS, change) for each in details]
     if isinstance(calls := changed.get("tool_calls"), list):
         changed["tool_calls"] = [_map_call(call, change) for call in calls]
-    return changed
+    return changed | {
+        name: _map_nested(value, change) for name, value in message.items() if name not in _FORMED
+    }
 
 
 def map_arguments(arguments: str, change: Change) -> str:

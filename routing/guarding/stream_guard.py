@@ -16,6 +16,7 @@ _WATCHED_CHARS_MAX: Final = 1_000_000
 _SAID: Final = ("content", "refusal")
 # By now `reasoning_content` has the name of `reasoning`.
 _HELD: Final = frozenset({*TEXT_FIELDS, "reasoning_details", "audio", "tool_calls"})
+_NO_TEXT: Final = frozenset({"role", "images"})
 _Place = tuple[str, ...] | tuple[str, Any, str]
 
 
@@ -83,6 +84,9 @@ class GuardedWriter:
 
     def write_ending(self, ending: Ending) -> bytes:
         out = self.flush()
+        if self._guard.acts:
+            # Nobody knows what it says.
+            ending = ending._replace(beside=None)
         if self._guard.withheld:
             ending = ending._replace(finish_reason=WITHHELD, native_finish=None)
         return out + self._writer.write_ending(ending)
@@ -133,7 +137,9 @@ class GuardedWriter:
             released["tool_calls"] = over
         if begun := [each for call in calls if (each := self._arguments.push(call))]:
             released["tool_calls"] = [*over, *begun]
-        released |= {name: value for name, value in delta.items() if name not in _HELD}
+        others = {name: value for name, value in delta.items() if name not in _HELD}
+        # Quotes, and what is the provider's own, come whole.
+        released |= others if others.keys() <= _NO_TEXT else self._guard.guard_message(others)
         return {} if self._guard.withheld else released
 
     def _watch(self, delta: JsonObject) -> None:

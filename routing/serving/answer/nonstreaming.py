@@ -66,9 +66,10 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
     attempt, answer, loop = talk.attempt, talk.answer, progress.loop
     assert loop is not None
     progress.served_by = attempt
-    pieces: AnswerPieces = _guard_pieces(progress, loop.pieces)
+    pieces: AnswerPieces = loop.pieces
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
+    pieces = _guard_pieces(progress, pieces)
     merged = merge_pieces(pieces, hides_reasoning=progress.context.hides_reasoning)
     message = rewrite_message(
         progress.context.plugins, progress.context.chat, merged, progress.stages
@@ -89,6 +90,8 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
         remember(progress.context.conversation_key, attempt.endpoint, outcome.usage)
         add_tool_stage(progress)
         answer.native_finish, answer.logprobs = native, join_logprobs(pieces)
+        if progress.output_guard is not None and progress.output_guard.acts:
+            answer.beside = None
         return dumps(_build_body(progress, attempt, answer, message, outcome, pieces=pieces))
 
     body = settle(progress, outcome, meanwhile=write)
@@ -154,8 +157,8 @@ def _finish_broken(
 
 def _guard_message(guard: OutputGuard, answer: Answer, message: JsonObject) -> JsonObject:
     if guard.acts:
-        # They spell the text.
-        answer.logprobs = None
+        # They spell the text, or nobody knows what they say.
+        answer.logprobs = answer.beside = None
     return guard.guard_message(message)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.guard_rules import GuardrailFilter
+from routing.entities.exchange import ProviderExtras
 from routing.formats.caller import Ending, ToolActivity
 from routing.guarding.lookahead import Lookahead, measure_pattern
 from routing.guarding.output_guard import OutputGuard
@@ -265,6 +266,30 @@ def test_thoughts_are_looked_at_too_and_kinds_keep_their_order() -> None:
     assert "".join(each["text"] for each in details) == "[EMAIL]"
     assert reader.text() == "Ask [EMAIL]"
     assert "reasoning" not in reader.deltas[-1]
+
+
+def test_quotes_and_what_is_the_provider_s_own_are_looked_at() -> None:
+    quoted = {"url": "https://pages.example/", "title": f"By {MAIL}", "content": f"Ask {MAIL}."}
+    delta: dict[str, Any] = {
+        "role": "assistant",
+        "content": "Look there",
+        "annotations": [{"type": "url_citation", "url_citation": quoted}],
+        "executed_tools": [{"index": 0, "output": f"Found {MAIL}"}],
+        "function_call": {"name": "send", "arguments": f'{{"to": "{MAIL}"}}'},
+    }
+    reader, guard = Reader(), guard_of(placed("redact", "email"))
+    writer = GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # All that is used of it.
+    writer.delta(delta)
+    extras = ProviderExtras({"said": MAIL}, {"said": MAIL})
+    writer.write_ending(Ending("stop", "stop", NO_USAGE, None, None, None, None, None, extras))
+
+    whole = guard.guard_message(delta)
+    for read in (whole, {name: each for part in reader.deltas for name, each in part.items()}):
+        assert MAIL not in str(read)
+        assert read["annotations"][0]["url_citation"]["content"] == "Ask [EMAIL]."
+        assert read["executed_tools"] == [{"index": 0, "output": "Found [EMAIL]"}]
+    assert reader.ending is not None
+    assert reader.ending.beside is None
 
 
 def test_in_the_shadow_nothing_changes_and_everything_is_counted() -> None:
