@@ -42,10 +42,12 @@ class Limit(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What was taken, and when the window of each limit began (Unix seconds)."""
+    """What was taken, and when the window of each limit began (Unix seconds). Of what `is_local`
+    the store knows nothing."""
 
     limits: tuple[Limit, ...]
     starts: tuple[int, ...]
+    is_local: bool = False
 
 
 class Exceeded(NamedTuple):
@@ -143,9 +145,15 @@ class RateLimiter:
         parts = [
             (limit.scope, start, amount)
             for limit, start, amount in zip(taken.limits, taken.starts, amounts, strict=True)
-            if amount and not (amount < 0 and self._leases.put_back(limit.scope, start, -amount))
+            if amount
+            and not (
+                amount < 0
+                and not taken.is_local
+                and self._leases.put_back(limit.scope, start, -amount)
+            )
         ]
-        if parts:
+        # What the store never counted would be taken off the uses of others there.
+        if parts and not taken.is_local:
             self._store.add(parts)
         for scope, start, amount in parts:
             count = self._counts.get(scope)
@@ -181,7 +189,7 @@ class RateLimiter:
                 return Exceeded(limit, count.used, now)
         for limit, count in zip(limits, counts, strict=True):
             self._note(limit.scope, WindowCount(count.start, count.used + limit.cost))
-        return Taken(limits, tuple(count.start for count in counts))
+        return Taken(limits, tuple(count.start for count in counts), is_local=True)
 
     def _note(self, scope: str, count: WindowCount) -> None:
         _keep(self._counts, scope, count)

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import CANCELLED
+from routing.selection.filters import LIMITS_STEP, PARKED_STEP
 from routing.selection.trace import VERSION, WEIGHTS_SUM, WORD_SETS
 from routing.selection.types import (
     NO_POLICY,
@@ -66,10 +67,13 @@ class Replay(NamedTuple):
     rows: Mapping[tuple[str, str], TraceRow]
     by_session: bool
 
-    def has_failed(self, endpoint: EndpointEntry) -> bool:
-        """Whether the endpoint was tried and failed the request."""
+    def was_unavailable(self, endpoint: EndpointEntry) -> bool:
+        """Whether the endpoint failed the request, or was not asked for a reason that no rule has:
+        it had no room, or the balance did not hold its price."""
         row = self.rows.get(endpoint_name(endpoint))
-        return row is not None and row.verdict == FAILED
+        if row is None:
+            return False
+        return row.verdict in (FAILED, PASSED_OVER) or row.why in (LIMITS_STEP, PARKED_STEP)
 
 
 def read_replay(trace: object) -> Replay:

@@ -178,7 +178,7 @@ def _replay_row(
         read_state(replay, models),
         random=random,
     )
-    now = next((each for each in plan.order if not replay.has_failed(each)), None)
+    now = next((each for each in plan.order if not replay.was_unavailable(each)), None)
     of_key = result.keys[row.api_key_id]
     of_key.requests += 1
     if now is None:

@@ -71,6 +71,10 @@ USUAL: dict[str, Any] = {
 WORLD = model(endpoint("cheap", pricing=CHEAP), endpoint("dear", pricing=DEAR))
 
 
+# The cheap one first, and the dear one.
+DRAWS = (0.0, 0.9999)
+
+
 def speeds(**seconds: float) -> EndpointState:
     """The median time to the first token of WORLD's endpoints, by tag."""
     by_tag = {each.tag: each.pk for each in WORLD.endpoints}
@@ -84,13 +88,17 @@ def row(
     *,
     served: str = "dear",
     failed: tuple[str, ...] = (),
+    passed_over: tuple[str, ...] = (),
     policy: Policy = NO_POLICY,
     state: EndpointState = NOTHING_LEARNED,
     world: ModelEntry = WORLD,
     **columns: Any,
 ) -> GenerationRow:
-    """A generation of `world` that `served` answered, after `failed` had failed it."""
-    plan = select([world], CHAT, policy, state, random=lambda: 0.0)
+    """A generation of `world` that `served` answered, after `failed` had failed it. What was
+    `passed_over` came first, and was not asked."""
+    first = [*failed, *passed_over, served][0]
+    plans = [select([world], CHAT, policy, state, random=lambda draw=draw: draw) for draw in DRAWS]
+    plan = next((each for each in plans if each.order and each.order[0].tag == first), plans[0])
     keys = {each.tag: each.pk for each in world.endpoints}
     trace = build_trace(
         plan,
@@ -146,6 +154,11 @@ def test_what_failed_then_fails_again() -> None:
     found = tried(row(served="dear", failed=("cheap",)), sort="price")
     assert (found.compared, found.moved) == (1, 0)
     assert tried(row(failed=("cheap",)), ignore=["dear"]).refused == Counter({ALL_FAILED: 1})
+
+
+def test_what_had_no_room_then_has_none_again() -> None:
+    found = tried(row(served="dear", passed_over=("cheap",)), sort="price")
+    assert (found.compared, found.moved) == (1, 0)
 
 
 def test_who_would_be_refused_is_counted_by_step_and_not_priced() -> None:

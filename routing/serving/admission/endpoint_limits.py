@@ -112,8 +112,12 @@ def _list_own_places(progress: RequestProgress) -> Iterator[str]:
 
 
 def read_marks(progress: RequestProgress) -> Marks:
-    """The end user and the tags by which rules tell requests apart."""
-    return Marks(progress.context.chat.user, progress.context.tags)
+    """The end user and the tags by which rules tell requests apart; what a tool asks of a model is
+    for the user of the request that called it."""
+    asking = progress
+    while asking.parent is not None:
+        asking = asking.parent
+    return Marks(asking.context.chat.user, progress.context.tags)
 
 
 def _list_rules(progress: RequestProgress, endpoint: EndpointEntry) -> Sequence[RateRule]:

@@ -298,6 +298,27 @@ def test_without_the_store_a_process_counts_on(
     within_one(DAY_S, work)
 
 
+def test_what_the_store_never_counted_is_not_taken_off_there(
+    valkey: ValkeyServer, counters: Callable[[], RateLimiter]
+) -> None:
+    here, there = counters(), counters()
+
+    def work() -> None:
+        limit = Limit(f"s{next(_names)}", 100, DAY_S, 80)
+        valkey.stop()
+        reserved = here.take(limit)
+        assert isinstance(reserved, Taken)
+        valkey.start()
+        until = time.monotonic() + 10
+        while there.read_used(limit) == 0 and time.monotonic() < until:
+            there.take(limit)
+        here.add(reserved, [-70])
+        here.close()
+        assert there.read_used(limit) == 80
+
+    within_one(DAY_S, work)
+
+
 def test_counters_end_with_their_windows(
     valkey: ValkeyServer, counters: Callable[[], RateLimiter]
 ) -> None:

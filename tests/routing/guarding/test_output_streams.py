@@ -278,7 +278,7 @@ def test_quotes_and_what_is_the_provider_s_own_are_looked_at() -> None:
         "function_call": {"name": "send", "arguments": f'{{"to": "{MAIL}"}}'},
     }
     reader, guard = Reader(), guard_of(placed("redact", "email"))
-    writer = GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # All that is used of it.
+    writer = GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # As above.
     writer.delta(delta)
     extras = ProviderExtras({"said": MAIL}, {"said": MAIL})
     writer.write_ending(Ending("stop", "stop", NO_USAGE, None, None, None, None, None, extras))

@@ -239,6 +239,12 @@ def test_who_asks_for_a_tool_has_the_place_of_the_one_that_asked(counters, place
     assert places.count_own(first) == 0
 
 
+def test_what_a_tool_asks_of_a_model_counts_for_the_user_of_the_request() -> None:
+    asking = call_to(at(PAID), user="ada")
+    nested = replace(call_to(at(PAID)), parent=replace(call_to(at(PAID)), parent=asking))
+    assert endpoint_limits.read_marks(nested).user == "ada"
+
+
 def test_who_is_ended_while_windows_are_asked_leaves_no_place(counters, places) -> None:
     class Ended(BaseException):
         """As a greenlet is ended."""
