@@ -84,8 +84,8 @@ RETRIES: Final = Counter(
 )
 REFUSALS: Final = Counter(
     "gateway_refusals_total",
-    "Requests that were refused before a provider was asked, by reason: which rate limit, budget "
-    "or filter it was.",
+    "Requests that were refused before a provider was asked, or before the next one was, by "
+    "reason: which rate limit, budget or filter it was.",
     *("reason", "workspace"),
 )
 REPEATS: Final = Counter(
@@ -187,10 +187,10 @@ class RequestMetrics:
         own.took_s.append(max(0.0, report.ended - report.started))
         if report.is_repeat:
             self._count(REPEATS, report.format, _limit_workspace(workspace_id))
+        # A budget may have had room for the first provider and none for the next.
+        if error is not None and (record is None or error.is_unpaid):
+            self._count(REFUSALS, _reasons.limit(error.reason), _limit_workspace(workspace_id))
         if record is None:
-            if error is not None:
-                reason = _reasons.limit(error.reason)
-                self._count(REFUSALS, reason, _limit_workspace(workspace_id))
             return
         for place, column in enumerate(_TOKEN_COLUMNS.values()):
             own.tokens[place] += record[column]

@@ -28,8 +28,10 @@ _PENDING_MAX: Final = 5_000
 _LOG_EVERY_S: Final = 60.0
 # A statement of so many holds the event loop for a millisecond, and others run between two.
 _ROWS_AT_ONCE: Final = 10
-# Sources counted by themselves within a minute; further ones are counted as "other".
-_SOURCES_MAX: Final = 1_000
+# Addresses counted by themselves within a minute; further ones are counted as "other".
+_ADDRESSES_MAX: Final = 1_000
+# Beginnings of keys counted by themselves for each of them; the caller chooses what he sends.
+_PREFIXES_MAX: Final = 5
 _COLUMNS: Final = (
     *("key", "minute", "account_id", "workspace_id", "api_key_id", "address", "key_prefix"),
     *("status", "error_type", "reason", "is_refused", "requests"),
@@ -76,7 +78,7 @@ class FailureWriter:
         self._rows: list[FailedRequest] = []
         self._counts: Counter[CountedFailure] = Counter()
         self._minute: datetime | None = None
-        self._sources: set[tuple[str, str]] = set()
+        self._prefixes: dict[str, set[str]] = {}
         self.lost = 0
 
     def observe(self, reports: Sequence[RequestReport]) -> None:
@@ -153,12 +155,8 @@ class FailureWriter:
         assert error is not None
         minute = report.ended_at.replace(second=0, microsecond=0)
         if minute != self._minute:
-            self._minute, self._sources = minute, set()
-        source = ("", "") if caller else (report.address, report.key_prefix)
-        if source not in self._sources:
-            if len(self._sources) >= _SOURCES_MAX:
-                source = ("other", "")
-            self._sources.add(source)
+            self._minute, self._prefixes = minute, {}
+        source = ("", "") if caller else self._limit_source(report.address, report.key_prefix)
         return CountedFailure(
             minute,
             caller.account_id if caller else None,
@@ -170,6 +168,18 @@ class FailureWriter:
             error.reason[:64],
             report.generation_id is None,
         )
+
+    def _limit_source(self, address: str, key_prefix: str) -> tuple[str, str]:
+        prefixes = self._prefixes.get(address)
+        if prefixes is None:
+            if len(self._prefixes) >= _ADDRESSES_MAX:
+                return "other", ""
+            prefixes = self._prefixes[address] = set()
+        if key_prefix not in prefixes:
+            if len(prefixes) >= _PREFIXES_MAX:
+                return address, ""
+            prefixes.add(key_prefix)
+        return address, key_prefix
 
     def _keep(self, rows: list[FailedRequest], counts: Counter[CountedFailure]) -> None:
         for row in rows:

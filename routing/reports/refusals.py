@@ -14,7 +14,8 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
 from gateway.http.tags import NO_TAGS, Tags, TagsInvalid, read_tags
 from routing.reports.flood import gate
-from routing.reports.report import NO_PHASES, Phases, RequestReport, describe_error
+from routing.reports.report import NO_PHASES, Phases, RequestReport
+from routing.serving.request.error_facts import describe_error
 from routing.serving.request.process import now
 
 _CREDENTIALS: Final = ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY")
@@ -80,6 +81,7 @@ def _read_key_prefix(request: HttpRequest) -> str:
     for name in _CREDENTIALS:
         if credential := str(request.META.get(name, "")).strip():
             key = credential.rpartition(" ")[2]
-            # Nothing longer is kept of what may be somebody's key, or another service's.
-            return key[:KEY_PREFIX_CHARS].encode("ascii", "replace").decode()
+            # It may be somebody's key, or another service's: less than half of it is kept.
+            kept = key[: min(KEY_PREFIX_CHARS, (len(key) - 1) // 2)]
+            return kept.encode("ascii", "replace").decode()
     return ""

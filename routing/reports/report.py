@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from accounts.caller import Caller
-from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
 from gateway.http.tags import NO_TAGS, Tags
@@ -14,17 +13,7 @@ from routing.formats.caller import ToolActivity
 from routing.history.content_draft import ContentDraft
 from routing.ledger.tickets import Ticket
 from routing.serving.request.context import Attempt, RequestProgress
-
-
-class ErrorFacts(NamedTuple):
-    """Why a request failed. `reason` is a word of a small vocabulary, such as `key_limit`: which
-    limit, budget or filter it was. `detail` is that part of `error.metadata` that cannot quote a
-    prompt."""
-
-    error_type: str
-    reason: str
-    text: str
-    detail: JsonObject
+from routing.serving.request.error_facts import ErrorFacts
 
 
 class Phases(NamedTuple):
@@ -94,18 +83,3 @@ class RequestReport(NamedTuple):
     @property
     def duration_ms(self) -> int:
         return max(0, round((self.ended - self.started) * 1000))
-
-
-# Others, such as an upstream's raw error, may quote the prompt.
-_DETAIL_FIELDS: Final[tuple[str, ...]] = (
-    *("available_providers", "requested_providers", "failed_routing_step"),
-    *("limit_source", "reason", "remedy_hint", "detected"),
-    *("provider_name", "provider_code", "is_byok", "previous_errors"),
-)
-
-
-def describe_error(error: GatewayError) -> ErrorFacts:
-    """The facts of an error, in the words that its caller read."""
-    metadata = error.metadata
-    detail: JsonObject = {name: metadata[name] for name in _DETAIL_FIELDS if name in metadata}
-    return ErrorFacts(error.error_type, error.record_reason, error.text, detail)

@@ -79,14 +79,25 @@ def _read_record(caller: Caller, given_id: str) -> JsonObject:
     generations = Generation.objects.filter(account_id=caller.account_id, lost=False)
     generations = generations.defer("trace")
     row = generations.filter(pk=given_id).first()
-    if row is None:
+    if row is not None:
+        failure = _find_failure(row)
+    else:
         failure, generation_id = _find_request(caller, given_id)
         row = generations.filter(pk=generation_id).first()
         if row is None and failure is not None:
             return serialize_refusal(failure)
     if row is None:
         raise NotFound("Generation not found")
-    return serialize_generation(row, key_id=caller.key_id)
+    return serialize_generation(row, key_id=caller.key_id, failure=failure)
+
+
+def _find_failure(row: Generation) -> FailedRequest | None:
+    """What its caller was told, where that was an error."""
+    request_id = row.detail.get("request_id")
+    if request_id is None:
+        return None
+    failures = FailedRequest.objects.filter(request_id=request_id, generation_id=row.pk)
+    return failures.filter(account_id=row.account_id).first()
 
 
 def _find_request(caller: Caller, request_id: str) -> tuple[FailedRequest | None, str | None]:

@@ -130,7 +130,7 @@ class InferenceViewSet(LeanViewSet):
         )
         # A format may know fewer statuses than there are.
         status = body["error"]["code"]
-        if self.progress is None or not self.progress.attempts:
+        if self.progress is None or not self.progress.is_reported:
             publisher.publish(self._report_refusal(request, error, status))
         return build_error_response(error, body, status=status)
 

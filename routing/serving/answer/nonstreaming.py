@@ -24,6 +24,7 @@ from routing.serving.request.outcome import (
     failed_outcome,
     guarded_finish,
     loop_outcome,
+    mark_broken,
     measure_usage,
     price,
     report_usage,
@@ -94,7 +95,8 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
             answer.beside = None
         return dumps(_build_body(progress, attempt, answer, message, outcome, pieces=pieces))
 
-    body = settle(progress, outcome, meanwhile=write)
+    booked = mark_broken(outcome, attempt) if outcome.finish_reason == "error" else outcome
+    body = settle(progress, booked, meanwhile=write)
     assert body is not None
     return body
 
@@ -151,7 +153,7 @@ def _finish_broken(
             progress.content.set_error(error)
         settle(progress, owed)
         raise error from None
-    settle(progress, outcome)
+    settle(progress, mark_broken(outcome, attempt))
     return dumps(body)
 
 

@@ -203,8 +203,8 @@ class RequestProgress:
 
     Attempts write `attempts`, `served_by` and the hold: `held_nano` is the open one, None before
     there is one, `held_byok_nano` what budgets that count own credentials hold in addition.
-    Settlement writes `settled`, `good_end` and `limits_taken`, the tool loop its `loop`, the
-    response cache `cached`, decisions `demands_of` and `decisions_record`.
+    Settlement writes `settled`, `is_reported`, `good_end` and `limits_taken`, the tool loop its
+    `loop`, the response cache `cached`, decisions `demands_of` and `decisions_record`.
     """
 
     context: RequestContext
@@ -223,6 +223,8 @@ class RequestProgress:
     held_byok_nano: int = field(default=0, init=False)
     # Whether the ledger was told how it ended.
     settled: bool = field(default=False, init=False)
+    # Whether a report of its end is on the way to observers.
+    is_reported: bool = field(default=False, init=False)
     # The reasons of an answer in full for its end, its own and the upstream's.
     good_end: tuple[str, str | None] | None = field(default=None, init=False)
     # What it took of rate limits, until that is corrected or given back.

@@ -21,6 +21,7 @@ from routing.metering.cost import (
 from routing.metering.usage import Usage, add_usages, estimate_tokens, read_reported_usage
 from routing.response_cache.entry import Entry
 from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.error_facts import ErrorFacts, describe_error
 from routing.serving.request.legs import include_legs
 from routing.serving.request.loop import Loop
 from routing.tools.interface import Result
@@ -42,12 +43,16 @@ class Outcome(NamedTuple):
     charged_nano: int
     finish_reason: str | None = None
     native_finish: str | None = None
-    error_type: str | None = None
+    error: ErrorFacts | None = None
     cancelled: bool = False
     service_tier: str | None = None
     byok_nano: int = 0
     shared_nano: int = 0
     tools: ServerToolUse | None = None
+
+    @property
+    def error_type(self) -> str | None:
+        return None if self.error is None else self.error.error_type
 
 
 def measure_usage(
@@ -246,7 +251,7 @@ def failed_outcome(
             finish_reason="error"
             if loop.turns or usage is not _NOTHING or used != _NOTHING
             else None,
-            error_type=error.error_type,
+            error=describe_error(error),
             tools=loop.tool_use,
         )
     return Outcome(
@@ -255,8 +260,19 @@ def failed_outcome(
         cost=cost,
         charged_nano=0,
         finish_reason="error" if usage is not _NOTHING else None,
-        error_type=error.error_type,
+        error=describe_error(error),
     )
+
+
+def mark_broken(outcome: Outcome, attempt: Attempt) -> Outcome:
+    """The outcome of an answer that its caller gets as far as it came before the upstream broke it
+    off: a failure on record, as it is of a stream."""
+    failure = attempt.failure
+    if failure is None:
+        return outcome
+    detail = {"provider_name": attempt.endpoint.provider.name}
+    error = ErrorFacts(failure.error_type, failure.error_type, failure.message, detail)
+    return outcome._replace(status=failure.told_status, error=error)
 
 
 def abandoned_outcome(progress: RequestProgress) -> Outcome:

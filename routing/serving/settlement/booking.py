@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from gevent import GreenletExit
 
@@ -14,6 +14,7 @@ from routing.history.content_writer import queue_content, wait_until_stored
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import ledger
 from routing.reports.publisher import publisher
+from routing.reports.report import RequestReport
 from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.first_byte import wants_deadline
@@ -33,12 +34,20 @@ from routing.serving.request.outcome import (
     note_house_cost,
     price,
 )
-from routing.serving.settlement.records import build_report, settle_order
+from routing.serving.settlement.records import build_report, replace_end, settle_order
 
 T = TypeVar("T")
 
 
-def book(progress: RequestProgress, outcome: Outcome) -> Ticket | None:
+class Booking(NamedTuple):
+    """The end of a call that the ledger was told. `report` is not published yet: its caller may
+    still be told something else. Requests of tools have none."""
+
+    ticket: Ticket
+    report: RequestReport | None
+
+
+def book(progress: RequestProgress, outcome: Outcome) -> Booking | None:
     """Tell the ledger how the call ended, unless it knows."""
     if progress.settled:
         return None
@@ -49,16 +58,30 @@ def book(progress: RequestProgress, outcome: Outcome) -> Ticket | None:
     ticket = ledger.submit(order)
     uses.note(progress.context.payer.key_id, order.settled_at)
     rate_limits.settle(progress, outcome.usage)
-    if progress.parent is None:
-        publisher.publish(build_report(progress, outcome, order, ticket))
+    report = build_report(progress, outcome, order, ticket) if progress.parent is None else None
     if progress.content is not None:
         queue_content(progress.content)
-    return ticket
+    return Booking(ticket, report)
 
 
-def wait_for(ticket: Ticket | None) -> None:
-    if ticket is not None:
-        ledger.wait(ticket, settings.LEDGER_TIMEOUT)
+def publish(
+    progress: RequestProgress, booking: Booking, error: BaseException | None = None
+) -> None:
+    """Publish how the call ended for its caller: by `error`, where that came in between."""
+    report = booking.report
+    if report is None:
+        return
+    if error is not None:
+        report = replace_end(report, _find_told_error(error))
+    progress.is_reported = True
+    publisher.publish(report)
+
+
+def _find_told_error(error: BaseException) -> GatewayError:
+    """What the caller is told where this ends his request."""
+    if isinstance(error, GatewayError):
+        return error
+    return Unavailable() if isinstance(error, GreenletExit) else GatewayError()
 
 
 class FailureRecorder:
@@ -104,11 +127,7 @@ class FailureRecorder:
             return
         if progress.content is not None and not progress.settled:
             progress.content.set_error(error)
-        ticket = book(progress, self._owing(error))
-        if wait:
-            wait_for(ticket)
-            if progress.content is not None:
-                progress.content.wait()
+        settle(progress, self._owing(error), wait=wait)
 
 
 def stream_outcome(
@@ -135,16 +154,26 @@ def settle(
 ) -> T | None:
     """Book the end. `meanwhile` is done while the ledger works, and its result is returned; with
     `wait` nothing goes on before the charge is in the books."""
-    ticket = book(progress, outcome)
-    if ticket is None:
+    booking = book(progress, outcome)
+    if booking is None:
         return None
     try:
-        return None if meanwhile is None else meanwhile()
-    finally:
-        if wait:
-            wait_for(ticket)
-            if progress.content is not None:
-                wait_until_stored(progress.content)
+        try:
+            result = None if meanwhile is None else meanwhile()
+        finally:
+            if wait:
+                _wait_for_books(progress, booking)
+    except BaseException as error:
+        publish(progress, booking, error)
+        raise
+    publish(progress, booking)
+    return result
+
+
+def _wait_for_books(progress: RequestProgress, booking: Booking) -> None:
+    ledger.wait(booking.ticket, settings.LEDGER_TIMEOUT)
+    if progress.content is not None:
+        wait_until_stored(progress.content)
 
 
 def settle_failure(
@@ -166,8 +195,13 @@ def settle_failure(
     outcome = _failed_outcome(progress, attempt, relay, error)
     if progress.content is not None:
         progress.content.set_error(error)
+    booking = book(progress, outcome)
+    assert booking is not None
+    # The caller is told of the failure, whatever becomes of its record.
+    publish(progress, booking)
     try:
-        settle(progress, outcome, wait=wait)
+        if wait:
+            _wait_for_books(progress, booking)
     except Unavailable:
         log.warning("%s is told before it is recorded", progress.context.generation_id)
     return outcome

@@ -9,6 +9,8 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Final
 
+from accounts.caller import Caller
+from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import CANCELLED
 from routing.history.client_app import NO_APP, parse_app
@@ -16,10 +18,11 @@ from routing.ledger.orders import CredentialSpending, SettleOrder
 from routing.ledger.tickets import Ticket
 from routing.metering.cost import PRICED_COUNTS, cache_saving_nano, web_search_nano
 from routing.reports.flood import gate
-from routing.reports.report import ErrorFacts, RequestReport, read_phases
+from routing.reports.report import RequestReport, read_phases
 from routing.selection.model_references import ROUTERS
 from routing.selection.trace import TracedAttempt, build_trace
 from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.error_facts import describe_error
 from routing.serving.request.outcome import Outcome
 from routing.serving.request.process import now
 
@@ -59,11 +62,7 @@ def build_report(
     progress: RequestProgress, outcome: Outcome, order: SettleOrder, ticket: Ticket
 ) -> RequestReport:
     """The report of a request that an upstream or the response cache answered, or failed."""
-    context, last, loop = progress.context, progress.last_attempt, progress.loop
-    error = None
-    if (error_type := outcome.error_type) is not None:
-        failure = last.failure if last else None
-        error = ErrorFacts(error_type, error_type, failure.message if failure else "", {})
+    context, loop, error = progress.context, progress.loop, outcome.error
     return RequestReport(
         ended_at=order.settled_at,
         started=context.started,
@@ -86,9 +85,25 @@ def build_report(
         tool_calls=loop.server_calls if loop is not None else (),
         ended_calls=loop.ended_calls if loop is not None else {},
         submodel_attempts=loop.submodel_attempts if loop is not None else (),
-        is_counted=error is not None and not gate.admits(str(context.caller.key_id)),
+        is_counted=error is not None and _is_counted(context.caller),
         tags=context.tags,
     )
+
+
+def replace_end(report: RequestReport, error: GatewayError) -> RequestReport:
+    """The report of a request that was booked, but whose caller was told this error."""
+    is_counted = report.is_counted or (report.error is None and _is_counted(report.caller))
+    return report._replace(
+        ended_at=datetime.now(UTC),
+        ended=now(),
+        status=error.status,
+        error=describe_error(error),
+        is_counted=is_counted,
+    )
+
+
+def _is_counted(caller: Caller | None) -> bool:
+    return caller is not None and not gate.admits(str(caller.key_id))
 
 
 def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
@@ -194,7 +209,9 @@ def write_trace(
 ) -> str:
     """Why the request went where it went, as JSON text; of a refused one its plan."""
     choice = progress.context.choice
-    answered = last is not None and (last.failure is None or last is progress.served_by)
+    # One that broke off is served where there is no better one.
+    is_broken = last is not None and last.failure is not None and last is progress.served_by
+    is_chosen = is_broken or (last is not None and last.failure is None and error_type is None)
     trace = build_trace(
         progress.context.plan,
         choice.ask,
@@ -210,7 +227,7 @@ def write_trace(
             )
             for attempt in progress.attempts
         ],
-        chosen=last.endpoint.pk if last and answered and error_type is None else None,
+        chosen=last.endpoint.pk if last and is_chosen else None,
     )
     if progress.hedge is not None:
         trace["hedge"] = progress.hedge.describe()

@@ -202,8 +202,10 @@ class GenerationObject(ResourceObject):
     error: RequestError | None
 
 
-def serialize_generation(row: Generation, *, key_id: int) -> JsonObject:
-    """The JSON of a `GenerationObject` for the key that asks for it."""
+def serialize_generation(
+    row: Generation, *, key_id: int, failure: FailedRequest | None = None
+) -> JsonObject:
+    """The JSON of a `GenerationObject` for the key that asks for it; `failure` is its own."""
     detail, user = row.detail, row.external_user
     saved_nano = detail.get("cache_saved_nano")
     # The list price of what was got with the team's own credentials.
@@ -245,10 +247,28 @@ def serialize_generation(row: Generation, *, key_id: int) -> JsonObject:
             {name: value for name, value in attempt.items() if name not in _OF_OPERATORS}
             for attempt in row.attempts
         ],
-        error=None
-        if row.error_type is None
-        else {"code": row.status, "error_type": row.error_type, "reason": row.error_type},
+        error=_describe_failure(row, failure),
     )
+
+
+def _describe_failure(row: Generation, failure: FailedRequest | None) -> JsonObject | None:
+    """With less in it until the failure is on record by itself. That alone says so where the answer
+    could not be booked in time."""
+    if failure is not None:
+        return _serialize_error(failure)
+    if row.error_type is None:
+        return None
+    return {"code": row.status, "error_type": row.error_type, "reason": row.error_type}
+
+
+def _serialize_error(row: FailedRequest) -> JsonObject:
+    return {
+        "code": row.status,
+        "error_type": row.error_type,
+        "reason": row.reason,
+        "message": row.text,
+        "metadata": row.detail,
+    }
 
 
 def serialize_refusal(row: FailedRequest) -> JsonObject:
@@ -261,13 +281,7 @@ def serialize_refusal(row: FailedRequest) -> JsonObject:
         duration=row.duration_ms,
         total_cost=0,
         tags=row.tags or {},
-        error={
-            "code": row.status,
-            "error_type": row.error_type,
-            "reason": row.reason,
-            "message": row.text,
-            "metadata": row.detail,
-        },
+        error=_serialize_error(row),
         removed_endpoints=[
             {"model": each.model, "endpoint_id": each.tag, "removed_by": each.why}
             for each, _ in _read_verdicts(_read_trace(row.plan))

@@ -13,7 +13,8 @@ from gateway.shared_cache import SharedCache
 from routing.reports.failed_requests import FailureWriter, store_failures
 from routing.reports.flood import FloodGate, admit_records
 from routing.reports.models import FailedRequest, FailedRequestCount
-from routing.reports.report import ErrorFacts, RequestReport
+from routing.reports.report import RequestReport
+from routing.serving.request.error_facts import ErrorFacts
 from tests.support.valkey import ValkeyServer
 
 AT = datetime(2026, 5, 4, 10, 42, 7, tzinfo=UTC)
@@ -94,6 +95,18 @@ def test_a_crowd_of_addresses_without_a_key_is_counted_together() -> None:
     assert FailedRequest.objects.count() == 0
     assert FailedRequestCount.objects.count() == 1_001
     assert FailedRequestCount.objects.get(address="other").requests == 10
+
+
+@pytest.mark.django_db
+def test_who_sends_ever_other_keys_fills_no_table_and_pushes_nobody_out() -> None:
+    writer = FailureWriter()
+    guesses = [report(caller=None, address="10.0.0.1", key_prefix=f"k{n}") for n in range(1_100)]
+
+    write(writer, [*guesses, report(caller=None, address="10.0.0.2", key_prefix="k")])
+
+    counts = FailedRequestCount.objects.filter(address="10.0.0.1")
+    assert (counts.count(), counts.get(key_prefix="").requests) == (6, 1_095)
+    assert FailedRequestCount.objects.get(address="10.0.0.2").key_prefix == "k"
 
 
 @pytest.mark.django_db

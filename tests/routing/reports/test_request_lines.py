@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 
 from gateway.http.request_id import RequestIdentity
-from routing.reports.report import ErrorFacts
 from routing.reports.request_lines import (
     RequestLines,
     build_json_line,
@@ -18,6 +17,7 @@ from routing.reports.request_lines import (
     build_text_line,
 )
 from routing.serving.request.context import Attempt
+from routing.serving.request.error_facts import ErrorFacts
 from tests.routing.reports.test_failure_writer import AT, CALLER, report
 
 KEY = "sk-rt-v1-au7...890"

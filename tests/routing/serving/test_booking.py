@@ -1,17 +1,22 @@
 """What the ledger and those beside it are told of a call that ended, in whatever way; and that no
 end leaves before its charge is in the books."""
 
+import json
 from typing import Any
 from unittest.mock import Mock, call, create_autospec
 
 import pytest
 from gevent import GreenletExit
 
-from gateway.http.errors import GatewayError, NotFound, Unavailable
+from gateway.http.errors import GatewayError, NotFound, PaymentRequired, Unavailable
 from gateway.outbound.reply import Reply
 from routing.entities.exchange import Answer
 from routing.history.content_draft import ContentDraft
 from routing.ledger.writer import LedgerWriter
+from routing.metering.cost import FREE
+from routing.metering.usage import Usage
+from routing.reports.publisher import Publisher
+from routing.reports.report import RequestReport
 from routing.serving.answer import nonstreaming as whole
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.stream import AnswerStream
@@ -20,7 +25,12 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.loop import Loop
-from routing.serving.request.outcome import answered_outcome, failed_outcome, measure_usage
+from routing.serving.request.outcome import (
+    Outcome,
+    answered_outcome,
+    failed_outcome,
+    measure_usage,
+)
 from routing.serving.settlement import booking
 from routing.serving.settlement.booking import (
     FailureRecorder,
@@ -49,12 +59,22 @@ class Desk:
         self.attempts = create_autospec(Attempts, instance=True)
         self.ledger = create_autospec(LedgerWriter, instance=True)
         self.told = Mock()
+        self._reports: list[RequestReport] = []
         self.told.attach_mock(self.ledger.submit, "submit")
         self.told.attach_mock(self.ledger.wait, "wait")
         monkeypatch.setattr(booking, "ledger", self.ledger)
         for name in ("uses", "rate_limits", "queue_content"):
             monkeypatch.setattr(booking, name, getattr(self.told, name))
         monkeypatch.setattr(booking, "wait_until_stored", self.told.wait_until_stored)
+        monkeypatch.setattr(booking, "publisher", publisher := Publisher())
+        publisher.add_observer("test", self._reports.extend)
+        self._publisher = publisher
+
+    def take_report(self) -> RequestReport:
+        """The one that was published."""
+        self._publisher.deliver()
+        (report,) = self._reports
+        return report
 
     @property
     def steps(self) -> list[str]:
@@ -88,7 +108,9 @@ def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
     ends: Any = {"finish_reason": "stop", "native_finish": "stop", "service_tier": None}
     outcome = answered_outcome(desk.call, desk.attempt, usage, **ends)
 
-    assert book(desk.call, outcome) is desk.ledger.submit.return_value
+    booked = book(desk.call, outcome)
+    assert booked is not None
+    assert booked.ticket is desk.ledger.submit.return_value
     assert book(desk.call, outcome) is None
 
     assert desk.steps == BOOKED
@@ -149,11 +171,73 @@ def test_a_failure_is_told_though_the_ledger_is_silent_and_waits_for_it_where_it
     assert ("wait" in desk.steps) is wait
 
 
+NOTHING = Usage(0, 0)
+TOLD: list[tuple[BaseException, int, str]] = [
+    (Unavailable(), 503, "provider_overloaded"),
+    (GreenletExit(), 503, "provider_overloaded"),
+    (ZeroDivisionError(), 500, "server"),
+]
+
+
+@pytest.mark.parametrize(("ends", "status", "error_type"), TOLD)
+@pytest.mark.parametrize("place", ["meanwhile", "wait"])
+def test_who_is_told_an_error_in_place_of_a_booked_answer_is_reported_with_it(
+    desk, place: str, ends: BaseException, status: int, error_type: str
+) -> None:
+    (desk.told.meanwhile if place == "meanwhile" else desk.ledger.wait).side_effect = ends
+    with pytest.raises(type(ends)):
+        settle(desk.call, Outcome(200, NOTHING, FREE, 0), meanwhile=desk.told.meanwhile)
+
+    report = desk.take_report()
+
+    assert (desk.order.record["status"], report.status) == (200, status)
+    assert report.error.error_type == error_type
+    assert desk.call.is_reported
+
+
+def test_a_failure_is_reported_as_what_its_caller_is_told(desk) -> None:
+    """A silent ledger is what the caller of a whole answer is told of; one of a stream has been
+    told."""
+    desk.ledger.wait.side_effect = Unavailable
+    with pytest.raises(Unavailable), FailureRecorder(desk.call, desk.attempts):
+        raise NotFound("gone")
+    assert (desk.order.record["status"], desk.take_report().status) == (404, 503)
+
+
+def test_the_failure_of_a_stream_is_reported_whatever_the_ledger_says(desk) -> None:
+    desk.ledger.wait.side_effect = Unavailable
+    desk.fail(desk.attempt, None)
+    report = desk.take_report()
+    assert (report.status, report.error.text) == (404, "gone")
+
+
+def test_a_failure_is_reported_with_the_reason_that_its_caller_read(desk) -> None:
+    refusal = PaymentRequired("No more", metadata={"limit_source": "router_key_limit"})
+    desk.attempt.failure = from_error_object({"message": "broke off"})
+    settle(desk.call, failed_outcome(refusal))
+    error = desk.take_report().error
+    assert (error.error_type, error.reason) == ("payment_required", "key_limit")
+    assert (error.text, error.is_unpaid) == ("No more", True)
+
+
+def test_a_whole_answer_that_broke_off_is_a_failure_on_record(desk) -> None:
+    failure = desk.attempt.failure = from_error_object({"message": "broke off", "code": 502})
+    whole._finish_broken(desk.call, desk.attempt, an_answer(), failure)
+
+    report, trace = desk.take_report(), json.loads(desk.order.record["trace"])
+
+    assert (report.status, report.error.error_type) == (502, failure.error_type)
+    assert (report.error.text, desk.order.charge_nano) == (failure.message, 0)
+    assert desk.order.record["error_type"] == failure.error_type
+    assert trace["chosen"] is not None
+
+
 def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(desk, monkeypatch) -> None:
     relays, spy = (None, desk.relay("Hi")), Mock()
     desk.call.loop = loop = Mock()
     monkeypatch.setattr(booking, "failed_outcome", spy)
-    monkeypatch.setattr(booking, "settle", Mock())
+    monkeypatch.setattr(booking, "book", Mock())
+    monkeypatch.setattr(booking, "publish", Mock())
     for relay in relays:
         desk.fail(desk.attempt, relay)
         assert spy.call_args.kwargs["loop"] is loop
@@ -171,7 +255,8 @@ ENDS: list[tuple[BaseException, type[BaseException], int, bool]] = [
 def test_whatever_ends_a_whole_answer_is_recorded(desk, raised, comes, status, waits) -> None:
     with pytest.raises(comes), FailureRecorder(desk.call, desk.attempts):
         raise raised
-    assert desk.steps == BOOKED + ["wait"] * waits
+    assert desk.steps == BOOKED + ["wait", "wait_until_stored"] * waits
+    assert desk.take_report().status == status
     assert (desk.order.record["status"], desk.order.charge_nano) == (status, 0)
     assert desk.attempts.end_probe.call_count == 1
     assert desk.content.set_error.call_count == 1
