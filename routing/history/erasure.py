@@ -94,12 +94,13 @@ def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
     Each step is queries of their own in the operators' lane.
     """
     erased = ErasedRows()
+    # First, because some find their rows by his generations.
+    for name, erase in _erasers.items():
+        setattr(erased, name, erase(user))
     generations = Generation.objects.filter(account_id=user.account_id)
     walk_rows(generations, "created_at", lambda rows: _erase_generations(user, rows, erased))
     facts = GenerationFact.objects.filter(account_id=user.account_id)
     walk_rows(facts, "at", lambda rows: _erase_facts(user, rows, erased))
-    for name, erase in _erasers.items():
-        setattr(erased, name, erase(user))
     run_queries(Lane.OPERATOR, partial(erase_end_user_budget, user.account_id, user.hash))
     run_queries(Lane.OPERATOR, partial(_erase_keys, user, erased, by))
     return erased

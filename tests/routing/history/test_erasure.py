@@ -67,6 +67,8 @@ def mine() -> Office:
     refuse(made, {"customer": "bob"})
     refuse(made, None)
     refuse(other, ALICE)
+    for id in ("gen-a1", "gen-s", "gen-b"):
+        refuse(made, generation_id=id)
     keep_answer(made, "gen-a1")
     create_key(
         account=made.account, name="hers", workspace=made.workspaces[0], external_user="alice"
@@ -74,7 +76,9 @@ def mine() -> Office:
     return made
 
 
-def refuse(owner: Office, tags: dict[str, str] | None) -> None:
+def refuse(
+    owner: Office, tags: dict[str, str] | None = None, generation_id: str | None = None
+) -> None:
     words = dict.fromkeys(("request_id", "format", "requested_model", "error_type"), "x")
     FailedRequest.objects.create(
         at=NOON,
@@ -85,6 +89,7 @@ def refuse(owner: Office, tags: dict[str, str] | None) -> None:
         reason="rate_limit",
         duration_ms=1,
         tags=tags,
+        generation_id=generation_id,
         **words,
     )
 
@@ -131,7 +136,7 @@ def test_what_names_her_goes_and_everything_else_stays(mine: Office, by_hash: bo
         "comments": 1,
         "keys": 1,
         "sessions": 0,
-        "failures": 1,
+        "failures": 3,
     }
 
     columns = ("pk", "external_user", "session_id", "charge_nano")
@@ -147,7 +152,13 @@ def test_what_names_her_goes_and_everything_else_stays(mine: Office, by_hash: bo
     assert not GenerationFact.objects.filter(external_user=hashed).exists()
     assert GenerationFact.objects.exclude(external_user="").count() == 2
     tags = FailedRequest.objects.order_by("pk").values_list("tags", flat=True)
-    assert list(tags) == [{"team": "blue"}, {"customer": "bob"}, None, {"customer": "alice"}]
+    assert list(tags[:4]) == [{"team": "blue"}, {"customer": "bob"}, None, {"customer": "alice"}]
+    failed = FailedRequest.objects.filter(generation_id__isnull=False).order_by("generation_id")
+    assert list(failed.values_list("generation_id", "request_id")) == [
+        ("gen-a1", ""),
+        ("gen-b", "x"),
+        ("gen-s", ""),
+    ]
     contents = GenerationContent.objects.order_by("pk").values_list("pk", flat=True)
     assert list(contents) == ["gen-b", "gen-o"]
     assert Generation.objects.get(pk="gen-o").external_user == "alice"
