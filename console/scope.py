@@ -114,6 +114,10 @@ class Scope:
         led = (view.workspace_ids or () for view in self.views if view.is_led)
         return any(workspace_id in ids for ids in led)
 
+    def widen(self) -> "Scope":
+        """The widest that the person has of the account."""
+        return replace(self, view=self.views[0])
+
     def filter(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Those rows that belong to the view. They have an account, a workspace and a key."""
         rows = rows.filter(account_id=self.account.pk)
@@ -192,7 +196,7 @@ def find_scope_of_account(user: Any, account_id: UUID) -> Scope:
 def widen_scope(scope: Scope, account_id: UUID) -> Scope:
     """The same for the person of a scope, which is of that account as a rule."""
     if scope.account.pk == account_id:
-        return replace(scope, view=scope.views[0], accounts=(scope.account,))
+        return replace(scope.widen(), accounts=(scope.account,))
     return find_scope_of_account(scope.user, account_id)
 
 

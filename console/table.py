@@ -28,6 +28,7 @@ from gateway.http.jsonio import format_usd
 Row = TypeVar("Row")
 Kind = Literal["text", "code", "usd", "price", "percent", "count", "ms", "time", "badge"]
 _ROWS_AT_ONCE: Final = 10
+CSV_ROWS_MAX: Final = 5_000
 _CELL_END: Final = SafeString("</td>")
 _NUMBERS: Final = frozenset({"usd", "price", "percent", "count", "ms"})
 
@@ -74,8 +75,9 @@ def render_table(request: HttpRequest, table: Table) -> SafeString:
         query = keep_query(request, cursor=None)
         first = format_html('<a class="button" href="{}">First page</a>', query)
     export = format_html(
-        '<a class="button quiet" href="{}">Download CSV</a>',
+        '<a class="button quiet" href="{}">Download CSV{}</a>',
         keep_query(request, cursor=None, csv=table.csv),
+        f" (up to {CSV_ROWS_MAX:,} rows)" if more or first else "",
     )
     return format_html(
         '{}<div class="table-foot">{}{}<span class="spring"></span>{}</div>',
@@ -126,6 +128,21 @@ def _write_rows(
         if number % _ROWS_AT_ONCE == 0:
             let_others_run()
         yield (mark_safe("".join([cell(row) for cell in cells])),)  # noqa: S308 - Each cell is HTML.
+
+
+def read_pages(load_page: Callable[[str], Any]) -> list[Any]:
+    """The rows of all pages, `CSV_ROWS_MAX` at most. `load_page` takes a cursor; a page has `rows`
+    and the `next_cursor`."""
+    rows: list[Any] = []
+    cursor = ""
+    while len(rows) < CSV_ROWS_MAX:
+        found = load_page(cursor)
+        rows += found.rows
+        cursor = found.next_cursor
+        if not cursor:
+            break
+        let_others_run()
+    return rows[:CSV_ROWS_MAX]
 
 
 def csv_response(name: str, columns: Sequence[Column], rows: Iterable[Any]) -> HttpResponse:

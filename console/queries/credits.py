@@ -12,11 +12,14 @@ from django.db.models.functions import Cast
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.models.ledger import CREDIT_KINDS
 from accounts.services.credits import find_expiring_credit_of
+from console.queries.usage import sum_by_day
+from console.scope import Scope
 from console.words import Badge
 
 PAGE_ROWS: Final = 50
 HOLDS_SHOWN: Final = 50
 SOON: Final = timedelta(days=30)
+_PACE_DAYS: Final = 7
 _CREDITS: Final = frozenset(CREDIT_KINDS)
 # The kinds that the index of single entries is for, but for reversals, which counters have.
 _KINDS: Final = sorted(_CREDITS)
@@ -130,16 +133,34 @@ class Payment(NamedTuple):
     fee_nano: int
 
 
-def list_payments(account: Account) -> list[Payment]:
-    """The latest, the newest first."""
+class PaymentPage(NamedTuple):
+    """Rows in order, and where the next page begins (empty: nowhere)."""
+
+    rows: list[Payment]
+    next_cursor: str
+
+
+def list_payments(account: Account, cursor: str = "") -> PaymentPage:
+    """The newest first."""
     rows = LedgerEntry.objects.filter(account=account, kind=LedgerEntry.Kind.PURCHASE)
-    found = rows.select_related("purchase_fee").order_by("-created_at", "-pk")[:PAGE_ROWS]
+    ordered = rows.select_related("purchase_fee").order_by("-created_at", "-pk")
+    start = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
+    found = list(ordered[start : start + PAGE_ROWS + 1])
     payments = []
-    for row in found:
+    for row in found[:PAGE_ROWS]:
         fee = getattr(row, "purchase_fee", None)
         paid_nano = fee.paid_nano if fee else row.amount_nano
         payments.append(Payment(row, paid_nano, fee.fee_nano if fee else 0))
-    return payments
+    return PaymentPage(payments, str(start + PAGE_ROWS) if len(found) > PAGE_ROWS else "")
+
+
+def read_pace_nano(scope: Scope, now: datetime) -> float:
+    """What all of the account spent a day: over seven days, or as long as it exists, though over a
+    day at least."""
+    days = sum_by_day(scope.widen(), now, days=_PACE_DAYS)
+    since = max(days[0].start, scope.account.created_at)
+    spent_nano = sum(day.used.spend_nano for day in days)
+    return spent_nano / max((now - since) / timedelta(days=1), 1)
 
 
 class Expiry(NamedTuple):

@@ -5,13 +5,15 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import CharField, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import OrderBy
+from django.db.models.functions import Cast, Coalesce
 from django.http import Http404
 
-from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from accounts.models import ApiKey, Membership, SpendCounter, Workspace, WorkspaceMembership
 from accounts.roles import Action, list_workspace_roles
 from accounts.services.key_limits import KeyUsage, read_usages
+from accounts.windows import find_window_starts
 from console.scope import Scope, widen_scope
 from console.words import Badge
 from gateway.http.errors import NotFound
@@ -26,6 +28,8 @@ ORDERS: Final[Mapping[str, tuple[str | OrderBy, ...]]] = {
     "-used": (F("last_used_at").desc(nulls_last=True), "-pk"),
 }
 NEWEST_FIRST: Final = "-created"
+# What a key spent in the current window can be ordered by too.
+_WINDOWS: Final = {"today": "day", "month": "month"}
 
 
 class NoSuchWorkspace(NotFound):
@@ -78,7 +82,7 @@ class KeyPage(NamedTuple):
 
 
 def list_keys(
-    scope: Scope, text: str, now: datetime, *, order: str = NEWEST_FIRST, cursor: str = ""
+    scope: Scope, text: str, now: datetime, order: str = NEWEST_FIRST, cursor: str = ""
 ) -> KeyPage:
     """Living inference keys whose name, label or creator contains the text."""
     rows = _select(scope.filter_keys(ApiKey.objects.living()))
@@ -86,12 +90,26 @@ def list_keys(
         named = Q(name__icontains=text) | Q(creator__username__icontains=text)
         rows = rows.filter(named | Q(label__icontains=text))
     start = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    found = list(
-        rows.order_by(*ORDERS.get(order, ORDERS[NEWEST_FIRST]))[start : start + PAGE_ROWS + 1]
-    )
+    found = list(_order(rows, order, now)[start : start + PAGE_ROWS + 1])
     usages = read_usages(keys=found, at=now)
     more = str(start + PAGE_ROWS) if len(found) > PAGE_ROWS else ""
     return KeyPage([KeyRow(key, usages[key.pk], now) for key in found[:PAGE_ROWS]], more)
+
+
+def _order(rows: QuerySet[ApiKey], order: str, now: datetime) -> QuerySet[ApiKey]:
+    """In this order, else the newest first. Keys that spent nothing have no counter."""
+    window = _WINDOWS.get(order.removeprefix("-"))
+    if window is None:
+        return rows.order_by(*ORDERS.get(order, ORDERS[NEWEST_FIRST]))
+    counters = SpendCounter.objects.filter(
+        scope=SpendCounter.Scope.KEY,
+        scope_id=Cast(OuterRef("pk"), CharField()),
+        window=window,
+        window_start=find_window_starts(now)[window],
+    )
+    spent = Coalesce(Subquery(counters.values("spent_nano")), 0)
+    by = "-" if order.startswith("-") else ""
+    return rows.annotate(spent_nano=spent).order_by(f"{by}spent_nano", f"{by}pk")
 
 
 def find_key(seen: Scope, number: int, now: datetime) -> tuple[KeyRow, Scope] | None:

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from django.db.models import Sum
 
+from accounts.guard_rules import NO_RULES, build_account_entry, narrow_rules
 from accounts.models import Account
 from console.queries.catalogue import LearnedStats, read_learned
 from console.words import format_count, format_price
-from routing.admin.charts import Stretch, load_stretches
 from routing.catalogue.listing import (
     ListingRules,
     latency_s,
@@ -107,7 +107,9 @@ _FIGURES: Final[Mapping[str, _Figure]] = {
 NEWEST_FIRST: Final = "-newest"
 
 
-def list_models(account: Account, text: str, *, order: str, cursor: str = "") -> ModelPage:
+def list_models(
+    account: Account, text: str, *, order: str, cursor: str = "", limit: int = PAGE_ROWS
+) -> ModelPage:
     """Models whose name or id contains every word; those without the figure come last."""
     learned = read_learned()
     words = text.casefold().split()
@@ -118,7 +120,7 @@ def list_models(account: Account, text: str, *, order: str, cursor: str = "") ->
     ]
     rows = sort_rows([_build_row(model, learned) for model in models], order)
     start = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    end = start + PAGE_ROWS
+    end = start + limit
     return ModelPage(rows[start:end], len(rows), str(end) if len(rows) > end else "")
 
 
@@ -188,49 +190,13 @@ def _compare(
     )
 
 
-def load_history(model: ModelEntry, now: datetime, length: timedelta) -> list[Stretch]:
-    """Five minutes each of all its endpoints together; hours from two days on."""
-    samples = EndpointSample.objects.filter(
-        endpoint__in=[each.pk for each in model.endpoints], started_at__gte=now - length
-    )
-    stretches = load_stretches(samples)
-    if length <= timedelta(days=1):
-        return _merge(stretches, lambda at: at.replace(minute=at.minute // 30 * 30))
-    return _merge(stretches, lambda at: at.replace(hour=at.hour // 6 * 6, minute=0))
-
-
-def _merge(stretches: Sequence[Stretch], floor: Callable[[datetime], datetime]) -> list[Stretch]:
-    """Stretches of the same longer period as one."""
-    merged: dict[datetime, list[Stretch]] = {}
-    for each in stretches:
-        merged.setdefault(floor(each.started_at), []).append(each)
-    return [_add_up(start, parts) for start, parts in merged.items()]
-
-
-def _add_up(start: datetime, parts: Sequence[Stretch]) -> Stretch:
-    return Stretch(
-        start,
-        sum(each.calls for each in parts),
-        sum(each.errors for each in parts),
-        sum(each.rate_limited for each in parts),
-        _average([(each.p50_ms, each.calls) for each in parts]),
-        _average([(each.p90_ms, each.calls) for each in parts]),
-    )
-
-
-def _average(values: Sequence[tuple[float | None, int]]) -> float | None:
-    timed = [(value, calls) for value, calls in values if value is not None]
-    calls = sum(each for _, each in timed)
-    return sum(value * each for value, each in timed) / calls if calls else None
-
-
 def _build_rules(account: Account) -> ListingRules:
     """What the account allows itself. Guardrails narrow single keys further."""
+    policy = build_account_entry(account)
     return ListingRules(
         allowed_providers=tuple(account.allowed_providers or ()) or None,
         ignored_providers=tuple(account.ignored_providers or ()),
-        zdr=account.zdr,
-        denies_collection=account.data_collection == Account.DataCollection.DENY,
+        guarded=narrow_rules(NO_RULES, policy) if policy else None,
     )
 
 

@@ -65,7 +65,7 @@ class PresetUses(NamedTuple):
     is_whole: bool
 
 
-def list_presets(scope: Scope, text: str, *, order: str, cursor: str = "") -> PresetPage:
+def list_presets(scope: Scope, text: str, order: str, cursor: str = "") -> PresetPage:
     """Presets of the view's workspaces whose slug or name contains the text."""
     rows = _select(scope)
     if scope.view.workspace_ids is not None:

@@ -7,14 +7,15 @@ from typing import Final, NamedTuple
 
 from accounts.models import Event
 from console.queries.catalogue import LearnedStats, read_learned
+from console.queries.health_history import HealthHistory, load_health_history
 from console.queries.usage import sum_by_endpoint
 from console.scope import Scope
 from console.words import Badge
-from routing.admin.charts import STRETCH, Stretch, load_stretches
+from routing.admin.charts import STRETCH, Stretch
 from routing.catalogue.models import Endpoint, Provider
 from routing.entities.prices import PriceError, Prices
 from routing.entities.vocabulary import STATUS_DISABLED, STATUS_ROUTABLE_MIN
-from routing.statistics.models import EndpointSample, ProviderProbe
+from routing.statistics.models import ProviderProbe
 
 ENDPOINTS_SHOWN: Final = 100
 _MILLION: Final = 1_000_000
@@ -182,27 +183,31 @@ class Incident(NamedTuple):
     what: str
 
 
-def load_history(provider: Provider, start: datetime) -> list[Stretch]:
-    """Five minutes each, of all its endpoints and accounts together."""
+def load_history(provider: Provider, now: datetime, length: timedelta) -> HealthHistory:
+    """Of all its endpoints and accounts together."""
     pks = Endpoint.objects.filter(provider=provider).values("pk")
-    return load_stretches(EndpointSample.objects.filter(endpoint__in=pks, started_at__gte=start))
+    return load_health_history(pks, now, length)
 
 
-def list_incidents(provider: Provider, history: Sequence[Stretch], now: datetime) -> list[Incident]:
-    """When at least half of the calls failed, and when the gateway told of it; newest first."""
+def list_incidents(
+    provider: Provider, samples: Sequence[Stretch], since: datetime, *, has_counts: bool
+) -> list[Incident]:
+    """When at least half of the calls failed, and when the gateway told of it; newest first. How
+    many calls all accounts made is told to operators alone."""
     found: list[Incident] = []
     calls = errors = 0
-    for each in history:
+    for each in samples:
         if each.calls < _CALLS_MIN or each.errors / each.calls < _FAILING:
             continue
-        end = each.started_at + STRETCH
-        if found and found[-1].end is not None and each.started_at <= found[-1].end:
+        start, end = each.started_at, each.started_at + STRETCH
+        if found and found[-1].end is not None and start <= found[-1].end:
+            start = found.pop().start
             calls, errors = calls + each.calls, errors + each.errors
-            found[-1] = Incident(found[-1].start, end, f"{errors} of {calls} calls failed")
         else:
             calls, errors = each.calls, each.errors
-            found.append(Incident(each.started_at, end, f"{errors} of {calls} calls failed"))
-    found += _list_told(provider, now - timedelta(days=30))
+        what = f"{errors} of {calls}" if has_counts else f"{100 * errors / calls:.0f} % of"
+        found.append(Incident(start, end, f"{what} calls failed"))
+    found += _list_told(provider, since)
     return sorted(found, key=lambda incident: incident.start, reverse=True)[:_INCIDENTS_SHOWN]
 
 

@@ -14,9 +14,10 @@ from django.db.models import F, Q, QuerySet, TextField, Value
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast, Coalesce
 
-from accounts.models import ApiKey, Workspace
+from accounts.models import ApiKey, User, Workspace
 from console.scope import Scope
 from routing.catalogue.snapshot import catalogue
+from routing.history.request_ids import find_generation_id
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 
@@ -32,6 +33,10 @@ OUTCOMES: Final = {
     "lost": "Lost when the gateway stopped",
 }
 _ASKED, _REFUSED = "asked", "refused"
+# Fewer than the largest value of the column has.
+_DIGITS_MAX: Final = {"api_key_id": 18, "status": 4}
+_PEOPLE_MAX: Final = 200
+_REASONS_OF: Final = 1_000
 # What the list can be ordered by, in either table.
 _ORDERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "time": {_ASKED: F("created_at"), _REFUSED: F("at")},
@@ -54,7 +59,7 @@ _REFUSED_FIELDS: Final = (
 class RequestFilter(NamedTuple):
     """What a list is narrowed to; empty fields narrow nothing. `text` is an id (of the generation,
     the request, the session, the end user or the upstream's answer), `tag` is `name=value` or the
-    name of a tag."""
+    name of a tag, `person` the public id of who made the key, `reason` why the gateway refused."""
 
     text: str = ""
     model: str = ""
@@ -62,6 +67,9 @@ class RequestFilter(NamedTuple):
     outcome: str = ""
     key: str = ""
     tag: str = ""
+    person: str = ""
+    status: str = ""
+    reason: str = ""
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> "RequestFilter":
@@ -165,10 +173,25 @@ def list_keys(scope: Scope, chosen: str = "") -> list[tuple[str, str]]:
     """The first keys of the view by name, and the chosen one, as values of the filter and names."""
     keys = scope.filter_keys(ApiKey.objects.living().filter(kind=ApiKey.Kind.INFERENCE))
     rows = list(keys.order_by("name").values_list("pk", "name")[:KEYS_MAX])
-    if _is_number(chosen) and int(chosen) not in dict(rows):
+    if _is_number(chosen, _DIGITS_MAX["api_key_id"]) and int(chosen) not in dict(rows):
         every = scope.filter_keys(ApiKey.objects.filter(kind=ApiKey.Kind.INFERENCE))
         rows += every.filter(pk=int(chosen)).values_list("pk", "name")
     return [(str(pk), name) for pk, name in rows]
+
+
+def list_people(scope: Scope) -> list[tuple[str, str]]:
+    """Who made the keys of the view, as values of the filter and names."""
+    keys = scope.filter_keys(ApiKey.objects.filter(kind=ApiKey.Kind.INFERENCE))
+    people = User.objects.filter(pk__in=keys.values("creator")).order_by("username")
+    return list(people.values_list("public_id", "username")[:_PEOPLE_MAX])
+
+
+def list_reasons(scope: Scope, start: datetime, wanted: str) -> list[tuple[str, str]]:
+    """Why the newest refused requests were, and the wanted reason, as values of the filter and
+    words."""
+    rows = scope.filter(FailedRequest.objects.filter(at__gte=start, generation_id__isnull=True))
+    newest = rows.order_by("-at").values_list("reason", flat=True)[:_REASONS_OF]
+    return [(each, each.replace("_", " ")) for each in sorted({*newest, wanted} - {""})]
 
 
 # --- What is asked of each table ------------------------------------------------------------------
@@ -178,7 +201,11 @@ def _narrow_asked(scope: Scope, wanted: RequestFilter, start: datetime) -> Query
     rows = scope.filter(Generation.objects.filter(created_at__gte=start))
     if wanted.text:
         is_id = Q(pk=wanted.text) | Q(session_id=wanted.text) | Q(upstream_id=wanted.text)
+        if own_id := find_generation_id(scope.account.pk, wanted.text):
+            is_id |= Q(pk=own_id)
         rows = rows.filter(is_id | Q(external_user=wanted.text))
+    if wanted.reason:
+        return rows.none()
     if wanted.model:
         rows = rows.filter(_match_model("model", wanted.model))
     if wanted.provider:
@@ -197,7 +224,8 @@ def _narrow_asked(scope: Scope, wanted: RequestFilter, start: datetime) -> Query
             rows = rows.filter(lost=True)
         case "refused":
             rows = rows.none()
-    return _narrow_key(_narrow_tag(rows, KeyTransform("tags", "detail"), wanted), wanted)
+    rows = _narrow_tag(rows, KeyTransform("tags", "detail"), wanted)
+    return _narrow_shared(scope, rows, wanted)
 
 
 def _narrow_refused(
@@ -211,7 +239,9 @@ def _narrow_refused(
         rows = rows.filter(request_id=wanted.text)
     if wanted.model:
         rows = rows.filter(_match_model("requested_model", wanted.model))
-    return _narrow_key(_narrow_tag(rows, "tags", wanted), wanted)
+    if wanted.reason:
+        rows = rows.filter(reason=wanted.reason)
+    return _narrow_shared(scope, _narrow_tag(rows, "tags", wanted), wanted)
 
 
 def _match_model(field: str, model: str) -> Q:
@@ -229,14 +259,20 @@ def _narrow_tag(rows: QuerySet[Any], tags: Any, wanted: RequestFilter) -> QueryS
     return rows.filter(tag_value=value) if equals else rows.filter(tag_value__isnull=False)
 
 
-def _narrow_key(rows: QuerySet[Any], wanted: RequestFilter) -> QuerySet[Any]:
-    if not wanted.key:
-        return rows
-    return rows.filter(api_key_id=int(wanted.key)) if _is_number(wanted.key) else rows.none()
+def _narrow_shared(scope: Scope, rows: QuerySet[Any], wanted: RequestFilter) -> QuerySet[Any]:
+    """By what both tables have a column of: key, person and status."""
+    for column, number in (("api_key_id", wanted.key), ("status", wanted.status)):
+        if number:
+            fits = _is_number(number, _DIGITS_MAX[column])
+            rows = rows.filter(**{column: int(number)}) if fits else rows.none()
+    if wanted.person:
+        own = ApiKey.objects.filter(account=scope.account, creator__public_id=wanted.person)
+        rows = rows.filter(api_key_id__in=own.values("pk"))
+    return rows
 
 
-def _is_number(text: str) -> bool:
-    return text.isdecimal() and len(text) < 19
+def _is_number(text: str, digits_max: int) -> bool:
+    return text.isdecimal() and len(text) <= digits_max
 
 
 _narrow: Final[Mapping[str, Any]] = {_ASKED: _narrow_asked, _REFUSED: _narrow_refused}

@@ -61,7 +61,8 @@ class UsagePoint(NamedTuple):
 
 
 class TopRow(NamedTuple):
-    """Something that used much: its name, the value of its filter, and what it used."""
+    """Something that used much: its name, the value of its filter (empty: there is none), and what
+    it used."""
 
     name: str
     value: str
@@ -174,10 +175,12 @@ class UsageOfKeys:
     def list_top_people(self) -> list[TopRow]:
         """The creators of the keys; keys of nobody are one row without a name."""
         found = self._sum_up(lambda key, _: self._keys.get(key, ("", None))[1] or 0)
-        users = User.objects.filter(pk__in=found)
-        names = {user.pk: user.get_full_name() or user.username for user in users}
+        users = User.objects.in_bulk(found)
         return [
-            TopRow(names.get(pk, "Keys of nobody"), str(pk), used) for pk, used in found.items()
+            TopRow(user.get_full_name() or user.username, user.public_id, used)
+            if (user := users.get(pk))
+            else TopRow("Keys of nobody", "", used)
+            for pk, used in found.items()
         ]
 
     def list_top_workspaces(self) -> list[TopRow]:
@@ -185,7 +188,10 @@ class UsageOfKeys:
         names = dict(self.workspaces)
         if gone := found.keys() - names.keys():
             names |= Workspace.everything.filter(pk__in=gone).values_list("pk", "name")
-        return [TopRow(names.get(pk, "deleted"), str(pk), used) for pk, used in found.items()]
+        return [
+            TopRow(names.get(pk, "deleted"), str(pk) if pk in self.workspaces else "", used)
+            for pk, used in found.items()
+        ]
 
     def _sum_up(self, find_group: Callable[[int, UUID], Id]) -> dict[Id, UsageSum]:
         groups: dict[Id, list[UsageSum]] = {}

@@ -16,7 +16,7 @@ from routing.what_if.comparison import Comparison
 from routing.what_if.period import Period, Rules, replay_period
 
 REQUESTS_MAX: Final = 1_000
-_KEYS_MAX: Final = 50
+KEYS_SHOWN: Final = 50
 
 
 class KeyMove(NamedTuple):
@@ -68,9 +68,8 @@ def list_providers() -> list[tuple[str, str]]:
 
 
 def list_key_moves(comparison: Comparison) -> list[KeyMove]:
-    """The keys that paid most."""
-    by_cost = sorted(comparison.keys.items(), key=lambda item: -item[1].cost_before_nano)
-    shown = by_cost[:_KEYS_MAX]
+    """All keys, those that paid most first."""
+    shown = sorted(comparison.keys.items(), key=lambda item: -item[1].cost_before_nano)
     names: Mapping[int | None, str] = dict(
         ApiKey.objects.filter(pk__in=[key for key, _ in shown if key]).values_list("pk", "name")
     )

@@ -46,7 +46,9 @@ class WorkspaceRow(NamedTuple):
 
 
 def list_workspaces(scope: Scope, start: datetime, now: datetime) -> list[WorkspaceRow]:
-    """Those of the view that the person leads, by name."""
+    """Those of the view that the person leads, by name: a view of one's own keys has them all."""
+    if scope.view.is_own:
+        scope = scope.widen()
     rows = list_led_workspaces(scope)
     people = Membership.objects.filter(account=scope.account).count()
     members = _count(WorkspaceMembership.objects.filter(workspace__in=rows))
@@ -171,28 +173,46 @@ class PeoplePage(NamedTuple):
 
 
 def list_people(
-    scope: Scope, text: str, start: datetime, now: datetime, *, order: str = "", cursor: str = ""
+    scope: Scope, text: str, start: datetime, now: datetime, order: str = "", cursor: str = ""
 ) -> PeoplePage:
     """People of the account whose name or address contains the text."""
     people = Membership.objects.filter(account=scope.account).select_related("user")
     if text:
         people = people.filter(Q(user__username__icontains=text) | Q(user__email__icontains=text))
     first = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    ordered = people.order_by(*_PEOPLE_ORDERS.get(order, _PEOPLE_ORDERS["name"]))
-    found = list(ordered[first : first + PEOPLE_ROWS + 1])
-    rows = _load_people(scope, found[:PEOPLE_ROWS], start, now)
-    return PeoplePage(rows, str(first + PEOPLE_ROWS) if len(found) > PEOPLE_ROWS else "")
+    spent = _sum_spend_of_people(scope, start, now)
+    if order.removeprefix("-") == "spent":
+        ordered = _order_by_spend(people, spent, descends=order.startswith("-"))
+        by_pk = people.in_bulk(ordered[first : first + PEOPLE_ROWS + 1])
+        found = [by_pk[pk] for pk in ordered if pk in by_pk]
+    else:
+        rows = people.order_by(*_PEOPLE_ORDERS.get(order, _PEOPLE_ORDERS["name"]))
+        found = list(rows[first : first + PEOPLE_ROWS + 1])
+    more = str(first + PEOPLE_ROWS) if len(found) > PEOPLE_ROWS else ""
+    return PeoplePage(_load_people(scope, found[:PEOPLE_ROWS], spent), more)
+
+
+def _sum_spend_of_people(scope: Scope, start: datetime, now: datetime) -> Mapping[str, int]:
+    """What each spent in all of the account, whichever view is chosen: their keys are counted in
+    all of it too."""
+    return sum_spend_by(scope.widen(), start, now, "user")
+
+
+def _order_by_spend(
+    people: QuerySet[Membership], spent: Mapping[str, int], *, descends: bool
+) -> list[int]:
+    """Keys of the memberships; those of equal spend by name."""
+    rows = people.order_by("user__username", "pk").values_list("pk", "user_id")
+    found = sorted(rows, key=lambda row: spent.get(str(row[1]), 0), reverse=descends)
+    return [pk for pk, _ in found]
 
 
 def load_person(scope: Scope, row: Membership, start: datetime, now: datetime) -> Person:
-    (person,) = _load_people(scope, [row], start, now)
+    (person,) = _load_people(scope, [row], _sum_spend_of_people(scope, start, now))
     return person
 
 
-def _load_people(
-    scope: Scope, people: list[Membership], start: datetime, now: datetime
-) -> list[Person]:
-    spent = sum_spend_by(scope, start, now, "user")
+def _load_people(scope: Scope, people: list[Membership], spent: Mapping[str, int]) -> list[Person]:
     keys = ApiKey.objects.living().filter(
         kind=ApiKey.Kind.INFERENCE,
         account=scope.account,

@@ -15,14 +15,13 @@ from console.queries.credits import (
     list_payments,
     read_expiry,
     read_holds,
+    read_pace_nano,
     read_statement,
 )
-from console.queries.usage import add_up, sum_by_day
 from console.scope import Scope
-from console.table import Column, csv_response, render_rows
+from console.table import Column, Table, csv_response, read_pages, render_rows, render_table
 from console.words import Badge
 
-_PACE_DAYS: Final = 7
 STATEMENT: Final = (
     Column("Day (UTC)", lambda row: f"{row.day:%Y-%m-%d}", "code"),
     Column("What", lambda row: row.what),
@@ -52,14 +51,14 @@ def show_credits(request: HttpRequest, page: PageContext) -> HttpResponse:
     _require_admin(page.scope)
     account = page.scope.account
     month = Month.read(request.GET.get("month", ""), page.now.date())
-    payments = list_payments(account)
     if request.GET.get("csv"):
-        return csv_response("payments", PAYMENTS, payments)
+        paid = read_pages(lambda cursor: list_payments(account, cursor))
+        return csv_response("payments", PAYMENTS, paid)
+    payments = list_payments(account, request.GET.get("cursor", ""))
+    payment_table = Table(PAYMENTS, payments.rows, "Payments", next_cursor=payments.next_cursor)
     statement, holds = read_statement(account, month), read_holds(account, page.now)
     free_nano = account.balance_nano - account.held_nano
-    days = sum_by_day(page.scope, page.now, days=_PACE_DAYS)
-    spent = add_up([day.used for day in days])
-    day_nano = spent.spend_nano / _PACE_DAYS
+    day_nano = read_pace_nano(page.scope, page.now)
     context = {
         "title": "Credits",
         "account": account,
@@ -69,8 +68,8 @@ def show_credits(request: HttpRequest, page: PageContext) -> HttpResponse:
         "next_month": Month(month.end) if month.end <= page.now.date() else None,
         "statement": statement,
         "statement_table": render_rows(STATEMENT, statement.rows, "Statement"),
-        "payments": payments,
-        "payment_table": render_rows(PAYMENTS, payments, "Payments"),
+        "has_payments": bool(payments.rows),
+        "payment_table": render_table(request, payment_table),
         "expiry": read_expiry(account, page.now),
         "holds": holds,
         "holds_state": Badge("good", "agree") if holds.agree else Badge("warn", "moving"),

@@ -1,6 +1,6 @@
 """Home: what was spent and by whom, what needs somebody, and the first request as it arrives."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
@@ -22,9 +22,11 @@ from console.words import (
     format_ms,
     format_percent,
 )
-from routing.history.spans import DAY
+from routing.history.spans import DAY, HOUR, day_of, hour_of
 
 _DAYS = 60
+# Of today and yesterday.
+_HOURS = 48
 _DAY_LENGTHS = {"Spent today (UTC)": 1, "Spent in 7 days": 7, "Spent in 30 days": 30}
 
 
@@ -51,16 +53,17 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
         waiting: dict[str, Any] = {"first": build_first_request(request, scope), "title": "Home"}
         return render_page(request, page, "console/first_request.html", waiting)
     start = page.period.start(now)
-    points = days[-page.period.length.days :]
+    points, step = days[-page.period.length.days :], DAY
+    hours = usage.sum_by_hour(scope, now, hours=_HOURS)
     if page.period.length <= DAY:
-        points = usage.sum_by_hour(scope, now, hours=24)
+        points, step = hours[-24:], HOUR
     budgets = list_budgets(scope, now)
     context: dict[str, Any] = {
         "title": "Home",
-        "spend_tiles": _list_spend_tiles(days),
+        "spend_tiles": _list_spend_tiles(days, estimate_yesterday_nano(hours, now)),
         "tiles": _list_use_tiles(points, usage.read_latency(scope, start)),
-        "spend_chart": _build_spend_chart(points),
-        "request_chart": _build_request_chart(points),
+        "spend_chart": _build_spend_chart(points, step),
+        "request_chart": _build_request_chart(points, step),
         "tops": _list_tops(page, start),
         "budgets": budgets,
         "notices": list_notices(scope, budgets),
@@ -83,15 +86,28 @@ def show_first_request(request: HttpRequest, page: PageContext) -> HttpResponse:
     return render_page(request, page, "console/parts/first_request.html", {"first": first})
 
 
-def _list_spend_tiles(days: list[usage.UsagePoint]) -> list[Tile]:
+def estimate_yesterday_nano(hours: list[usage.UsagePoint], now: datetime) -> int:
+    """What yesterday (UTC) had spent by this time: its full hours, and of the hour that goes on as
+    much as has gone by."""
+    same_time = now - DAY
+    past = [each for each in hours if day_of(same_time) <= each.start <= same_time]
+    going = past.pop().used.spend_nano
+    return sum(each.used.spend_nano for each in past) + round(going * ((now - hour_of(now)) / HOUR))
+
+
+def _list_spend_tiles(days: list[usage.UsagePoint], yesterday_nano: int) -> list[Tile]:
+    """Today is compared with yesterday up to the same time, longer times with those before them."""
     tiles = []
     for label, length in _DAY_LENGTHS.items():
-        now, before = _add_up(days[-length:]), _add_up(days[-2 * length : -length])
-        note = "nothing in the time before"
-        if before.spend_nano:
-            change = format_change(now.spend_nano, before.spend_nano)
-            note = f"{change}, {format_money_short(before.spend_nano)} before"
-        tiles.append(Tile(label, format_money_short(now.spend_nano), note))
+        spent_nano = _add_up(days[-length:]).spend_nano
+        before_nano, when = _add_up(days[-2 * length : -length]).spend_nano, "before"
+        if length == 1:
+            before_nano, when = yesterday_nano, "by this time yesterday"
+        note = f"nothing {'in the time before' if length > 1 else when}"
+        if before_nano:
+            change = format_change(spent_nano, before_nano)
+            note = f"{change}, {format_money_short(before_nano)} {when}"
+        tiles.append(Tile(label, format_money_short(spent_nano), note))
     return tiles
 
 
@@ -112,14 +128,14 @@ def _add_up(points: list[usage.UsagePoint]) -> usage.UsageSum:
     return usage.add_up([point.used for point in points])
 
 
-def _build_spend_chart(points: list[usage.UsagePoint]) -> ChartData:
+def _build_spend_chart(points: list[usage.UsagePoint], step: timedelta) -> ChartData:
     spent = Series("Spend", [point.used.spend_nano / NANO_PER_USD for point in points])
-    return bar_chart([point.start for point in points], [spent], unit="usd")
+    return bar_chart([point.start for point in points], [spent], unit="usd", step=step)
 
 
-def _build_request_chart(points: list[usage.UsagePoint]) -> ChartData:
+def _build_request_chart(points: list[usage.UsagePoint], step: timedelta) -> ChartData:
     requests = Series("Requests", [point.used.requests for point in points])
-    return bar_chart([point.start for point in points], [requests], unit="count")
+    return bar_chart([point.start for point in points], [requests], unit="count", step=step)
 
 
 def _list_tops(page: PageContext, start: datetime) -> list[TopList]:
@@ -129,8 +145,8 @@ def _list_tops(page: PageContext, start: datetime) -> list[TopList]:
     keys = usage.sum_by_key(scope, start, now)
     lists.append(("Keys", keys.list_top_keys(), "key"))
     if not scope.view.is_own:
-        lists.append(("People", keys.list_top_people(), ""))
-        if scope.view.workspace_ids is None:
+        lists.append(("People", keys.list_top_people(), "person"))
+        if scope.view.workspace_ids is None or len(scope.view.workspace_ids) > 1:
             lists.append(("Workspaces", keys.list_top_workspaces(), "view"))
     return [_build_top(title, rows, filter, requests) for title, rows, filter in lists]
 
@@ -142,7 +158,7 @@ def _build_top(title: str, rows: list[usage.TopRow], filter: str, requests: str)
         [
             {
                 "name": row.name,
-                "link": f"{requests}?{urlencode({filter: row.value})}" if filter else "",
+                "link": f"{requests}?{urlencode({filter: row.value})}" if row.value else "",
                 "spend": format_money_short(row.used.spend_nano),
                 "requests": format_count_short(row.used.requests),
                 "percent": round(100 * row.used.spend_nano / most),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from django import forms
@@ -28,7 +29,7 @@ from console.queries.keys import (
 )
 from console.queries.snippets import list_snippets
 from console.scope import Scope
-from console.table import Column, Table, csv_response, render_table
+from console.table import Column, Table, csv_response, read_pages, render_table
 from console.views.rate_limits import (
     FiguresForm,
     ScopedLimitForm,
@@ -61,8 +62,8 @@ COLUMNS: Final = (
     Column("Status", lambda row: row.status, "badge"),
     Column("Workspace", lambda row: row.key.workspace.name, detail=True),
     Column("Person", lambda row: row.key.creator.username if row.key.creator else None, minor=True),
-    Column("Spent today", lambda row: row.usage.spent["day"], "usd"),
-    Column("This month", lambda row: row.usage.spent["month"], "usd"),
+    Column("Spent today", lambda row: row.usage.spent["day"], "usd", order="today"),
+    Column("This month", lambda row: row.usage.spent["month"], "usd", order="month"),
     Column("Limit", lambda row: row.key.limit_nano, "usd"),
     Column("Of the limit", lambda row: row.percent, "percent"),
     Column("Last used", lambda row: row.key.last_used_at, "time", order="used", detail=True),
@@ -133,10 +134,11 @@ class RotationForm(forms.Form):
 @page
 def show_keys(request: HttpRequest, page: PageContext) -> HttpResponse:
     text = request.GET.get("text", "")
-    order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
-    found = list_keys(page.scope, text, page.now, order=order, cursor=cursor)
+    order = request.GET.get("order", NEWEST_FIRST)
+    load_page = partial(list_keys, page.scope, text, page.now, order)
     if request.GET.get("csv"):
-        return csv_response("keys", COLUMNS, found.rows)
+        return csv_response("keys", COLUMNS, read_pages(load_page))
+    found = load_page(request.GET.get("cursor", ""))
     table = Table(COLUMNS, found.rows, "Keys", order, found.next_cursor)
     context = {
         "title": "Keys",

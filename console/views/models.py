@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from console.charts import ChartData, Series, bar_chart, line_chart
 from console.page import PageContext, page, render_page
+from console.queries.health_history import HealthHistory, load_health_history
 from console.queries.models import (
     COMPARED_MAX,
     NEWEST_FIRST,
@@ -17,12 +18,10 @@ from console.queries.models import (
     list_endpoints,
     list_models,
     list_permitted_models,
-    load_history,
 )
 from console.queries.snippets import list_snippets
-from console.table import Column, Table, csv_response, render_table
+from console.table import CSV_ROWS_MAX, Column, Table, csv_response, render_table
 from console.words import NOTHING, format_count, format_ms, format_percent, format_price
-from routing.admin.charts import Stretch
 
 COLUMNS: Final = (
     Column("Model", lambda row: row.model.name, link=lambda row: _link(row.model.id), order="name"),
@@ -60,9 +59,10 @@ _LINES: Final[Sequence[tuple[str, Callable[[ComparedModel], str]]]] = (
 def show_models(request: HttpRequest, page: PageContext) -> HttpResponse:
     text = request.GET.get("text", "")
     order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
-    found = list_models(page.scope.account, text, order=order, cursor=cursor)
     if request.GET.get("csv"):
+        found = list_models(page.scope.account, text, order=order, limit=CSV_ROWS_MAX)
         return csv_response("models", COLUMNS, found.rows)
+    found = list_models(page.scope.account, text, order=order, cursor=cursor)
     table = Table(COLUMNS, found.rows, "Models", order, found.next_cursor)
     context = {
         "title": "Models",
@@ -78,14 +78,16 @@ def show_model(request: HttpRequest, page: PageContext, model_id: str) -> HttpRe
     model = find_model(page.scope.account, model_id)
     if model is None:
         raise Http404
-    history = load_history(model, page.now, page.period.length)
+    pks = [each.pk for each in model.endpoints]
+    history = load_health_history(pks, page.now, page.period.length)
     context = {
         "title": model.name,
         "nav": "Models",
         "model": model,
         "endpoints": list_endpoints(model, page.now),
         "snippets": list_snippets(request.build_absolute_uri("/"), model=model.id),
-        "charts": _list_charts(history),
+        "charts": _list_charts(history, has_counts=page.scope.is_operator),
+        "charts_label": history.label,
     }
     return render_page(request, page, "console/model.html", context)
 
@@ -108,25 +110,26 @@ def show_comparison(request: HttpRequest, page: PageContext) -> HttpResponse:
     return render_page(request, page, "console/compare.html", context)
 
 
-def _list_charts(history: list[Stretch]) -> list[tuple[str, str, ChartData]]:
-    """Id, title and data of each; none where nobody asked the model."""
-    if not history:
+def _list_charts(history: HealthHistory, *, has_counts: bool) -> list[tuple[str, str, ChartData]]:
+    """Id, title and data of each; none where nobody asked the model. How many calls other accounts
+    make is for operators."""
+    moments, step, stretches = history.moments, history.step, history.stretches
+    if not stretches:
         return []
-    moments = [each.started_at for each in history]
     times = [
-        Series("Median", [each.p50_ms for each in history]),
-        Series("90 % within", [each.p90_ms for each in history], "good"),
+        Series("Median", [each.p50_ms for each in stretches]),
+        Series("90 % within", [each.p90_ms for each in stretches], "good"),
     ]
-    calls = [
-        Series("Answered", [each.calls - each.errors for each in history]),
-        Series("Failed", [each.errors for each in history], "bad"),
-    ]
-    uptime = [Series("Uptime", [each.uptime for each in history])]
-    return [
-        ("times", "Time to first token", line_chart(moments, times, unit="ms")),
-        ("calls", "Attempts", bar_chart(moments, calls, unit="count")),
-        ("uptime", "Uptime", line_chart(moments, uptime, unit="percent")),
-    ]
+    charts = [("times", "Time to first token", line_chart(moments, times, unit="ms", step=step))]
+    if has_counts:
+        calls = [
+            Series("Answered", [each.calls - each.errors for each in stretches]),
+            Series("Failed", [each.errors for each in stretches], "bad"),
+        ]
+        charts.append(("calls", "Attempts", bar_chart(moments, calls, unit="count", step=step)))
+    uptime = [Series("Uptime", [each.uptime for each in stretches])]
+    charts.append(("uptime", "Uptime", line_chart(moments, uptime, unit="percent", step=step)))
+    return charts
 
 
 def _link(model_id: str) -> str:

@@ -1,5 +1,6 @@
 """People of an account: who belongs to it in which role, what they spent, adding and removing."""
 
+from functools import partial
 from typing import Final
 
 from django import forms
@@ -17,7 +18,7 @@ from console.page import PageContext, page, render_page
 from console.queries.workspaces import find_person, list_people, load_person
 from console.scope import Scope
 from console.sign_in_links import build_link_path
-from console.table import Column, Table, csv_response, render_table
+from console.table import Column, Table, csv_response, read_pages, render_table
 from gateway.http.errors import PermissionDenied
 
 
@@ -33,7 +34,7 @@ COLUMNS: Final = (
     Column("Role", lambda row: row.role, "badge"),
     Column("Workspaces", lambda row: row.workspaces),
     Column("Keys", lambda row: row.keys, "count"),
-    Column("Spent", lambda row: row.spend_nano, "usd"),
+    Column("Spent", lambda row: row.spend_nano, "usd", order="spent"),
     Column(
         "Last sign-in",
         lambda row: row.membership.user.last_login,
@@ -63,11 +64,11 @@ class NewPersonForm(forms.Form):
 def show_people(request: HttpRequest, page: PageContext) -> HttpResponse:
     _require_admin(page.scope)
     text = request.GET.get("text", "")
-    start, cursor = page.period.start(page.now), request.GET.get("cursor", "")
-    order = request.GET.get("order", "name")
-    found = list_people(page.scope, text, start, page.now, order=order, cursor=cursor)
+    start, order = page.period.start(page.now), request.GET.get("order", "name")
+    load_page = partial(list_people, page.scope, text, start, page.now, order)
     if request.GET.get("csv"):
-        return csv_response("people", COLUMNS, found.rows)
+        return csv_response("people", COLUMNS, read_pages(load_page))
+    found = load_page(request.GET.get("cursor", ""))
     table = Table(COLUMNS, found.rows, "People", order, next_cursor=found.next_cursor)
     context = {
         "title": "People",

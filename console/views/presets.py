@@ -1,5 +1,6 @@
 """Presets: the list, and one with its versions, which of them is in force, and who uses it."""
 
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from console.queries.presets import (
     list_versions,
 )
 from console.scope import Scope
-from console.table import Column, Table, csv_response, render_table
+from console.table import Column, Table, csv_response, read_pages, render_table
 from routing.presets.models import Preset, PresetVersion
 from routing.presets.services import change_preset
 
@@ -51,10 +52,11 @@ USE_COLUMNS: Final = (
 @page
 def show_presets(request: HttpRequest, page: PageContext) -> HttpResponse:
     text = request.GET.get("text", "")
-    order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
-    found = list_presets(page.scope, text, order=order, cursor=cursor)
+    order = request.GET.get("order", NEWEST_FIRST)
+    load_page = partial(list_presets, page.scope, text, order)
     if request.GET.get("csv"):
-        return csv_response("presets", COLUMNS, found.rows)
+        return csv_response("presets", COLUMNS, read_pages(load_page))
+    found = load_page(request.GET.get("cursor", ""))
     table = Table(COLUMNS, found.rows, "Presets", order, found.next_cursor)
     context = {
         "title": "Presets",

@@ -317,15 +317,16 @@ def _render(request: HttpRequest, page: PageContext, slug: str, **more: Any) -> 
     if found is None:
         raise Http404
     row, prices = found
-    history = load_history(row.provider, start)
-    incidents = list_incidents(row.provider, history, page.now)
+    is_operator = page.scope.is_operator
+    history = load_history(row.provider, page.now, page.period.length)
+    incidents = list_incidents(row.provider, history.samples, start, has_counts=is_operator)
     errors = list_errors_of_provider(page.scope, row.provider.slug, page.now)
-    moments = [each.started_at for each in history]
+    moments, step, stretches = history.moments, history.step, history.stretches
     calls = [
-        Series("Answered", [each.calls - each.errors for each in history]),
-        Series("Failed", [each.errors for each in history], "bad"),
+        Series("Answered", [each.calls - each.errors for each in stretches]),
+        Series("Failed", [each.errors for each in stretches], "bad"),
     ]
-    uptime = [Series("Uptime", [each.uptime for each in history])]
+    uptime = [Series("Uptime", [each.uptime for each in stretches])]
     context = {
         "title": row.provider.name,
         "nav": "Providers",
@@ -333,9 +334,10 @@ def _render(request: HttpRequest, page: PageContext, slug: str, **more: Any) -> 
         "provider": row.provider,
         "probe": find_probe(row.provider),
         "prices": prices,
-        "has_history": bool(history),
-        "calls": bar_chart(moments, calls, unit="count"),
-        "uptime": line_chart(moments, uptime, unit="percent"),
+        "history": history,
+        # How many calls other accounts make is for operators.
+        "calls": bar_chart(moments, calls, unit="count", step=step) if is_operator else None,
+        "uptime": line_chart(moments, uptime, unit="percent", step=step),
         "has_incidents": bool(incidents),
         "incidents": render_rows(INCIDENTS, incidents, "Incidents"),
         "has_errors": bool(errors),

@@ -1,6 +1,6 @@
 """The list of requests, with its live tail, and the page of one request."""
 
-from typing import Final
+from typing import Any, Final
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
@@ -16,14 +16,15 @@ from console.queries.requests import (
     RequestFilter,
     RequestRow,
     list_keys,
+    list_people,
+    list_reasons,
     list_requests,
 )
-from console.table import Column, Table, csv_response, render_table
+from console.table import Column, Table, csv_response, read_pages, render_table
 from console.words import Badge, format_tags
 from routing.entities.exchange import CANCELLED
 from routing.metering.models import Generation
 
-CSV_ROWS_MAX: Final = 5_000
 _CSV_PAGE: Final = 250
 
 
@@ -87,41 +88,35 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
     order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
     start = page.period.start(page.now)
     if request.GET.get("csv"):
-        return _download(page, wanted, order)
+        rows = read_pages(
+            lambda cursor: list_requests(
+                page.scope, wanted, start=start, order=order, cursor=cursor, limit=_CSV_PAGE
+            )
+        )
+        return csv_response("requests", _CSV_COLUMNS, rows)
     found = list_requests(page.scope, wanted, start=start, order=order, cursor=cursor)
     table = Table(COLUMNS, found.rows, "Requests", order, found.next_cursor)
-    keys = list_keys(page.scope, wanted.key)
     is_live = order == NEWEST_FIRST and not cursor
-    context = {
+    context: dict[str, Any] = {
         "title": "Requests",
         "table": render_table(request, table),
         "is_empty": not found.rows,
         "wanted": wanted,
+        "is_live": is_live,
+        "live_url": keep_query(request, part="rows"),
+    }
+    if request.GET.get("part") == "rows":
+        return render_page(request, page, "console/parts/request_rows.html", context)
+    keys = list_keys(page.scope, wanted.key)
+    context |= {
         "outcomes": OUTCOMES.items(),
         "keys": keys,
         "are_keys_cut": len(keys) >= KEYS_MAX,
-        "is_live": is_live,
+        "people": list_people(page.scope),
+        "reasons": list_reasons(page.scope, start, wanted.reason),
         "failing": find_simulated() if page.scope.is_operator else None,
-        "live_url": keep_query(request, part="rows"),
     }
-    is_part = request.GET.get("part") == "rows"
-    template = "console/parts/request_rows.html" if is_part else "console/requests.html"
-    return render_page(request, page, template, context)
-
-
-def _download(page: PageContext, wanted: RequestFilter, order: str) -> HttpResponse:
-    """At most `CSV_ROWS_MAX` rows, read a page at a time."""
-    rows: list[RequestRow] = []
-    cursor, start = "", page.period.start(page.now)
-    while len(rows) < CSV_ROWS_MAX:
-        found = list_requests(
-            page.scope, wanted, start=start, order=order, cursor=cursor, limit=_CSV_PAGE
-        )
-        rows += found.rows
-        cursor = found.next_cursor
-        if not cursor:
-            break
-    return csv_response("requests", _CSV_COLUMNS, rows)
+    return render_page(request, page, "console/requests.html", context)
 
 
 @page

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 
 from console.page import PageContext, page, render_page
 from console.queries.what_if import (
+    KEYS_SHOWN,
     REQUESTS_MAX,
     find_guardrails,
     list_key_moves,
@@ -131,8 +132,9 @@ def show_what_if(request: HttpRequest, page: PageContext) -> HttpResponse:
             "refused": found.refused.most_common(),
             "refused_count": found.refused.total(),
             "not_replayed": found.not_replayed.most_common(),
+            "more_keys": len(moves) > KEYS_SHOWN,
             "shares": list_shares(found),
-            "table": render_table(request, Table(_COLUMNS, moves, "Keys")),
+            "table": render_table(request, Table(_COLUMNS, moves[:KEYS_SHOWN], "Keys")),
         }
     return render_page(request, page, "console/what_if.html", context)
 

@@ -1,5 +1,6 @@
 """Credits: what moved the balance, what is held, and who may read it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,8 +8,15 @@ from django.urls import reverse
 
 from accounts.models import Hold, SpendCounter
 from accounts.services.credits import add_credits, take_payment
-from console.queries.credits import Month, read_expiry, read_holds, read_statement
-from tests.console.people import ADMINS, ROLES, Team, make_team
+from console.queries.credits import (
+    Month,
+    read_expiry,
+    read_holds,
+    read_pace_nano,
+    read_statement,
+)
+from console.scope import find_scope_of_account
+from tests.console.people import ADMINS, ROLES, Team, ask, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -77,6 +85,19 @@ def test_a_payment_shows_what_was_kept_of_it(team: Team, settings: object) -> No
         assert f'data-label="{label}">{amount}<' in text
     rows = team.client("admin").get(reverse("console:credits"), {"csv": "1"}).text
     assert "10,0.5,9.5,bank,p-1" in rows
+
+
+def test_the_pace_is_of_all_the_account_whichever_view_is_chosen(team: Team) -> None:
+    now = datetime.now(UTC)
+    team.account.created_at = now - timedelta(days=4)
+    team.account.save(update_fields=["created_at"])
+    ask(team.keys["own"], "gen-new", ago=timedelta(hours=30), charge_nano=8 * 10**8 - 3 * 4_400)
+    scope = find_scope_of_account(team.people["admin"], team.account.pk)
+    for view in scope.views:
+        # A younger account is judged by its own days.
+        assert round(read_pace_nano(replace(scope, view=view), now)) == 2 * 10**8
+    text = team.client("admin").get(reverse("console:credits"), {"view": "mine"}).text
+    assert "about 25 days" in text
 
 
 def test_holds_are_reconciled_with_the_account(team: Team) -> None:

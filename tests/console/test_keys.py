@@ -1,6 +1,7 @@
 """Keys: who may make, limit, rotate and disable which; what is shown once."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -10,7 +11,8 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.keystring import hash_key
-from accounts.models import ApiKey, AuditRecord
+from accounts.models import ApiKey, AuditRecord, SpendCounter
+from accounts.windows import find_window_starts
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
 from tests.console.people import ADMINS, ROLES, Team, make_team
@@ -213,3 +215,31 @@ def test_an_intern_s_key_gets_no_new_string(team: Team) -> None:
     assert ("would cut the intern off" in page, rotation in page) == (True, False)
     assert client.post(rotation, {"grace_s": "0"}).status_code == 404
     assert ApiKey.objects.get(pk=key.pk).hash == key.hash
+
+
+@pytest.mark.parametrize(("order", "window"), [("today", "day"), ("month", "month")])
+def test_keys_are_sorted_by_what_they_spent(team: Team, order: str, window: str) -> None:
+    now = datetime.now(UTC)
+    for name, nano in (("own", 7), ("led", 9)):
+        SpendCounter.objects.create(
+            scope="key",
+            scope_id=str(team.keys[name].pk),
+            window=window,
+            window_start=find_window_starts(now)[window],
+            spent_nano=nano,
+        )
+    # What was spent before the window does not count in it.
+    SpendCounter.objects.create(
+        scope="key",
+        scope_id=str(team.keys["far"].pk),
+        window=window,
+        window_start=(now - timedelta(days=40)).date(),
+        spent_nano=1_000,
+    )
+
+    text = team.client("admin").get(reverse("console:keys"), {"order": f"-{order}"}).text
+
+    found = re.findall(r'href="/console/keys/(\d+)"', text)
+    assert found == [str(team.keys[name].pk) for name in ("led", "own", "far")]
+    text = team.client("admin").get(reverse("console:keys"), {"order": order}).text
+    assert re.findall(r'href="/console/keys/(\d+)"', text) == found[::-1]

@@ -2,11 +2,14 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from django.urls import reverse
 
 from accounts.models import Account
+from console.charts import line_chart
+from console.queries.health_history import load_health_history
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
 from routing.statistics.models import EndpointSample
@@ -62,6 +65,11 @@ def test_models_that_the_account_may_not_call_are_not_there(team: Team) -> None:
 
     assert list_ids(client.get(reverse("console:models")).text) == ["acme/b"]
     assert client.get(reverse("console:model", args=["acme/a"])).status_code == 404
+    Account.objects.filter(pk=team.account.pk).update(
+        ignored_providers=None, allowed_models=["acme/a"]
+    )
+    assert list_ids(client.get(reverse("console:models")).text) == ["acme/a"]
+    assert client.get(reverse("console:model", args=["acme/b"])).status_code == 404
 
 
 def test_a_model_has_endpoints_charts_and_lines_to_paste(team: Team, models: list[Model]) -> None:
@@ -79,11 +87,39 @@ def test_a_model_has_endpoints_charts_and_lines_to_paste(team: Team, models: lis
 
     page = team.client("member").get(path, {"period": "24h"}).text
 
-    assert '"values": [80.0]' in page
-    assert '"values": [75.0]' in page
+    assert re.search(r'"values": \[(null, )*80.0(, null)*\]', page)
+    assert re.search(r'"values": \[(null, )*75.0(, null)*\]', page)
     assert "http://testserver/api/v1/chat/completions" in page
     assert "ANTHROPIC_BASE_URL=&quot;http://testserver/api&quot;" in page
     assert "wire_api = &quot;responses&quot;" in page
+
+
+def test_charts_of_a_week_have_no_gaps_and_say_the_day(
+    models: list[Model],
+) -> None:
+    now = datetime(2026, 11, 10, 13, 5, tzinfo=UTC)
+    row = models[0].endpoints.get()
+    for hours, calls in ((1, 3), (1.5, 1), (30, 2)):
+        started = now - timedelta(hours=hours)
+        EndpointSample.objects.create(endpoint=row, started_at=started, calls=calls, errors=1)
+
+    week = load_health_history([row.pk], now, timedelta(days=7))
+
+    assert (week.label, len(week.stretches)) == ("7 days", 4 * 7 + 1)
+    assert {b - a for a, b in pairwise(week.moments)} == {timedelta(hours=6)}
+    assert [(each.started_at.day, each.calls) for each in week.stretches if each.calls] == [
+        (9, 2),
+        (10, 1),
+        (10, 3),
+    ]
+    chart = line_chart(week.moments, [], unit="ms", step=week.step)
+    assert (chart["by_hour"], chart["needs_date"]) == (True, True)
+    # Older samples are deleted, and no title says otherwise.
+    assert load_health_history([row.pk], now, timedelta(days=30)).label == "7 days"
+    day = load_health_history([row.pk], now, timedelta(days=1))
+    assert (day.label, len(day.stretches), day.stretches[-3].calls) == ("24 hours", 49, 3)
+    chart = line_chart(day.moments, [], unit="ms", step=day.step)
+    assert (chart["by_hour"], chart["needs_date"]) == (True, False)
 
 
 def test_models_are_compared(team: Team, models: list[Model]) -> None:

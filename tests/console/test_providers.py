@@ -13,12 +13,14 @@ from console.queries.catalogue import LearnedStats
 from console.queries.providers import judge_health, list_incidents, list_providers
 from console.scope import find_scope_of_account
 from routing.admin.charts import Stretch
-from routing.catalogue.models import Endpoint, Provider
-from routing.catalogue.snapshot import build_snapshot
+from routing.catalogue.models import Endpoint, Model, Provider
+from routing.catalogue.snapshot import build_snapshot, catalogue
 from routing.selection.types import HealthSnapshot
+from routing.statistics.models import EndpointSample
 from tests.console.people import ROLES, Team, ask, make_team
 from tests.routing.catalogue.scripted_provider import Handler, ScriptedProvider
 from tests.support.local_site import Running
+from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -174,9 +176,34 @@ def test_incidents_are_stretches_that_failed_and_what_was_told() -> None:
             at=now - timedelta(minutes=ago),
         )
 
-    last, failing, first = list_incidents(provider, history, now)
+    since = now - timedelta(days=1)
+    last, failing, first = list_incidents(provider, history, since, has_counts=True)
 
     assert (last.end, last.what) == (None, "It is silent.")
     assert failing.what == "11 of 14 calls failed"
     assert failing.end == now - timedelta(minutes=45)
     assert first.end == now - timedelta(minutes=290)
+    # How much other accounts ask is not for everybody.
+    _, failing, _ = list_incidents(provider, history, since, has_counts=False)
+    assert failing.what == "79 % of calls failed"
+    assert len(list_incidents(provider, [], now - timedelta(hours=1), has_counts=False)) == 1
+
+
+@pytest.mark.parametrize(("role", "counts"), [("owner", False), ("operator", True)])
+def test_how_many_calls_all_accounts_make_is_for_operators(
+    team: Team, role: str, *, counts: bool
+) -> None:
+    provider = Provider.objects.create(slug="one", name="One", base_url="http://127.0.0.1:9/v1")
+    model = Model.objects.create(slug="acme/a", canonical_slug="acme/a", name="A", created=1)
+    started = datetime.now(UTC) - timedelta(hours=2)
+    EndpointSample.objects.create(
+        endpoint=endpoint(model, provider), started_at=started, calls=977, errors=733
+    )
+    catalogue.forget()
+    for path in (
+        reverse("console:provider", args=["one"]),
+        reverse("console:model", args=["acme/a"]),
+    ):
+        text = team.client(role).get(path, {"account": str(team.account.pk)}).text
+        assert (path, '"label": "Uptime"' in text) == (path, True)
+        assert (path, '"label": "Answered"' in text) == (path, counts)

@@ -84,6 +84,13 @@ def test_pages_have_every_request_once_in_order(client: Client, team: Team, orde
         ({"text": "gen-bad"}, {"gen-bad"}),
         ({"text": "session-1"}, {"gen-left"}),
         ({"key": "no number"}, set()),
+        ({"status": "503"}, {"gen-bad"}),
+        ({"status": "402"}, {"refused own", "refused led", "refused far"}),
+        ({"status": "no number"}, set()),
+        ({"reason": "key_limit"}, {"refused own", "refused led", "refused far"}),
+        ({"reason": "budget"}, set()),
+        ({"person": "admin"}, FIRST - {"gen-acme-own"} | {"refused led", "refused far"}),
+        ({"person": "lead"}, set()),
     ],
 )
 def test_filters_narrow_the_list(
@@ -93,7 +100,25 @@ def test_filters_narrow_the_list(
     ask(key, "gen-bad", status=503, model="acme/other", attempts=attempts)
     ask(key, "gen-left", cancelled=True, session_id="session-1", attempts=attempts)
 
-    assert set(read_all_pages(client, **query)) == expected
+    names = {f"refused/{row.pk}": f"refused {name}" for name, row in team.refused.items()}
+    if person := query.get("person"):
+        query = {"person": team.people[person].public_id}
+    assert {names.get(each, each) for each in read_all_pages(client, **query)} == expected
+
+
+def test_a_person_of_another_tenant_has_no_requests_here(client: Client) -> None:
+    strangers = make_team("theirs")
+
+    for role in ("member", "admin", "operator"):
+        assert not read_all_pages(client, person=strangers.people[role].public_id)
+
+
+def test_an_answered_request_is_found_by_its_request_id(client: Client, team: Team) -> None:
+    ask(team.keys["own"], "gen-own-id", detail={"request_id": "of-the-caller"})
+    ask(make_team("theirs").keys["own"], "gen-theirs", detail={"request_id": "of-theirs"})
+
+    assert read_all_pages(client, text="of-the-caller") == ["gen-own-id"]
+    assert read_all_pages(client, text="of-theirs") == []
 
 
 def test_what_the_url_cannot_mean_is_left_out(client: Client) -> None:

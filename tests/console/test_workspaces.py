@@ -1,5 +1,7 @@
 """Workspaces, people and budgets: who sees and changes which, and when a budget runs out."""
 
+import csv
+import io
 import re
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -304,6 +306,37 @@ def test_people_are_for_who_rules_the_account(team: Team, role: str) -> None:
     path = reverse("console:change_person", args=[stranger.public_id])
     assert client.post(path, {"to": "removed"}).status_code == 404
     assert Membership.objects.filter(user=stranger).exists()
+
+
+def list_spent(client: Any, name: str, **query: str) -> dict[str, str]:
+    """The column "Spent" of a list's CSV, by name, in its order."""
+    rows = csv.DictReader(
+        io.StringIO(client.get(reverse(f"console:{name}"), {"csv": "1"} | query).text)
+    )
+    return {row["Name"]: row["Spent (USD)"] for row in rows}
+
+
+def test_what_is_spent_is_not_narrowed_by_a_view_that_shows_everybody(team: Team) -> None:
+    client = team.client("admin")
+    whole = {name: list_spent(client, name) for name in ("people", "workspaces")}
+    assert set(whole["people"].values()) == {"0.0000044", "0.0000088", "0"}
+
+    for name, spent in whole.items():
+        assert list_spent(client, name, view="mine") == spent
+    led = str(find(team, "led").pk)
+    assert list_spent(client, "people", view=led) == whole["people"]
+    assert list_spent(client, "workspaces", view=led) == {"Led": "0.0000088"}
+
+
+def test_people_are_sorted_by_what_they_spent(team: Team) -> None:
+    client = team.client("admin")
+
+    most = list(list_spent(client, "people", order="-spent"))
+    least = list(list_spent(client, "people", order="spent"))
+
+    assert most[:2] == ["acme-admin", "acme-member"]
+    assert least[-2:] == ["acme-member", "acme-admin"]
+    assert least[:-2] == most[2:] == sorted(most[2:])
 
 
 def test_a_new_person_gets_a_link_that_signs_in_once(team: Team) -> None:

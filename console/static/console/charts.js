@@ -17,8 +17,16 @@
   // Days are the books' own, in UTC; hours are the viewer's.
   function label(data, iso) {
     var moment = new Date(iso);
-    if (data.by_hour) return moment.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+    var hours = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+    if (data.by_hour && data.needs_date) return moment.toLocaleString(undefined, Object.assign({ month: "short", day: "numeric" }, hours));
+    if (data.by_hour) return moment.toLocaleTimeString(undefined, hours);
     return moment.toLocaleDateString(undefined, { month: "short", day: "numeric", timeZone: "UTC" });
+  }
+
+  // A value between two gaps is on no line.
+  function pointRadius(point) {
+    var values = point.dataset.data, at = point.dataIndex;
+    return values[at - 1] == null && values[at + 1] == null ? 4 : 0;
   }
 
   function draw(canvas) {
@@ -33,7 +41,7 @@
         datasets: data.series.map(function (series, at) {
           return {
             label: series.label, data: series.values, backgroundColor: colors[at], borderColor: colors[at],
-            borderWidth: data.kind === "line" ? 2 : 0, borderRadius: 3, pointRadius: series.values.length > 1 ? 0 : 4, pointHitRadius: 12, tension: 0.25,
+            borderWidth: data.kind === "line" ? 2 : 0, borderRadius: 3, pointRadius: pointRadius, pointHitRadius: 12, tension: 0.25,
             maxBarThickness: 34,
           };
         }),

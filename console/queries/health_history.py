@@ -1,0 +1,83 @@
+"""How endpoints did over a period: five minutes each, and as the longer steps of a chart."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from django.conf import settings
+
+from routing.admin.charts import Stretch, load_stretches
+from routing.history.spans import DAY
+from routing.statistics.models import EndpointSample
+
+_STEP_OF_DAY: Final = timedelta(minutes=30)
+_STEP: Final = timedelta(hours=6)
+
+
+class HealthHistory(NamedTuple):
+    """From `start` on: the period's, or as far back as samples are kept. `samples` are five minutes
+    each in which there were calls; `stretches` are `step` each, without gaps. Both are empty where
+    there were none."""
+
+    start: datetime
+    days: int
+    step: timedelta
+    samples: Sequence[Stretch]
+    stretches: Sequence[Stretch]
+
+    @property
+    def label(self) -> str:
+        """As periods are called."""
+        return f"{self.days} days" if self.days > 1 else "24 hours"
+
+    @property
+    def moments(self) -> list[datetime]:
+        return [each.started_at for each in self.stretches]
+
+
+def load_health_history(endpoints: Any, now: datetime, length: timedelta) -> HealthHistory:
+    """Of these endpoints together: their keys, or a query for them. All accounts' calls count."""
+    length = min(length, settings.ROUTER_HISTORY_DAYS * DAY)
+    step = _STEP_OF_DAY if length <= DAY else _STEP
+    start = now - length
+    rows = EndpointSample.objects.filter(endpoint__in=endpoints, started_at__gte=start)
+    samples = load_stretches(rows)
+    stretches = _merge(samples, start, now, step) if samples else []
+    return HealthHistory(start, length // DAY, step, samples, stretches)
+
+
+def _merge(
+    samples: Sequence[Stretch], start: datetime, now: datetime, step: timedelta
+) -> list[Stretch]:
+    """The samples of each step as one stretch; a step without any has no calls."""
+    parts: dict[datetime, list[Stretch]] = {}
+    for each in samples:
+        parts.setdefault(_floor(each.started_at, step), []).append(each)
+    at, merged = _floor(start, step), []
+    while at <= now:
+        merged.append(_add_up(at, parts.get(at, ())))
+        at += step
+    return merged
+
+
+def _floor(at: datetime, step: timedelta) -> datetime:
+    """The beginning of the step; steps are counted from midnight in UTC."""
+    step_s = int(step.total_seconds())
+    return datetime.fromtimestamp(int(at.timestamp()) // step_s * step_s, UTC)
+
+
+def _add_up(start: datetime, parts: Sequence[Stretch]) -> Stretch:
+    return Stretch(
+        start,
+        sum(each.calls for each in parts),
+        sum(each.errors for each in parts),
+        sum(each.rate_limited for each in parts),
+        _average([(each.p50_ms, each.calls) for each in parts]),
+        _average([(each.p90_ms, each.calls) for each in parts]),
+    )
+
+
+def _average(values: Sequence[tuple[float | None, int]]) -> float | None:
+    timed = [(value, calls) for value, calls in values if value is not None]
+    calls = sum(each for _, each in timed)
+    return sum(value * each for value, each in timed) / calls if calls else None

@@ -1,0 +1,91 @@
+"""Lists longer than a page: the next one, and all rows as CSV."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+
+import pytest
+from django.urls import reverse
+
+from accounts.models import Membership
+from accounts.services.accounts import admit_member
+from accounts.services.credits import add_credits
+from accounts.services.keys import create_key
+from console.queries.credits import PAGE_ROWS as PAYMENTS
+from console.queries.keys import PAGE_ROWS as KEYS
+from console.queries.models import PAGE_ROWS as MODELS
+from console.queries.presets import PAGE_ROWS as PRESETS
+from console.queries.workspaces import PEOPLE_ROWS as PEOPLE
+from routing.catalogue.models import Model, Provider
+from routing.catalogue.snapshot import catalogue
+from tests.console.people import Team, make_team
+from tests.console.test_presets import save_preset
+from tests.support.operations import endpoint
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+def make_keys(team: Team) -> None:
+    workspace = team.account.workspaces.get(slug="led")
+    for number in range(KEYS + 1):
+        create_key(
+            account=team.account,
+            name=f"row-{number}",
+            workspace=workspace,
+            creator=team.people["lead"],
+        )
+
+
+def make_people(team: Team) -> None:
+    for number in range(PEOPLE + 1):
+        admit_member(account=team.account, username=f"row-{number}", role=Membership.Role.MEMBER)
+
+
+def make_presets(team: Team) -> None:
+    workspace = team.account.workspaces.get(slug="led")
+    for number in range(PRESETS + 1):
+        save_preset(workspace, f"row-{number}")
+
+
+def make_models(team: Team) -> None:
+    provider = Provider.objects.create(slug="one", name="One", base_url="http://127.0.0.1:9/v1")
+    for number in range(MODELS + 1):
+        slug = f"acme/row-{number}"
+        model = Model.objects.create(slug=slug, canonical_slug=slug, name=slug, created=number)
+        endpoint(model, provider)
+    catalogue.forget()
+
+
+def make_payments(team: Team) -> None:
+    for number in range(PAYMENTS + 1):
+        add_credits(account=team.account, amount_nano=10, source="x", source_ref=f"row-{number}")
+
+
+@pytest.mark.parametrize(
+    ("name", "fill", "rows"),
+    [
+        ("keys", make_keys, KEYS + 1),
+        ("people", make_people, PEOPLE + 1),
+        ("presets", make_presets, PRESETS + 1),
+        ("models", make_models, MODELS + 1),
+        ("credits", make_payments, PAYMENTS + 1),
+    ],
+)
+def test_every_row_is_on_a_page_and_in_the_csv(
+    name: str, fill: Callable[[Team], None], rows: int
+) -> None:
+    team = make_team("acme")
+    fill(team)
+    client, path = team.client("admin"), reverse(f"console:{name}")
+
+    lines = list(csv.reader(io.StringIO(client.get(path, {"csv": "1"}).text)))
+    found: set[str] = set()
+    more: re.Match[str] | None = re.match("()", "")
+    while more:
+        text = client.get(path + more[1].replace("&amp;", "&")).text
+        found |= set(re.findall(r"row-\d+", text))
+        more = re.search(r'rel="next" href="([^"]+)"', text)
+
+    assert sum("row-" in "".join(line) for line in lines) == rows
+    assert found == {f"row-{number}" for number in range(rows)}
