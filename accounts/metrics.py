@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Count, Exists, F, OuterRef, Q, Sum
 
-from accounts.models import Account, Hold
+from accounts.models import Account, Hold, LedgerEntry
 from gateway.database.db import Lane, run_queries
 from gateway.metrics.families import Gauge, ScrapedGauge
 from gateway.metrics.scrape import Reading
@@ -16,6 +16,8 @@ _USD_NANO: Final = 10**9
 # Less than this share of what an account bought is nearly nothing.
 _NEARLY_GONE: Final = 10
 _ACCOUNTS_MAX: Final = 20
+# Who gave up long ago would stay on that list for good.
+_ACTIVE_WITHIN: Final = timedelta(days=30)
 
 AUDIT_AT: Final = Gauge(
     "gateway_ledger_audit_timestamp_seconds",
@@ -34,8 +36,8 @@ HOLDS_EXPIRED: Final = ScrapedGauge(
 )
 LOW_CREDIT: Final = ScrapedGauge(
     "gateway_account_low_credit_usd",
-    "What is left to accounts that have less than a tenth of what they bought, in USD; of the 20 "
-    "that have least.",
+    "What is left to accounts that have less than a tenth of what they bought, in USD, nothing and "
+    "debts too; of the 20 that have least, of those with entries in the last 30 days.",
     "account",
 )
 
@@ -61,10 +63,14 @@ def _read_books() -> Iterator[Reading]:
     yield Reading(HELD, (holds["held"] or 0) / _USD_NANO)
     yield Reading(HOLDS_EXPIRED, holds["expired"])
     left = F("total_credits_nano") - F("total_usage_nano") - F("held_nano")
+    recent = LedgerEntry.objects.filter(
+        account=OuterRef("pk"), created_at__gte=datetime.now(UTC) - _ACTIVE_WITHIN
+    )
     low = (
         Account.objects.filter(total_credits_nano__gt=0)
         .annotate(left_nano=left)
-        .filter(left_nano__gt=0, left_nano__lt=F("total_credits_nano") / _NEARLY_GONE)
+        .filter(left_nano__lt=F("total_credits_nano") / _NEARLY_GONE)
+        .filter(Exists(recent))
         .order_by("left_nano")[:_ACCOUNTS_MAX]
     )
     for pk, left_nano in low.values_list("pk", "left_nano"):

@@ -1,8 +1,9 @@
 """The schedule's part in keeping the books."""
 
 import logging
+import threading
 from datetime import UTC, datetime
-from uuid import UUID
+from typing import Final
 
 from celery import shared_task
 from django.conf import settings
@@ -15,6 +16,12 @@ from accounts.services.audit import compare_books, recount_budgets
 from accounts.services.credits import expire_old_credits
 
 log = logging.getLogger("gateway.ledger")
+
+# Of the eight threads of the worker `events`. The others watch, whoever's receivers are silent.
+_SENDERS: Final = 6
+# Until the schedule's next look.
+_SEND_S: Final = 5.0
+_senders: Final = threading.BoundedSemaphore(_SENDERS)
 
 
 @shared_task
@@ -70,40 +77,46 @@ def delete_old_sessions() -> None:
     SessionStore.clear_expired()
 
 
-# What is left is seen the next time.
-@shared_task(soft_time_limit=30, time_limit=60)
+# What is left is run the next time.
+@shared_task(soft_time_limit=120, time_limit=150)
+def run_scim_sync_jobs() -> int:
+    """Every five seconds, run the sync jobs that wait."""
+    return scim_jobs.run_waiting_jobs()
+
+
+# --- The queue `events`: a pool of threads, so that none of these has a time limit ----------------
+
+
+@shared_task
 def watch_spending() -> int:
     """Every 15 seconds, record which budgets, limits and credits crossed a level."""
     now = datetime.now(UTC)
     return watching.record_spending(now=now) + watching.record_low_credit(now=now)
 
 
-@shared_task(soft_time_limit=60, time_limit=90)
+@shared_task
 def watch_expiries() -> int:
     """Every five minutes, record which keys and credits end soon."""
     return watching.record_expiries(now=datetime.now(UTC))
 
 
-@shared_task(soft_time_limit=30, time_limit=60)
+@shared_task
 def deliver_events() -> int:
     """Every five seconds, make the deliveries of new events, and have those that are due sent."""
     now = datetime.now(UTC)
     made = delivery.make_deliveries(now=now)
-    for delivery_id in delivery.list_due(now=now):
-        # What no worker took up until then is found by a later tick.
-        deliver_event.apply_async((str(delivery_id),), expires=30)
+    if delivery.has_due(now=now):
+        for _ in range(_SENDERS):
+            send_deliveries.apply_async(queue=settings.EVENT_QUEUE, expires=_SEND_S)
     return made
 
 
-# A receiver has ten seconds, and the lease of a delivery a minute.
-@shared_task(soft_time_limit=40, time_limit=50)
-def deliver_event(delivery_id: str) -> bool:
-    """Send one delivery. Asked twice, it is sent once."""
-    return delivery.deliver(UUID(delivery_id), now=datetime.now(UTC))
-
-
-# What is left is run the next time.
-@shared_task(soft_time_limit=120, time_limit=150)
-def run_scim_sync_jobs() -> int:
-    """Every five seconds, run the sync jobs that wait."""
-    return scim_jobs.run_waiting_jobs()
+@shared_task
+def send_deliveries() -> int:
+    """For five seconds, send deliveries that are due, unless enough threads do that already."""
+    if not _senders.acquire(blocking=False):
+        return 0
+    try:
+        return delivery.send_due(within_s=_SEND_S)
+    finally:
+        _senders.release()

@@ -38,7 +38,7 @@ WRITTEN_S = 5.0
 WORKER_KEY_S = 8
 # Beat sends something every five seconds at least.
 BEAT_KEY_S = 30
-QUEUES: Final = ("celery", "interns", "intern-control", "destinations")
+QUEUES: Final = ("celery", "events", "interns", "intern-control", "destinations")
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,8 @@ if not CELERY_BROKER_URL:
         "control_folder": str(_queue / "control"),
     }
 CELERY_TASK_ALWAYS_EAGER = False
+# Its worker watches for events and sends them; no long task may keep it.
+EVENT_QUEUE = "events"
 # Whoever works the first works all of them (`gateway.celery`).
 DESTINATION_QUEUES = ("destinations", *(f"destinations-{number}" for number in range(1, 16)))
 # Every machine's `intern-control` takes from it too: whoever is first has the others told.
@@ -244,28 +246,28 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "watch-spending": {
         "task": "accounts.tasks.watch_spending",
         "schedule": 15.0,
-        "options": {"expires": 15.0},
+        "options": {"queue": EVENT_QUEUE, "expires": 15.0},
     },
     "watch-providers": {
         "task": "routing.tasks.watch_providers",
         "schedule": 15.0,
-        "options": {"expires": 15.0},
+        "options": {"queue": EVENT_QUEUE, "expires": 15.0},
     },
     "watch-models": {
         "task": "routing.tasks.watch_models",
         "schedule": 60.0,
-        "options": {"expires": 60.0},
+        "options": {"queue": EVENT_QUEUE, "expires": 60.0},
     },
     "watch-expiries": {
         "task": "accounts.tasks.watch_expiries",
         "schedule": 300.0,
-        "options": {"expires": 300.0},
+        "options": {"queue": EVENT_QUEUE, "expires": 300.0},
     },
     # A lost message is sent again by the next tick.
     "deliver-events": {
         "task": "accounts.tasks.deliver_events",
         "schedule": 5.0,
-        "options": {"expires": 5.0},
+        "options": {"queue": EVENT_QUEUE, "expires": 5.0},
     },
     "sync-scim-groups": {
         "task": "accounts.tasks.run_scim_sync_jobs",

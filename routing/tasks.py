@@ -55,14 +55,15 @@ def probe_providers() -> int:
     return probes.probe_due(datetime.now(UTC))
 
 
-# What is left is seen the next time.
-@shared_task(soft_time_limit=30, time_limit=60)
+# In a pool of threads, which knows no time limits.
+@shared_task
 def watch_providers() -> int:
     """Every 15 seconds, record which providers went down or came back."""
     return record_provider_health(now=datetime.now(UTC))
 
 
-@shared_task(soft_time_limit=60, time_limit=90)
+# Likewise in a pool of threads.
+@shared_task
 def watch_models() -> int:
     """Every minute, record which models end soon, and which have no price and were asked for."""
     now = datetime.now(UTC)

@@ -7,11 +7,12 @@ asked for.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Func, IntegerField, Max, Q
 
 from accounts.events.outbox import (
     NewEvent,
@@ -32,7 +33,8 @@ from routing.statistics.models import ProviderProbe
 # A provider is down when this many tries in a row failed, and nothing was answered since.
 FAILED_TRIES: Final = 2
 _TRIES_SINCE: Final = timedelta(minutes=10)
-_RECORDS_MAX: Final = 2_000
+# Of requests that were tried again or failed: at 33 a second, those of ten minutes.
+_RECORDS_MAX: Final = 20_000
 _USED_SINCE: Final = timedelta(days=30)
 _UNPRICED_SINCE: Final = timedelta(days=1)
 _KEYS_NAMED_MAX: Final = 20
@@ -127,15 +129,45 @@ def record_unpriced_models(*, now: datetime) -> int:
 # --- Providers ------------------------------------------------------------------------------------
 
 
+class _Length(Func):
+    """Of a JSON array."""
+
+    function = "jsonb_array_length"
+    output_field = IntegerField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, function="json_array_length", **context)
+
+
 def _read_tries(now: datetime) -> Mapping[str, _Tries]:
-    """By the slug of the provider. Tries on a team's own credentials say nothing of it."""
-    recent = Generation.objects.filter(created_at__gte=now - _TRIES_SINCE).order_by("-created_at")
+    """By the slug of the provider. Tries on a team's own credentials say nothing of it.
+
+    The database sums up the many requests that their first endpoint answered: however many there
+    are, a provider that nobody reaches is seen.
+    """
+    since = now - _TRIES_SINCE
+    recent = Generation.objects.filter(created_at__gte=since).annotate(tries=_Length("attempts"))
+    at_once = Q(tries=1, status__lt=300)
+    answers = recent.filter(at_once, is_byok=False, endpoint_tag__isnull=False).values_list(
+        "endpoint_tag"
+    )
+    answered: dict[str, datetime] = {}
+    for tag, at in answers.annotate(at=Max("created_at")).order_by():
+        slug = tag.partition("/")[0]
+        answered[slug] = max(at, answered.get(slug, at))
     found: dict[str, _Tries] = {}
-    for at, attempts in recent.values_list("created_at", "attempts")[:_RECORDS_MAX]:
+    # Those that their caches answered tried nobody.
+    others = recent.exclude(at_once).filter(tries__gt=0).order_by("-created_at")
+    for at, attempts in others.values_list("created_at", "attempts")[:_RECORDS_MAX]:
         for attempt in reversed(attempts):
             if not attempt["is_byok"] and attempt["status"]:
                 slug = attempt["endpoint_id"].partition("/")[0]
-                found.setdefault(slug, _Tries()).add_older(attempt["status"], at)
+                tries = found.setdefault(slug, _Tries())
+                if slug in answered and answered[slug] >= at:
+                    tries.add_older(200, answered[slug])
+                tries.add_older(attempt["status"], at)
+    for slug, at in answered.items():
+        found.setdefault(slug, _Tries()).add_older(200, at)
     return found
 
 

@@ -3,15 +3,19 @@
 The rows are the truth: an event without `channels_found_at` waits for its deliveries, and one of
 these is due from its `next_try_at` on. Whoever sends it takes its lease first; where a worker dies,
 the lease ends and another one sends it. So a receiver may get a message twice, with the same id.
+
+A receiver may answer late or never. So one channel has one message under way at most, and one
+account two: nobody's receivers take all who send.
 """
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Final
-from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from accounts.events.kinds import FOR_EVERYBODY
 from accounts.events.senders import SendFailed, send
@@ -20,7 +24,7 @@ from accounts.models import Channel, Delivery, Event
 LEASE_S: Final = 60
 RETRY_S: Final = 86_400
 _EVENTS_AT_ONCE: Final = 200
-_DUE_AT_ONCE: Final = 500
+_UNDER_WAY_MAX: Final = 2  # Of an account, and of the operators' channels together.
 _FIRST_WAIT_S: Final = 10
 _LONGEST_WAIT_S: Final = 14_400
 _ERROR_CHARS: Final = 300
@@ -56,23 +60,55 @@ def build_delivery(event: Event, channel: Channel, now: datetime) -> Delivery:
     )
 
 
-def list_due(*, now: datetime) -> Iterable[UUID]:
-    """The deliveries that somebody should send, the longest due first."""
-    due = Delivery.objects.filter(_is_free(now), state="pending", next_try_at__lte=now)
-    return due.order_by("next_try_at").values_list("pk", flat=True)[:_DUE_AT_ONCE]
+def has_due(*, now: datetime) -> bool:
+    """Whether somebody should send something."""
+    return _select_due(now).exists()
 
 
-def deliver(delivery_id: UUID, *, now: datetime) -> bool:
-    """Send one delivery that is due and note what came of it; whether it arrived. One that is not
-    due, or somebody else's, is left alone."""
-    lease = now + timedelta(seconds=LEASE_S)
-    due = Delivery.objects.filter(
-        _is_free(now), pk=delivery_id, state="pending", next_try_at__lte=now
-    )
-    if not due.update(lease_until=lease, attempts=F("attempts") + 1):
-        return False
-    delivery = Delivery.objects.select_related("event", "channel").get(pk=delivery_id)
-    mine = Delivery.objects.filter(pk=delivery_id, lease_until=lease)
+def send_due(*, within_s: float) -> int:
+    """Send what is due, one after the other, until nothing is left or the time is over; how many
+    arrived."""
+    arrived, stop_at = 0, time.monotonic() + within_s
+    while time.monotonic() < stop_at:
+        now = datetime.now(UTC)
+        delivery = take_next(now=now)
+        if delivery is None:
+            break
+        arrived += deliver(delivery, now=now)
+    return arrived
+
+
+# Two threads that count what is under way at once would both take an account's last place.
+_taking: Final = threading.Lock()
+
+
+def take_next(*, now: datetime) -> Delivery | None:
+    """Take the lease of a delivery that is due: of an account that has least under way, the longest
+    due. None where nothing may be sent now."""
+    with _taking:
+        leased = Delivery.objects.filter(state="pending", lease_until__gt=now)
+        busy = dict(leased.values_list("channel_id", "channel__account_id"))
+        under_way = Counter(busy.values())
+        for most in range(_UNDER_WAY_MAX):
+            full = [account_id for account_id, count in under_way.items() if count > most]
+            due = _select_due(now).exclude(channel_id__in=busy)
+            due = due.exclude(channel__account_id__in=[each for each in full if each])
+            if None in full:
+                due = due.exclude(channel__account_id__isnull=True)
+            # Another process may take it first.
+            while (delivery := due.select_related("event", "channel").first()) is not None:
+                lease_until = now + timedelta(seconds=LEASE_S)
+                taken = _select_due(now).filter(pk=delivery.pk)
+                if taken.update(lease_until=lease_until, attempts=F("attempts") + 1):
+                    delivery.lease_until = lease_until
+                    delivery.attempts += 1
+                    return delivery
+    return None
+
+
+def deliver(delivery: Delivery, *, now: datetime) -> bool:
+    """Send a delivery whose lease was taken, and note what came of it; whether it arrived."""
+    mine = Delivery.objects.filter(pk=delivery.pk, lease_until=delivery.lease_until)
     if delivery.channel.disabled or delivery.channel.deleted_at:
         mine.update(state="failed", lease_until=None, error="The channel was switched off")
         return False
@@ -123,6 +159,12 @@ def _wants(channel: Channel, event: Event) -> bool:
     if channel.account_id != event.account_id:
         return False
     return channel.workspace_id in (None, event.workspace_id)
+
+
+def _select_due(now: datetime) -> QuerySet[Delivery]:
+    """What somebody should send, the longest due first."""
+    due = Delivery.objects.filter(_is_free(now), state="pending", next_try_at__lte=now)
+    return due.order_by("next_try_at")
 
 
 def _is_free(now: datetime) -> Q:

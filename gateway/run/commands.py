@@ -11,6 +11,7 @@ from gateway.home import PROJECT
 _BIN = Path(sys.executable).parent
 _CONTROL_SLOTS = 8
 _DELIVERY_SLOTS = 8
+_EVENT_SLOTS = 8
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ def destinations() -> list[str]:
     return _threads("destinations", _DELIVERY_SLOTS)
 
 
+def events() -> list[str]:
+    """Watching for what leads and operators should hear of, and telling them. No long task keeps
+    it."""
+    return _threads("events", _EVENT_SLOTS)
+
+
 def beat() -> list[str]:
     from gateway import settings
 
@@ -81,6 +88,7 @@ PROCESSES: Final = {
     "worker": Process("do what beat asks for", worker),
     "interns": Process("provision interns and take them down", intern_jobs),
     "intern-control": Process("suspend interns and look after those that run", intern_control),
+    "events": Process("watch for events and send them to channels", events),
     "destinations": Process("send traces of requests to their destinations", destinations),
     "beat": Process("tell the workers what is due; once in all", beat),
 }

@@ -48,7 +48,7 @@ class Supervisor:
         self._stores = [processes.valkey(plan)] if plan.valkey_binary else []
         if plan.simulator:
             self._stores.append(processes.simulator(plan, self._simulated))
-        names = ("worker", "interns", "intern-control", "destinations")
+        names = ("worker", "events", "interns", "intern-control", "destinations")
         workers = [processes.worker(plan, name) for name in names]
         self._serving = [self._web, *workers, processes.beat(plan)]
         self._started: list[Child] = []

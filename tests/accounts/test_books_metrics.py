@@ -5,15 +5,25 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from accounts.metrics import HELD, HOLDS, HOLDS_EXPIRED, LOW_CREDIT, read_books
-from accounts.models import Account, ApiKey, Hold, Workspace
+from accounts.models import Account, ApiKey, Hold, LedgerEntry, Workspace
 
 USD = 10**9
 
 
-def make_account(name: str, *, bought: int, used: int) -> Account:
-    return Account.objects.create(
+def make_account(name: str, *, bought: int, used: int, days: int = 1) -> Account:
+    """One whose newest entry of the ledger is that old."""
+    account = Account.objects.create(
         name=name, total_credits_nano=bought * USD, total_usage_nano=used * USD
     )
+    LedgerEntry.objects.create(
+        account=account,
+        kind="usage",
+        amount_nano=used * USD,
+        source="test",
+        source_ref=name,
+        created_at=datetime.now(UTC) - timedelta(days=days),
+    )
+    return account
 
 
 @pytest.mark.both
@@ -21,7 +31,8 @@ def make_account(name: str, *, bought: int, used: int) -> Account:
 def test_holds_and_accounts_with_little_left_are_shown() -> None:
     account = make_account("low", bought=100, used=95)
     make_account("well", bought=100, used=10)
-    make_account("empty", bought=100, used=100)
+    empty = make_account("empty", bought=100, used=100)
+    make_account("gone", bought=100, used=100, days=31)
     make_account("new", bought=0, used=0)
     workspace = Workspace.objects.create(account=account, name="main", slug="main")
     key = ApiKey.objects.create(account=account, workspace=workspace, name="key", hash="hash")
@@ -44,4 +55,5 @@ def test_holds_and_accounts_with_little_left_are_shown() -> None:
         (HELD, ()): 1.0,
         (HOLDS_EXPIRED, ()): 1,
         (LOW_CREDIT, (str(account.pk),)): 5.0,
+        (LOW_CREDIT, (str(empty.pk),)): 0.0,
     }

@@ -11,7 +11,7 @@ from django.core import mail
 from pytest_django import Settings
 from standardwebhooks import Webhook
 
-from accounts.events.delivery import deliver, list_due, make_deliveries
+from accounts.events.delivery import deliver, make_deliveries, take_next
 from accounts.events.outbox import record_event
 from accounts.models import AuditRecord, Channel, Delivery, Event
 from accounts.services.channels import (
@@ -64,8 +64,8 @@ def make_channel(mine: Manager, **fields: Any) -> tuple[str, str]:
 def send_due(now: datetime) -> None:
     """What the schedule does in one tick, with the messages of its workers."""
     make_deliveries(now=now)
-    for delivery_id in list(list_due(now=now)):
-        deliver(delivery_id, now=now)
+    while (delivery := take_next(now=now)) is not None:
+        deliver(delivery, now=now)
 
 
 def rotate(mine: Manager) -> None:
@@ -202,6 +202,44 @@ def test_a_receiver_that_fails_is_tried_for_a_day_and_then_by_hand(
 
     (told,) = mine.ok("GET", f"{DELIVERIES}?state=delivered")["data"]
     assert (told["answer_status"], told["error"], told["attempts"]) == (204, None, 1)
+
+
+def test_nobody_s_receivers_take_all_who_send(mine: Manager, receiver: Receiver) -> None:
+    for number in range(4):
+        make_channel(mine, name=str(number), type="slack", url=receiver.url)
+    other = manager("other")
+    make_channel(other, type="slack", url=receiver.url)
+    create_channel(account_id=None, by=SYSTEM, name="ops", type="slack", url=receiver.url)
+    now = datetime.now(UTC)
+    record_event("provider.down", key="a", title="", text="")
+    make_deliveries(now=now)
+    Delivery.objects.filter(channel__account=mine.account).update(
+        next_try_at=now - timedelta(hours=1)
+    )
+
+    taken = [take_next(now=now) for _ in range(5)]
+
+    whose = [each and each.channel.account_id for each in taken]
+    assert whose[0] == mine.account.pk
+    assert set(whose[1:3]) == {other.account.pk, None}
+    assert whose[3:] == [mine.account.pk, None]
+    assert taken[4] is None
+    # Until one of these has ended.
+    assert taken[0] is not None
+    assert deliver(taken[0], now=now)
+    assert take_next(now=now) is not None
+    assert take_next(now=now) is None
+
+
+def test_a_channel_has_one_message_under_way(mine: Manager, receiver: Receiver) -> None:
+    make_channel(mine, type="slack", url=receiver.url)
+    rotate(mine)
+    rotate(mine)
+    now = datetime.now(UTC)
+    make_deliveries(now=now)
+
+    assert take_next(now=now) is not None
+    assert take_next(now=now) is None
 
 
 def test_who_hears_of_what(mine: Manager, receiver: Receiver) -> None:

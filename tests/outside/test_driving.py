@@ -268,6 +268,7 @@ BEGUN = {
     "release": "gateway.sqlite3",
     "web": "gateway.sqlite3",
     "worker": "queue/control/celery.exchange",
+    "events": "queue/control/events.exchange",
     "interns": "queue/control/interns.exchange",
     "intern-control": "queue/control/intern-control.exchange",
     "destinations": "queue/control/destinations.exchange",

@@ -10,6 +10,7 @@ from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
 from routing.catalogue.models import Model, Provider
 from routing.history.models import UsageHour, UsageLine
+from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from routing.serving.request.errors import UNPRICED
 from routing.statistics.models import ProviderProbe
@@ -58,6 +59,9 @@ class Requests:
             api_key=self.key,
             created_at=NOW - timedelta(minutes=5) + timedelta(seconds=self.count),
             attempts=tries,
+            status=statuses[-1] if statuses else 200,
+            endpoint_tag="acme/fast",
+            is_byok=is_byok,
         )
 
 
@@ -84,6 +88,41 @@ def test_a_team_s_own_credential_says_nothing_of_a_provider(
     Requests(key).ask(503, 503, is_byok=True)
 
     assert record_provider_health(now=NOW) == 0
+
+
+def test_a_provider_is_seen_to_die_among_many_requests_that_others_answer(
+    provider: Provider, key: ApiKey
+) -> None:
+    requests = Requests(key)
+    requests.ask(503, 503)
+    one = {"status": 200, "endpoint_id": "other/fast", "is_byok": False}
+    Generation.objects.bulk_create(
+        Generation(
+            id=f"gen-other-{number}",
+            account=key.account,
+            workspace=key.workspace,
+            api_key=key,
+            created_at=NOW,
+            model="other/one",
+            requested_model="other/one",
+            endpoint_tag="other/fast",
+            status=200,
+            streamed=False,
+            attempts=[one],
+        )
+        for number in range(2_100)
+    )
+
+    assert record_provider_health(now=NOW) == 1
+    assert kinds() == ["provider.down"]
+
+
+def test_an_answer_from_the_cache_is_none_of_the_provider(provider: Provider, key: ApiKey) -> None:
+    requests = Requests(key)
+    requests.ask(503, 503)
+    requests.ask()
+
+    assert record_provider_health(now=NOW) == 1
 
 
 def test_a_probe_says_that_a_provider_is_down_and_back(provider: Provider) -> None:

@@ -144,6 +144,7 @@ def test_d3_make_passes_the_refusal_on(start_run: StartRun) -> None:
 CHILDREN = {
     "web": "gunicorn",
     "worker": " worker@",
+    "events": " events@",
     "interns": " interns@",
     "intern-control": " intern-control@",
     "destinations": " destinations@",
