@@ -161,6 +161,11 @@ _HEALTH: Final = {
 }
 
 
+def describe_step(step: str) -> str:
+    """Why a step of the plan leaves an endpoint out, in words."""
+    return _STEPS.get(step, step)
+
+
 class Candidate(NamedTuple):
     """An endpoint that was considered, in words. `would_win` says what would have put it first."""
 
@@ -204,7 +209,7 @@ def _describe(row: TraceRow, change: WinningChange | None, *, took_over: bool) -
     wins = _word_change(change) if change else ""
     if row.place is None:
         step = row.why or ""
-        return Candidate(row, "ruled out", "plain", _STEPS.get(step, step), wins)
+        return Candidate(row, "ruled out", "plain", describe_step(step), wins)
     return Candidate(row, "not needed", "plain", health or "an earlier one answered", wins)
 
 

@@ -40,7 +40,12 @@ def _describe(step: Mapping[str, Any], row: Guardrail | None, scope: Scope) -> G
     if row is None:
         name = "A guardrail that is gone" if step["id"] else "The workspace's guardrail"
     else:
-        name = f"Everything in {row.workspace.name}" if row.is_default else row.name
+        name = name_guardrail(row)
     may_open = row is not None and scope.leads(row.workspace_id)
     pk = row.pk if row is not None and may_open else None
     return GuardrailAction(name, action, tone, ", ".join(step["detected"]), step["matches"], pk)
+
+
+def name_guardrail(row: Guardrail) -> str:
+    """Its name, or that of the default one of its workspace, which is loaded."""
+    return f"Everything in {row.workspace.name}" if row.is_default else row.name

@@ -14,6 +14,7 @@ from accounts.guard_rules import GuardrailFilter, build_entry
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership, Workspace
 from accounts.services.guardrails import find_default_workspace
 from accounts.views.schemas.guardrail import BUILTIN_LABELS
+from console.queries.guardrail_actions import name_guardrail
 from console.queries.sums import SumQuery, fetch_sums
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Scope, widen_scope
@@ -61,10 +62,7 @@ class GuardrailRow(NamedTuple):
 
     @property
     def name(self) -> str:
-        guardrail = self.guardrail
-        if guardrail.is_default:
-            return f"Everything in {guardrail.workspace.name}"
-        return guardrail.name
+        return name_guardrail(self.guardrail)
 
     @property
     def rules(self) -> str:

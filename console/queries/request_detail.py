@@ -22,6 +22,7 @@ from console.queries.explanation import (
     tell_failure,
 )
 from console.queries.guardrail_actions import GuardrailAction, list_guardrail_actions
+from console.queries.remedies import Refusal, Remedy, list_remedies
 from console.scope import Scope, widen_scope
 from console.words import format_count, format_money, format_ms, format_price, format_tags
 from gateway.http.jsonio import dumps, loads
@@ -210,6 +211,10 @@ class RefusedDetail:
     @cached_property
     def guarding(self) -> list[GuardrailAction]:
         return list_guardrail_actions(self.explanation.facts, self.scope)
+
+    @cached_property
+    def remedies(self) -> list[Remedy]:
+        return list_remedies(Refusal(self.record, self.key, self.guarding), self.scope)
 
     @property
     def facts(self) -> list[tuple[str, str]]:

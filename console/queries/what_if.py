@@ -1,18 +1,19 @@
 """What the requests of a view would have come to under other rules."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from django.db.models import QuerySet
 
-from accounts.guard_rules import build_entry
+from accounts.guard_rules import GuardrailEntry, build_entry
 from accounts.models import ApiKey, Guardrail
-from console.queries.explanation import shorten_provider
+from console.queries.explanation import describe_step, shorten_provider
 from console.scope import Scope
 from routing.catalogue.snapshot import catalogue
 from routing.metering.models import Generation
-from routing.what_if.comparison import Comparison
+from routing.what_if.comparison import ALL_FAILED, Comparison
 from routing.what_if.period import Period, Rules, replay_period
 
 REQUESTS_MAX: Final = 1_000
@@ -41,12 +42,23 @@ class Share(NamedTuple):
 
 
 def replay_view(
-    scope: Scope, rules: Rules, *, guardrail_id: str, start: datetime, end: datetime
+    scope: Scope,
+    rules: Rules,
+    *,
+    guardrail_id: str,
+    banned_model: str,
+    start: datetime,
+    end: datetime,
 ) -> Comparison:
-    """The newest requests of the view under the rules. Raises `NoSuchEndpoint`."""
+    """The newest requests of the view under the rules, without the banned model (empty: none is).
+    Raises `NoSuchEndpoint`."""
+    entry: GuardrailEntry | None = None
     if guardrail_id:
-        row = find_guardrails(scope).get(pk=guardrail_id)
-        rules = rules._replace(guardrail=build_entry(row, "workspace"))
+        entry = build_entry(find_guardrails(scope).get(pk=guardrail_id), "workspace")
+    if banned_model:
+        entry = entry or GuardrailEntry("workspace")
+        entry = replace(entry, ignored_models=entry.ignored_models | {banned_model})
+    rules = rules._replace(guardrail=entry)
     rows = scope.filter(Generation.objects.all())
     return replay_period(Period(start, end, rows, REQUESTS_MAX), rules, catalogue.current())
 
@@ -65,6 +77,14 @@ def list_providers() -> list[tuple[str, str]]:
     """Slug and name of every provider, by name."""
     providers = catalogue.current().providers.values()
     return sorted(((each.slug, each.name) for each in providers), key=lambda pair: pair[1])
+
+
+def list_refusals(comparison: Comparison) -> list[tuple[str, int]]:
+    """Why requests would be refused, in words, and how many, most first."""
+    return [
+        (f"no endpoint is left: {describe_step(step)}" if step != ALL_FAILED else step, number)
+        for step, number in comparison.refused.most_common()
+    ]
 
 
 def list_key_moves(comparison: Comparison) -> list[KeyMove]:

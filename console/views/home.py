@@ -11,7 +11,7 @@ from accounts.money import NANO_PER_USD
 from console.charts import ChartData, Series, bar_chart
 from console.page import PageContext, page, render_page
 from console.queries import usage
-from console.queries.attention import list_notices
+from console.queries.attention import find_budget_page, list_notices
 from console.queries.budgets import list_budgets
 from console.queries.first_request import FirstRequest, build_first_request
 from console.queries.requests import has_requests
@@ -65,8 +65,8 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
         "spend_chart": _build_spend_chart(points, step),
         "request_chart": _build_request_chart(points, step),
         "tops": _list_tops(page, start),
-        "budgets": budgets,
-        "notices": list_notices(scope, budgets),
+        "budgets": [(use, find_budget_page(scope, use)) for use in budgets],
+        "notices": list_notices(scope, budgets, now),
     }
     return render_page(request, page, "console/home.html", context)
 

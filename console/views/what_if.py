@@ -12,11 +12,13 @@ from console.queries.what_if import (
     find_guardrails,
     list_key_moves,
     list_providers,
+    list_refusals,
     list_shares,
     replay_view,
 )
 from console.scope import Scope
 from console.table import Column, Table, csv_response, render_table
+from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.what_if.comparison import Comparison
 from routing.what_if.period import NoSuchEndpoint, PriceChange, Rules
@@ -43,7 +45,21 @@ class RulesForm(forms.Form):
     sort = forms.ChoiceField(label="Order of providers", required=False, choices=_SORTS)
     first = forms.ChoiceField(label="Ask first", required=False)
     without = forms.ChoiceField(label="Without", required=False)
+    without_model = forms.CharField(
+        label="Without the model", required=False, help_text="The model's id."
+    )
     guardrail = forms.ChoiceField(label="Under the guardrail", required=False)
+    zdr = forms.BooleanField(
+        label="Zero data retention only",
+        required=False,
+        help_text="Only endpoints that keep nothing.",
+    )
+    denies_collection = forms.BooleanField(
+        label="No data collection", required=False, help_text="No endpoint that collects data."
+    )
+    no_fallbacks = forms.BooleanField(
+        label="No fallbacks", required=False, help_text="Only the first endpoint may answer."
+    )
     max_price_in = forms.DecimalField(
         label="Highest price in",
         required=False,
@@ -76,6 +92,13 @@ class RulesForm(forms.Form):
         for name, of_field in choices.items():
             self.fields[name].choices = of_field  # type: ignore[attr-defined]  # It is a choice.
 
+    def clean_without_model(self) -> str:
+        reference: str = self.cleaned_data["without_model"].strip()
+        model = catalogue.current().model(reference) if reference else None
+        if reference and model is None:
+            raise forms.ValidationError("No model of the catalogue has this id.")
+        return "" if model is None else model.canonical_slug
+
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
         if bool(given.get("model")) != bool(given.get("provider")):
@@ -92,6 +115,12 @@ class RulesForm(forms.Form):
             wishes["order"] = (given["first"],)
         if any(cap is not None for cap in caps.values()):
             wishes["max_price"] = {name: cap for name, cap in caps.items() if cap is not None}
+        if given["zdr"]:
+            wishes["zdr"] = True
+        if given["denies_collection"]:
+            wishes["data_collection"] = "deny"
+        if given["no_fallbacks"]:
+            wishes["allow_fallbacks"] = False
         fields = {"max_price_usd" if name == "max_price" else name: wishes[name] for name in wishes}
         return Rules(
             preferences=ProviderPreferences(**fields),
@@ -116,6 +145,7 @@ def show_what_if(request: HttpRequest, page: PageContext) -> HttpResponse:
                 page.scope,
                 form.read_rules(),
                 guardrail_id=form.cleaned_data["guardrail"],
+                banned_model=form.cleaned_data["without_model"],
                 start=page.period.start(page.now),
                 end=page.now,
             )
@@ -129,7 +159,7 @@ def show_what_if(request: HttpRequest, page: PageContext) -> HttpResponse:
         context |= {
             "found": found,
             "latency": _describe_latency(found),
-            "refused": found.refused.most_common(),
+            "refused": list_refusals(found),
             "refused_count": found.refused.total(),
             "not_replayed": found.not_replayed.most_common(),
             "more_keys": len(moves) > KEYS_SHOWN,

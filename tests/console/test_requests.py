@@ -11,6 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Guardrail
+from accounts.services.guardrail_assignments import assign_keys
 from accounts.services.guardrails import create_guardrail
 from accounts.services.records import SYSTEM
 from console.queries.explanation import tell_in_a_sentence
@@ -366,3 +367,49 @@ def test_a_row_tells_in_a_sentence_why_it_took_more_than_one_attempt(
     assert told in client.get(path, {"model": "acme/twice"}).text
     assert "you paid" not in client.get(path, {"model": "acme/once"}).text
     assert told in client.get(path, {"model": "acme/twice", "csv": "1"}).text
+
+
+@pytest.mark.parametrize(
+    ("role", "reason", "page"),
+    [
+        ("member", "key_limit", "key"),
+        ("lead", "key_requests", "key"),
+        ("lead", "workspace_budget", "workspace"),
+        ("member", "workspace_budget", ""),
+        ("lead", "content_filter", "guardrail"),
+        ("member", "content_filter", ""),
+        ("admin", "guardrail", "settings"),
+        ("admin", "credits", "credits"),
+        ("member", "credits", ""),
+        ("member", "unknown_model", "models"),
+    ],
+)
+def test_a_refusal_leads_to_what_refused(team: Team, role: str, reason: str, page: str) -> None:
+    key = team.keys["own"]
+    guardrail = create_guardrail(
+        account_id=team.account.pk,
+        workspace_id=key.workspace_id,
+        by=SYSTEM,
+        settings={"name": "strict"},
+    )
+    assign_keys(
+        account_id=team.account.pk,
+        guardrail_id=guardrail.pk,
+        by=SYSTEM,
+        assigner=team.people["admin"].pk,
+        key_hashes=[key.hash],
+    )
+    places = {
+        "key": [key.pk], "workspace": [key.workspace_id], "guardrail": [guardrail.pk],
+        "settings": [], "credits": [], "models": [],
+    }  # fmt: skip
+    row = refuse(key, reason=reason)
+
+    text = team.client(role).get(reverse("console:refused", args=[row.pk])).text
+
+    links = {
+        name for name, args in places.items()
+        if f'class="button" href="{reverse(f"console:{name}", args=args)}"' in text
+    }  # fmt: skip
+    # An admin is led to the guardrail as well.
+    assert links - ({"guardrail"} if reason == "guardrail" else set()) == ({page} - {""})
