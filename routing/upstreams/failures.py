@@ -93,6 +93,9 @@ _TIMEOUT_STATUS: Final = 524
 def is_transient(failure: UpstreamFailure) -> bool:
     """Whether the same endpoint may answer the same request a moment later: after what official
     clients retry too, but for timeouts, which have cost the caller enough."""
+    if failure.error_type == CANCELLED:
+        # It was on its way, and nothing was wrong with it.
+        return True
     if failure.credential or (failure.retry_after_s or 0.0) > _RETRY_HINT_MAX_S:
         return False
     return failure.status in (409, 429) or (failure.outage and failure.status != _TIMEOUT_STATUS)

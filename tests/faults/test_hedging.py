@@ -210,6 +210,17 @@ def test_where_both_die_the_plan_goes_on(
     assert statuses(record) == [503, 503, 200]
 
 
+def test_who_was_overtaken_goes_on_where_the_winner_breaks_off(
+    server: GatewayServer, simulator: SimulatedUpstream
+) -> None:
+    pair = pair_of(server, simulator)
+    script(pair, "a", {"events": [{"text": ""}, {"gate": "never"}]}, {"text": "the rest"})
+    script(pair, "b", {"events": [{"text": "Begun, "}, {"cut": "reset"}]}, {"status": 503})
+    said, record = ask(pair, stream=True, provider=wish(pair, rescue=True))
+    assert said.text == "Begun, the rest"
+    assert statuses(record) == [499, 502, 503, 200]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_both_at_once_give_one_answer(
     stream: bool, server: GatewayServer, simulator: SimulatedUpstream
