@@ -17,6 +17,7 @@ PRODUCTION = {
     "ROUTER_USER_HASH_SECRET": "only-for-this-check-" + os.urandom(16).hex(),
     "DATABASE_URL": "postgresql://gateway@localhost/gateway",
     "REDIS_URL": "redis://localhost/0",
+    "TRUSTED_PROXIES": "127.0.0.1",
 }
 
 

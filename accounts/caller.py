@@ -146,7 +146,7 @@ def read_caller(key_hash: str) -> Caller | None:
         creator_key=key.creator_id,
         creator_left=creator is not None and key.creator_role is None,
         creator_role=key.creator_role if creator else None,
-        disabled=key.disabled or _is_playground_over(key),
+        disabled=key.disabled or _is_switched_off(creator) or _is_playground_over(key),
         expires_at=key.expires_at,
         key_name=key.name,
         key_label=key.label,
@@ -176,6 +176,11 @@ def read_caller(key_hash: str) -> Caller | None:
         **_read_defaults(key.account, key.workspace),
         **_load_limits(key),
     )
+
+
+def _is_switched_off(creator: Any) -> bool:
+    """Whether an operator closed every door to the person, keys among them."""
+    return creator is not None and not creator.is_active
 
 
 def _is_playground_over(key: Any) -> bool:

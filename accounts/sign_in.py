@@ -111,9 +111,8 @@ def _count(subjects: Mapping[str, str], *, name: str, address: str, now: datetim
         return False
     for kind, subject in subjects.items():
         row, bound = rows[subject], BOUNDS[kind]
-        if now - row.last_at > FORGOTTEN_AFTER:
-            row.count = 0
-        row.count, row.last_at = row.count + 1, now
+        _let_fade(row, bound, now)
+        row.count += 1
         over = row.count - bound.tries
         row.blocked_until = None
         if over >= 0:
@@ -122,6 +121,19 @@ def _count(subjects: Mapping[str, str], *, name: str, address: str, now: datetim
         if over == 0:
             _record_block(kind, name, address, row.count)
     return True
+
+
+def _let_fade(row: SignInAttempts, bound: AttemptBound, now: datetime) -> None:
+    """Forget one try for each longest block since: no guess more than the blocks let through.
+
+    `last_at` moves on by what was forgotten, so that tries in between forget nothing less.
+    """
+    forgotten = max(0, (now - row.last_at) // bound.longest)
+    if forgotten >= row.count:
+        row.count, row.last_at = 0, now
+    else:
+        row.count -= forgotten
+        row.last_at += forgotten * bound.longest
 
 
 @receiver(user_logged_in)
@@ -134,8 +146,9 @@ def forget_tries(sender: object, request: HttpRequest | None, user: User, **_: o
     SignInAttempts.objects.filter(last_at__lt=yesterday).delete()
 
 
-def forgive_tries(request: HttpRequest, user: User) -> None:
-    """Forget the tries of a person who has just proved to be that person.
+def forgive_tries(request: HttpRequest, user: User, *, is_inside: bool = False) -> None:
+    """Forget the tries of a person who has just proved to be that person; `is_inside`, by the
+    password again.
 
     Of an address only this try is: somebody there may guess while a colleague signs in. Who came
     by no password has taken none.
@@ -144,7 +157,7 @@ def forgive_tries(request: HttpRequest, user: User) -> None:
     own = [subjects["pair"], subjects["user"]]
     SignInAttempts.objects.filter(subject__in=own).delete()
     steps = request.session.get("account_authentication_methods", [])
-    if any(step["method"] == "password" for step in steps):
+    if is_inside or any(step["method"] == "password" for step in steps):
         _take_back(subjects["address"])
 
 

@@ -102,7 +102,7 @@ def first_byte_fits_the_deadline(**_: object) -> list[CheckMessage]:
 _RATES = (
     *("ROUTER_FREE_RPM", "ROUTER_FREE_RPD_LOW", "ROUTER_FREE_RPD_HIGH", "ROUTER_KEY_RPM"),
     *("ROUTER_KEY_TPM", "RATE_ANALYTICS", "RATE_MANAGEMENT_READS", "RATE_MANAGEMENT_WRITES"),
-    *("RATE_FAILED_CREDENTIALS", "RATE_VAULT"),
+    *("RATE_FAILED_CREDENTIALS", "RATE_FAILED_TOKENS", "RATE_SIGN_INS", "RATE_VAULT"),
 )
 
 
@@ -120,8 +120,8 @@ def rates_are_counted_together(**_: object) -> list[CheckMessage]:
 @register()
 def failures_have_an_address(**_: object) -> list[CheckMessage]:
     """In production there is a proxy, and everybody has its address."""
-    if not (settings.PRODUCTION and settings.RATE_FAILED_CREDENTIALS) or settings.TRUSTED_PROXIES:
+    if not settings.PRODUCTION or settings.TRUSTED_PROXIES:
         return []
-    hint = "Name your proxy, or its wrong keys are counted as one client's."
-    text = "RATE_FAILED_CREDENTIALS is on without TRUSTED_PROXIES"
+    hint = "Name your proxy, or a few wrong passwords and tokens of anybody keep everybody out."
+    text = "Guesses are counted by address, and there is no TRUSTED_PROXIES"
     return [Warning(text, hint=hint, id="gateway.W005")]

@@ -6,8 +6,15 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
-from accounts.models import ScimGroup, ScimGroupMapping, ScimSyncJob, ScimUser
-from gateway.admin import ReadOnlyAdmin
+from accounts.admin.recorded import RecordedMixin
+from accounts.models import (
+    DeletedScimUser,
+    ScimGroup,
+    ScimGroupMapping,
+    ScimSyncJob,
+    ScimUser,
+)
+from gateway.admin import PageAdmin, ReadOnlyAdmin
 
 
 @admin.register(ScimUser)
@@ -19,6 +26,21 @@ class ScimUserAdmin(ReadOnlyAdmin):
     list_select_related = ("account",)
     search_fields = ("user_name", "external_id", "account__name")
     ordering = ("account__name", "user_name")
+
+
+@admin.register(DeletedScimUser)
+class DeletedScimUserAdmin(RecordedMixin, ReadOnlyAdmin):
+    """Whom a directory deleted, and no provider brings back. Who is deleted here may come again."""
+
+    object_type = "deleted_scim_user"
+    facts = ("user_id", "user_name", "external_id")
+    list_display = ("user_name", "account", "user", "external_id", "deleted_at")
+    list_select_related = ("account", "user")
+    search_fields = ("user_name", "external_id", "account__name")
+    ordering = ("account__name", "user_name")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return PageAdmin.has_delete_permission(self, request, obj)
 
 
 @admin.register(ScimGroup)

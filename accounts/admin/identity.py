@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from accounts.admin.fields import UsdField
-from accounts.admin.recorded import RecordedAdmin
+from accounts.admin.recorded import RecordedAdmin, RecordedMixin
 from accounts.models import ApiKey, ClaimMapping, PersonIdentity, TrustedIssuer, Workload, Workspace
 from accounts.scopes import SCOPES
 from accounts.services.claim_mappings import delete_mapping, save_mapping
@@ -41,13 +41,21 @@ class ClaimMappingAdmin(RecordedAdmin):
 
 
 @admin.register(PersonIdentity)
-class PersonIdentityAdmin(ReadOnlyAdmin):
+class PersonIdentityAdmin(RecordedMixin, ReadOnlyAdmin):
     """Who is who at a provider. One that is deleted is made anew at the next sign-in."""
 
+    object_type = "identity"
+    facts = ("user_id", "issuer", "subject")
     list_display = ("user", "issuer", "subject", "created_at")
     list_select_related = ("user",)
     search_fields = ("user__username", "subject")
     ordering = ("user__username", "pk")
+
+    def find_account_id(self, obj: object) -> None:
+        """Nobody's own: a person may belong to several."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return PageAdmin.has_delete_permission(self, request, obj)
 
 
 @admin.register(TrustedIssuer)

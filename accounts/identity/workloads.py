@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import jwt
 
 from accounts.identity import own_tokens
-from accounts.identity.issuers import TokenRefused, find_issuer, is_signed, verify
+from accounts.identity.issuers import IssuerSilent, TokenRefused, find_issuer, is_signed, verify
 from accounts.identity.own_tokens import Origin
 from accounts.models import Workload
 from gateway.database.db import Lane, run_queries
@@ -145,7 +145,7 @@ def _examine(token: str, now: float) -> KnownToken:
     workloads = _trusted.find(issuer)
     if not workloads:
         raise TokenRefused("nobody here trusts its issuer")
-    good: dict[tuple[str, str], JsonObject | TokenRefused] = {}
+    good: dict[tuple[str, str], JsonObject | TokenRefused | IssuerSilent] = {}
     for each in workloads:
         place = each.jwks_url, each.audience
         if place not in good:
@@ -156,6 +156,10 @@ def _examine(token: str, now: float) -> KnownToken:
             until = min(expires_at, now + _KNOWN_S)
             tags = read_claim_tags(each.tags, claims)
             return KnownToken(each.key_hash, expires_at, until, tags, issuer, each)
+    for silence in good.values():
+        # Of one account that has mistyped where the keys are, or of all: it might be good there.
+        if isinstance(silence, IssuerSilent):
+            raise silence
     refusals = [each for each in good.values() if isinstance(each, TokenRefused)]
     raise refusals[0] if len(refusals) == len(good) else TokenRefused("no workload has its claims")
 
@@ -186,12 +190,14 @@ def _read_issuer(token: str) -> str:
     return issuer
 
 
-def _try(token: str, issuer: str, workload: TrustedWorkload) -> JsonObject | TokenRefused:
+def _try(
+    token: str, issuer: str, workload: TrustedWorkload
+) -> JsonObject | TokenRefused | IssuerSilent:
     """What the token says, or why it proves nothing to this account."""
     try:
         known = find_issuer(issuer, workload.jwks_url)
         return verify(token, known, audience=workload.audience)
-    except TokenRefused as refusal:
+    except (TokenRefused, IssuerSilent) as refusal:
         return refusal
 
 

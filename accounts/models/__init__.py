@@ -4,6 +4,7 @@ from accounts.models.account import Account, Membership, User, Workspace
 from accounts.models.budget import WorkspaceBudget
 from accounts.models.byok import ByokCredential
 from accounts.models.directory import (
+    DeletedScimUser,
     ScimGroup,
     ScimGroupMapping,
     ScimSyncJob,
@@ -35,6 +36,7 @@ __all__ = [
     "ByokCredential",
     "Channel",
     "ClaimMapping",
+    "DeletedScimUser",
     "Delivery",
     "Event",
     "FormerHash",

@@ -54,6 +54,33 @@ class ScimUser(models.Model):
         return self.user_name
 
 
+class DeletedScimUser(models.Model):
+    """A person whom a directory deleted: no identity provider brings them back into the account.
+
+    The row goes when the directory has the person again, or when an operator deletes it.
+    """
+
+    account = models.ForeignKey(
+        Account, on_delete=models.CASCADE, related_name="deleted_scim_users"
+    )
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="deleted_scim_users")
+    user_name = models.CharField(max_length=255)
+    external_id = models.CharField(max_length=255, null=True, blank=True)
+    has_own_user = models.BooleanField(default=False)
+    deleted_at = models.DateTimeField()
+
+    class Meta:
+        verbose_name = "deleted directory user"
+        constraints = [
+            models.UniqueConstraint(
+                name="accounts_deletedscimuser_once_per_account", fields=["account", "user"]
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.user_name
+
+
 class LivingGroups(models.Manager["ScimGroup"]):
     """Groups that were not deleted; a sync job removes the rows of the others."""
 

@@ -32,12 +32,12 @@ class PersonIdentity(models.Model):
 class ClaimMapping(models.Model):
     """People whose claim has the value are in the account, and in the workspace where one is named.
 
-    `provider` is the id of one of the settings, empty for any. `claim` may name a list, of which
-    one value is enough; `*` stands for every value.
+    `provider` is the id of one of the settings, empty for the first of them. `claim` may name a
+    list, of which one value is enough; `*` stands for every value.
     """
 
     provider = models.CharField(
-        max_length=100, blank=True, help_text="Id of a provider; empty for any."
+        max_length=100, blank=True, help_text="Id of a provider; empty for the first."
     )
     claim = models.CharField(max_length=100, default="groups")
     value = models.CharField(max_length=255, help_text="One value, or * for every one.")

@@ -1,5 +1,6 @@
 """What allauth asks about sign-ins here: nobody registers by himself, and secrets are sealed."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
@@ -12,6 +13,8 @@ from django.shortcuts import render
 
 from accounts.people.oidc import find_forced_provider
 from accounts.people.records import record_sign_in
+from accounts.sign_in import forgive_tries
+from gateway.environment.sign_in import OidcProvider
 from gateway.http.address import find_address
 from gateway.live_settings import settings
 from gateway.sealing import seal, unseal
@@ -19,8 +22,6 @@ from gateway.sealing import seal, unseal
 _PURPOSE = "second-factor"
 # allauth seals before there is a row, so that values are bound to the purpose alone.
 _ROW = "any"
-# By the provider itself, or by a link that an operator made.
-_WAYS_PAST_A_PASSWORD = frozenset({"oidc", "link"})
 
 
 class SignInAdapter(DefaultAccountAdapter):
@@ -44,8 +45,8 @@ class SignInAdapter(DefaultAccountAdapter):
     def pre_login(self, request: HttpRequest, user: Any, **hooks: Any) -> HttpResponse | None:
         """Whose organization signs in at its provider comes by no other way, operators excepted."""
         provider = None if user.is_staff else find_forced_provider(user.username, user.email)
-        ways = {step["method"] for step in get_authentication_records(request, user)}
-        if provider is None or ways & _WAYS_PAST_A_PASSWORD:
+        steps = get_authentication_records(request, user)
+        if provider is None or any(_is_by(provider, step) for step in steps):
             refusal: HttpResponse | None = super().pre_login(request, user, **hooks)
             return refusal
         clear_login(request)
@@ -56,6 +57,13 @@ class SignInAdapter(DefaultAccountAdapter):
     def is_reauthentication_required(self, *, app: str, **options: object) -> bool:
         """Not of somebody who came by a link or a provider and has nothing to repeat yet."""
         return bool(self.get_reauthentication_methods(context.request.user))
+
+    def reauthenticate(self, user: Any, password: str) -> bool:
+        """Whether it is the password; a right one was no guess."""
+        is_right: bool = super().reauthenticate(user, password)
+        if is_right:
+            forgive_tries(context.request, user, is_inside=True)
+        return is_right
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """Where the request comes from; a socket without an address has the unspecified one."""
@@ -80,6 +88,12 @@ class SecondFactorAdapter(DefaultMFAAdapter):
             return True
         factors = list_factors(authenticator.user)
         return any(each.pk != authenticator.pk for each in factors)
+
+
+def _is_by(provider: OidcProvider, step: Mapping[str, Any]) -> bool:
+    """Whether it is a step at this provider itself, or a link that an operator made."""
+    at_provider = step["method"] == "oidc" and step.get("provider") == provider.id
+    return at_provider or step["method"] == "link"
 
 
 def needs_second_factor(user: Any) -> bool:

@@ -6,7 +6,6 @@ of claims and of groups, beside those that a directory put the person into.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from django.db.models import Exists, OuterRef, Q
 from accounts.models import (
     Account,
     ClaimMapping,
+    DeletedScimUser,
     Membership,
     PersonIdentity,
     ScimGroup,
@@ -25,13 +25,19 @@ from accounts.models import (
 from accounts.people.addresses import trust_provider
 from accounts.people.oidc import Identity, SignInRefused
 from accounts.services.claim_mappings import settle_role
-from accounts.services.records import command_actor
+from accounts.services.records import command_actor, record_change
 from accounts.services.scim_groups import apply_groups, lock_account
 from accounts.services.scim_users import LEFT, PROVIDER, NameTaken, change_user, create_user
+from gateway.environment.sign_in import OidcProvider
 from gateway.http.jsonio import JsonObject
+from gateway.live_settings import settings
 
 _BY: Final = command_actor("sign-in")
 _CHARS_MAX: Final = 255
+
+
+class KeptOut(SignInRefused):
+    """One account's directory says that the person is not to come in there."""
 
 
 def admit(identity: Identity) -> User:
@@ -40,7 +46,7 @@ def admit(identity: Identity) -> User:
     Raises `SignInRefused` for somebody to whom no mapping applies, or who was switched off.
     """
     with transaction.atomic():
-        user, is_in = _find_user(identity), False
+        user = _find_user(identity)
         wanted = {row.account_id for row in list_mappings(identity)}
         had = set(user.scim_users.values_list("account_id", flat=True)) if user else set()
         accounts = [lock_account(each) for each in sorted(wanted | had)]
@@ -48,31 +54,33 @@ def admit(identity: Identity) -> User:
         # Read again: no mapping changes while its account is locked.
         for mapping in list_mappings(identity):
             given[mapping.account_id].append(mapping)
-        user = user or _find_user(identity) or _recognize(identity, given)
+        user = user or _find_user(identity)
+        if user is None or _is_gone(user):
+            user = _recognize(identity, given) or user
+        refusal = None
+        try:
+            # Who is refused has got nothing.
+            with transaction.atomic():
+                user = _join_all(accounts, given, identity, user)
+        except SignInRefused as error:
+            refusal = error
         for account in accounts:
-            if account.pk in given:
-                with suppress(NameTaken):
-                    user, is_in = _join(account, given[account.pk], identity, user), True
-            elif user is not None:
+            if account.pk not in given and user is not None:
                 _leave(account, user, identity)
-        if user is not None and is_in:
-            PersonIdentity.objects.get_or_create(
-                issuer=identity.provider.issuer, subject=identity.subject, defaults={"user": user}
-            )
     # What was left stays left, whether or not anything else is there.
-    if user is None or not is_in:
-        taken = "somebody else has this user name"
-        raise SignInRefused(taken if given else "no mapping fits the person's claims")
-    user.refresh_from_db()
-    if not user.is_active:
-        raise SignInRefused("the person is switched off")
+    if refusal is not None:
+        raise refusal
+    assert user is not None
     trust_provider(user, identity)
     return user
 
 
 def list_mappings(identity: Identity) -> list[ClaimMapping]:
-    """Those that fit the claims, with their accounts."""
-    rows = ClaimMapping.objects.filter(provider__in=["", identity.provider.id])
+    """Those that fit the claims, with their accounts. One without a provider is of the first."""
+    later: tuple[OidcProvider, ...] = settings.OIDC_PROVIDERS[1:]
+    is_first = all(each.id != identity.provider.id for each in later)
+    names = [identity.provider.id, *([""] if is_first else [])]
+    rows = ClaimMapping.objects.filter(provider__in=names)
     return [row for row in rows.select_related("workspace") if _fits(row, identity.claims)]
 
 
@@ -100,16 +108,68 @@ def _find_user(identity: Identity) -> User | None:
     return found.user if found else None
 
 
+def _is_gone(user: User) -> bool:
+    """Whether the person is nobody here any more: all directories deleted them, and they are in no
+    account. Whom a directory brings anew is somebody else, who has the same identity."""
+    return not (user.is_staff or user.scim_users.exists() or user.memberships.exists())
+
+
+def _join_all(
+    accounts: Iterable[Account],
+    given: Mapping[UUID, list[ClaimMapping]],
+    identity: Identity,
+    user: User | None,
+) -> User:
+    """The person, in each account that claims give and that takes them. Raises `SignInRefused`
+    where there is none, or the person is switched off."""
+    is_in, reason = False, "no mapping fits the person's claims"
+    for account in accounts:
+        if account.pk not in given:
+            continue
+        try:
+            user, is_in = _join(account, given[account.pk], identity, user), True
+        except NameTaken:
+            reason = "somebody else has this user name"
+        except KeptOut as error:
+            reason = str(error)
+    if user is None or not is_in:
+        raise SignInRefused(reason)
+    user.refresh_from_db()
+    if not user.is_active:
+        raise SignInRefused("the person is switched off")
+    _keep_identity(identity, user)
+    return user
+
+
+def _keep_identity(identity: Identity, user: User) -> None:
+    row, is_new = PersonIdentity.objects.get_or_create(
+        issuer=identity.provider.issuer, subject=identity.subject, defaults={"user": user}
+    )
+    if is_new or row.user_id == user.pk:
+        return
+    before, row.user = row.user_id, user
+    row.save(update_fields=["user"])
+    record_change(
+        by=_BY,
+        action="updated",
+        object_type="identity",
+        object_id=row.pk,
+        account_id=None,
+        before={"user_id": before},
+        after={"user_id": user.pk},
+    )
+
+
 def _join(
     account: Account, mappings: Iterable[ClaimMapping], identity: Identity, user: User | None
 ) -> User:
     """A member of the account, with the highest role and the groups that these mappings give.
 
-    Raises `NameTaken` where somebody else of the account has the person's name.
+    Raises `NameTaken` where somebody else of the account has the person's name, and `KeptOut`.
     """
     person = _find_person(account, identity, user)
     if not person.active:
-        raise SignInRefused("the account's directory has switched the person off")
+        raise KeptOut("the account's directory has switched the person off")
     _, is_new = Membership.objects.get_or_create(account=account, user=person.user)
     groups = ScimGroup.objects.filter(
         account=account, display_name__in=read_values(identity.claims, "groups")
@@ -128,10 +188,14 @@ def _join(
 
 
 def _find_person(account: Account, identity: Identity, user: User | None) -> ScimUser:
-    """The person in the account's directory, made when new. Raises `NameTaken`."""
+    """The person in the account's directory, made when new. Raises `NameTaken`, `KeptOut`."""
     found = ScimUser.objects.filter(account=account, user=user).first() if user else None
     if found is None:
         fields = _read_fields(identity)
+        same = Q(user=user) | Q(user_name__iexact=fields["user_name"])
+        same |= Q(external_id=fields["external_id"])
+        if DeletedScimUser.objects.filter(same, account=account).exists():
+            raise KeptOut("the account's directory has deleted the person")
         return create_user(account_id=account.pk, fields=fields, by=_BY, user=user)
     if not found.active and found.attributes.get(LEFT) == identity.provider.id:
         # The claims had taken the person out, and give it back. A directory had not.

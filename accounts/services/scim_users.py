@@ -10,7 +10,15 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from accounts.models import Account, ApiKey, Membership, ScimGroup, ScimUser, User
+from accounts.models import (
+    Account,
+    ApiKey,
+    DeletedScimUser,
+    Membership,
+    ScimGroup,
+    ScimUser,
+    User,
+)
 from accounts.services.keys import set_disabled
 from accounts.services.records import Actor, read_fields, record_change
 from accounts.services.scim_groups import apply_groups, lock_account
@@ -47,21 +55,29 @@ def create_user(
     may_be_member: bool = False,
 ) -> ScimUser:
     """A person of the directory, with the columns `fields`: `user`, or somebody new. With
-    `may_be_member` a member of that name or address is the same person. Raises `NameTaken`."""
+    `may_be_member` whom the directory deleted, by the same `external_id`, is the same person, and
+    so is a member of that name or address. Raises `NameTaken`."""
     now = datetime.now(UTC)
     with transaction.atomic():
         account = lock_account(account_id)
         _refuse_name_in_use(account_id, fields["user_name"], None)
-        member = _find_member(account, fields) if may_be_member else user
+        former = _find_deleted(account, fields) if may_be_member else None
+        if former is not None:
+            user = former.user
+        elif may_be_member:
+            user = _find_member(account, fields)
         row = ScimUser(
             account=account,
-            user=member or _make_user(fields),
-            has_own_user=member is None,
+            user=user or _make_user(fields),
+            has_own_user=user is None or (former is not None and former.has_own_user),
             created_at=now,
             updated_at=now,
             **fields,
         )
         row.save(force_insert=True)
+        DeletedScimUser.objects.filter(account=account, user=row.user_id).delete()
+        if former is not None and row.has_own_user:
+            User.objects.filter(pk=row.user_id).update(**_read_person(fields))
         _follow_activity(row, by)
         _record(row, by, "created", None)
     return row
@@ -98,11 +114,22 @@ def keep_notes(row: ScimUser, fields: Mapping[str, Any], *, says_active: bool) -
 
 
 def delete_user(*, row: ScimUser, by: Actor) -> None:
-    """Out of the directory, and out of the account. The account is locked."""
-    before, account_id = read_fields(row, _FACTS), row.account_id
+    """Out of the directory, and out of the account, into which no claims bring the person back.
+    The account is locked."""
+    before, account_id, now = read_fields(row, _FACTS), row.account_id, datetime.now(UTC)
     row.active = False
     _follow_activity(row, by)
-    ScimGroup.objects.filter(members=row).update(updated_at=datetime.now(UTC))
+    ScimGroup.objects.filter(members=row).update(updated_at=now)
+    DeletedScimUser.objects.update_or_create(
+        account_id=account_id,
+        user_id=row.user_id,
+        defaults={
+            "user_name": row.user_name,
+            "external_id": row.external_id,
+            "has_own_user": row.has_own_user,
+            "deleted_at": now,
+        },
+    )
     record_change(
         by=by,
         action="deleted",
@@ -133,6 +160,15 @@ def _follow_activity(row: ScimUser, by: Actor) -> None:
     if row.has_own_user and not is_elsewhere:
         # Who may operate the gateway is not for a team's directory to say.
         User.objects.filter(pk=user_id, is_staff=False).update(is_active=False)
+
+
+def _find_deleted(account: Account, fields: Mapping[str, Any]) -> DeletedScimUser | None:
+    """The one that has the directory's own id of this person. A name may go to somebody else."""
+    if not fields["external_id"]:
+        return None
+    rows = DeletedScimUser.objects.filter(account=account, external_id=fields["external_id"])
+    rows = rows.exclude(user__scim_users__account=account).select_related("user")
+    return rows.order_by("-deleted_at").first()
 
 
 def _find_member(account: Account, fields: Mapping[str, Any]) -> User | None:

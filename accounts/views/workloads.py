@@ -50,7 +50,8 @@ class TokensViewSet(ManagedViewSet):
         summary="Exchange a token for one of the gateway",
         description="RFC 8693. A token of an issuer that an account trusts, or a key, becomes a "
         "token that stands for the same key for a quarter of an hour at most, and no longer than "
-        "what it was made of. Takes no credential but the one in its body.",
+        "what it was made of. It may do what the key may: `scope`, `audience` and `resource` are "
+        "refused. Takes no credential but the one in its body.",
         tags=[_TAG],
         auth=NO_KEY,
         request={

@@ -20,11 +20,15 @@ _PATHS: Final = re.compile(
     r"|endpoints|providers|generation|key))(?:/|$)|/api/v1/auth/keys/?$"
 )
 _HEADER_NAMES: Final = re.compile(r"[A-Za-z0-9-]+(?:, ?[A-Za-z0-9-]+){0,63}")
+_COUNTED: Final = ("requests", "tokens")
+_FIGURES: Final = ("limit", "remaining", "reset")
 # What no page may read unless it is named.
 _EXPOSED: Final = ", ".join(
     (
         *("X-Generation-Id", "X-Request-Id", "Retry-After"),
         *("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"),
+        *(f"x-ratelimit-{name}-{what}" for what in _COUNTED for name in _FIGURES),
+        *(f"anthropic-ratelimit-{what}-{name}" for what in _COUNTED for name in _FIGURES),
         *("X-Router-Cache-Status", "X-Router-Cache-Age", "X-Router-Cache-TTL"),
         "X-Router-Cache-Source-Id",
     )

@@ -6,7 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from accounts.models import ApiKey, Membership, SpendCounter
+from accounts.authentication import forget_keys
+from accounts.models import ApiKey, Membership, SpendCounter, User
 from accounts.services.accounts import admit_member, open_workspace
 from accounts.services.keys import create_key, delete_keys, record_uses
 from tests.accounts.office import KEYS, Office, at, open_office, spend
@@ -208,3 +209,14 @@ def test_a_key_belongs_to_the_member_it_names(office: Office) -> None:
     for method, path in (("GET", KEYS), ("GET", at(made)), ("DELETE", at(made))):
         told = office.refused(403, method, path)
         assert told.startswith("This API key's creator is no longer a member of the organization.")
+
+
+def test_keys_of_whom_an_operator_switched_off_open_nothing(office: Office) -> None:
+    user = admit_member(account=office.account, username="u", role=Membership.Role.MEMBER)
+    key = office.new(creator_user_id=user.public_id)["key"]
+    assert office.status_of(key) == 200
+
+    for is_active, expected in ((False, 401), (True, 200)):
+        User.objects.filter(pk=user.pk).update(is_active=is_active)
+        forget_keys()
+        assert office.status_of(key) == expected

@@ -378,3 +378,22 @@ def test_a_user_guessed_at_from_everywhere_waits_a_minute_at_most() -> None:
     assert not count_try(name="op", address="198.51.100.1", now=NOW)
     later = NOW + BOUNDS["user"].longest
     assert count_try(name="op", address="198.51.100.1", now=later)
+
+
+def test_wrong_tries_of_an_office_fade_however_many_people_try_meanwhile() -> None:
+    now = NOW
+    for number in range(40):
+        now = NOW + number * timedelta(minutes=10)
+        assert count_try(name=f"user-{number}", address="192.0.2.1", now=now)
+    assert count_try(name="op", address="192.0.2.1", now=now + timedelta(seconds=0.1))
+
+
+def test_a_right_password_that_is_asked_for_again_is_no_guess(operator: User) -> None:
+    client = Client(REMOTE_ADDR="192.0.2.1")
+    client.post(PAGE, {"login": "op", "password": "right horse"})
+
+    for _ in range(BOUNDS["pair"].tries + 1):
+        assert client.post("/console/you/password", {"password": "right horse"}).status_code == 302
+
+    assert not SignInAttempts.objects.filter(count__gt=0).exists()
+    assert signs_in("right horse")

@@ -194,6 +194,19 @@ def test_an_issuer_that_does_not_answer_is_asked_once_for_many(
     assert (codes, silent.asked) == ([503, 503, 503], 1)
 
 
+def test_one_account_s_mistyped_address_of_keys_is_nobody_else_s_trouble(
+    office: Office, issuer: Issuer
+) -> None:
+    other = open_office("other")
+    build(other, issuer, conditions={"sub": "repo:x/*"})
+    TrustedIssuer.objects.update(jwks_url="http://127.0.0.1:1/keys")
+    build(office, issuer)
+
+    assert status(office, issuer.make_token()) == 200
+    # It might be good for the other account.
+    assert status(office, issuer.make_token(sub="repo:nobody/app")) == 503
+
+
 def test_what_is_taken_away_ends(office: Office, issuer: Issuer) -> None:
     workload, token = build(office, issuer), issuer.make_token()
     assert status(office, token) == 200
@@ -324,6 +337,18 @@ def test_a_key_is_exchanged_too_and_the_token_ends_with_it(office: Office, issue
 
     forget_keys_only()
     assert status(office, token) == 401
+
+
+@pytest.mark.parametrize("name", ["scope", "audience", "resource"])
+def test_who_asks_for_less_than_a_key_may_do_is_not_given_all_of_it(
+    office: Office, name: str
+) -> None:
+    body = {"subject_token": office.key, "subject_token_type": f"{TYPES}access_token"}
+
+    refused = exchange(**body, **{name: "read"})
+
+    assert (refused.status_code, name in refused.json()["error"]["message"]) == (400, True)
+    assert exchange(**body).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from accounts.identity.issuers import Issuer, TokenRefused, fetch_json, verify
 from accounts.models import (
     AuditRecord,
     ClaimMapping,
+    DeletedScimUser,
     Membership,
     PersonIdentity,
     ScimGroup,
@@ -29,7 +30,7 @@ from accounts.services.accounts import admit_member, open_account, open_workspac
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from accounts.services.scim_groups import create_mapping, lock_account, save_group
-from accounts.services.scim_users import change_user, create_user
+from accounts.services.scim_users import change_user, create_user, delete_user
 from accounts.sign_in import count_answer, count_try
 from tests.support.identity_provider import Provider, begin_sign_in, sign_in
 from tests.support.issuer import Issuer as TokenIssuer
@@ -508,6 +509,108 @@ def test_who_left_the_directory_is_out_at_once(provider: Provider, account: Any)
     assert not ScimUser.objects.filter(active=True).exists()
 
 
+def delete(person: ScimUser) -> None:
+    """As the account's directory does it."""
+    with transaction.atomic():
+        lock_account(person.account_id)
+        delete_user(row=person, by=SYSTEM)
+
+
+@pytest.mark.parametrize("is_met", [False, True])
+def test_whom_a_directory_deleted_stays_out_and_comes_back_with_it(
+    provider: Provider, account: Any, is_met: bool
+) -> None:
+    other = open_account(name="globex")
+    sign_in(Client(), provider)
+    person = ScimUser.objects.get(account=account)
+    if is_met:
+        # Somebody of another account too, so that the person is never switched off as such.
+        ScimUser.objects.update(has_own_user=False)
+        Membership.objects.create(account=other, user=person.user)
+    delete(person)
+
+    for _ in range(2):
+        assert sign_in(Client(), provider).status_code == 403
+        assert last_reason() == "the account's directory has deleted the person"
+    assert not ScimUser.objects.exists()
+    assert not Membership.objects.filter(account=account).exists()
+    fields = {"user_name": "ada", "external_id": "s-1", "active": True, "attributes": {}}
+    create_user(account_id=account.pk, fields=fields, by=SYSTEM, may_be_member=True)
+    client = Client()
+    sign_in(client, provider)
+    assert client.session["_auth_user_id"] == str(person.user_id)
+
+
+@pytest.mark.parametrize("is_met", [False, True])
+def test_who_comes_back_as_somebody_new_signs_in_as_that(
+    provider: Provider, account: Any, is_met: bool
+) -> None:
+    sign_in(Client(), provider)
+    ScimUser.objects.update(has_own_user=not is_met)
+    former = ScimUser.objects.get(account=account)
+    delete(former)
+    person = bring(account, "ada")
+    assert person.user_id != former.user_id
+    client = Client()
+
+    for _ in range(2):
+        assert sign_in(client, provider).status_code == 302
+
+    assert client.session["_auth_user_id"] == str(person.user_id)
+    assert PersonIdentity.objects.get().user_id == person.user_id
+
+
+def test_whom_a_directory_deleted_is_nobody_new(
+    provider: Provider, account: Any, admin_client: Client
+) -> None:
+    delete(bring(account, "ada"))
+
+    assert sign_in(Client(), provider).status_code == 403
+    row = DeletedScimUser.objects.get()
+    page = f"/admin/accounts/deletedscimuser/{row.pk}/delete/"
+    assert admin_client.post(page, {"post": "yes"}).status_code == 302
+    assert sign_in(Client(), provider).status_code == 302
+
+
+def test_an_account_whose_directory_keeps_a_person_out_is_passed_over(
+    provider: Provider, account: Any
+) -> None:
+    other = open_account(name="globex")
+    ClaimMapping.objects.create(value="research", account=other)
+    sign_in(Client(), provider)
+    delete(ScimUser.objects.get(account=account))
+    client = Client()
+
+    assert sign_in(client, provider).status_code == 302
+
+    assert [each.account for each in Membership.objects.all()] == [other]
+
+
+def test_who_is_switched_off_gets_nothing_by_coming(provider: Provider, account: Any) -> None:
+    sign_in(Client(), provider)
+    User.objects.update(is_active=False)
+    other = open_account(name="globex")
+    ClaimMapping.objects.create(value="research", account=other, role="org:admin")
+
+    assert sign_in(Client(), provider).status_code == 403
+
+    assert last_reason() == "the person is switched off"
+    assert not Membership.objects.filter(account=other).exists()
+    assert not ScimUser.objects.filter(account=other).exists()
+
+
+def test_who_moves_to_another_account_is_not_switched_off(provider: Provider, account: Any) -> None:
+    sign_in(Client(), provider)
+    for name in ("globex", "initech", "umbrella"):
+        ClaimMapping.objects.all().delete()
+        there = open_account(name=name)
+        ClaimMapping.objects.create(value="research", account=there)
+
+        assert sign_in(Client(), provider).status_code == 302
+
+        assert [each.account for each in Membership.objects.all()] == [there]
+
+
 def test_claims_take_away_what_they_no_longer_give(provider: Provider, account: Any) -> None:
     sign_in(Client(), provider)
     provider.claims["groups"] = []
@@ -537,6 +640,26 @@ def test_a_domain_signs_in_at_its_provider_only_and_operators_by_password(
     assert "/console/sign-in/at/acme" in answers["bob"].text
     assert last_reason() == "signs in at acme only"
     assert "Acme" in Client().get("/console/sign-in").text
+
+
+def test_a_domain_signs_in_at_no_other_provider_either(
+    provider: Provider, account: Any, settings: Any
+) -> None:
+    (acme,) = settings.OIDC_PROVIDERS
+    settings.OIDC_PROVIDERS = (acme, replace(acme, id="other", domains=()))
+
+    def come_by_other() -> Client:
+        client = Client()
+        client.get(provider.agree(client.get("/console/sign-in/at/other")["Location"]))
+        return client
+
+    # A mapping that names no provider is of the first one.
+    assert not is_in(come_by_other())
+    assert last_reason() == "no mapping fits the person's claims"
+    ClaimMapping.objects.create(value="research", account=account, provider="other")
+    assert not is_in(come_by_other())
+    assert last_reason() == "signs in at acme only"
+    assert sign_in(Client(), provider).status_code == 302
 
 
 def test_signing_out_offers_to_sign_out_there_too(provider: Provider, account: Any) -> None:

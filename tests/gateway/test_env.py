@@ -230,7 +230,6 @@ POSTGRES = {"default": {"ENGINE": "django.db.backends.postgresql"}}
 Said = dict[str, Any]
 SMALL, HOOK, NOWHERE = {"ROUTER_TOTAL_TIMEOUT": 600}, "gateway.checks.register", "gateway.nowhere.x"
 PRODUCTION, MANY = {"PRODUCTION": True}, {"WEB_CONCURRENCY": 2, "REDIS_URL": ""}
-GUESSED = PRODUCTION | {"RATE_FAILED_CREDENTIALS": 60}
 # A check, its message, settings of which it tells, and what of these makes them good.
 FIRING: list[tuple[Callable[..., list[CheckMessage]], str, Said, Said]] = [
     (
@@ -284,13 +283,13 @@ FIRING: list[tuple[Callable[..., list[CheckMessage]], str, Said, Said]] = [
     (
         checks.rates_are_counted_together,
         "gateway.W004",
-        MANY | {"RATE_ANALYTICS": 60},
+        MANY | {"RATE_SIGN_INS": 60},
         {"WEB_CONCURRENCY": 1},
     ),
     (
         checks.failures_have_an_address,
         "gateway.W005",
-        GUESSED | {"TRUSTED_PROXIES": ()},
+        PRODUCTION | {"TRUSTED_PROXIES": ()},
         {"TRUSTED_PROXIES": ("127.0.0.1",)},
     ),
 ]

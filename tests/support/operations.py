@@ -100,6 +100,9 @@ def _directory(number: int, workspace: Workspace, user: User, key: ApiKey) -> No
     of_accounts.ScimUser.objects.create(
         account=account, user=user, user_name=f"person-{number}", **whose
     )
+    of_accounts.DeletedScimUser.objects.create(
+        account=account, user=user, user_name=f"former-{number}", deleted_at=now
+    )
     group = of_accounts.ScimGroup.objects.create(account=account, display_name="Group", **whose)
     of_accounts.ScimGroupMapping.objects.create(
         group=group, workspace=workspace, role="member", **whose
