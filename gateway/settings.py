@@ -4,6 +4,7 @@ Durations are in seconds, sizes in bytes. `gateway/environment` declares what co
 rest of this module is what Django and its libraries need.
 """
 
+from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -104,6 +105,11 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed": "20/m/ip,5/5m/key",
     "reauthenticate": "10/m/user",
 }
+MFA_FORMS = {
+    "login_webauthn": "accounts.people.passkeys.LoginPasskeyForm",
+    "authenticate_webauthn": "accounts.people.passkeys.SecondPasskeyForm",
+    "reauthenticate_webauthn": "accounts.people.passkeys.RepeatedPasskeyForm",
+}
 MFA_ADAPTER = "accounts.people.adapter.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
@@ -112,6 +118,8 @@ MFA_TOTP_TOLERANCE = 1
 # Browsers take passkeys from http://localhost too.
 MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not PRODUCTION
 SESSION_COOKIE_AGE = SESSION_HOURS * 3600
+# A span is counted from the sign-in, a number of seconds from the last use.
+ACCOUNT_SESSION_COOKIE_AGE = timedelta(hours=SESSION_HOURS)
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

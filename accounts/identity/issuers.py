@@ -1,13 +1,15 @@
 """What issuers publish of themselves, and the keys they sign with, as this process knows them.
 
-Keys are asked for once they are older than `_FRESH_S`, and at once where a token names one that is
-not among them, but not more often than every `_ASK_AGAIN_S`. Where the issuer does not answer, the
-keys of before stay good for `_KEPT_S`. Without any the same refusal stands until it is asked again,
-so that nobody without a credential makes others wait for it one after the other.
+Keys and the discovery document are asked for once they are older than `_FRESH_S`, by one request
+while others go on with those of before; and at once where a token names a key that is not among
+them, but not more often than `_ASKS_MAX` times in `_ASK_AGAIN_S`, or once where the issuer does not
+answer. Then the keys of before stay good for `_KEPT_S`. Without any the same refusal stands until
+it is asked again, so that nobody without a credential makes others wait for it one after the other.
 """
 
 import json
 import time
+from collections import deque
 from collections.abc import Mapping
 from threading import Lock
 from typing import Final
@@ -26,6 +28,8 @@ from gateway.outbound.targets import TargetRefused, split_url, target_of
 
 _FRESH_S: Final = 600.0
 _ASK_AGAIN_S: Final = 15.0
+# A new key may come right after the first look at an issuer.
+_ASKS_MAX: Final = 2
 _KEPT_S: Final = 24 * 3600.0
 _TOTAL_S: Final = 5.0
 _LIMITS: Final = Limits(3.0, _TOTAL_S, _TOTAL_S, 256 * 1024)
@@ -88,31 +92,53 @@ def fetch_json(
 class Issuer:
     """One issuer as this process knows it. `jwks_url` is found by discovery where it is empty."""
 
-    def __init__(self, url: str, jwks_url: str = "", *, ask_again_s: float = _ASK_AGAIN_S) -> None:
-        self.url, self._ask_again_s = url, ask_again_s
+    def __init__(
+        self,
+        url: str,
+        jwks_url: str = "",
+        *,
+        ask_again_s: float = _ASK_AGAIN_S,
+        fresh_s: float = _FRESH_S,
+    ) -> None:
+        self.url, self._ask_again_s, self._fresh_s = url, ask_again_s, fresh_s
         self._jwks_url = jwks_url
         self._facts: JsonObject | None = None
         self._keys: Mapping[str, PyJWK] = {}
-        self._asked_at = self._answered_at = float("-inf")
+        self._facts_at = self._answered_at = float("-inf")
+        self._asked_at: deque[float] = deque(maxlen=_ASKS_MAX)
         self._silence = ""
         self._lock = Lock()
 
     def read_facts(self) -> JsonObject:
-        """Its discovery document. Raises `IssuerSilent`."""
-        if self._facts is None:
-            facts = fetch_json(self.url.rstrip("/") + _DISCOVERY)
-            if facts.get("issuer") != self.url:
-                raise IssuerSilent("its discovery document is of another issuer")
-            self._facts = facts
+        """Its discovery document; that of before where it does not answer. Raises
+        `IssuerSilent`."""
+        now = time.monotonic()
+        if self._facts is not None and now - self._facts_at < self._fresh_s:
+            return self._facts
+        # Whoever comes meanwhile goes on with that of before.
+        self._facts_at = now - self._fresh_s + self._ask_again_s
+        try:
+            self._facts = self._fetch_facts()
+            self._facts_at = now
+        except IssuerSilent:
+            if self._facts is None:
+                raise
         return self._facts
+
+    def _fetch_facts(self) -> JsonObject:
+        facts = fetch_json(self.url.rstrip("/") + _DISCOVERY)
+        if facts.get("issuer") != self.url:
+            raise IssuerSilent("its discovery document is of another issuer")
+        return facts
 
     def find_keys(self, key_id: str, *, newer: bool = False) -> list[PyJWK]:
         """The key of that name; for a token that names none all there are. With `newer` they are
         asked for again first. Raises `TokenRefused`, `IssuerSilent`."""
         now = time.monotonic()
         found = self._select(key_id)
-        if newer or not found or now - self._answered_at >= _FRESH_S:
-            self._ask(now)
+        is_needed = newer or not found
+        if is_needed or now - self._answered_at >= self._fresh_s:
+            self._ask(now, waits=is_needed)
             found = self._select(key_id)
         if not found:
             raise TokenRefused("it is signed with a key that the issuer does not publish")
@@ -128,14 +154,18 @@ class Issuer:
         key = self._keys.get(key_id)
         return [key] if key is not None else []
 
-    def _ask(self, now: float) -> None:
-        """Read the keys, unless somebody just did. Raises `IssuerSilent` where none are left."""
-        with self._lock:
-            if now - self._asked_at < self._ask_again_s:
+    def _ask(self, now: float, *, waits: bool) -> None:
+        """Read the keys, unless somebody just did, or does and nobody `waits`. Raises
+        `IssuerSilent` where none are left."""
+        if not self._lock.acquire(blocking=waits):
+            return
+        try:
+            if self._was_just_asked(now):
                 if self._silence:
                     raise IssuerSilent(self._silence)
                 return
-            self._asked_at, self._silence = now, ""
+            self._asked_at.append(now)
+            self._silence = ""
             try:
                 url = self._jwks_url or str(self.read_facts()["jwks_uri"])
                 self._keys = _read_keys(fetch_json(url))
@@ -144,6 +174,15 @@ class Issuer:
                 if now - self._answered_at > _KEPT_S:
                     self._keys, self._silence = {}, str(error)
                     raise IssuerSilent(self._silence) from error
+        finally:
+            self._lock.release()
+
+    def _was_just_asked(self, now: float) -> bool:
+        if not self._asked_at:
+            return False
+        if self._answered_at < self._asked_at[-1]:
+            return now - self._asked_at[-1] < self._ask_again_s
+        return len(self._asked_at) == _ASKS_MAX and now - self._asked_at[0] < self._ask_again_s
 
 
 def _read_keys(answer: JsonObject) -> dict[str, PyJWK]:

@@ -205,7 +205,8 @@ def _find_person(account: Account, identity: Identity, user: User | None) -> Sci
 
 
 def _recognize(identity: Identity, accounts: Collection[UUID]) -> User | None:
-    """Somebody whom a directory of these accounts brought under the person's user name.
+    """Somebody whom a directory of these accounts brought under the id that a claim has, or under
+    the person's user name where no claim is set to have it.
 
     A provider that lets people choose their names gives nobody the place of a member without a
     directory, of an operator, of whom a provider brought, or of somebody of another account.
@@ -214,12 +215,11 @@ def _recognize(identity: Identity, accounts: Collection[UUID]) -> User | None:
     only_named = Q(has_own_user=False, attributes={}) & (Q(external_id=None) | Q(external_id=""))
     elsewhere = Membership.objects.filter(user=OuterRef("user")).exclude(account__in=accounts)
     rows = ScimUser.objects.exclude(Exists(elsewhere)).exclude(only_named)
-    rows = rows.filter(
-        account__in=accounts,
-        user_name__iexact=_read_fields(identity)["user_name"],
-        user__is_staff=False,
-        user__identities=None,
-    )
+    if claim := identity.provider.external_id_claim:
+        rows = rows.filter(external_id__in=read_values(identity.claims, claim))
+    else:
+        rows = rows.filter(user_name__iexact=_read_fields(identity)["user_name"])
+    rows = rows.filter(account__in=accounts, user__is_staff=False, user__identities=None)
     found = rows.select_related("user").order_by("account").first()
     return found.user if found else None
 

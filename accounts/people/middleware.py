@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from threading import BoundedSemaphore
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -12,6 +13,7 @@ from allauth.account.internal.flows.login import (
     record_authentication,
 )
 from allauth.mfa import signals as factors
+from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
 from django.http import (
     HttpRequest,
@@ -27,6 +29,7 @@ from accounts.rates import count_sign_in
 from gateway.http.body import read_form
 from gateway.http.errors import RateLimited
 from gateway.http.middleware import is_page
+from gateway.live_settings import settings
 
 # The ways in and out, and what everybody may read.
 _OPEN: Final = ("/console/sign-", "/static/", "/docs")
@@ -100,6 +103,13 @@ _PLAIN: Final = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+
+
+@receiver(user_logged_in)
+def bound_session(sender: object, request: HttpRequest | None, **_: object) -> None:
+    """A session ends so long after the sign-in, however much it is used."""
+    if request is not None:
+        request.session.set_expiry(timedelta(seconds=settings.SESSION_COOKIE_AGE))
 
 
 @receiver(factors.authenticator_added)

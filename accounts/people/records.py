@@ -1,6 +1,7 @@
 """Audit records of who came in, who did not, and which factors were added and taken away."""
 
 from typing import Any, Final
+from uuid import UUID
 
 from allauth.mfa import signals as factors
 from django.contrib.auth.signals import user_logged_in, user_logged_out
@@ -8,6 +9,7 @@ from django.db import transaction
 from django.dispatch import receiver
 from django.http import HttpRequest
 
+from accounts.models import Membership
 from accounts.services.records import Actor, command_actor, operator_actor, record_change
 from gateway.http.address import clean_agent, find_client
 from gateway.http.jsonio import JsonObject
@@ -24,17 +26,28 @@ def describe_client(request: HttpRequest) -> JsonObject:
 def record_sign_in(
     request: HttpRequest, action: str, *, user: Any, by: Actor = _BY_NOBODY, **facts: Any
 ) -> None:
-    """One record of what somebody did to come in; `user` is None for a name that nobody has."""
+    """One record of what somebody did to come in; `user` is None for a name that nobody has.
+
+    It is in the audit trail of the person's account, where that is the only one.
+    """
     with transaction.atomic():
         record_change(
             by=by,
             action=action,
             object_type="sign_in",
             object_id=user.pk if user else "unknown",
-            account_id=None,
+            account_id=_find_only_account(user),
             before=None,
             after=describe_client(request) | facts,
         )
+
+
+def _find_only_account(user: Any) -> UUID | None:
+    """None for operators too: what they do is nobody's account's."""
+    if user is None or user.is_staff:
+        return None
+    found = Membership.objects.filter(user=user.pk).values_list("account_id", flat=True)[:2]
+    return found[0] if len(found) == 1 else None
 
 
 @receiver(user_logged_in)

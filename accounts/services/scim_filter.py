@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from django.db.models import Q
@@ -131,7 +131,16 @@ class _Parser:
             raise InvalidFilter
         if self._peek() == "[":
             self.place += 1
-            return Within(name, self._read_until("]", depth))
+            within = self._read_until("]", depth)
+            # As in `emails[type eq "work"].value eq "ada@example.com"`.
+            if re.fullmatch(r"\.[a-zA-Z]\w*", self._peek()):
+                part = self._read_comparison(self._take()[1:].lower())
+                within = Junction("and", (within, part))
+            return Within(name, within)
+        return self._read_comparison(name)
+
+    def _read_comparison(self, name: str) -> Comparison:
+        """What is compared with the attribute, whose name was read."""
         operator = self._take().lower()
         if operator == "pr":
             return Comparison(name, operator)
@@ -179,7 +188,7 @@ def build_condition(node: Node, columns: Mapping[str, Column]) -> Q:
             found = found & each if node.word == "and" else found | each
         return found
     if isinstance(node, Within):
-        raise InvalidFilter(f"Resources cannot be filtered by values of {node.attribute}")
+        return _build_within(node, columns)
     column = columns.get(node.attribute)
     if column is None:
         raise InvalidFilter(f"Resources cannot be filtered by {node.attribute}")
@@ -189,6 +198,18 @@ def build_condition(node: Node, columns: Mapping[str, Column]) -> Q:
     if node.operator == "ne":
         return ~_compare(column, "eq", node.value)
     return _compare(column, node.operator, node.value)
+
+
+def _build_within(node: Within, columns: Mapping[str, Column]) -> Q:
+    """Of the value that rows keep of the attribute, whatever its `type`. Raises `InvalidFilter`."""
+    condition = node.condition
+    parts = condition.parts if isinstance(condition, Junction) else (condition,)
+    asked = [each for each in parts if isinstance(each, Comparison) and each.attribute != "type"]
+    is_plain = not isinstance(condition, Junction) or condition.word == "and"
+    if not asked or not is_plain or not all(isinstance(each, Comparison) for each in parts):
+        raise InvalidFilter(f"Resources cannot be filtered by such values of {node.attribute}")
+    names = [replace(each, attribute=f"{node.attribute}.{each.attribute}") for each in asked]
+    return build_condition(Junction("and", tuple(names)), columns)
 
 
 def _compare(column: Column, operator: str, value: object) -> Q:

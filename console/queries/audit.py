@@ -11,8 +11,8 @@ from console.words import format_money
 
 PAGE_ROWS: Final = 50
 _WORDS_MAX: Final = 160
-# What says nothing to people.
-_UNTOLD: Final = frozenset({"hash", "workspace_id", "updated_at"})
+# What says nothing to people, or has a column of its own.
+_UNTOLD: Final = frozenset({"hash", "workspace_id", "updated_at", "address", "agent"})
 
 
 class FieldChange(NamedTuple):

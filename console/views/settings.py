@@ -34,6 +34,8 @@ CHANGES: Final = (
     Column("Who", lambda row: row.by),
     Column("What", lambda row: row.what),
     Column("Of", lambda row: row.record.object_id, "code", detail=True),
+    Column("From", lambda row: row.record.address, "code", detail=True),
+    Column("Browser or program", lambda row: row.record.agent, minor=True),
     Column("Change", lambda row: row.changes),
 )
 _CSV_CHANGES: Final = (*CHANGES[:-1], Column("Change", lambda row: row.all_changes))

@@ -25,6 +25,8 @@ class OidcProvider:
     client_secret: str
     domains: tuple[str, ...] = ()
     scopes: str = "openid profile email"
+    # The claim that has what directories call `externalId`; empty where names are compared.
+    external_id_claim: str = ""
 
 
 setting = Section("Sign-in of people")
@@ -36,7 +38,7 @@ STAFF_SECOND_FACTOR = setting(
 )
 SESSION_HOURS = setting(
     "SESSION_HOURS",
-    "hours after which people sign in again",
+    "hours after a sign-in at which the session ends, however much it is used",
     env.integer,
     24,
     minimum=1,
@@ -73,10 +75,17 @@ OIDC_DOMAINS = setting(
     "password; operators excepted",
     env.host_names,
 )
+OIDC_EXTERNAL_ID_CLAIM = setting(
+    "OIDC_EXTERNAL_ID_CLAIM",
+    "claim that has the `externalId` which a directory gives people, such as `sub` or `oid`: whom "
+    "a directory brought is recognized by it. Empty: by the user name, which nobody may choose",
+    env.text,
+)
 OIDC_PROVIDERS_FILE = setting(
     "OIDC_PROVIDERS_FILE",
     "JSON file with a list of further providers: objects with `id`, `name`, `issuer`, "
-    "`client_id`, `client_secret` or `client_secret_file`, and where wanted `domains` and `scopes`",
+    "`client_id`, `client_secret` or `client_secret_file`, and where wanted `domains`, `scopes` "
+    "and `external_id_claim`",
     env.text,
 )
 IDENTITY_PRIVATE_HOSTS = tuple(
@@ -127,6 +136,7 @@ def _build_provider(setting_name: str, row: dict[str, Any]) -> OidcProvider:
         client_secret=secret or "",
         domains=tuple(each.lower() for each in row.get("domains", ())),
         scopes=row.get("scopes", "openid profile email"),
+        external_id_claim=row.get("external_id_claim", ""),
     )
 
 
@@ -142,6 +152,7 @@ def read_providers() -> tuple[OidcProvider, ...]:
             "client_secret": OIDC_CLIENT_SECRET,
             "domains": OIDC_DOMAINS,
             "scopes": OIDC_SCOPES,
+            "external_id_claim": OIDC_EXTERNAL_ID_CLAIM,
         }
         found.append(_build_provider("OIDC_ISSUER", row))
     if OIDC_PROVIDERS_FILE:

@@ -1,15 +1,17 @@
 """Bodies of keys and workspaces: what is read, and what each refusal says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.urls import get_resolver
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from accounts import ports
-from accounts.limit_words import describe_unknown_limit
+from accounts.limit_words import ManagedBody, ManagedChanges, describe_unknown_limit
 from accounts.services.workspaces import SETTINGS, match_reference
 from accounts.views.schemas.byok import ByokCredentialChanges, read_new_credential
 from accounts.views.schemas.guardrail import (
@@ -236,6 +238,21 @@ def test_every_body_refuses_unknown_limits(
         with pytest.raises(SchemaInvalid) as refused:
             read({**body, name: 60})
         assert str(refused.value).startswith(f'Unrecognized key: "{name}"; ')
+
+
+def test_no_body_of_a_managed_resource_ignores_a_limit() -> None:
+    def list_bodies(base: type[ManagedBody]) -> Iterator[type[ManagedBody]]:
+        for body in base.__subclasses__():
+            yield from (body, *list_bodies(body))
+
+    # All of them, wherever they are.
+    assert get_resolver().url_patterns
+    found = set(list_bodies(ManagedBody))
+    assert {NewKey, KeyRotation, WorkspaceUserIds} < found
+    for body in found - {ManagedChanges}:
+        with pytest.raises(ValidationError) as refused:
+            body.model_validate({"rpm": 60})
+        assert [each["type"] for each in refused.value.errors()] == ["unknown_limit"], body
 
 
 HINTS: list[tuple[Any, str, str]] = [

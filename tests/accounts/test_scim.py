@@ -184,6 +184,9 @@ def test_filters(directory: Directory) -> None:
         'urn:ietf:params:scim:schemas:core:2.0:User:userName sw "b"': ["bob"],
         "active eq false": ["bob"],
         'emails.value eq "a@x.org"': ["ada"],
+        'emails[type eq "work"].value eq "A@x.org"': ["ada"],
+        'emails[value sw "a@" and type eq "work"] or userName eq "bob"': ["ada", "bob"],
+        f'id eq "{ada["id"]}"': ["ada"],
         'name.givenName co "d"': ["ada"],
         "externalId pr": ["ada"],
         'not (userName eq "ada") and active eq false': ["bob"],
@@ -193,7 +196,17 @@ def test_filters(directory: Directory) -> None:
     }.items():
         assert directory.found("Users", condition) == names, condition
     assert directory.found("Groups", f'members.value eq "{ada["id"]}"') == ["one"]
-    for odd in ("userName eq", 'title eq "x"', "(" * 50, 'active eq "x"', 'emails[type eq "w"]'):
+    assert directory.found("Groups", f'id eq "{directory.account.pk}"') == []
+    for odd in (
+        "userName eq",
+        'title eq "x"',
+        "(" * 50,
+        'active eq "x"',
+        'emails[type eq "w"]',
+        'emails[type eq "w" or value eq "x"]',
+        'id eq "x"',
+        'emails[type eq "w"].value',
+    ):
         refused = directory.ask("GET", f"/Users?filter={odd}")
         assert (refused.status_code, refused.json()["scimType"]) == (400, "invalidFilter"), odd
     assert directory.ask("GET", '/Groups?filter=members.value eq "x"').status_code == 400

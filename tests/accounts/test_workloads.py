@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.test import Client, RequestFactory
 
 from accounts.authentication import find_token_tags, forget_keys
-from accounts.identity.issuers import forget_issuers
+from accounts.identity.issuers import Issuer as KnownIssuer
+from accounts.identity.issuers import forget_issuers, verify
 from accounts.identity.own_tokens import AUDIENCE, find_issuer_name
 from accounts.identity.workloads import forget_tokens
 from accounts.models import ApiKey, AuditRecord, TrustedIssuer, Workload
@@ -157,13 +158,40 @@ def test_keys_are_asked_for_once_and_again_when_they_rotate(office: Office, issu
     for number in range(5):
         assert status(office, issuer.make_token(jti=str(number))) == 200
     assert issuer.asked == 1
+    # A new key is found at once.
+    issuer.rotate()
+    assert status(office, issuer.make_token()) == 200
+    assert issuer.asked == 2
     # An issuer is asked again by whoever learns nothing for a while, not by each guess.
     for _ in range(5):
         assert status(office, issuer.make_token(key=new_key())) == 401
-    assert issuer.asked == 1
+    assert issuer.asked == 2
     issuer.rotate()
     forget_issuers()
     assert status(office, issuer.make_token()) == 200
+
+
+def test_an_issuer_s_keys_may_move_and_both_places_may_be_silent(settings: Any) -> None:
+    settings.IDENTITY_PRIVATE_HOSTS = ("127.0.0.1",)
+
+    class Moving(Issuer):
+        place = "/keys"
+
+        def answer(self, path: str) -> dict[str, Any]:
+            if path.startswith("/.well-known/"):
+                return {"issuer": self.url, "jwks_uri": f"{self.url}{self.place}"}
+            return super().answer(path) if path == self.place else {}
+
+    issuer = Moving()
+    known = KnownIssuer(issuer.url, ask_again_s=0, fresh_s=0)
+    assert verify(issuer.make_token(), known, audience="gateway")
+    issuer.place = "/moved"
+    issuer.rotate()
+    assert verify(issuer.make_token(), known, audience="gateway")
+    token = issuer.make_token()
+    issuer.stop()
+    assert verify(token, known, audience="gateway")
+    assert known.read_facts()["jwks_uri"].endswith("/moved")
 
 
 def test_tokens_count_while_the_issuer_is_away(office: Office, issuer: Issuer) -> None:

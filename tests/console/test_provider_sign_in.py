@@ -348,6 +348,26 @@ def test_whom_a_directory_brought_is_the_same_person_and_keeps_what_it_gave(
     assert Membership.objects.filter(account=account, user=person.user_id).exists()
 
 
+def test_whom_a_directory_brought_is_known_by_its_own_id_where_a_claim_has_it(
+    provider: Provider, account: Any, settings: Any
+) -> None:
+    (acme,) = settings.OIDC_PROVIDERS
+    settings.OIDC_PROVIDERS = (replace(acme, external_id_claim="oid"),)
+    # Whoever may choose the name.
+    person = bring(account, "ada")
+    assert sign_in(Client(), provider).status_code == 403
+    assert last_reason() == "somebody else has this user name"
+    ScimUser.objects.filter(pk=person.pk).update(external_id="e-1", user_name="ada@acme.test")
+    provider.claims["oid"] = "e-1"
+    provider.restart()
+    settings.OIDC_PROVIDERS = (replace(settings.OIDC_PROVIDERS[0], external_id_claim="oid"),)
+    client = Client()
+
+    assert sign_in(client, provider).status_code == 302
+
+    assert client.session["_auth_user_id"] == str(person.user_id)
+
+
 def test_a_directory_of_one_account_gives_no_place_in_another(
     provider: Provider, account: Any
 ) -> None:

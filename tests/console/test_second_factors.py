@@ -4,7 +4,7 @@ import io
 import json
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,10 +17,11 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from accounts.models import AuditRecord, User
-from accounts.services.accounts import open_account
+from accounts.models import AuditRecord, Membership, User
+from accounts.services.accounts import admit_member, open_account
 from accounts.tasks import delete_old_sessions
 from console.sign_in_links import build_link_path
+from gateway.environment.sign_in import SESSION_HOURS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 PASSWORD = "correct horse"
@@ -207,6 +208,55 @@ def test_wrong_passwords_are_on_record_and_names_are_not(person: User, client: C
     assert [row.object_id for row in rows] == [str(person.pk), "unknown"]
     assert "my-password" not in json.dumps([row.after for row in rows])
     assert not AuditRecord.objects.filter(action="signed in").exists()
+
+
+def test_a_wrong_passkey_is_on_record_and_nobody_s(person: User, client: Client) -> None:
+    claimed = {"type": "public-key", "id": "AAAA", "rawId": "AAAA", "response": {"userHandle": "x"}}
+    client.post(reverse("mfa_login_webauthn"), {"credential": json.dumps(claimed)})
+
+    (row,) = AuditRecord.objects.filter(action="passkey failed")
+    assert (row.object_id, row.account_id) == ("unknown", None)
+
+
+def test_admins_see_who_of_their_account_signs_in_and_from_where() -> None:
+    account = open_account(name="acme")
+    ada = admit_member(account=account, username="ada", role=Membership.Role.ADMIN)
+    ada.set_password(PASSWORD)
+    ada.save(update_fields=["password"])
+    client = browser()
+    sign_in(client, "wrong")
+    sign_in(client)
+    AuditRecord.objects.create(
+        account=account, at=datetime.now(UTC), command="test", action="updated",
+        object_type="key", object_id="1", address="192.0.2.7", agent="Program/1",
+    )  # fmt: skip
+
+    page = client.get(reverse("console:audit"))
+
+    said = ("sign in failed", "sign in signed in", "192.0.2.7", "Program/1")
+    assert [text for text in said if text not in page.text] == []
+    Membership.objects.create(account=open_account(name="globex"), user=ada)
+    sign_in(browser())
+    rows = AuditRecord.objects.filter(object_type="sign_in").order_by("pk")
+    assert [row.account_id for row in rows] == [account.pk, account.pk, None]
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+def test_a_session_that_is_used_ends_all_the_same(person: User, by_link: bool) -> None:
+    client = browser()
+    if by_link:
+        client.post(build_link_path(person))
+    else:
+        sign_in(client)
+    end = Session.objects.get().expire_date
+
+    session = client.session
+    session["seen"] = "again"
+    session.save()
+
+    assert Session.objects.get().expire_date == end
+    age = end - datetime.now(UTC)
+    assert timedelta(hours=SESSION_HOURS - 1) < age <= timedelta(hours=SESSION_HOURS)
 
 
 def test_sessions_are_listed_and_ended(person: User) -> None:

@@ -32,6 +32,7 @@ _MOMENTS: Final = {
     "meta.lastmodified": Column("updated_at", "other"),
 }
 USER_COLUMNS: Final = {
+    "id": Column("pk", "other"),
     "username": Column("user_name"),
     "externalid": Column("external_id", exact=True),
     "active": Column("active", "bool"),
@@ -43,6 +44,7 @@ USER_COLUMNS: Final = {
     **_MOMENTS,
 }
 GROUP_COLUMNS: Final = {
+    "id": Column("pk", "other"),
     "displayname": Column("display_name"),
     "externalid": Column("external_id", exact=True),
     "members.value": Column("members__pk", "other"),
