@@ -169,7 +169,9 @@ def find_scope(request: HttpRequest) -> Scope | None:
     accounts, memberships = _list_accounts(user)
     if not accounts:
         return None
-    account = _find_account(accounts, named.get("account"), kept.get("account"))
+    account = _find_account(user, accounts, named.get("account"), kept.get("account"))
+    if account not in accounts:
+        accounts = [account, *accounts]
     widest = _build_widest(user, account, memberships)
     views = widest.views
     wanted = named.get("view")
@@ -188,6 +190,7 @@ def find_scope_of_account(user: Any, account_id: UUID) -> Scope:
     """The widest scope that somebody has of an account. Raises `Http404` where they have none."""
     accounts, memberships = _list_accounts(user)
     account = next((each for each in accounts if each.pk == account_id), None)
+    account = account or _find_unlisted(user, str(account_id))
     if account is None:
         raise Http404
     return _build_widest(user, account, memberships)
@@ -248,11 +251,23 @@ def _view_workspace(workspace: Workspace) -> View:
     return View(str(workspace.pk), workspace.name, (workspace.pk,))
 
 
-def _find_account(accounts: list[Account], named: str | None, kept: str | None) -> Account:
+def _find_account(
+    user: Any, accounts: list[Account], named: str | None, kept: str | None
+) -> Account:
     """The named one, else the kept one where it is still theirs, else the first."""
     by_id = {str(account.pk): account for account in accounts}
-    if named is not None:
-        if named not in by_id:
-            raise Http404
-        return by_id[named]
-    return by_id.get(kept or "", accounts[0])
+    wanted = kept if named is None else named
+    found = (by_id.get(wanted) or _find_unlisted(user, wanted)) if wanted else None
+    if found is None and named is not None:
+        raise Http404
+    return found or accounts[0]
+
+
+def _find_unlisted(user: Any, account_id: str) -> Account | None:
+    """An account of an operator beyond those that a list has by name."""
+    if not may_everywhere(user, Action.USAGE):
+        return None
+    try:
+        return Account.objects.filter(pk=UUID(account_id)).first()
+    except ValueError:
+        return None

@@ -1,13 +1,14 @@
 """What guardrails did to one request and its answer, and what those on trial would have done."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from accounts.models import Guardrail
 from console.scope import Scope
 
-_TRIAL = "would be "
+BLOCKED: Final = "blocked"
+_TRIAL: Final = "would be "
 
 
 class GuardrailAction(NamedTuple):
@@ -36,7 +37,7 @@ def list_guardrail_actions(trace: Mapping[str, Any], scope: Scope) -> list[Guard
 
 def _describe(step: Mapping[str, Any], row: Guardrail | None, scope: Scope) -> GuardrailAction:
     action = step["action"]
-    tone = {"blocked": "bad", "redacted": "warn"}.get(action, "plain")
+    tone = {BLOCKED: "bad", "redacted": "warn"}.get(action, "plain")
     if row is None:
         name = "A guardrail that is gone" if step["id"] else "The workspace's guardrail"
     else:

@@ -16,7 +16,7 @@ from accounts.models import (
     Workspace,
 )
 from accounts.roles import Action
-from console.queries.guardrail_actions import GuardrailAction, name_guardrail
+from console.queries.guardrail_actions import BLOCKED, GuardrailAction, name_guardrail
 from console.scope import Scope
 from routing.reports.models import FailedRequest
 
@@ -66,7 +66,11 @@ def _list_of_workspace(refusal: Refusal, scope: Scope) -> Iterator[Remedy]:
 
 def _list_of_guardrails(refusal: Refusal, scope: Scope) -> Iterator[Remedy]:
     """Those that are known to have acted, else all that govern the key."""
-    named = {each.guardrail_id: each.name for each in refusal.guarding if each.guardrail_id}
+    named = {
+        each.guardrail_id: each.name
+        for each in refusal.guarding
+        if each.guardrail_id and each.action == BLOCKED
+    }
     if not named:
         rows = _find_governing(refusal, scope)
         named = {row.pk: name_guardrail(row) for row in rows if scope.leads(row.workspace_id)}

@@ -88,6 +88,33 @@ def test_a_stream_is_stopped(facts: dict[str, Any], browser: Browser) -> None:
     forget_refusals(browser)
 
 
+def test_a_new_conversation_leaves_the_stream_of_the_last_behind(
+    facts: dict[str, Any], browser: Browser
+) -> None:
+    tab = sign_in(browser, facts)
+    open_columns(tab, 1)
+    tab.locator(".play-model").fill("simulated/large")
+    send(tab, "Say 9000 words.")
+    expect(tab.locator(".assistant .play-text")).to_contain_text("another", timeout=ARRIVES_MS)
+
+    tab.get_by_role("button", name="New conversation").click()
+
+    # Another one can be sent when the former is over.
+    expect(tab.locator("#send")).to_be_enabled(timeout=ARRIVES_MS)
+    tab.get_by_role("button", name="Show as code").click()
+    expect(tab.locator("#text-curl")).to_contain_text('"messages"')
+    expect(tab.locator("#text-curl")).not_to_contain_text("assistant")
+    big: FilePayload = {
+        "name": "big.txt",
+        "mimeType": "text/plain",
+        "buffer": b"x" * (5 * 2**20 + 1),
+    }
+    tab.get_by_role("button", name="Close").click()
+    tab.locator("#file").set_input_files([big])
+    expect(tab.locator("#files")).to_contain_text("big.txt is larger than 5 MB")
+    forget_refusals(browser)
+
+
 def test_what_is_wrong_is_said_in_the_column(facts: dict[str, Any], browser: Browser) -> None:
     tab = sign_in(browser, facts)
     open_columns(tab, 2)

@@ -1,12 +1,15 @@
 """Who sees which rows, on every page, and that nobody finds what is another tenant's."""
 
 import re
+from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from accounts.models import Guardrail, User
+from accounts.models import Account, Guardrail, User
+from accounts.services.accounts import open_account
+from accounts.services.keys import create_key
 from tests.console.people import ADMINS, BACKEND, ROLES, TENANTS, Team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -91,3 +94,21 @@ def test_prompts_are_for_admins(ours: Team, role: str) -> None:
 
     assert ("Admins of the account may read them" in text) == (role not in ADMINS)
     assert ("does not log what is asked" in text) == (role in ADMINS)
+
+
+def test_an_operator_opens_accounts_beyond_those_that_are_listed(ours: Team) -> None:
+    Account.objects.bulk_create(Account(name=f"many {number:03}") for number in range(500))
+    last = open_account(name="zz last")
+    operator, path = ours.client("operator"), reverse("console:requests")
+
+    page = operator.get(path, {"account": str(last.pk)})
+
+    assert (page.status_code, "zz last" in page.text) == (200, True)
+    # It stays the choice, and its things are there from another one.
+    assert f'value="{last.pk}" selected' in operator.get(path).text
+    operator.get(path, {"account": str(Account.objects.get(name="many 000").pk)})
+    key, _ = create_key(account=last, name="far away", workspace=last.workspaces.get())
+    assert operator.get(reverse("console:key", args=[key.pk])).status_code == 200
+    for named in ("nonsense", str(uuid4())):
+        assert operator.get(path, {"account": named}).status_code == 404
+    assert ours.client("owner").get(path, {"account": str(last.pk)}).status_code == 404

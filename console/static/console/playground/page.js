@@ -231,6 +231,8 @@
     showEnd(element, answer);
     element.classList.remove("busy");
     column.control = null;
+    // A new conversation has begun meanwhile.
+    if (column.turns !== turns) return;
     if (answer.session) column.session = answer.session;
     if (answer.text) column.turns.push({ role: "assistant", text: answer.text });
     else column.turns = turns.slice(0, -1);
@@ -265,7 +267,7 @@
 
   function addFiles(chosen) {
     Array.from(chosen).forEach(function (file) {
-      if (file.size > FILE_BYTES_MAX) { announce(file.name + " is larger than 5 MB"); return; }
+      if (file.size > FILE_BYTES_MAX) { refuseFile(file.name + " is larger than 5 MB and was left out"); return; }
       var reader = new FileReader(), isText = !/^image\/|^application\/pdf$/.test(file.type);
       reader.onload = function () {
         var own = isText ? { name: file.name, text: reader.result } : { name: file.name, type: file.type, url: reader.result };
@@ -275,6 +277,11 @@
       if (isText) reader.readAsText(file);
       else reader.readAsDataURL(file);
     });
+  }
+
+  function refuseFile(text) {
+    find("files").append(make("li", "error", text));
+    announce(text);
   }
 
   function listFiles() {
