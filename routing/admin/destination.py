@@ -9,7 +9,6 @@ from django.http import HttpRequest
 from accounts.services.records import operator_actor
 from gateway.admin import PageAdmin, changed_fields
 from gateway.http.jsonio import JsonObject, dumps
-from gateway.sealing import UnsealError
 from routing.destinations.delivery import try_connection
 from routing.destinations.models import Destination
 from routing.destinations.services import change_destination, delete_destination, load_details
@@ -49,10 +48,9 @@ class DestinationAdmin(PageAdmin):
 
     @admin.display(description="config")
     def masked_config(self, row: Destination) -> str:
-        try:
-            return dumps(load_details(row).config).decode()
-        except UnsealError:
-            return "does not open under this master key"
+        details = load_details(row)
+        note = "" if details.is_open else " (its secrets do not open under this master key)"
+        return dumps(details.config).decode() + note
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if names := changed_fields(obj, form):

@@ -18,6 +18,7 @@ from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvali
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
+from gateway.sealing import UnsealError
 from routing.destinations.config import (
     check_config,
     check_kept_secrets,
@@ -51,11 +52,13 @@ class TooManyDestinations(Conflict):
 
 
 class DestinationDetails(NamedTuple):
-    """A destination, its config with masked secrets, and the hashes of its keys; None for all."""
+    """A destination, its config with masked secrets, and the hashes of its keys; None for all. One
+    that does not open under this master key is without its secrets."""
 
     row: Destination
     config: JsonObject
     key_hashes: list[str] | None
+    is_open: bool = True
 
 
 def find_sender(type_name: str) -> Sender[Any]:
@@ -97,6 +100,14 @@ def load_config(row: Destination) -> JsonObject:
     return config | unseal_secrets(row.pk, row.sealed)
 
 
+def _open_secrets(row: Destination) -> JsonObject | None:
+    """None where they were sealed under another master key."""
+    try:
+        return unseal_secrets(row.pk, row.sealed)
+    except UnsealError:
+        return None
+
+
 def create_destination(
     *,
     account_id: UUID,
@@ -136,7 +147,8 @@ def create_destination(
 def change_destination(
     *, account_id: UUID, destination_id: UUID, changes: Mapping[str, Any], by: Actor
 ) -> DestinationDetails:
-    """The destination with these fields set. Masked and absent values of its config stay.
+    """The destination with these fields set. Masked and absent values of its config stay,
+    but for secrets that do not open: they are given again.
 
     Switched on, it begins to count its drops anew. Raises `NotFound` and `SchemaInvalid`.
     """
@@ -150,7 +162,7 @@ def change_destination(
         if _HASHES in wanted:
             wanted["api_key_ids"] = _find_key_ids(account_id, wanted.pop(_HASHES))
         if (config := wanted.pop("config", None)) is not None:
-            model, stored = find_sender(row.type).config, load_config(row)
+            model, stored = find_sender(row.type).config, row.config | (_open_secrets(row) or {})
             merged = check_config(model, merge_config(stored, config))
             check_kept_secrets(stored, merged, config)
             shown, secrets = split_config(merged)
@@ -251,15 +263,17 @@ def _load_many_details(rows: Iterable[Destination]) -> list[DestinationDetails]:
     numbers = {number for row in found for number in row.api_key_ids or ()}
     keys = ApiKey.objects.filter(pk__in=numbers).values_list("pk", "hash") if numbers else ()
     hashes = dict(keys)
+    opened = [(row, _open_secrets(row)) for row in found]
     return [
         DestinationDetails(
             row,
-            row.config | mask_secrets(unseal_secrets(row.pk, row.sealed)),
+            row.config | mask_secrets(secrets or {}),
             None
             if row.api_key_ids is None
             else [hashes[number] for number in row.api_key_ids if number in hashes],
+            is_open=secrets is not None,
         )
-        for row in found
+        for row, secrets in opened
     ]
 
 

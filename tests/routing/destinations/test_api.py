@@ -7,6 +7,7 @@ import pytest
 
 from accounts.models import ApiKey, AuditRecord, Workspace
 from accounts.services.keys import create_key
+from routing.destinations.config import seal_secrets
 from routing.destinations.models import Destination
 from routing.destinations.services import load_config
 from tests.accounts.dump import database_text
@@ -98,6 +99,23 @@ def test_secrets_go_to_no_other_host_unless_they_are_given_again(mine: Manager) 
     message = mine.refused(400, "PATCH", f"{PATH}/{hook['id']}", {"config": moved})
     assert message.startswith("config.headers.X-Token: Invalid input: give it again")
     mine.ok("PATCH", f"{PATH}/{hook['id']}", {"config": moved | {"headers": None}})
+
+
+def test_secrets_under_another_master_key_are_given_again(mine: Manager) -> None:
+    data, other = made(mine), made(mine, WEBHOOK)
+    path = f"{PATH}/{data['id']}"
+    sealed_elsewhere = seal_secrets(uuid.uuid4(), {"secretKey": SECRET})
+    Destination.objects.filter(pk=data["id"]).update(sealed=sealed_elsewhere)
+
+    listed = {each["id"]: each["config"] for each in mine.ok("GET", PATH)["data"]}
+    assert listed[data["id"]] == {name: data["config"][name] for name in ("publicKey", "baseUrl")}
+    assert listed[other["id"]] == other["config"]
+    assert mine.ok("PATCH", path, {"enabled": False})["data"]["enabled"] is False
+    without = mine.refused(400, "PATCH", path, {"config": {"baseUrl": "https://ours.example"}})
+    assert without.startswith("config.secretKey: ")
+
+    mine.ok("PATCH", path, {"config": {"secretKey": "sk-lf-another-one"}})
+    assert stored_config(data)["secretKey"] == "sk-lf-another-one"
 
 
 def test_each_type_takes_what_it_needs(mine: Manager) -> None:
