@@ -49,14 +49,18 @@ _environ: ContextVar[Mapping[str, Any] | None] = ContextVar("request_environ", d
 def begin_request(environ: Mapping[str, Any]) -> RequestIdentity:
     """The identity of the request that begins here, from its headers. It is that of the greenlet
     until its next request."""
-    own_id: str = environ.get("HTTP_X_REQUEST_ID", "")
-    request_id = own_id if _SANE.fullmatch(own_id) else build_request_id()
     identity = RequestIdentity(
-        request_id, read_traceparent(environ.get("HTTP_TRACEPARENT")) or begin_trace()
+        choose_request_id(environ.get("HTTP_X_REQUEST_ID", "")),
+        read_traceparent(environ.get("HTTP_TRACEPARENT")) or begin_trace(),
     )
     _current.set(identity)
     _environ.set(environ)
     return identity
+
+
+def choose_request_id(given: str) -> str:
+    """The caller's own where that is sane, else a new one."""
+    return given if _SANE.fullmatch(given) else build_request_id()
 
 
 def end_request() -> None:

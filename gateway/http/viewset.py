@@ -18,6 +18,7 @@ from gateway.database.db import DATABASE_GONE
 from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed, Unavailable
 from gateway.http.jsonio import JsonObject
 from gateway.http.once import find_carrier
+from gateway.http.refusal_lines import refusal_lines
 from gateway.http.responses import error_response, log
 
 
@@ -35,6 +36,8 @@ class LeanViewSet(GenericViewSet[Any]):
     once_by_key: ClassVar[bool] = True
     # Names of actions whose answers hold a secret that is shown once, and so are kept nowhere.
     secret_answers: ClassVar[frozenset[str]] = frozenset()
+    # Not where each request has a line anyhow.
+    logs_refusals: ClassVar[bool] = True
     action_map: dict[str, str]
     beside: JsonObject
 
@@ -72,21 +75,31 @@ class LeanViewSet(GenericViewSet[Any]):
                 act = partial(find_carrier(), self, act)
             response: HttpResponseBase = act(request, **kwargs)
         except DatabaseGone:
-            return self.refusal(request, self.build_outage_error())
+            return self._refuse(request, self.build_outage_error())
         except GatewayError as error:
-            return self.refusal(request, error)
+            return self._refuse(request, error)
         except DATABASE_GONE as error:
             log.warning("%s %s: database: %s", request.method, request.path_info, error)
-            return self.refusal(request, self.build_outage_error())
+            return self._refuse(request, self.build_outage_error())
         except GreenletExit:
             # The worker stops and this request's time is up; its caller still gets an answer.
-            return self.refusal(request, Unavailable())
+            return self._refuse(request, Unavailable())
         except Exception as error:  # noqa: BLE001 - The last line of defence: a bug becomes a JSON 500.
             # A 500 says whose request it was and nothing about routing.
             log.error("%s %s failed", request.method, request.path_info, exc_info=error)
             self.beside = {name: value for name, value in self.beside.items() if name == "user_id"}
-            return self.refusal(request, GatewayError())
+            return self._refuse(request, GatewayError())
         return response
+
+    def _refuse(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
+        # Bugs and their like have a line of their own.
+        if self.logs_refusals and error.status != 500:
+            refusal_lines.write(self.name_request(request), error.status, error.record_reason)
+        return self.refusal(request, error)
+
+    def name_request(self, request: HttpRequest) -> str:
+        """What log lines call it."""
+        return f"{request.method} {request.path_info}"
 
     def build_outage_error(self) -> GatewayError:
         """What a caller is told when the database does not answer."""

@@ -27,7 +27,7 @@ from gunicorn.http.unreader import SocketUnreader
 
 from gateway.eventloop import yield_control
 from gateway.http.jsonio import dumps
-from gateway.http.request_id import HEADER, build_request_id
+from gateway.http.request_id import HEADER, choose_request_id, get_request_id
 from gateway.live_settings import settings
 
 _REASONS = {
@@ -59,9 +59,8 @@ def describe_failure(error: BaseException) -> tuple[int, str]:
     return 500, "Internal Server Error"
 
 
-def write_failure(status: int, message: str) -> bytes:
+def write_failure(status: int, message: str, request_id: str) -> bytes:
     """A whole HTTP response that ends the connection."""
-    request_id = build_request_id()
     metadata = {
         "error_type": _ERROR_TYPES.get(status, "invalid_request"),
         "request_id": request_id,
@@ -145,6 +144,7 @@ class Connection:
         unreader.reads = 0
         unreader.unread(head)
         self._count += 1
+        self._request = None
         self._request = Request(self._cfg, unreader, self._addr, self._count)
         for name, value in self._request.headers:
             # The parser also takes codings of the transfer that nothing here undoes.
@@ -154,6 +154,12 @@ class Connection:
                 # The view refuses the length at once, so its sender need not go on.
                 self._request._expected_100_continue = False
         return self._request
+
+    def find_request_id(self) -> str:
+        """The id of a request that came to nothing: that of the one under way, or the caller's own
+        where its head could be read; else a new one."""
+        headers = dict(self._request.headers) if self._request is not None else {}
+        return get_request_id() or choose_request_id(headers.get(HEADER.upper(), ""))
 
     def finish(self) -> bool:
         """Be done with the last request. False: no request may follow."""

@@ -20,6 +20,8 @@ from gevent.server import StreamServer
 from gunicorn import util
 from gunicorn.workers.ggevent import GeventWorker
 
+from gateway.http.refusal_lines import refusal_lines
+from gateway.http.request_id import build_request_id, get_request_id
 from gateway.server import masters
 from gateway.server.connection import Connection, describe_failure, write_failure
 
@@ -200,7 +202,7 @@ class GatewayWorker(RollingWorker):
         except OSError as error:
             self.log.debug("The connection ended: %s", error)
         except Exception as error:  # noqa: BLE001 - Whatever it is, the caller gets a JSON answer.
-            self.handle_error(None, client, addr, error)
+            self._tell_failure(client, addr, error, connection.find_request_id())
             connection.linger()
         finally:
             util.close(client)
@@ -220,12 +222,16 @@ class GatewayWorker(RollingWorker):
                 return
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
-        status, message = describe_failure(exc)
+        self._tell_failure(client, addr, exc, get_request_id() or build_request_id())
+
+    def _tell_failure(self, client: Any, addr: Any, error: BaseException, request_id: str) -> None:
+        status, message = describe_failure(error)
         if status == 500:
-            self.log.error("Error handling request", exc_info=exc)
+            self.log.error("Error handling request %s", request_id, exc_info=error)
         else:
-            self.log.info("Refused a connection from %s: %s", addr, message)
+            what = f"A connection from {addr[0] if addr else 'a socket'}"
+            refusal_lines.write(what, status, message, request_id=request_id)
         try:
-            client.sendall(write_failure(status, message))
+            client.sendall(write_failure(status, message, request_id))
         except OSError:
             self.log.debug("The peer was gone before the refusal")

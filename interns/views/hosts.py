@@ -99,6 +99,11 @@ class HostViewSet(InternChatViewSet):
             raise ChatError("intern_not_ready")
         return _forward(request, intern, body)
 
+    def name_request(self, request: HttpRequest) -> str:
+        """Paths of the runtime are its own, and may be secrets."""
+        path = _CHAT if request.path_info == _CHAT else "(a path of an intern's)"
+        return f"{request.method} {path}"
+
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         response = super().refusal(request, error)
         for name, value in _INERT.items():

@@ -63,6 +63,7 @@ class InferenceViewSet(LeanViewSet):
     # Message-style clients send their key in a header of its own.
     takes_api_key_header: ClassVar[bool] = False
     once_by_key = False
+    logs_refusals = False
     # Of a request that an upstream was asked for.
     generation_id: str | None = None
     # Once it is admitted.

@@ -11,6 +11,8 @@ from django.test import RequestFactory
 from django.urls import resolve
 from gunicorn.http import errors as http_errors
 
+from gateway.http.errors import NotFound
+from gateway.http.refusal_lines import LINES_PER_S, RefusalLines
 from gateway.http.responses import raw_json_response
 from gateway.http.viewset import LeanViewSet
 from gateway.server.connection import HeadTooSlow, describe_failure, write_failure
@@ -63,19 +65,53 @@ def test_a_refusal_of_gunicorn_s_is_a_whole_json_response_that_ends_the_connecti
     status, message = describe_failure(error)
     assert (status, message) == told
 
-    head, body = write_failure(status, message).split(b"\r\n\r\n", 1)
+    head, body = write_failure(status, message, "of-my-own").split(b"\r\n\r\n", 1)
 
     first, *lines = head.decode().split("\r\n")
     assert first.startswith(f"HTTP/1.1 {status} ")
     content_type, its_id, length, closes = lines
+    assert its_id == "X-Request-Id: of-my-own"
     assert (content_type, closes) == ("Content-Type: application/json", "Connection: close")
     assert length == f"Content-Length: {len(body)}"
     metadata = {
         "error_type": {408: "timeout", 500: "server"}.get(status, "invalid_request"),
-        "request_id": its_id.removeprefix("X-Request-Id: "),
+        "request_id": "of-my-own",
     }
     shown = {"code": status, "message": message, "metadata": metadata}
     assert json.loads(body) == {"error": shown}
+
+
+class Refusing(LeanViewSet):
+    def create(self, request: HttpRequest) -> HttpResponse:
+        raise NotFound
+
+
+def test_a_refusal_has_a_line_in_which_no_path_begins_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    view: Any = Refusing.as_view({"post": "create"})
+    with caplog.at_level("INFO", logger="gateway.refusals"):
+        view(RequestFactory().post("/keys/a%0Ab"))
+        view(RequestFactory().get("/keys"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "POST /keys/a\\nb: 404 not_found",
+        "GET /keys: 405 invalid_request",
+    ]
+
+
+def test_a_flood_of_refusals_has_so_many_lines_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    clock = [10.0]
+    lines = RefusalLines(lambda: clock[0])
+    with caplog.at_level("INFO", logger="gateway.refusals"):
+        for _ in range(LINES_PER_S + 3):
+            lines.write("GET /", 401, "invalid_key")
+        clock[0] = 11.0
+        lines.write("GET /", 401, "invalid_key")
+        lines.write("GET /", 401, "invalid_key", request_id="req-1")
+    *_, first, second = (record.getMessage() for record in caplog.records)
+    assert len(caplog.records) == LINES_PER_S + 2
+    assert first == "GET /: 401 invalid_key; 3 others were left out"
+    assert second == "GET /: 401 invalid_key [req-1]"
 
 
 class Broken(LeanViewSet):

@@ -7,7 +7,12 @@ import gevent
 import pytest
 from gevent import socket
 from gunicorn.config import Config
-from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
+from gunicorn.http.errors import (
+    LimitRequestHeaders,
+    LimitRequestLine,
+    ParseException,
+    UnsupportedTransferCoding,
+)
 
 from gateway.server.connection import Connection, HeadTooSlow
 
@@ -117,3 +122,20 @@ def test_a_head_that_can_only_be_refused_is_not_waited_for(
     gevent.spawn(caller.end.sendall, sent)
     with pytest.raises(error):
         caller.next_request()
+
+
+def test_what_is_refused_behind_its_head_keeps_the_callers_own_id(caller: Caller) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: g\r\nX-Request-Id: mine-1\r\nTransfer-Encoding: gzip, chunked"
+    caller.end.sendall(head + b"\r\n\r\n")
+    with pytest.raises(UnsupportedTransferCoding):
+        caller.next_request()
+    assert caller.connection.find_request_id() == "mine-1"
+
+
+def test_what_has_no_head_that_can_be_read_gets_a_new_id(caller: Caller) -> None:
+    own = b"GET / HTTP/1.1\r\nHost: g\r\nX-Request-Id: former\r\n\r\n"
+    caller.end.sendall(own + b"not http\r\n\r\n")
+    caller.next_request()
+    with pytest.raises(ParseException):
+        caller.next_request()
+    assert caller.connection.find_request_id().startswith("req-")
