@@ -1,15 +1,14 @@
-"""Metrics of the books: read from the database when somebody scrapes, and left by the audit."""
+"""Metrics of the books: read from the database when somebody scrapes."""
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from django.db.models import Count, Exists, F, OuterRef, Q, Sum
 
-from accounts.models import Account, Hold, LedgerEntry
+from accounts.models import Account, Hold, LastAudit, LedgerEntry
 from gateway.database.db import Lane, run_queries
-from gateway.metrics.families import Gauge, ScrapedGauge
+from gateway.metrics.families import ScrapedGauge
 from gateway.metrics.scrape import Reading
 
 _USD_NANO: Final = 10**9
@@ -19,15 +18,13 @@ _ACCOUNTS_MAX: Final = 20
 # Who gave up long ago would stay on that list for good.
 _ACTIVE_WITHIN: Final = timedelta(days=30)
 
-AUDIT_AT: Final = Gauge(
+AUDIT_AT: Final = ScrapedGauge(
     "gateway_ledger_audit_timestamp_seconds",
-    "When the books were last audited, in seconds since 1970.",
-    mode="mostrecent",
+    "When the schedule last audited the books, in seconds since 1970.",
 )
-AUDIT_MISMATCHES: Final = Gauge(
+AUDIT_MISMATCHES: Final = ScrapedGauge(
     "gateway_ledger_audit_mismatches",
     "Totals that differed from entries and holds at the last audit.",
-    mode="mostrecent",
 )
 HOLDS: Final = ScrapedGauge("gateway_holds_open", "Requests that money is held for.")
 HELD: Final = ScrapedGauge("gateway_held_usd", "Money that is held for them, in USD.")
@@ -42,10 +39,9 @@ LOW_CREDIT: Final = ScrapedGauge(
 )
 
 
-def record_audit(mismatches: int) -> None:
+def record_audit(mismatches: int, *, at: datetime) -> None:
     """Leave the result of an audit for whoever scrapes."""
-    AUDIT_AT.set(time.time())
-    AUDIT_MISMATCHES.set(mismatches)
+    LastAudit.objects.update_or_create(pk=1, defaults={"at": at, "mismatches": mismatches})
 
 
 def read_books() -> list[Reading]:
@@ -63,6 +59,10 @@ def _read_books() -> Iterator[Reading]:
     yield Reading(HELD, (holds["held"] or 0) / _USD_NANO)
     yield Reading(HOLDS_EXPIRED, holds["expired"])
     left = F("total_credits_nano") - F("total_usage_nano") - F("held_nano")
+    audit = LastAudit.objects.first()
+    if audit is not None:
+        yield Reading(AUDIT_AT, audit.at.timestamp())
+        yield Reading(AUDIT_MISMATCHES, audit.mismatches)
     recent = LedgerEntry.objects.filter(
         account=OuterRef("pk"), created_at__gte=datetime.now(UTC) - _ACTIVE_WITHIN
     )

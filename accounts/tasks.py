@@ -32,7 +32,7 @@ def audit_books() -> int:
     """
     now = datetime.now(UTC)
     found = compare_books(now=now)
-    record_audit(len(found.mismatches))
+    record_audit(len(found.mismatches), at=now)
     for mismatch in found.mismatches:
         log.error("The books disagree: %s", mismatch)
     watching.record_mismatches(found, now=now)

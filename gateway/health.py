@@ -37,7 +37,9 @@ WRITTEN_S = 5.0
 # Three missed heartbeats of Celery's two seconds, and a little.
 WORKER_KEY_S = 8
 # Beat sends something every five seconds at least.
-BEAT_KEY_S = 30
+BEAT_RECENT_S = 30
+# For alerts that say since when it is gone.
+BEAT_KEPT_S = 7 * 86_400
 QUEUES: Final = ("celery", "events", "interns", "intern-control", "destinations")
 
 
@@ -211,13 +213,36 @@ def is_beat_alive() -> bool | None:
     """Whether beat sent something lately; None where nobody can tell."""
     name = cache_key("beat")
     found = shared_cache().run(lambda store: store.mget([name]), None)
-    return None if found is None else found[0] is not None
+    if found is None:
+        return None
+    return found[0] is not None and time.time() - float(found[0]) < BEAT_RECENT_S
+
+
+def when_beat_sent() -> float | None:
+    """When beat last sent something, in Unix seconds; None where it never did. Raises `OSError`."""
+    if not shared_cache().is_configured:
+        file = _beat_file()
+        return file.stat().st_mtime if file.exists() else None
+    name = cache_key("beat")
+    found = shared_cache().run(lambda store: store.mget([name]), None)
+    if found is None:
+        raise OSError("the hint store does not answer")
+    return float(found[0]) if found[0] else None
 
 
 def note_beat() -> None:
-    """Note that beat sends tasks; without a hint store there is nowhere to note it."""
+    """Note that beat sends tasks: in the hint store, which web processes of other hosts read too;
+    without one in a file, since all processes share a home then."""
+    if not shared_cache().is_configured:
+        _beat_file().touch()
+        return
     name = cache_key("beat")
-    shared_cache().run(lambda store: store.set(name, 1, ex=BEAT_KEY_S), None)
+    shared_cache().run(lambda store: store.set(name, time.time(), ex=BEAT_KEPT_S), None)
+
+
+def _beat_file() -> Path:
+    path: Path = settings.GATEWAY_HOME / "run" / "beat-sent"
+    return path
 
 
 def note_worker(queues: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from accounts.models import (
     AuditRecord,
     FormerHash,
     Hold,
+    LastAudit,
     LedgerEntry,
     PurchaseFee,
     RepeatableRequest,
@@ -195,3 +196,10 @@ class SignInAttemptsAdmin(ReadOnlyAdmin):
     # By the index that old rows are found with.
     ordering = ("-last_at",)
     fields = ("subject", "count", "last_at", "blocked_until")
+
+
+@admin.register(LastAudit)
+class LastAuditAdmin(ReadOnlyAdmin):
+    list_display = ("at", "mismatches")
+    ordering = ("id",)
+    fields = ("at", "mismatches")

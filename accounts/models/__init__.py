@@ -20,7 +20,7 @@ from accounts.models.identity import (
     Workload,
 )
 from accounts.models.key import ApiKey, FormerHash
-from accounts.models.ledger import Hold, LedgerEntry, PurchaseFee, SpendCounter
+from accounts.models.ledger import Hold, LastAudit, LedgerEntry, PurchaseFee, SpendCounter
 from accounts.models.oauth import App, AuthorizationCode
 from accounts.models.record import AuditRecord
 from accounts.models.sign_in import SignInAttempts
@@ -44,6 +44,7 @@ __all__ = [
     "GuardrailKey",
     "GuardrailMember",
     "Hold",
+    "LastAudit",
     "LedgerEntry",
     "Membership",
     "PersonIdentity",

@@ -239,3 +239,20 @@ class PurchaseFee(models.Model):
 
     def __str__(self) -> str:
         return f"{self.fee_nano} of {self.paid_nano}"
+
+
+class LastAudit(models.Model):
+    """When the books were last audited by the schedule, and how many totals were wrong. One row,
+    in the database, so that whoever is asked for metrics reads it, wherever the worker runs."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    at = models.DateTimeField()
+    mismatches = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(name="accounts_lastaudit_one_row", condition=Q(id=1)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.mismatches} mismatches at {self.at}"

@@ -3,12 +3,12 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from django.conf import settings
 
 from gateway.eventloop import run_in_thread
-from gateway.health import QUEUES, worked_queues
+from gateway.health import QUEUES, when_beat_sent, worked_queues
 from gateway.metrics.families import ScrapedGauge
 from gateway.metrics.scrape import Reading, register_source
 from gateway.shared_cache import shared_cache
@@ -22,7 +22,11 @@ WORKED: Final = ScrapedGauge(
     "queue",
 )
 DISK_FREE: Final = ScrapedGauge(
-    "gateway_disk_free_bytes", "Room on the disk of `GATEWAY_HOME`, where interns' files are."
+    "gateway_disk_free_bytes",
+    "Room on the disk of `GATEWAY_HOME/interns`, or of `GATEWAY_HOME` where there is none.",
+)
+BEAT: Final = ScrapedGauge(
+    "gateway_beat_timestamp_seconds", "When beat last sent a task, in seconds since 1970."
 )
 DISK_SIZE: Final = ScrapedGauge("gateway_disk_size_bytes", "Size of that disk.")
 
@@ -30,6 +34,7 @@ DISK_SIZE: Final = ScrapedGauge("gateway_disk_size_bytes", "Size of that disk.")
 def register() -> None:
     register_source("queue", read_queue)
     register_source("disk", read_disk)
+    register_source("beat", read_beat)
 
 
 def read_queue() -> Iterator[Reading]:
@@ -50,6 +55,19 @@ def read_queue() -> Iterator[Reading]:
 
 def read_disk() -> Iterator[Reading]:
     # A disk that hangs must not hold the event loop.
-    usage = run_in_thread(lambda: shutil.disk_usage(settings.GATEWAY_HOME))
+    usage = run_in_thread(_measure_disk)
     yield Reading(DISK_FREE, usage.free)
     yield Reading(DISK_SIZE, usage.total)
+
+
+def _measure_disk() -> Any:
+    # In containers it is a volume of its own.
+    interns: Path = settings.GATEWAY_HOME / "interns"
+    return shutil.disk_usage(interns if interns.is_dir() else settings.GATEWAY_HOME)
+
+
+def read_beat() -> Iterator[Reading]:
+    """Nothing where beat never ran, or its store was lost since."""
+    at = when_beat_sent()
+    if at is not None:
+        yield Reading(BEAT, at)

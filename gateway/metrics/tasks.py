@@ -1,19 +1,17 @@
-"""Metrics of Celery's workers and of beat. A worker's pool processes write files like any other."""
+"""Metrics of Celery's workers. A worker's pool processes write files like any other."""
 
 import time
 from contextvars import ContextVar
 from typing import Any, Final
 
 from celery.signals import (
-    beat_init,
-    before_task_publish,
     task_postrun,
     task_prerun,
     worker_process_shutdown,
     worker_shutdown,
 )
 
-from gateway.metrics.families import Counter, Gauge, Histogram
+from gateway.metrics.families import Counter, Histogram
 from gateway.metrics.files import is_enabled, leave
 
 TASKS: Final = Counter(
@@ -27,12 +25,6 @@ TASK_DURATION: Final = Histogram(
     "task",
     buckets=(0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0),
 )
-BEAT: Final = Gauge(
-    "gateway_beat_timestamp_seconds",
-    "When beat last sent a task, in seconds since 1970.",
-    mode="mostrecent",
-)
-
 # A pool of threads runs several at once, each in a context of its own.
 _begun_at: ContextVar[float] = ContextVar("task_begun_at")
 
@@ -56,13 +48,3 @@ def forget_process(**_: object) -> None:
     """The process ends: its numbers go to those of the dead."""
     if is_enabled():
         leave()
-
-
-@beat_init.connect
-def watch_beat(**_: object) -> None:
-    before_task_publish.connect(note_beat)
-
-
-def note_beat(**_: object) -> None:
-    """Beat sends something every five seconds at least."""
-    BEAT.set(time.time())

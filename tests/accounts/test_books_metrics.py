@@ -4,7 +4,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from accounts.metrics import HELD, HOLDS, HOLDS_EXPIRED, LOW_CREDIT, read_books
+from accounts.metrics import (
+    AUDIT_AT,
+    AUDIT_MISMATCHES,
+    HELD,
+    HOLDS,
+    HOLDS_EXPIRED,
+    LOW_CREDIT,
+    read_books,
+    record_audit,
+)
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, Workspace
 
 USD = 10**9
@@ -48,9 +57,14 @@ def test_holds_and_accounts_with_little_left_are_shown() -> None:
             lease_expires_at=now + lease,
         )
 
+    record_audit(1, at=now - timedelta(minutes=15))
+    record_audit(2, at=now)
+
     found = {(each.family, each.values): each.value for each in read_books()}
 
     assert found == {
+        (AUDIT_AT, ()): now.timestamp(),
+        (AUDIT_MISMATCHES, ()): 2,
         (HOLDS, ()): 2,
         (HELD, ()): 1.0,
         (HOLDS_EXPIRED, ()): 1,

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.urls import reverse
 
 from accounts import models as of_accounts
+from accounts.metrics import record_audit
 from accounts.models import Account, ApiKey, LedgerEntry, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.channels import create_channel, send_test_message
@@ -143,6 +144,7 @@ def _notifications(number: int, account: Account) -> None:
     )
     send_test_message(made.row)
     of_accounts.Alarm.objects.create(subject=f"test:{number}", changed_at=datetime.now(UTC))
+    record_audit(number, at=datetime.now(UTC))
 
 
 def _books(number: int, account: Account, workspace: Workspace, key: ApiKey) -> None:
