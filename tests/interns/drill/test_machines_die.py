@@ -1,0 +1,65 @@
+"""Machines that run interns die, freeze and come back: no intern runs twice, none is lost, and
+every disk is at least what was archived last."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.interns.drill.fleet import running_fleet
+from tests.support.bed import Bed
+
+pytestmark = [pytest.mark.timeout(900)]
+
+
+@pytest.mark.thorough
+def test_what_ran_on_a_machine_that_dies_runs_on_the_other(stores: Bed, tmp_path: Path) -> None:
+    with running_fleet(stores, tmp_path, "a", "b") as fleet:
+        made = fleet.make(2)
+        assert sorted(map(fleet.places, made)) == [["a"], ["b"]]
+        lost = next(each for each in made if fleet.places(each) == ["a"])
+
+        fleet.machines["a"].kill()
+        fleet.until(lambda: fleet.places(lost) == ["b"], "it runs on b")
+        fleet.until(lambda: fleet.all_run_once(made), "both run")
+        assert fleet.read(lost, "acknowledged.txt") == lost
+        assert fleet.twice == []
+
+
+@pytest.mark.nightly
+def test_one_machine_dies_and_another_is_cut_off_and_both_come_back(
+    stores: Bed, tmp_path: Path
+) -> None:
+    with running_fleet(stores, tmp_path, "a", "b", "c") as fleet:
+        made = fleet.make(9)
+        assert {name for each in made for name in fleet.places(each)} == {"a", "b", "c"}
+
+        fleet.machines["a"].kill()
+        fleet.until(lambda: "a" not in fleet.alive(), "a counts as gone")
+        fleet.until(lambda: fleet.all_run_once(made), "all run on b and c")
+        # Its agents live on for a moment, and must not once others begin.
+        assert ["b"] in map(fleet.places, made)
+        fleet.machines["b"].freeze()
+        fleet.until(lambda: "b" not in fleet.alive(), "b counts as gone")
+        fleet.until(lambda: fleet.all_run_once(made), "all run on c")
+        assert {name for each in made for name in fleet.places(each)} == {"c"}
+
+        fleet.machines["b"].freeze(is_on=False)
+        fleet.machines["a"].start()
+        fleet.until(lambda: fleet.alive() == {"a", "b", "c"}, "all are back")
+        assert fleet.all_run_once(made)
+        # They own nothing of what they had, and are good for more.
+        assert fleet.server.manage("interns_host", "drain", "c", "--wait", "150")["up"] == 0
+        fleet.until(lambda: fleet.all_run_once(made), "all run on a and b")
+        for each in made:
+            assert fleet.places(each) != ["c"]
+            assert fleet.read(each, "acknowledged.txt") == each
+        assert fleet.twice == []
+        for each in made:
+            fleet.call("DELETE", f"/interns/{each}", 202)
+        fleet.until(lambda: not fleet.statuses(), "all are gone")
+        fleet.server.check_books()
+        for machine in fleet.machines.values():
+            fleet.until(
+                lambda home=machine.home: not any((home / "interns").glob("*-*-*")),  # type: ignore[misc]  # A default binds it.
+                f"nothing is left on {machine.name}",
+            )
