@@ -156,7 +156,9 @@ def test_what_destroyed_interns_left_behind_goes_and_nothing_else(
     assert worked != "a"
     machines.farm.get(made["id"], status=404)
     # Its archive is kept from now on, not from when it was made.
-    assert WorkspaceArchive.objects.get(intern_id=made["id"]).expires_at > datetime.now(UTC)
+    kept_until = WorkspaceArchive.objects.get(intern_id=made["id"]).expires_at
+    assert kept_until is not None
+    assert kept_until > datetime.now(UTC)
 
     home = machines.on("a")
     stranger = UUID(int=7)

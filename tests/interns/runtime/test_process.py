@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from gateway.sandbox import host_users
-from interns.runtime import sandbox
+from interns.runtime import host_lease, sandbox
 from interns.runtime.driver import ChatRefused, StartFailed
 from interns.runtime.process_identity import ProcessIdentity, identify_process
 from interns.runtime.supervisor import remove_boot_files, short_sockets_folder
@@ -244,6 +244,22 @@ def test_without_a_sandbox_that_is_needed_none_is_started(
         patch.setattr(sandbox.SANDBOXES._trial, "_found", None)
         with pytest.raises(StartFailed, match="INTERN_SANDBOX is required: bubblewrap"):
             bench.driver.start(bench.plan())
+
+
+def test_it_ends_once_its_machine_may_run_nothing_any_more(bench: Bench, settings: Any) -> None:
+    file = settings.GATEWAY_HOME / "run" / host_lease.FILE_NAME
+    file.parent.mkdir(exist_ok=True)
+    host_lease.write_lease(file, host_lease.read_clock() + 3600)
+    plan, _ = bench.boot()
+    assert bench.driver.health(plan.intern_id).was_fenced is False
+    host_lease.write_lease(file, host_lease.read_clock() - 1)
+    assert until(lambda: bench.driver.health(plan.intern_id).exited, within_s=60)
+    assert until(lambda: bench.driver.health(plan.intern_id).was_fenced, within_s=60)
+    # The next boot is another matter.
+    host_lease.remove_lease(file)
+    plan, _ = bench.boot(plan.intern_id)
+    bench.driver.stop(plan.intern_id)
+    assert bench.driver.health(plan.intern_id).was_fenced is False
 
 
 def test_it_ends_with_its_supervisor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
