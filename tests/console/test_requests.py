@@ -399,7 +399,7 @@ def test_a_refusal_leads_to_what_refused(team: Team, role: str, reason: str, pag
         assigner=team.people["admin"].pk,
         key_hashes=[key.hash],
     )
-    places = {
+    places: dict[str, list[Any]] = {
         "key": [key.pk], "workspace": [key.workspace_id], "guardrail": [guardrail.pk],
         "settings": [], "credits": [], "models": [],
     }  # fmt: skip

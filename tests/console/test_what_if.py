@@ -1,5 +1,7 @@
 """What-if: what the rules of the form do, and refusals in words."""
 
+from typing import Any
+
 import pytest
 from django.urls import reverse
 
@@ -24,7 +26,7 @@ def team() -> Team:
     catalogue.forget()
     world = catalogue.current().models["acme/one"]
     then = replay_row(served="second", failed=("first",), world=world)
-    facts = {"model": "acme/one", "endpoint_tag": "second", "attempts": []}
+    facts: dict[str, Any] = {"model": "acme/one", "endpoint_tag": "second", "attempts": []}
     ask(team.keys["own"], "gen-then", trace=then.trace, **facts)
     return team
 
