@@ -1,7 +1,7 @@
 """Everything that is known of one request: how it went, why, what it cost, what was said."""
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -295,19 +295,55 @@ def _list_attempt_stages(attempt: Mapping[str, Any], at: float) -> Iterator[Stag
 
 
 def list_priced_tokens(record: Generation) -> list[PricedTokens]:
-    """Tokens by type with the prices that were pinned when the request came."""
-    prices = _read_prices(record.detail.get("pricing"), record)
-    uncached = record.tokens_prompt - record.tokens_cached
-    counts = [("Prompt", uncached, prices.prompt if prices else None)]
-    if record.tokens_cached:
-        price = (prices.input_cache_read or prices.prompt) if prices else None
-        counts.append(("Prompt, from the provider's cache", record.tokens_cached, price))
-    written = record.tokens_completion - record.tokens_reasoning
-    counts.append(("Answer", written, prices.completion if prices else None))
-    if record.tokens_reasoning:
-        price = (prices.internal_reasoning or prices.completion) if prices else None
-        counts.append(("Reasoning", record.tokens_reasoning, price))
-    return [PricedTokens(kind, format_count(n), format_price(price)) for kind, n, price in counts]
+    """What is priced, by type, with the prices that were pinned when the request came; as
+    `routing.metering.cost` adds it up."""
+    prices, detail = _read_prices(record.detail.get("pricing"), record), record.detail
+    prompt = (
+        ("Prompt, from the provider's cache", record.tokens_cached, "input_cache_read"),
+        ("Prompt, written to its cache", detail.get("cache_write_tokens", 0), "input_cache_write"),
+        ("Audio of the prompt", detail.get("prompt_audio_tokens", 0), "audio"),
+    )
+    completion = (
+        ("Reasoning", record.tokens_reasoning, "internal_reasoning"),
+        ("Audio of the answer", detail.get("completion_audio_tokens", 0), "audio_output"),
+        ("Images of the answer", detail.get("completion_images", 0), "image_output"),
+    )
+    rows = list(_split_tokens("Prompt", record.tokens_prompt, "prompt", prompt, prices))
+    rows += _split_tokens("Answer", record.tokens_completion, "completion", completion, prices)
+    if prices is not None:
+        rows += _list_pieces(detail, prices)
+    return rows
+
+
+_Kinds = Sequence[tuple[str, int, str]]
+
+
+def _split_tokens(
+    label: str, tokens: int, plain: str, kinds: _Kinds, prices: Prices | None
+) -> Iterator[PricedTokens]:
+    """Kinds without a price of their own are at the plain one. Tokens that were written to the
+    cache and read from it are both paid, so that the plain ones are never fewer than none."""
+    rest = tokens - sum(count for _, count, _ in kinds)
+    for kind, count, name in ((label, max(0, rest), plain), *kinds):
+        price = getattr(prices, name, None)
+        if price is None:
+            price = getattr(prices, plain, None)
+        if count or name == plain:
+            yield PricedTokens(kind, format_count(count), format_price(price))
+
+
+def _list_pieces(detail: Mapping[str, Any], prices: Prices) -> Iterator[PricedTokens]:
+    """What is priced by the piece, and the discount on all."""
+    pieces = (
+        ("Request", 1, prices.request),
+        ("Images of the prompt", detail.get("images", 0), prices.image),
+        ("Web searches", detail.get("web_searches", 0), prices.web_search),
+    )
+    for kind, count, price in pieces:
+        if count and price:
+            yield PricedTokens(kind, format_count(count), f"${price.normalize():f} each")
+    if prices.discount:
+        yield PricedTokens("Discount", "", f"{100 * prices.discount.normalize():f} % less")
 
 
 def _read_prices(pricing: Any, record: Generation) -> Prices | None:

@@ -15,7 +15,7 @@ from accounts.services.guardrail_assignments import assign_keys
 from accounts.services.guardrails import create_guardrail
 from accounts.services.records import SYSTEM
 from console.queries.explanation import tell_in_a_sentence
-from console.queries.request_detail import list_stages
+from console.queries.request_detail import list_priced_tokens, list_stages
 from console.words import plain_value
 from gateway.http.jsonio import dumps
 from routing.catalogue.models import Model, Provider
@@ -413,3 +413,43 @@ def test_a_refusal_leads_to_what_refused(team: Team, role: str, reason: str, pag
     }  # fmt: skip
     # An admin is led to the guardrail as well.
     assert links - ({"guardrail"} if reason == "guardrail" else set()) == ({page} - {""})
+
+
+def test_tokens_and_pieces_stand_with_the_prices_that_they_were_charged_by(team: Team) -> None:
+    pricing = {
+        "prompt": "0.000002",
+        "completion": "0.000004",
+        "input_cache_read": "0",
+        "audio_output": "0.00001",
+        "request": "0.001",
+        "web_search": "0.01",
+        "discount": "0.25",
+    }
+    record = ask(
+        team.keys["own"],
+        "gen-priced",
+        tokens_prompt=100,
+        tokens_cached=40,
+        tokens_completion=30,
+        tokens_reasoning=10,
+        detail={
+            "pricing": pricing,
+            "cache_write_tokens": 20,
+            "completion_audio_tokens": 5,
+            "web_searches": 2,
+            "images": 1,
+        },
+    )
+
+    assert [tuple(row) for row in list_priced_tokens(record)] == [
+        ("Prompt", "40", "$2.00"),
+        # Free, which is not the same as without a price of its own.
+        ("Prompt, from the provider's cache", "40", "free"),
+        ("Prompt, written to its cache", "20", "$2.00"),
+        ("Answer", "15", "$4.00"),
+        ("Reasoning", "10", "$4.00"),
+        ("Audio of the answer", "5", "$10.00"),
+        ("Request", "1", "$0.001 each"),
+        ("Web searches", "2", "$0.01 each"),
+        ("Discount", "", "25 % less"),
+    ]
