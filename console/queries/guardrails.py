@@ -1,10 +1,7 @@
-"""Guardrails of a view in words, what one does to a text, and what it would have done yesterday."""
+"""Guardrails of a view in words, whom they govern, and what one does to a text."""
 
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -15,23 +12,13 @@ from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Me
 from accounts.services.guardrails import find_default_workspace
 from accounts.views.schemas.guardrail import BUILTIN_LABELS
 from console.queries.guardrail_actions import name_guardrail
-from console.queries.sums import SumQuery, fetch_sums
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Scope, widen_scope
 from console.words import Badge, format_money
-from gateway.database.db import let_others_run
 from gateway.http.errors import GatewayError
-from gateway.http.jsonio import JsonObject, loads
-from gateway.sealing import UnsealError, unseal_bytes
+from gateway.http.jsonio import JsonObject
 from routing.formats.chat.request import parse_chat
 from routing.guarding.filters import Filtered, apply_filters
-from routing.history.contents import PURPOSE
-from routing.history.dialect import dialect
-from routing.history.metrics import METRICS
-from routing.history.models import GenerationContent
-from routing.history.spans import DAY, hour_of
-from routing.history.statement import QueryCondition
-from routing.metering.models import Generation
 
 BUILTINS: Final = {
     "email": "E-mail addresses",
@@ -45,10 +32,6 @@ BUILTINS: Final = {
 }
 assert BUILTINS.keys() == BUILTIN_LABELS.keys()
 TEXT_CHARS_MAX: Final = 20_000
-# A replay reads the newest kept prompts of a day, as far as a page may take.
-_PROMPTS_MAX: Final = 100
-_PROMPT_CHARS_MAX: Final = 8_000
-_AT_ONCE: Final = 10
 _ASSIGNED_MAX: Final = 200
 
 
@@ -71,7 +54,7 @@ class GuardrailRow(NamedTuple):
     @property
     def blocks(self) -> Badge:
         """The strongest thing its filters do."""
-        actions = {each["action"] for each in _list_filters(self.guardrail)}
+        actions = {each["action"] for each in list_filters(self.guardrail)}
         for action, tone in (("block", "bad"), ("redact", "warn"), ("flag", "plain")):
             if action in actions:
                 return Badge(
@@ -80,7 +63,7 @@ class GuardrailRow(NamedTuple):
         return Badge("plain", "no filter")
 
 
-def _list_filters(guardrail: Guardrail) -> list[JsonObject]:
+def list_filters(guardrail: Guardrail) -> list[JsonObject]:
     return [*(guardrail.content_filters or ()), *(guardrail.content_filter_builtins or ())]
 
 
@@ -264,7 +247,7 @@ class TextTrial(NamedTuple):
 def try_text(guardrail: Guardrail, text: str) -> TextTrial:
     """The text as if a user had said it."""
     try:
-        done = _filter(guardrail, [{"role": "user", "content": text}])
+        done = filter_messages(guardrail, [{"role": "user", "content": text}])
     except GatewayError as error:
         return TextTrial(Badge("bad", "refused"), error.text, "")
     if done.refusal is not None:
@@ -278,119 +261,10 @@ def try_text(guardrail: Guardrail, text: str) -> TextTrial:
     return TextTrial(Badge("good", "goes through"), "No filter found anything.", after)
 
 
-def _filter(guardrail: Guardrail, messages: list[JsonObject]) -> Filtered:
+def filter_messages(guardrail: Guardrail, messages: list[JsonObject]) -> Filtered:
     filters = tuple(
         GuardrailFilter(each, "workspace", guardrail.pk)
         for each in build_entry(guardrail, "workspace").filters
     )
     chat = parse_chat({"model": "any/model", "messages": messages}, session_header=None)
     return apply_filters(chat, filters, guardrail.workspace.account_id)
-
-
-# --- What it would have done ----------------------------------------------------------------------
-
-
-@dataclass
-class Replay:
-    """Yesterday's requests of the workspace under the guardrail as it is. `read` prompts were kept
-    and looked at, of which filters blocked, redacted or noted some; `requests` were asked in all,
-    of which `elsewhere` went to a model or provider that it does not allow."""
-
-    read: int = 0
-    blocked: int = 0
-    redacted: int = 0
-    noted: int = 0
-    requests: int = 0
-    elsewhere: int = 0
-    found: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)
-
-
-def replay_yesterday(guardrail: Guardrail, now: datetime, *, reads_texts: bool) -> Replay:
-    """The last 24 full hours and the one that goes on. Prompts are looked at for who may read them:
-    how many of them match a filter tells what stands in them."""
-    start = hour_of(now) - DAY
-    replay = Replay()
-    if reads_texts:
-        _replay_texts(guardrail, start, replay)
-    _replay_places(guardrail, start, now, replay)
-    return replay
-
-
-def _replay_texts(guardrail: Guardrail, start: datetime, replay: Replay) -> None:
-    if not _list_filters(guardrail):
-        return
-    asked = Generation.objects.filter(
-        account_id=guardrail.workspace.account_id,
-        workspace=guardrail.workspace_id,
-        created_at__gte=start,
-    )
-    newest = asked.order_by("-created_at", "-pk").values_list("pk", flat=True)[: 5 * _PROMPTS_MAX]
-    rows = GenerationContent.objects.filter(
-        pk__in=list(newest), account_id=guardrail.workspace.account_id
-    )
-    for number, row in enumerate(rows.order_by("-created_at")[:_PROMPTS_MAX]):
-        if number % _AT_ONCE == 0:
-            let_others_run()
-        messages = _read_messages(row)
-        if messages is None:
-            continue
-        try:
-            done = _filter(guardrail, messages)
-        except GatewayError:
-            continue
-        replay.read += 1
-        _count_stages(done, replay)
-
-
-def _read_messages(row: GenerationContent) -> list[JsonObject] | None:
-    """The prompt, if it is a short one of plain messages."""
-    try:
-        content = loads(
-            zlib.decompress(unseal_bytes(bytes(row.sealed), purpose=PURPOSE, row=row.pk))
-        )
-    except (UnsealError, zlib.error):
-        return None
-    messages: list[JsonObject] = content["input"]["messages"]
-    length = sum(len(str(each.get("content"))) for each in messages)
-    return messages if length <= _PROMPT_CHARS_MAX else None
-
-
-def _count_stages(done: Filtered, replay: Replay) -> None:
-    actions = {stage["data"]["action"] for stage in done.stages}
-    if done.refusal is not None:
-        replay.blocked += 1
-    elif "redacted" in actions:
-        replay.redacted += 1
-    elif actions:
-        replay.noted += 1
-    for stage in done.stages:
-        for name in stage["data"]["detected"]:
-            replay.found[name] = replay.found.get(name, 0) + 1
-
-
-def _replay_places(guardrail: Guardrail, start: datetime, now: datetime, replay: Replay) -> None:
-    """By the model and the provider that answered; a provider is what its endpoint's tag begins
-    with."""
-    own = (dialect().uuid(guardrail.workspace_id),)
-    query = SumQuery(
-        guardrail.workspace.account_id,
-        start,
-        (METRICS["request_count"],),
-        groups=("permaslug", "endpoint_tag"),
-        conditions=(QueryCondition("workspace_id", "{column} = %s", own),),
-    )
-    for (model, tag), (count,) in fetch_sums(query, now).items():
-        provider = (tag or "").partition("/")[0]
-        replay.requests += count
-        if not (
-            _allows(model, guardrail.allowed_models, guardrail.ignored_models)
-            and _allows(provider, guardrail.allowed_providers, guardrail.ignored_providers)
-        ):
-            replay.elsewhere += count
-            place = f"{model} at {provider}" if provider else model
-            replay.places[place] = replay.places.get(place, 0) + count
-
-
-def _allows(name: str, allowed: list[str] | None, ignored: list[str] | None) -> bool:
-    return (not allowed or name in allowed) and name not in (ignored or ())

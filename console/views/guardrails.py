@@ -16,6 +16,7 @@ from accounts.services.guardrails import change_guardrail, create_guardrail, del
 from accounts.services.records import operator_actor
 from accounts.views.schemas.guardrail import read_guardrail_changes, read_new_guardrail
 from console.page import PageContext, page, render_page
+from console.queries.guardrail_replay import replay_yesterday
 from console.queries.guardrails import (
     TEXT_CHARS_MAX,
     GuardrailRow,
@@ -24,7 +25,6 @@ from console.queries.guardrails import (
     list_assignments,
     list_guardrails,
     may_change_guardrail,
-    replay_yesterday,
     try_text,
 )
 from console.queries.workspaces import list_led_workspaces
@@ -148,8 +148,14 @@ def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> 
     """A part of the page, which asks for it once it stands."""
     row, scope = _find(page, guardrail_id)
     reads_texts = scope.allows(Action.CONTENTS)
-    replay = replay_yesterday(row.guardrail, page.now, reads_texts=reads_texts)
-    context = {"replay": replay, "row": row, "reads_texts": reads_texts}
+    replay = replay_yesterday(row.guardrail, scope, page.now, reads_texts=reads_texts)
+    context = {
+        "replay": replay,
+        "row": row,
+        "reads_texts": reads_texts,
+        "places": replay.places.most_common(5),
+        "found": replay.found.most_common(8),
+    }
     return render_page(request, page, "console/parts/guardrail_replay.html", context)
 
 

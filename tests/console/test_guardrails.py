@@ -20,13 +20,18 @@ from accounts.models import (
 from accounts.services.guardrail_assignments import assign_keys, assign_members
 from accounts.services.guardrails import create_guardrail
 from accounts.services.records import SYSTEM
-from console.queries.guardrails import replay_yesterday, try_text
+from console.queries.guardrail_replay import Replay, replay_yesterday
+from console.queries.guardrails import try_text
+from console.scope import find_scope_of_account
 from gateway.http.jsonio import dumps
 from gateway.sealing import seal_bytes
+from routing.catalogue.models import Model, Provider
+from routing.catalogue.snapshot import catalogue
 from routing.history.contents import PURPOSE
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
 from tests.console.people import LEADS, ROLES, TENANTS, Team, ask, make_team
+from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -179,6 +184,61 @@ def keep(generation: Generation, text: str) -> None:
     )
 
 
+def replay_for(team: Team, role: str, row: Guardrail) -> Replay:
+    scope = find_scope_of_account(team.people[role], team.account.pk)
+    return replay_yesterday(row, scope, datetime.now(UTC), reads_texts=True)
+
+
+def test_yesterday_s_requests_are_those_that_it_governs(team: Team) -> None:
+    row = make(team)
+    assert replay_for(team, "admin", row).requests == 0
+    put_under(row, team.keys["led"], people=[team.people["member"]])
+    ask(team.keys["led"], "gen-old", ago=timedelta(days=3))
+    assert replay_for(team, "admin", row).requests == 2
+    put_under(row, team.keys["far"])
+    # A lead learns nothing of keys elsewhere.
+    assert [replay_for(team, role, row).requests for role in ("lead", "admin")] == [2, 3]
+    default = Guardrail.objects.create(
+        pk=led(team).default_guardrail_id, workspace=led(team), is_default=True
+    )
+    assert replay_for(team, "lead", default).requests == 2
+
+
+@pytest.mark.parametrize(
+    ("rules", "refused"),
+    [
+        ({}, set()),
+        ({"enforce_zdr_other": True}, {"keeps", "trains"}),
+        ({"enable_paid_model_training": False}, {"trains"}),
+        ({"ignored_providers": ["keeps"]}, {"keeps"}),
+        ({"allowed_data_regions": ["europe"]}, {"keeps", "trains"}),
+    ],
+)
+def test_yesterday_is_judged_by_every_rule_of_places(
+    team: Team, rules: dict[str, Any], refused: set[str]
+) -> None:
+    model = Model.objects.create(slug="acme/a", canonical_slug="acme/a", name="A", created=1)
+    for slug, data in (
+        ("forgets", {"zdr": True, "collects_data": False}),
+        ("keeps", {"collects_data": False}),
+        ("trains", {"collects_data": True}),
+    ):
+        provider = Provider.objects.create(slug=slug, name=slug, base_url="http://x/v1", **data)
+        endpoint(model, provider, region="europe" if slug == "forgets" else "global")
+        ask(team.keys["own"], f"gen-{slug}", model="acme/a", endpoint_tag=slug)
+    catalogue.forget()
+    row = make(team)
+    put_under(row, team.keys["own"])
+    for name, value in rules.items():
+        setattr(row, name, value)
+
+    replay = replay_for(team, "lead", row)
+
+    assert set(replay.places) == {f"acme/a at {slug}" for slug in refused}
+    # The team's own first request went to what is no longer there.
+    assert (replay.requests, replay.elsewhere, replay.unjudged) == (4, len(refused), 1)
+
+
 def test_yesterday_is_told_in_numbers(team: Team) -> None:
     row = make(
         team,
@@ -193,13 +253,11 @@ def test_yesterday_is_told_in_numbers(team: Team) -> None:
     keep(team.generations["far"], "Write to bob@example.org")
     keep(ask(team.keys["own"], "gen-old", ago=timedelta(days=3)), "Write to eve@example.org")
 
-    replay = replay_yesterday(row, datetime.now(UTC), reads_texts=True)
+    put_under(row, team.keys["own"], team.keys["led"])
+
+    replay = replay_for(team, "admin", row)
 
     assert (replay.read, replay.blocked, replay.found) == (2, 1, {"email": 1})
-    assert replay.requests == 2
-    tags = {team.generations[key].endpoint_tag for key in ("own", "led")}
-    expected = 2 if tags == {"acme"} else 0
-    assert replay.elsewhere == expected
     part = reverse("console:guardrail_replay", args=[row.pk])
     text = team.client("admin").get(part).text
     assert ("<dt>email</dt>" in text, "ada@" in text) == (True, False)

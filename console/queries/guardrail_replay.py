@@ -1,0 +1,171 @@
+"""What a guardrail would have done yesterday: to the requests that it governs, as it is now."""
+
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from django.db.models import Q
+
+from accounts.guard_rules import NO_RULES, build_entry, narrow_rules
+from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember
+from console.queries.guardrails import filter_messages, list_filters
+from console.queries.sums import SumQuery, fetch_sums
+from console.queries.workspaces import list_led_workspaces
+from console.scope import Scope
+from gateway.database.db import let_others_run
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject, loads
+from gateway.sealing import UnsealError, unseal_bytes
+from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import EndpointEntry
+from routing.guarding.filters import Filtered
+from routing.history.contents import PURPOSE
+from routing.history.dialect import dialect
+from routing.history.metrics import METRICS
+from routing.history.models import GenerationContent
+from routing.history.spans import DAY, hour_of
+from routing.history.statement import QueryCondition
+from routing.metering.models import Generation
+from routing.selection.filters import policy_tests
+from routing.selection.policy import apply_guardrails
+from routing.selection.types import NO_POLICY
+
+# A replay reads the newest kept prompts of a day, as far as a page may take.
+_PROMPTS_MAX: Final = 100
+_PROMPT_CHARS_MAX: Final = 8_000
+_AT_ONCE: Final = 10
+
+
+@dataclass
+class Replay:
+    """`read` prompts were kept and looked at, of which filters blocked, redacted or noted some.
+
+    `requests` were asked in all, of which `elsewhere` went where it does not allow, by `places`.
+    `unjudged` ones went to no endpoint of today's catalogue.
+    """
+
+    read: int = 0
+    blocked: int = 0
+    redacted: int = 0
+    noted: int = 0
+    requests: int = 0
+    elsewhere: int = 0
+    unjudged: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
+
+
+def replay_yesterday(
+    guardrail: Guardrail, scope: Scope, now: datetime, *, reads_texts: bool
+) -> Replay:
+    """The last 24 full hours and the one that goes on, as far as the person leads what it governs.
+    Prompts are looked at for who may read them: how many of them match a filter tells what stands
+    in them."""
+    start = hour_of(now) - DAY
+    replay = Replay()
+    keys = None if guardrail.is_default else _list_governed(guardrail, scope)
+    if keys == []:
+        return replay
+    if reads_texts:
+        _replay_texts(guardrail, keys, start, replay)
+    _replay_places(guardrail, keys, start, now, replay)
+    return replay
+
+
+def _list_governed(guardrail: Guardrail, scope: Scope) -> list[int]:
+    """Its keys and those of its members, in whichever workspace; deleted ones too."""
+    own = GuardrailKey.objects.filter(guardrail=guardrail).values("api_key")
+    people = GuardrailMember.objects.filter(guardrail=guardrail).values("membership__user")
+    keys = ApiKey.objects.filter(Q(pk__in=own) | Q(creator__in=people), account=scope.account)
+    if not scope.rules_account:
+        keys = keys.filter(workspace__in=list_led_workspaces(scope))
+    return list(keys.values_list("pk", flat=True))
+
+
+def _replay_texts(
+    guardrail: Guardrail, keys: list[int] | None, start: datetime, replay: Replay
+) -> None:
+    if not list_filters(guardrail):
+        return
+    account_id = guardrail.workspace.account_id
+    asked = Generation.objects.filter(account_id=account_id, created_at__gte=start)
+    if keys is None:
+        asked = asked.filter(workspace=guardrail.workspace_id)
+    else:
+        asked = asked.filter(api_key__in=keys)
+    newest = asked.order_by("-created_at", "-pk").values_list("pk", flat=True)[: 5 * _PROMPTS_MAX]
+    rows = GenerationContent.objects.filter(pk__in=list(newest), account_id=account_id)
+    for number, row in enumerate(rows.order_by("-created_at")[:_PROMPTS_MAX]):
+        if number % _AT_ONCE == 0:
+            let_others_run()
+        messages = _read_messages(row)
+        if messages is None:
+            continue
+        try:
+            done = filter_messages(guardrail, messages)
+        except GatewayError:
+            continue
+        replay.read += 1
+        _count_stages(done, replay)
+
+
+def _read_messages(row: GenerationContent) -> list[JsonObject] | None:
+    """The prompt, if it is a short one of plain messages."""
+    try:
+        content = loads(
+            zlib.decompress(unseal_bytes(bytes(row.sealed), purpose=PURPOSE, row=row.pk))
+        )
+    except (UnsealError, zlib.error):
+        return None
+    messages: list[JsonObject] = content["input"]["messages"]
+    length = sum(len(str(each.get("content"))) for each in messages)
+    return messages if length <= _PROMPT_CHARS_MAX else None
+
+
+def _count_stages(done: Filtered, replay: Replay) -> None:
+    actions = {stage["data"]["action"] for stage in done.stages}
+    if done.refusal is not None:
+        replay.blocked += 1
+    elif "redacted" in actions:
+        replay.redacted += 1
+    elif actions:
+        replay.noted += 1
+    for stage in done.stages:
+        for name in stage["data"]["detected"]:
+            replay.found[name] += 1
+
+
+def _replay_places(
+    guardrail: Guardrail, keys: list[int] | None, start: datetime, now: datetime, replay: Replay
+) -> None:
+    """By the endpoint that was asked last, which requests are tested on as routing tests it."""
+    if keys is None:
+        column, values = "workspace_id", [dialect().uuid(guardrail.workspace_id)]
+    else:
+        column, values = "api_key_id", keys
+    among = f"{{column}} IN ({', '.join(['%s'] * len(values))})"
+    query = SumQuery(
+        guardrail.workspace.account_id,
+        start,
+        (METRICS["request_count"],),
+        groups=("model", "endpoint_tag"),
+        conditions=(QueryCondition(column, among, tuple(values)),),
+    )
+    rules = narrow_rules(NO_RULES, build_entry(guardrail, "workspace"))
+    tests = policy_tests(apply_guardrails(NO_POLICY, rules))
+    for (model, tag), (count,) in fetch_sums(query, now).items():
+        replay.requests += count
+        endpoint = _find_endpoint(model, tag)
+        if endpoint is None:
+            replay.unjudged += count
+        elif not all(test(endpoint) for test in tests):
+            replay.elsewhere += count
+            replay.places[f"{model} at {endpoint.provider.name}"] += count
+
+
+def _find_endpoint(model_id: str, tag: str | None) -> EndpointEntry | None:
+    model = catalogue.current().models.get(model_id)
+    endpoints = model.endpoints if model else ()
+    return next((each for each in endpoints if each.tag == tag), None)
