@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -97,7 +98,7 @@ def row(
     """A generation of `world` that `served` answered, after `failed` had failed it. What was
     `passed_over` came first, and was not asked."""
     first = [*failed, *passed_over, served][0]
-    plans = [select([world], CHAT, policy, state, random=lambda draw=draw: draw) for draw in DRAWS]
+    plans = [select([world], CHAT, policy, state, random=partial(float, draw)) for draw in DRAWS]
     plan = next((each for each in plans if each.order and each.order[0].tag == first), plans[0])
     keys = {each.tag: each.pk for each in world.endpoints}
     trace = build_trace(
