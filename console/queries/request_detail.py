@@ -343,7 +343,7 @@ def _list_pieces(detail: Mapping[str, Any], prices: Prices) -> Iterator[PricedTo
         if count and price:
             yield PricedTokens(kind, format_count(count), f"${price.normalize():f} each")
     if prices.discount:
-        yield PricedTokens("Discount", "", f"{100 * prices.discount.normalize():f} % less")
+        yield PricedTokens("Discount", "", f"{(100 * prices.discount).normalize():f} % less")
 
 
 def _read_prices(pricing: Any, record: Generation) -> Prices | None:
