@@ -94,10 +94,15 @@ class Observer:
             self.health_events.record_recovery(endpoint, attempt.ended or self._clock())
         self._events.append((endpoint, _ANSWERED, latency_s, streamed, speed, tools_good))
 
-    def record_cancelled(self, attempt: Attempt, *, streamed: bool) -> None:
-        """Note how long an attempt had waited for content when another endpoint's came: at least so
-        long it would have taken. Without that only its fast answers would count."""
+    def record_cancelled(self, attempt: Attempt, *, streamed: bool, usual_s: float) -> None:
+        """Note that an attempt had no content in its usual time when another endpoint's came.
+        Without that only its fast answers would count. It counts with the usual time: with the
+        whole wait the usual time of one that hangs would grow with each."""
         waited_s = (attempt.first_token or attempt.ended or self._clock()) - attempt.started
+        if attempt.first_token is None:
+            if waited_s < usual_s:
+                return
+            waited_s = usual_s
         self._events.append((attempt.endpoint.pk, _CANCELLED, waited_s, streamed, None, None))
 
     def endpoint_stats(self) -> Mapping[int, EndpointStats]:
@@ -237,9 +242,9 @@ def record_attempt(
     observer().record_attempt(attempt, streamed=streamed, tokens=tokens, tools_good=tools_good)
 
 
-def record_cancelled(attempt: Attempt, *, streamed: bool) -> None:
+def record_cancelled(attempt: Attempt, *, streamed: bool, usual_s: float) -> None:
     """`Observer.record_cancelled` of this process."""
-    observer().record_cancelled(attempt, streamed=streamed)
+    observer().record_cancelled(attempt, streamed=streamed, usual_s=usual_s)
 
 
 def endpoint_stats() -> Mapping[int, EndpointStats]:

@@ -112,6 +112,24 @@ def is_used(desk: Desk, label: str) -> bool:
     return name_sent(desk.upstream.requests("pooled")[-1]) == label
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_that_is_refused_beside_another_endpoint_gives_way_to_the_next(
+    desk: Desk, stream: bool
+) -> None:
+    desk.upstream.script("second", {"delay_s": 4.0, "status": 503})
+    desk.upstream.script("pooled", {"status": 401, "headers": {"Retry-After": "2"}})
+    wishes = {"order": ["second", "pooled"], "hedge_after_s": 0.2, "hedge": True}
+
+    response = desk.post(model="paired/model", provider=wishes, stream=stream)
+
+    assert response.status_code == 200, response.text
+    record = desk.generation(response.headers["X-Generation-Id"])
+    assert [each["status"] for each in record["provider_responses"]] == [499, 401, 200]
+    refused, served = map(name_sent, desk.upstream.requests("pooled"))
+    assert refused != served
+    desk.server.wait_until(lambda: is_used(desk, refused), within_s=60)
+
+
 def test_what_nobody_has_read_is_spent_on_the_credential_that_it_came_with(desk: Desk) -> None:
     before = spend(desk)
     begun = {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}

@@ -14,8 +14,8 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.asking import PERSONAS
 from tests.conformance.desk import Desk, changed_workspace, exact, nano, opened
 from tests.conformance.pairs import HELLO, Pair
-from tests.faults.bench import CHEAP_NANO, endpoint, model, provider
-from tests.faults.conftest import GatewayWith
+from tests.faults.bench import CHEAP_NANO, DEAR, endpoint, model, provider
+from tests.faults.conftest import GatewayWith, Open
 from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS, Said, read_stream
@@ -219,6 +219,69 @@ def test_who_was_overtaken_goes_on_where_the_winner_breaks_off(
     said, record = ask(pair, stream=True, provider=wish(pair, rescue=True))
     assert said.text == "Begun, the rest"
     assert statuses(record) == [499, 502, 503, 200]
+
+
+def test_who_was_cancelled_goes_on_where_the_first_one_breaks_off(
+    server: GatewayServer, simulator: SimulatedUpstream
+) -> None:
+    pair = pair_of(server, simulator)
+    begun = [
+        {"text": ""},
+        {"gate": "first"},
+        {"text": "Begun, "},
+        {"gate": "die"},
+        {"cut": "reset"},
+    ]
+    script(pair, "a", {"events": begun}, {"text": "asked again"})
+    script(pair, "b", {"gate": "never", "text": "Late"}, {"text": "the rest"})
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask, pair, stream=True, provider=wish(pair, rescue=True))
+        simulator.wait_gate("never")
+        simulator.open_gate("first")
+        simulator.wait(nth=2, state="disconnected")
+        simulator.open_gate("die")
+        said, record = asking.result()
+    assert said.text == "Begun, the rest"
+    assert statuses(record) == [502, 499, 200]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_record_speaks_of_who_won_though_another_failed_after_it(
+    stream: bool, server: GatewayServer, simulator: SimulatedUpstream
+) -> None:
+    pair = pair_of(server, simulator)
+    script(pair, "a", {"delay_s": 20 * DELAY_S, "text": "Slow and sure"})
+    script(pair, "b", {"status": 503})
+    _, record = ask(pair, stream=stream)
+    assert statuses(record) == [200, 503]
+    assert record["provider_name"] == "Openai-a"
+    assert record["upstream_id"] == record["provider_responses"][0]["id"] is not None
+    verdicts = [each["verdict"] for each in read_route(pair, record["id"])["endpoints"]]
+    assert verdicts[0] == "chosen"
+
+
+def test_one_that_hangs_comes_last_and_costs_no_more(
+    desk_on: Open, simulator: SimulatedUpstream
+) -> None:
+    # The cheap one is as good as always asked first.
+    uneven = model("uneven/pair", endpoint("first"), endpoint("second", pricing=DEAR))
+    desk = desk_on(
+        [uneven],
+        ROUTER_FIRST_BYTE_TIMEOUT=str(LATE_S),
+        ROUTER_HEDGE_DELAY_SECONDS=str(DELAY_S),
+        ROUTER_OUTAGE_WINDOW_SECONDS="600",
+    )
+    desk.upstream.script("first", {"gate": "never", "text": "Late"}, repeat=True)
+    found = []
+    for _ in range(4):
+        response = desk.post(provider={"hedge": True})
+        assert response.status_code == 200, response.text
+        record = desk.generation(response.headers["X-Generation-Id"])
+        found.append((statuses(record), record["native_tokens_prompt"]))
+    [(_, alone)] = found[3:]
+    assert [each for each, _ in found] == [[499, 200]] * 3 + [[200]]
+    assert [tokens > alone for _, tokens in found] == [True, True, False, False]
+    desk.server.check_books()
 
 
 @pytest.mark.parametrize("stream", [False, True])

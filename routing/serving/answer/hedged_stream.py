@@ -124,6 +124,10 @@ class _StreamCall:
             self.close()
             raise
 
+    @property
+    def is_silent(self) -> bool:
+        return self._reply is None
+
     def find_failure(self) -> UpstreamFailure | None:
         return None
 

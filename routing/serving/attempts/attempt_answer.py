@@ -14,6 +14,7 @@ from gateway.database.db import under_gevent
 from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.exchange import AbortHandle
+from gateway.outbound.reply import Reply
 from routing.entities.exchange import Answer
 from routing.formats.chat.answer import count_text_chars, has_content, normalize_finish
 from routing.metering.usage import Usage
@@ -93,10 +94,13 @@ class _WholeCall:
         self.attempt = attempt
         self.abort = AbortHandle()
         self.answer: Answer | None = None
+        self.is_silent = True
         self._progress = progress
 
     def run(self) -> None:
-        self.answer = _receive_answer(self._progress, self.attempt, self.abort)
+        reply = send(self._progress, self.attempt, abort_handle=self.abort)
+        self.is_silent = False
+        self.answer = _read_answer(self.attempt, reply)
 
     def find_failure(self) -> UpstreamFailure | None:
         assert self.answer is not None
@@ -130,7 +134,10 @@ def _run_race(race: Race[_WholeCall]) -> tuple[Attempt, Answer]:
 
 
 def _receive_answer(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:
-    reply = send(progress, attempt, abort_handle=abort)
+    return _read_answer(attempt, send(progress, attempt, abort_handle=abort))
+
+
+def _read_answer(attempt: Attempt, reply: Reply) -> Answer:
     try:
         with reply:
             raw = reply.read_all()

@@ -60,7 +60,8 @@ from routing.statistics.parked_credentials import parked_credentials
 from routing.statistics.peer_sync import release_probe
 from routing.upstreams.failures import UpstreamFailure, is_transient
 
-_DOUBTS_MAX = 2
+# So many refusals of credentials that differ say that it is the request.
+DOUBTS_MAX = 2
 
 
 class Attempts:
@@ -132,9 +133,8 @@ class Attempts:
                 # Of a pool another credential may do better.
                 if failure is None or not (is_again_asked or is_pool_failure(attempt, failure)):
                     break
-                # Two that are refused in the same way say that it is the request.
                 doubts += failure.credential and not is_unknown_credential(failure)
-                if doubts == _DOUBTS_MAX:
+                if doubts == DOUBTS_MAX:
                     break
             if failure is not None:
                 self._failed_turns.append((turn, failure))

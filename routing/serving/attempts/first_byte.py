@@ -78,10 +78,17 @@ def _derive_limit_s(progress: RequestProgress, endpoint: EndpointEntry) -> float
 
 def find_hedge_delay_s(progress: RequestProgress, endpoint: EndpointEntry) -> float:
     """After which time without content another endpoint is asked too: what the caller says, else
-    what 95 % of the endpoint's answers of this kind needed."""
+    the usual time."""
+    wishes = progress.context.chat.provider
+    if wishes is not None and wishes.hedge_after_s is not None:
+        return wishes.hedge_after_s
+    return find_usual_s(progress, endpoint)
+
+
+def find_usual_s(progress: RequestProgress, endpoint: EndpointEntry) -> float:
+    """What 95 % of the endpoint's answers of this kind needed for their first content; a setting
+    where too few were seen."""
     chat = progress.context.chat
-    if chat.provider is not None and chat.provider.hedge_after_s is not None:
-        return chat.provider.hedge_after_s
     figures, p95_s = progress.context.choice.state.figures.get(endpoint.pk), None
     if figures is not None:
         p95_s = figures.stream_p95_s if chat.stream else figures.whole_p95_s

@@ -26,14 +26,18 @@ from routing.serving.admission.endpoint_limits import (
     give_back,
     settle_attempt,
 )
-from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.first_byte import find_hedge_delay_s
+from routing.serving.attempts.attempts import DOUBTS_MAX, Attempts
+from routing.serving.attempts.first_byte import find_hedge_delay_s, find_usual_s
 from routing.serving.attempts.holds import (
     NeededHold,
     estimate_attempt_nano,
     hold_for_estimate,
 )
-from routing.serving.attempts.house_credentials import AllParked
+from routing.serving.attempts.house_credentials import (
+    AllParked,
+    is_pool_failure,
+    is_unknown_credential,
+)
 from routing.serving.attempts.queue_wait import QueueingAttempts
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
@@ -122,7 +126,28 @@ class HedgingAttempts(QueueingAttempts):
 
     def record_failure(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         super().record_failure(attempt, failure)
-        self._failed_turns += [(turn, failure) for turn, each in self._raced if each is attempt]
+        turn = next((turn for turn, each in self._raced if each is attempt), None)
+        if turn is not None and self._may_change_credential(attempt, failure):
+            self._raced = [each for each in self._raced if each[1] is not attempt]
+        elif turn is not None:
+            self._failed_turns.append((turn, failure))
+        # The race is over, and nothing was wrong with who was cancelled for this one.
+        self._raced = [each for each in self._raced if not each[1].is_cancelled]
+
+    def _may_change_credential(self, attempt: Attempt, failure: UpstreamFailure) -> bool:
+        """Whether another one of the endpoint's pool may do better."""
+        refusals = [
+            each.failure
+            for each in self._progress.attempts
+            if each.endpoint is attempt.endpoint and each.failure and each.failure.credential
+        ]
+        doubts = sum(not is_unknown_credential(each) for each in refusals)
+        return is_pool_failure(attempt, failure) and doubts < DOUBTS_MAX
+
+    def end_probe_of(self, attempt: Attempt) -> None:
+        """Let others probe the endpoint, if it is the one that was to be probed."""
+        if attempt.endpoint.pk == self._probes:
+            self.end_probe()
 
     def _fits(self, turn: Candidate, first: Attempt) -> bool:
         endpoint = turn.endpoint
@@ -164,6 +189,10 @@ class RacingCall(Protocol):
 
     def run(self) -> None:
         """Wait for content. Raises `UpstreamFailure` or `OutboundError`."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether not even the head of a reply has come."""
 
     def find_failure(self) -> UpstreamFailure | None:
         """What is wrong with what came, where another endpoint may do better."""
@@ -306,7 +335,7 @@ class Race(Generic[C]):
         """Close the connection, and note what the provider bills until now."""
         attempt, progress, hedge = call.attempt, self._progress, self._progress.hedge
         has_ended = job.ready()
-        usage = call.measure_bill()
+        usage, is_silent = call.measure_bill(), call.is_silent
         call.abort.abort()
         if has_ended:
             call.close()
@@ -317,7 +346,11 @@ class Race(Generic[C]):
             # It is alone, and ends as the request does.
             return
         attempt.ended = process.now()
-        record_cancelled(attempt, streamed=progress.context.chat.stream)
+        usual_s = find_usual_s(progress, attempt.endpoint)
+        record_cancelled(attempt, streamed=progress.context.chat.stream, usual_s=usual_s)
+        if is_silent and attempt.ended - attempt.started >= usual_s:
+            usage = _judge_silence(attempt, usage)
+        self._attempts.end_probe_of(attempt)
         attempt.failure = failure = cancelled_attempt()
         attempt.status, tokens = failure.status, 0
         if usage is not None:
@@ -325,6 +358,17 @@ class Race(Generic[C]):
             hedge.legs.append(Leg(attempt, usage, price(progress, attempt, usage)))
             tokens = count_tokens(usage)
         settle_attempt(attempt, tokens)
+
+
+def _judge_silence(attempt: Attempt, usage: Usage | None) -> Usage | None:
+    """What the provider bills of a call that brought not one byte in the usual time. Where most of
+    the endpoint's last tries came to nothing it hangs: that is an outage, and nothing is billed."""
+    health, endpoint, now = process.health(), attempt.endpoint.pk, process.now()
+    health.record_useless_answer(endpoint, now)
+    if endpoint not in health.snapshot(now).failing:
+        return usage
+    health.record_failure(endpoint, now)
+    return None
 
 
 def _run_call(call: RacingCall) -> UpstreamFailure | Aborted | None:

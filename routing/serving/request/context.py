@@ -270,12 +270,15 @@ class RequestProgress:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """The attempt the record speaks of: the one that was served, else the last that nobody
-        cancelled."""
+        """The attempt the record speaks of: the one that was served, else the last; of a race the
+        one that did not fail, else the one that was the last to fail."""
         if self.served_by is not None or not self.attempts:
             return self.served_by
-        return next(
-            (each for each in reversed(self.attempts) if not each.is_cancelled), self.attempts[-1]
+        if self.hedge is None:
+            return self.attempts[-1]
+        return max(
+            self.attempts,
+            key=lambda each: (not each.is_cancelled, each.failure is None, each.ended or 0.0),
         )
 
     @property

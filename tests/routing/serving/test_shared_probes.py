@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.outbound.exchange import AbortHandle
 from routing.entities.entries import EndpointEntry
 from routing.planning.endpoint_state import LOOK_AGAIN_S, may_go_on
 from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.hedging import HedgingAttempts, Race
 from routing.serving.request import process
-from routing.serving.request.context import RequestProgress
+from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.hedge import Hedge
 from routing.statistics import observation, peer_sync
 from routing.statistics.peer_sync import may_probe, probe_key
 from routing.upstreams.failures import (
@@ -141,3 +144,32 @@ def test_keys_of_probes_that_have_ended_are_given_back(start, one, client, is_fr
     process.answers(one, 1)
     process.sync()
     assert is_free()
+
+
+class _Silent:
+    """A call that has not had its turn to be sent."""
+
+    is_silent = True
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt, self.abort = attempt, AbortHandle()
+
+    def run(self) -> None: ...
+
+    def find_failure(self) -> None: ...
+
+    def measure_bill(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_probe_that_another_endpoint_overtook_gives_its_place_back(
+    here, one, is_free, probing
+) -> None:
+    first = attempt_at(one)
+    race = Race(probing, HedgingAttempts(probing), first, _Silent)
+    probing.hedge = Hedge(0.1, [first])
+    race.cancel_all()
+    here.sync()
+    assert is_free()
+    assert first.is_cancelled

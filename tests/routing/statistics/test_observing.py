@@ -144,14 +144,19 @@ def test_failures_are_marked_for_others(clock, watch) -> None:
     assert watch.seen.health_events.take() == [outage, parked]
 
 
-def test_who_was_cancelled_counts_with_the_time_it_had_and_in_nothing_else(clock, watch) -> None:
-    watch.meet(10, first_token_s=0.1)
-    for _ in range(10):
-        late = attempt(clock, watch.one, first_token_s=None, took_s=3.0)
-        watch.seen.record_cancelled(late, streamed=True)
+def test_who_was_cancelled_counts_with_its_usual_time_and_in_nothing_else(clock, watch) -> None:
+    watch.meet(10, first_token_s=1.0)
+    for waited_s in [0.2, *[3.0] * 10]:
+        late = attempt(clock, watch.one, first_token_s=None, took_s=waited_s)
+        watch.seen.record_cancelled(late, streamed=True, usual_s=2.0)
     found = watch.figures()
     assert (found.uptime_5m, found.calls) == (100, 10)
-    assert (found.stream_p95_s, found.whole_p95_s) == near(3.0, None)
+    # One that hangs does not get more time with each.
+    assert (found.stream_p95_s, found.whole_p95_s) == near(2.0, None)
+    last_moment = attempt(clock, watch.one, first_token_s=2.5, took_s=2.5)
+    for _ in range(20):
+        watch.seen.record_cancelled(last_moment, streamed=True, usual_s=2.0)
+    assert (watch.figures().stream_p95_s,) == near(2.5)
     clock.now += 3600
     assert watch.figures().stream_p95_s is None
 
