@@ -130,13 +130,25 @@ def test_one_that_is_refused_beside_another_endpoint_gives_way_to_the_next(
     desk.server.wait_until(lambda: is_used(desk, refused), within_s=60)
 
 
-def test_what_nobody_has_read_is_spent_on_the_credential_that_it_came_with(desk: Desk) -> None:
+BEGUN = {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}
+
+
+@pytest.mark.parametrize(
+    ("stream", "broken"),
+    [
+        (True, {"events": [{"json": BEGUN}, {"cut": "reset"}]}),
+        (False, {"text": "Half of it", "finish_reason": "error"}),
+    ],
+    ids=["stream", "whole"],
+)
+def test_what_nobody_has_read_is_spent_on_the_credential_that_it_came_with(
+    desk: Desk, stream: bool, broken: dict[str, Any]
+) -> None:
     before = spend(desk)
-    begun = {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}
-    desk.upstream.script("pooled", {"events": [{"json": begun}, {"cut": "reset"}]})
+    desk.upstream.script("pooled", broken)
 
     order = {"order": ["pooled", "second"]}
-    answer = desk.post(model="paired/model", provider=order, stream=True)
+    answer = desk.post(model="paired/model", provider=order, stream=stream)
 
     assert answer.status_code == 200, answer.text
     record = desk.generation(answer.headers["X-Generation-Id"])
@@ -198,3 +210,19 @@ def test_with_all_parked_the_next_endpoint_is_asked_and_the_route_says_why(desk:
     desk.told(alone, 503, "provider_overloaded")
     assert int(alone.headers["Retry-After"]) >= 1
     desk.server.wait_until(lambda: desk.post().status_code == 200, within_s=60)
+
+
+def test_a_loop_that_a_parked_credential_began_goes_on(desk: Desk) -> None:
+    throttled = {"status": 429, "headers": {"Retry-After": "60"}}
+    clock = {"tool_calls": [{"name": "datetime", "arguments": {}}]}
+    desk.upstream.script("apart", throttled, throttled, throttled, clock, {"text": "It is late."})
+    assert desk.post(model="apart/model").status_code == 429
+
+    answer = desk.post(model="apart/model", tools=[{"type": "router:datetime"}])
+
+    assert answer.status_code == 200, answer.text
+    assert "It is late." in answer.text
+    generation_id = answer.headers["X-Generation-Id"]
+    assert desk.generation(generation_id)["finish_reason"] == "stop"
+    route = desk.manage("GET", f"/generation/{generation_id}/route").json()["data"]
+    assert [each["verdict"] for each in route["endpoints"]] == ["chosen"]

@@ -23,7 +23,7 @@ from routing.serving.attempts.hedging import HedgingAttempts, Race
 from routing.serving.attempts.upstream_call import send
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.outcome import measure_usage, note_turn
+from routing.serving.request.outcome import measure_usage, note_house_cost, note_turn
 from routing.upstreams.failures import (
     UpstreamFailure,
     from_error_object,
@@ -66,6 +66,7 @@ def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
                 failure, fallback = refused_answer(), Served(attempt, answer)
             else:
                 return Served(attempt, answer)
+            _note_unserved(progress, attempt, answer)
         except UpstreamFailure as error:
             failure = error
             fallback = fallback if fallback and fallback.failure is None else None
@@ -100,7 +101,9 @@ class _WholeCall:
     def run(self) -> None:
         reply = send(self._progress, self.attempt, abort_handle=self.abort)
         self.is_silent = False
-        self.answer = _read_answer(self.attempt, reply)
+        self.answer = answer = _read_answer(self.attempt, reply)
+        if _find_breakage(answer) is not None:
+            _note_unserved(self._progress, self.attempt, answer)
 
     def find_failure(self) -> UpstreamFailure | None:
         assert self.answer is not None
@@ -149,6 +152,13 @@ def _read_answer(attempt: Attempt, reply: Reply) -> Answer:
     attempt.ended = attempt.first_token = process.now()
     attempt.upstream_id = answer.upstream_id
     return answer
+
+
+def _note_unserved(progress: RequestProgress, attempt: Attempt, answer: Answer) -> None:
+    """Note what the provider bills of an answer that nobody may come to read."""
+    if answer.usage or has_content(answer.message):
+        chars = count_text_chars(answer.message)
+        note_house_cost(progress, attempt, measure_usage(progress, attempt, answer.usage, chars))
 
 
 def _is_plain(answer: Answer) -> bool:

@@ -101,9 +101,11 @@ class Attempts:
     def __iter__(self) -> Iterator[Attempt]:
         """Attempts to carry out, one after the other, until one is not reported as failed. When no
         endpoint is left, those that failed for a moment are asked again, after a while."""
+        plan = self._progress.context.plan
         yield from self._try_turns()
         if self._parked is not None and len(self._progress.attempts) == self._first:
-            # Parked ones are better than none.
+            # Parked ones are better than none: they belong to the plan again.
+            self._progress.context = self._progress.context._replace(plan=plan)
             yield from self._try_turns(is_again=True, is_last_resort=True)
         for number in range(settings.ROUTER_ENDPOINT_RETRIES):
             delay_s = self._find_retry_delay_s(number)
