@@ -265,12 +265,8 @@ def test_one_that_hangs_comes_last_and_costs_no_more(
 ) -> None:
     # The cheap one is as good as always asked first.
     uneven = model("uneven/pair", endpoint("first"), endpoint("second", pricing=DEAR))
-    desk = desk_on(
-        [uneven],
-        ROUTER_FIRST_BYTE_TIMEOUT=str(LATE_S),
-        ROUTER_HEDGE_DELAY_SECONDS=str(DELAY_S),
-        ROUTER_OUTAGE_WINDOW_SECONDS="600",
-    )
+    limits = {"ROUTER_FIRST_BYTE_TIMEOUT": str(LATE_S), "ROUTER_OUTAGE_WINDOW_SECONDS": "600"}
+    desk = desk_on([uneven], ROUTER_HEDGE_DELAY_SECONDS=str(DELAY_S), **limits)
     desk.upstream.script("first", {"gate": "never", "text": "Late"}, repeat=True)
     found = []
     for _ in range(4):

@@ -44,7 +44,7 @@ from routing.serving.request.context import Attempt, RequestProgress, forget_ori
 from routing.serving.request.hedge import Hedge
 from routing.serving.request.legs import Leg
 from routing.serving.request.outcome import note_house_cost, price
-from routing.statistics.observation import record_cancelled
+from routing.statistics.observation import observer, record_cancelled
 from routing.upstreams.failures import UpstreamFailure, cancelled_attempt, from_outbound_error
 
 # A connection that is cut is noticed at once, one that is being opened within 0.2 s.
@@ -368,6 +368,7 @@ def _judge_silence(attempt: Attempt, usage: Usage | None) -> Usage | None:
     if endpoint not in health.snapshot(now).failing:
         return usage
     health.record_failure(endpoint, now)
+    observer().health_events.record_outage(endpoint, now)
     return None
 
 
