@@ -195,7 +195,7 @@ def _build_row(
     )
     if not starts:
         return intern, None
-    host = place(intern, LeaseKind.PROVISION, account_id=caller.account_id, now=now)
+    host = place(intern, LeaseKind.PROVISION, account_id=caller.account_id)
     lease = InternLease(intern.pk, uuid4(), uuid4(), LeaseKind.PROVISION, host)
     columns: JsonObject = {**leases.begin_columns(lease, now), "progress_step": 1}
     for name, value in columns.items():
@@ -227,7 +227,7 @@ def _resume(creation: InternCreation, caller: Caller, now: datetime) -> _Prepara
     if intern.status != Status.AWAITING_SLACK_INSTALL:
         return _Preparation(creation, intern)
     by = history.describe_caller(caller)
-    host = place(intern, LeaseKind.PROVISION, account_id=caller.account_id, now=now)
+    host = place(intern, LeaseKind.PROVISION, account_id=caller.account_id)
     taken = leases.take(intern, LeaseKind.PROVISION, by=by, now=now, host=host)
     if taken is None:
         raise InternConflict

@@ -3,12 +3,13 @@
 import logging
 import os
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Count, Q, QuerySet
 
 from gateway.home import write_private
@@ -40,10 +41,22 @@ def read_memory() -> Memory:
     return Memory(total, total)
 
 
+def read_database_time() -> datetime:
+    """The time by the clock that all machines share: each one's own may differ from it."""
+    if connection.vendor != "postgresql":
+        # The database is on this machine.
+        return datetime.now(UTC)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now
+
+
 def write_heartbeat(now: datetime) -> bool:
-    """Write down how this machine is. False where another machine of its name is alive: then one
-    of the two needs another `INTERN_HOST`, and until then this one is on no list."""
-    name, home_id, memory = settings.INTERN_HOST, _read_home_id(), read_memory()
+    """Write down how this machine is, at `now` by the database's clock. False where another machine
+    of its name is alive: then one of the two needs another `INTERN_HOST`, and until then this one
+    is on no list."""
+    name, home_id, memory = settings.INTERN_HOST, read_home_id(), read_memory()
     measured = {
         "memory_bytes": memory.total,
         "free_memory_bytes": memory.free,
@@ -63,7 +76,7 @@ def write_heartbeat(now: datetime) -> bool:
     return False
 
 
-def _read_home_id() -> UUID:
+def read_home_id() -> UUID:
     """What tells this home apart from others, made where there is none."""
     path = Path(settings.GATEWAY_HOME) / "run" / "intern-host-id"
     with suppress(OSError, ValueError):
@@ -72,12 +85,20 @@ def _read_home_id() -> UUID:
     return UUID(path.read_text(encoding="ascii").strip())
 
 
+def is_impostor() -> bool:
+    """Whether another machine that is alive has this one's name. What its interns do is then not
+    this one's business, and this one must not take up what is meant for it."""
+    rows = filter_living(read_database_time()).filter(name=settings.INTERN_HOST)
+    home_id = rows.values_list("home_id", flat=True).first()
+    return home_id is not None and home_id != read_home_id()
+
+
 def _term() -> timedelta:
     return timedelta(seconds=settings.INTERN_HOST_SECONDS)
 
 
 def filter_living(now: datetime) -> QuerySet[InternHost]:
-    """Machines that were heard of lately."""
+    """Machines that were heard of lately. All times here are by `read_database_time`."""
     return InternHost.objects.filter(last_seen_at__gt=now - _term())
 
 
@@ -98,13 +119,13 @@ def has_others() -> bool:
     return InternHost.objects.exclude(name=settings.INTERN_HOST).exists()
 
 
-def list_other_hosts(now: datetime) -> list[str]:
+def list_other_hosts() -> list[str]:
     """The names of the living machines but this one."""
-    others = filter_living(now).exclude(name=settings.INTERN_HOST)
+    others = filter_living(read_database_time()).exclude(name=settings.INTERN_HOST)
     return list(others.order_by("name").values_list("name", flat=True))
 
 
-def keeps_archives(now: datetime) -> bool:
+def keeps_archives() -> bool:
     """Whether disks of interns that stop here are archived: where others could fetch them, and
     there are others, or will be once this one is drained."""
     reasons = ~Q(name=settings.INTERN_HOST) | Q(draining=True)
@@ -125,9 +146,7 @@ def _can_recover(intern: Intern, now: datetime) -> bool:
     return is_kept and intern.disk_host in list_gone(now)
 
 
-def place(
-    intern: Intern, kind: LeaseKind, *, account_id: UUID, now: datetime, acknowledged: bool = False
-) -> str:
+def place(intern: Intern, kind: LeaseKind, *, account_id: UUID, acknowledged: bool = False) -> str:
     """The machine that is to carry out an operation which begins now.
 
     `acknowledged` says that the loss of the disk is accepted. Where no machine is known, as before
@@ -135,6 +154,7 @@ def place(
     """
     if kind == LeaseKind.SUSPEND:
         return intern.host
+    now = read_database_time()
     living = list(filter_living(now))
     names = {host.name for host in living}
     home = intern.host if intern.booted_at is None else intern.disk_host
@@ -147,12 +167,16 @@ def place(
         can_leave = can_move(intern) or _can_recover(intern, now)
     if names <= {home} or not can_leave:
         return home
-    states = _measure(living, intern, account_id)
+    takers = [host for host in living if not host.draining]
+    if kind == LeaseKind.DELETE:
+        # One that is drained can still take an intern down, where no other machine is.
+        takers = takers or living
+    states = _measure(takers, intern, account_id)
     return choose_host(states, needed_bytes=settings.INTERN_MEMORY_BYTES) or home
 
 
-def _measure(living: list[InternHost], intern: Intern, account_id: UUID) -> list[HostState]:
-    """Those that take interns, with what was placed on them."""
+def _measure(takers: list[InternHost], intern: Intern, account_id: UUID) -> list[HostState]:
+    """Machines that take the intern, with what was placed on them."""
     placed = Intern.objects.filter(status__in=_PLACED).values_list("host").order_by()
     own = Count("pk", filter=Q(workspace__account=account_id))
     counts = {
@@ -167,6 +191,5 @@ def _measure(living: list[InternHost], intern: Intern, account_id: UUID) -> list
             of_account=counts.get(host.name, (0, 0))[1],
             has_disk=intern.booted_at is not None and intern.disk_host == host.name,
         )
-        for host in living
-        if not host.draining
+        for host in takers
     ]

@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 
 from gateway.database.db import Lane, run_queries
 from gateway.http.jsonio import JsonObject
-from interns import leases
+from interns import history, leases
 from interns.archives.service import has_archive
 from interns.errors import (
     InternBusy,
@@ -48,12 +48,37 @@ def delete(intern_id: UUID, *, by: str, acknowledged: bool = False) -> None:
     _begin_operation(intern_id, LeaseKind.DELETE, by=by, acknowledged=acknowledged)
 
 
-def begin_suspend(intern_id: UUID, *, by: str, why: str = "", resumes: bool = False) -> InternLease:
+def begin_suspend(intern_id: UUID, *, by: str, why: str = "", resumes: bool = False) -> None:
     """Have the runtime stopped, without waiting for it. Raises as `provision` does.
 
-    One that `resumes` is provisioned again as soon as a machine takes it.
+    One that `resumes` is provisioned again as soon as a machine takes it. One that is stopped and
+    waits for that stays stopped.
     """
-    return _begin_operation(intern_id, LeaseKind.SUSPEND, by=by, why=why, resumes=resumes)[0]
+    _begin_suspend(intern_id, by=by, why=why, resumes=resumes)
+
+
+def _begin_suspend(
+    intern_id: UUID, *, by: str, why: str, resumes: bool = False
+) -> tuple[InternLease, Intern] | None:
+    """As `_begin_operation`; None where it is stopped, and shall not be resumed any more."""
+    try:
+        return _begin_operation(intern_id, LeaseKind.SUSPEND, by=by, why=why, resumes=resumes)
+    except InvalidState:
+        if resumes or not run_queries(Lane.OPERATOR, lambda: _cancel_resume(intern_id, by)):
+            raise
+    return None
+
+
+def _cancel_resume(intern_id: UUID, by: str) -> bool:
+    """Whether it was stopped to be resumed elsewhere, which is now not wanted."""
+    waits = Intern.objects.filter(pk=intern_id, status=Status.STOPPED, provision_requested=True)
+    with transaction.atomic():
+        intern = waits.select_for_update().first()
+        if intern is None:
+            return False
+        waits.update(provision_requested=False, updated_at=datetime.now(UTC))
+        history.record_note(intern, "it stays stopped", by=by)
+    return True
 
 
 def suspend(intern_id: UUID, *, by: str, why: str = "", until: float | None = None) -> None:
@@ -62,8 +87,8 @@ def suspend(intern_id: UUID, *, by: str, why: str = "", until: float | None = No
     Raises as `provision` does, and `OperationTimedOut`, which undoes nothing.
     """
     until = until or time.monotonic() + settings.INTERN_OPERATION_SECONDS
-    lease, before = _begin_operation(intern_id, LeaseKind.SUSPEND, by=by, why=why)
-    _await_stop(lease, before, until - _TO_ANSWER_S)
+    if begun := _begin_suspend(intern_id, by=by, why=why):
+        _await_stop(*begun, until - _TO_ANSWER_S)
 
 
 def read_state(intern: Intern, now: datetime) -> OperationState:
@@ -101,7 +126,7 @@ def _begin_operation(
         if error := find_refusal(kind, read_state(intern, now), acknowledged=acknowledged):
             raise error
         account_id = intern.workspace.account_id
-        host = place(intern, kind, account_id=account_id, now=now, acknowledged=acknowledged)
+        host = place(intern, kind, account_id=account_id, acknowledged=acknowledged)
         return leases.take(intern, kind, by=by, now=now, why=why, host=host, **columns), intern
 
     lease, before = run_queries(Lane.OPERATOR, lambda: _retry(attempt))

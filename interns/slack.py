@@ -54,7 +54,7 @@ def _write(intern: Intern, by: str, now: datetime) -> InternLease | None:
             LeaseKind.PROVISION,
             by=by,
             now=now,
-            host=place(intern, LeaseKind.PROVISION, account_id=account_id, now=now),
+            host=place(intern, LeaseKind.PROVISION, account_id=account_id),
             why="Slack was installed",
             rule=MoveRule.SLACK_INSTALLED,
             slack_installed_at=now,

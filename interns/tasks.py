@@ -17,6 +17,7 @@ from gateway.celery import app
 from gateway.environment.interns import name_host_queue
 from interns import hosts
 from interns.archives.service import delete_abandoned_spools, delete_expired_archives
+from interns.archives.store import is_shared
 from interns.chat.clock import CLOCK
 from interns.chat.run_cleanup import delete_old_runs, expire_runs
 from interns.creation import delete_expired_creations
@@ -37,8 +38,9 @@ def _name_worker() -> str:
     return f"worker {os.getpid()} on {socket.gethostname()}"
 
 
-# A job that keeps to its time is over before either.
-_SOFT_LIMIT_S = ceil(settings.INTERN_PROVISION_SECONDS) + 5
+# A job that keeps to its time is over before either. Where disks are fetched, that takes its own.
+_FETCH_S = settings.INTERN_ARCHIVE_SECONDS if is_shared() else 0
+_SOFT_LIMIT_S = ceil(settings.INTERN_PROVISION_SECONDS + _FETCH_S) + 5
 
 
 @shared_task(bind=True, soft_time_limit=_SOFT_LIMIT_S, time_limit=_SOFT_LIMIT_S + _PATIENCE_S)
@@ -67,7 +69,7 @@ def suspend(task: Any, intern_id: str, lease_id: str, operation_id: str, kind: s
 
 def _publish_archiving() -> None:
     """Have the disks that lie only here archived, where other machines could boot them."""
-    if not hosts.keeps_archives(datetime.now(UTC)):
+    if not hosts.keeps_archives():
         return
     queue = name_host_queue(JOBS_QUEUE, settings.INTERN_HOST)
     try:
@@ -87,7 +89,7 @@ def _tell_others(task: Any, host: str, expires_s: float) -> None:
     """What beat asks for comes to one machine, which has the others do it too; they are named."""
     if host:
         return
-    for other in hosts.list_other_hosts(datetime.now(UTC)):
+    for other in hosts.list_other_hosts():
         queue = name_host_queue(CONTROL_QUEUE, other)
         try:
             task.apply_async((other,), queue=queue, expires=expires_s, retry=False)

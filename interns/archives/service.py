@@ -149,7 +149,10 @@ def restore_workspace(
     runtime here. `alive` is called now and then. Raises `ArchiveFailed`."""
     row = latest_archive(intern.pk)
     if row is None:
-        raise ArchiveFailed(f"its disk is on {intern.disk_host}, and no archive of it is kept")
+        why = f"its disk is on {intern.disk_host}, and no archive of it is kept"
+        if intern.disk_host == settings.INTERN_HOST:
+            why = "its disk is gone, and no archive of it is kept"
+        raise ArchiveFailed(why)
     try:
         with _make_spool() as (file, _):
             fetch = partial(_fetch, row, file)

@@ -4,7 +4,6 @@ what destroyed interns left here."""
 import fcntl
 import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -38,7 +37,7 @@ def list_unarchived(host: str) -> list[Intern]:
 def archive_disks(driver: Driver) -> int:
     """Archive one disk after the other until none is left; how many were. One process of this
     machine does it at a time, the others leave it to that one."""
-    if not hosts.keeps_archives(datetime.now(UTC)):
+    if hosts.is_impostor() or not hosts.keeps_archives():
         return 0
     folder = private_folder(Path(settings.GATEWAY_HOME) / "archives")
     with (folder / "archiving.lock").open("w") as turn:

@@ -1,12 +1,13 @@
 """The life sign of a machine that runs interns, from its worker of `intern-control`."""
 
+import fcntl
 import logging
 import threading
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
@@ -29,6 +30,31 @@ _BEATS_PER_TERM: Final = 6
 _LEASE_OF_TERM: Final = 2 / 3
 
 
+@contextmanager
+def hold_heartbeat_lock() -> Iterator[None]:
+    """Show other processes of this machine that its row is being written."""
+    with _open_lock() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def pause_heartbeats() -> Iterator[bool]:
+    """Keep this machine's workers from beginning to write its row. Whether none does already."""
+    with _open_lock() as lock:
+        is_still = True
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_still = False
+        yield is_still
+
+
+def _open_lock() -> TextIO:
+    folder = private_folder(Path(settings.GATEWAY_HOME) / "run")
+    return (folder / "intern-heartbeat.lock").open("a", encoding="ascii")
+
+
 class Heartbeat(threading.Thread):
     """Writes this machine's row for as long as the process lives, and then how long its interns may
     run. `compare` has runtimes compared with rows, after a time in which nobody heard of this
@@ -40,10 +66,11 @@ class Heartbeat(threading.Thread):
         self._has_compared = False
 
     def run(self) -> None:
-        while True:
-            self.beat()
-            connection.close()
-            time.sleep(settings.INTERN_HOST_SECONDS / _BEATS_PER_TERM)
+        with hold_heartbeat_lock():
+            while True:
+                self.beat()
+                connection.close()
+                time.sleep(settings.INTERN_HOST_SECONDS / _BEATS_PER_TERM)
 
     def beat(self) -> None:
         path = private_folder(Path(settings.GATEWAY_HOME) / "run") / FILE_NAME
@@ -53,7 +80,7 @@ class Heartbeat(threading.Thread):
                 # Whatever runs still is to see that, before there is a new one.
                 time.sleep(2 * LOOK_S)
             began = read_clock()
-            if not hosts.write_heartbeat(datetime.now(UTC)):
+            if not hosts.write_heartbeat(hosts.read_database_time()):
                 return
             if not hosts.has_others():
                 remove_lease(path)

@@ -1,4 +1,4 @@
-"""Renew a lease while a job works."""
+"""Take up a lease for a job, and renew it while the job works."""
 
 import logging
 import threading
@@ -10,10 +10,18 @@ from typing import Self
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
-from interns import leases
+from interns import hosts, leases
 from interns.leases import InternLease, LeaseLost
+from interns.models import Intern
 
 log = logging.getLogger("gateway.interns")
+
+
+def pick_up(lease: InternLease, *, by: str) -> tuple[Intern, InternLease] | None:
+    """As `leases.pick_up`; None also where the message was for another machine of this name."""
+    if hosts.is_impostor():
+        return None
+    return leases.pick_up(lease, by=by, now=datetime.now(UTC))
 
 
 class LeaseRenewal:

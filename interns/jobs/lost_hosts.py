@@ -126,7 +126,6 @@ def _hand_teardown_on(intern: Intern, now: datetime) -> bool:
         intern,
         LeaseKind.DELETE,
         account_id=intern.workspace.account_id,
-        now=now,
         acknowledged=intern.acknowledge_workspace_loss,
     )
     if host == intern.host or intern.lease_id is None or intern.operation_id is None:

@@ -2,7 +2,7 @@
 one that is drained, boots again elsewhere once its disk can be fetched."""
 
 import logging
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from interns import hosts, operations
@@ -18,7 +18,7 @@ _BY: Final = "moving interns"
 def move_interns(*, now: datetime | None = None) -> int:
     """One round over all machines; how many interns took a step. What could not be begun is tried
     again in the next one."""
-    now = now or datetime.now(UTC)
+    now = now or hosts.read_database_time()
     return park_lost(now) + _stop_drained() + _resume_waiting(now)
 
 
@@ -49,7 +49,7 @@ def _resume_waiting(now: datetime) -> int:
     count = 0
     for intern in rows.select_related("workspace").order_by("status_since"):
         account_id = intern.workspace.account_id
-        if hosts.place(intern, LeaseKind.PROVISION, account_id=account_id, now=now) not in takes:
+        if hosts.place(intern, LeaseKind.PROVISION, account_id=account_id) not in takes:
             continue
         try:
             operations.provision(intern.pk, by=_BY)

@@ -8,7 +8,7 @@ from typing import Final
 from django.conf import settings
 from django.db import models, transaction
 
-from interns import history, operations
+from interns import history, hosts, operations
 from interns.chat import runs
 from interns.errors import InternError
 from interns.history import PROBER
@@ -29,6 +29,8 @@ _PROBE_S: Final = 2.0
 def probe_all(driver: Driver) -> int:
     """One round over this machine's running interns that nothing holds. Returns how many are not
     well."""
+    if hosts.is_impostor():
+        return 0
     rows = Intern.objects.filter(
         status=Status.RUNNING, lease_id__isnull=True, host=settings.INTERN_HOST
     )

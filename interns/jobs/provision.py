@@ -12,9 +12,10 @@ from django.conf import settings
 from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
 
 from gateway.database.db import release_connection
-from interns import leases
-from interns.archives.service import restore_workspace
-from interns.jobs.lease_renewal import LeaseRenewal
+from interns import hosts, leases
+from interns.archives.service import latest_archive, restore_workspace
+from interns.history import has_ever_run
+from interns.jobs.lease_renewal import LeaseRenewal, pick_up
 from interns.jobs.lost_hosts import record_restore
 from interns.keys import KeyDisabled, build_gateway_url, prepare_key
 from interns.leases import InternLease, LeaseLost
@@ -66,7 +67,7 @@ class BootFailed(Exception):
 
 def provision(lease: InternLease, driver: Driver, *, by: str) -> bool:
     """Carry out what a message told of. Whether there was anything to do."""
-    picked = leases.pick_up(lease, by=by, now=datetime.now(UTC))
+    picked = pick_up(lease, by=by)
     if picked is None:
         return False
     intern, mine = picked
@@ -174,12 +175,25 @@ class _BootAttempt:
         )
 
     def _fetch_disk(self) -> None:
-        """Where another machine has the disk, its archive is put onto one here."""
+        """Where another machine has the disk, or this one lost it, its archive is put onto one
+        here. Fetching has a limit of its own, beside that of the boot."""
+        if not self._needs_archive():
+            return
+        release_connection()
+        began = time.monotonic()
+        archive = restore_workspace(self._intern, self._driver, alive=self._renewal.check)
+        self._until += time.monotonic() - began
+        record_restore(self._intern, archive, self._lease, by=self._by)
+
+    def _needs_archive(self) -> bool:
         intern = self._intern
-        if intern.booted_at is not None and intern.disk_host != settings.INTERN_HOST:
-            release_connection()
-            archive = restore_workspace(intern, self._driver, alive=self._check_time)
-            record_restore(intern, archive, self._lease, by=self._by)
+        if intern.booted_at is None:
+            return False
+        if intern.disk_host != settings.INTERN_HOST:
+            return True
+        is_kept = hosts.has_others() or latest_archive(intern.pk) is not None
+        # A boot that failed early may have made none. Where a machine is alone, a boot makes one.
+        return is_kept and has_ever_run(intern.pk) and not self._driver.has_disk(intern.pk)
 
     def _await_health(self) -> None:
         deadline = time.monotonic() + settings.INTERN_HEALTH_SECONDS

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 
 from gateway.health import worked_queues
-from interns import leases
+from interns import hosts, leases
 from interns.errors import UpstreamUnavailable
 from interns.history import REAPER
 from interns.job_queue import JOBS_QUEUE, publish_operation
@@ -38,6 +38,8 @@ class ReapCounts(NamedTuple):
 
 def reap(driver: Driver, *, now: datetime | None = None) -> ReapCounts:
     """One round over this machine's leases that have expired."""
+    if hosts.is_impostor():
+        return ReapCounts()
     now = now or datetime.now(UTC)
     counts = ReapCounts()
     rows = Intern.objects.filter(
@@ -60,6 +62,8 @@ def publish_waiting() -> int:
 
     Where it is not, the later one finds nothing to do. Returns how many could be told of.
     """
+    if hosts.is_impostor():
+        return 0
     rows = Intern.objects.filter(
         lease_id__isnull=False, picked_at__isnull=True, host=settings.INTERN_HOST
     )

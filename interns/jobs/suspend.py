@@ -2,7 +2,6 @@
 
 import logging
 import time
-from datetime import UTC, datetime
 from typing import Final
 
 from django.db import DatabaseError, InterfaceError
@@ -10,7 +9,7 @@ from django.db import DatabaseError, InterfaceError
 from gateway.database.db import release_connection
 from interns import leases
 from interns.chat.run_cleanup import end_runs
-from interns.jobs.lease_renewal import LeaseRenewal
+from interns.jobs.lease_renewal import LeaseRenewal, pick_up
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule
 from interns.models import Intern, Status
@@ -23,7 +22,7 @@ _PAUSE_S: Final = 0.5
 
 def suspend(lease: InternLease, driver: Driver, *, by: str) -> bool:
     """Carry out what a message told of. Whether there was anything to do."""
-    picked = leases.pick_up(lease, by=by, now=datetime.now(UTC))
+    picked = pick_up(lease, by=by)
     if picked is None:
         return False
     intern, mine = picked

@@ -3,7 +3,6 @@ so that a second attempt goes on where the first one ended."""
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from django.db import DatabaseError, InterfaceError, transaction
 
@@ -11,7 +10,7 @@ from gateway.database.db import release_connection
 from interns import history, leases
 from interns.archives.service import archive_workspace
 from interns.chat.run_cleanup import end_runs
-from interns.jobs.lease_renewal import LeaseRenewal
+from interns.jobs.lease_renewal import LeaseRenewal, pick_up
 from interns.keys import revoke_key
 from interns.leases import InternLease, LeaseLost
 from interns.machine import NOWHERE, MoveRule
@@ -32,7 +31,7 @@ class TeardownFailed(Exception):
 
 def tear_down(lease: InternLease, driver: Driver, *, by: str) -> bool:
     """Carry out what a message told of. Whether there was anything to do."""
-    picked = leases.pick_up(lease, by=by, now=datetime.now(UTC))
+    picked = pick_up(lease, by=by)
     if picked is None:
         return False
     intern, mine = picked

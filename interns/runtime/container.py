@@ -219,6 +219,15 @@ class ContainerDriver(AgentClient):
 
     # --- The disk ---------------------------------------------------------------------------------
 
+    def has_disk(self, intern_id: UUID) -> bool:
+        try:
+            self._engine.volumes.get(self._volume_name(intern_id))
+        except NotFound:
+            return False
+        except _ENGINE_ERRORS as error:
+            raise StartFailed(f"the container engine: {error}"[:500]) from error
+        return True
+
     def archive(self, intern_id: UUID, into: BinaryIO) -> int:
         try:
             with self._holding_disk(intern_id) as holder, tempfile.TemporaryFile() as spooled:

@@ -243,6 +243,9 @@ class Driver(Protocol):
     def destroy(self, intern_id: UUID) -> None:
         """Stop it, and remove its disk and whatever else is its own. Raises `StopFailed`."""
 
+    def has_disk(self, intern_id: UUID) -> bool:
+        """Whether the intern has a disk here. Raises `RuntimeFailed` where nobody can tell."""
+
     def archive(self, intern_id: UUID, into: BinaryIO) -> int:
         """Write the disk as a deterministic tar, and return how many files are in it. The runtime
         is stopped. Raises `ArchiveFailed`."""

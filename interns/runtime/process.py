@@ -73,6 +73,9 @@ class ProcessDriver(AgentClient):
         except OSError as error:
             raise StopFailed(f"the disk could not be removed: {error.strerror}") from error
 
+    def has_disk(self, intern_id: UUID) -> bool:
+        return disk.disk_folder(intern_id).is_dir()
+
     def archive(self, intern_id: UUID, into: BinaryIO) -> int:
         if not disk.disk_folder(intern_id).is_dir():
             raise NoDisk

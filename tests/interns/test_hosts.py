@@ -6,10 +6,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
 
-from interns import hosts
+from interns import hosts, leases, operations
 from interns.archives.service import archive_stopped, find_current_archive
 from interns.jobs.archiving import archive_disks, list_unarchived, remove_destroyed
+from interns.jobs.heartbeat import Heartbeat, hold_heartbeat_lock
 from interns.jobs.moving import move_interns
 from interns.jobs.prober import probe_all
 from interns.jobs.reaper import publish_waiting, reap
@@ -30,6 +32,45 @@ def test_two_machines_of_one_name_are_not_taken_for_one(machines: Machines, sett
     settings.GATEWAY_HOME = settings.GATEWAY_HOME.parent / "another"
     assert not hosts.write_heartbeat(now)
     assert hosts.write_heartbeat(now + timedelta(seconds=settings.INTERN_HOST_SECONDS + 1))
+
+
+def test_a_machine_with_another_s_name_leaves_its_interns_alone(
+    machines: Machines, settings: Any
+) -> None:
+    made = machines.running_on("a")
+    driver = machines.on("a")
+    other = machines.farm.new(provision=True)
+    (lease,) = machines.farm.queue.messages
+    assert lease.host == "a"
+    machines.script("a").forget()
+    machines.farm.expire(other["id"])
+    home, settings.GATEWAY_HOME = settings.GATEWAY_HOME, settings.GATEWAY_HOME.parent / "another"
+    assert (probe_all(driver), reap(driver), publish_waiting()) == (0, (0, 0, 0), 0)
+    assert reconcile(driver).is_clean
+    assert not carry_out(lease)
+    assert machines.farm.get(made["id"])["status"] == "running"
+    settings.GATEWAY_HOME = home
+    assert probe_all(driver) == 1
+    assert carry_out(lease)
+
+
+def test_machines_count_by_the_clock_of_the_database(machines: Machines) -> None:
+    with connection.cursor() as cursor:
+        # An hour ahead of every machine's own.
+        cursor.execute("CREATE SCHEMA ahead")
+        cursor.execute(
+            "CREATE FUNCTION ahead.statement_timestamp() RETURNS timestamptz LANGUAGE sql AS "
+            "$$ SELECT pg_catalog.statement_timestamp() + interval '1 hour' $$"
+        )
+        cursor.execute("SET LOCAL search_path = ahead, pg_catalog, public")
+    hour = timedelta(hours=1)
+    InternHost.objects.update(alive_since=datetime.now(UTC) - hour)
+    machines.on("a")
+    Heartbeat(lambda: True).beat()
+    assert InternHost.objects.get(name="a").last_seen_at > datetime.now(UTC) + hour / 2
+    shown = {each["name"]: each["alive"] for each in told("interns_host", "list")["hosts"]}
+    assert shown == {"a": True, "b": False, "c": False}
+    assert hosts.list_other_hosts() == []
 
 
 def test_an_account_s_interns_are_spread_and_stay_where_they_were_put(machines: Machines) -> None:
@@ -86,6 +127,18 @@ def test_a_drained_machine_s_interns_run_elsewhere_with_their_files(machines: Ma
     left = told("interns_host", "drain", "a", "--wait", "1")
     assert (left["up"], left["unarchived"]) == (0, 0)
     assert move_interns() == 0
+
+
+def test_one_that_waits_for_a_machine_can_be_stopped(machines: Machines) -> None:
+    made = machines.running_on("a")
+    told("interns_host", "drain", "a")
+    assert move_interns() == 1
+    machines.work()
+    machines.farm.ok("POST", f"/interns/{made['id']}/suspend")
+    assert archive_disks(machines.on("a")) == 1
+    assert move_interns() == 0
+    assert machines.farm.get(made["id"])["status"] == "stopped"
+    machines.farm.refused(409, "invalid_state", "POST", f"/interns/{made['id']}/suspend")
 
 
 def test_an_intern_that_comes_back_finds_what_it_had_last(machines: Machines) -> None:
@@ -192,10 +245,62 @@ def test_one_machine_alone_archives_nothing_before_a_teardown(
     made = farm.suspended()
     assert archive_disks(current_driver()) == 0
     assert list_unarchived("local") == [Intern.objects.get(pk=made["id"])]
+    # Nor has it any to fetch where somebody removed a disk.
+    farm.script.forget()
+    farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    farm.queue.work()
+    assert farm.get(made["id"])["status"] == "running"
+
+
+def test_a_machine_installed_anew_fetches_what_it_lost(machines: Machines) -> None:
+    made, unkept = machines.running_on("a"), machines.running_on("a")
+    machines.write_file("a", made, "later.txt")
+    for each in (made, unkept):
+        machines.suspend(each)
+    assert archive_disks(machines.on("a")) == 2
+    WorkspaceArchive.objects.filter(intern_id=unkept["id"]).delete()
+    machines.script("a").forget()
+    for each in (made, unkept):
+        machines.farm.ok("POST", f"/interns/{each['id']}/provision", status=202)
+    assert machines.work() == ["a", "a"]
+    assert machines.script("a").read()["disks"] == {made["id"]: ["notes.txt", "later.txt"]}
+    got = machines.farm.get(unkept["id"])
+    assert got["status"] == "failed"
+    assert got["last_failure_message"].startswith("workspace_archive_failed: its disk is gone")
+
+
+def test_a_disk_may_take_longer_to_fetch_than_a_boot(machines: Machines, settings: Any) -> None:
+    made = machines.running_on("a")
+    machines.suspend(made)
+    archive_disks(machines.on("a"))
+    InternHost.objects.exclude(name="b").update(draining=True)
+    settings.INTERN_PROVISION_SECONDS = 5
+    machines.script("b").fail("restore", {"delay_s": 6})
+    machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    assert machines.work() == ["b"]
+    assert machines.places(made) == ["b"]
+
+
+def test_a_machine_gets_another_name_before_others_take_its_interns(machines: Machines) -> None:
+    made = machines.running_on("a")
+    machines.on("a")
+    with hold_heartbeat_lock():
+        assert "is alive" in told("interns_host", "rename", "a", "d", status=1)["error"]
+    assert "Another machine" in told("interns_host", "rename", "a", "b", status=1)["error"]
+    operations.begin_suspend(machines.farm.row(made["id"]).pk, by="test")
+    picked = leases.pick_up(machines.farm.queue.messages.pop(), by="test", now=datetime.now(UTC))
+    assert picked is not None
+    assert "under way" in told("interns_host", "rename", "a", "d", status=1)["error"]
+    assert leases.release(picked[1], by="test", why="its worker stopped")
+    assert told("interns_host", "rename", "a", "d")["interns"] == 1
+    machines.silence("b")
+    assert move_interns() == 0
+    assert machines.farm.row(made["id"]).host == "d"
 
 
 def test_a_machine_gets_another_name(machines: Machines) -> None:
     made = machines.running_on("a")
+    machines.on("b")
     assert "is alive" in told("interns_host", "rename", "a", "d", status=1)["error"]
     machines.silence("a")
     renamed = told("interns_host", "rename", "a", "d")

@@ -138,7 +138,6 @@ def test_a_stopped_one_boots_with_its_older_archive_and_its_owner_is_told(
             machines.farm.row(made["id"]),
             LeaseKind.PROVISION,
             account_id=machines.farm.account.pk,
-            now=datetime.now(UTC),
         )
         == "a"
     )
@@ -170,6 +169,19 @@ def test_a_teardown_goes_on_elsewhere_or_says_what_is_lost(machines: Machines) -
     assert machines.work() == ["a"]
     machines.farm.get(lost["id"], status=404)
     assert machines.script("a").calls("archive")[-1] == ["archive", lost["id"]]
+
+
+def test_a_teardown_waits_for_no_machine_that_is_gone_while_others_are_drained(
+    machines: Machines,
+) -> None:
+    made = machines.running_on("a")
+    machines.suspend(made)
+    archive_disks(machines.on("a"))
+    machines.silence("a")
+    InternHost.objects.update(draining=True)
+    machines.farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    assert "a" not in machines.work()
+    machines.farm.get(made["id"], status=404)
 
 
 def test_one_that_had_to_stop_where_it_is_boots_again_there(machines: Machines) -> None:

@@ -169,6 +169,9 @@ class ScriptedDriver:
             state["runtimes"].pop(intern, None)
             state["disks"].pop(intern, None)
 
+    def has_disk(self, intern_id: UUID) -> bool:
+        return str(intern_id) in self.script.read()["disks"]
+
     def archive(self, intern_id: UUID, into: BinaryIO) -> int:
         with self._state_for("archive", intern_id) as (state, intern):
             if intern not in state["disks"]:

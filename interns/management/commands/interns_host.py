@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.core.management.base import CommandParser
@@ -13,6 +12,7 @@ from gateway.http.jsonio import JsonObject, format_time
 from interns import hosts
 from interns.archives.store import is_shared
 from interns.jobs.archiving import list_unarchived
+from interns.jobs.heartbeat import pause_heartbeats
 from interns.models import Intern, InternHost, Status
 
 _LOOK_S: Final = 0.5
@@ -64,7 +64,7 @@ class Command(JsonCommand):
 
 
 def _list_hosts() -> JsonObject:
-    now = datetime.now(UTC)
+    now = hosts.read_database_time()
     living = set(hosts.filter_living(now).values_list("name", flat=True))
     rows = InternHost.objects.order_by("name")
     return {"hosts": [_serialize(host, is_alive=host.name in living) for host in rows]}
@@ -107,7 +107,7 @@ def _drain(name: str, *, is_on: bool, wait_s: float) -> tuple[JsonObject, int]:
 
 
 def _require_silence(name: str) -> None:
-    if hosts.filter_living(datetime.now(UTC)).filter(name=name).exists():
+    if hosts.filter_living(hosts.read_database_time()).filter(name=name).exists():
         raise Refused(f"Machine {name!r} is alive: stop its workers, and wait INTERN_HOST_SECONDS")
 
 
@@ -121,9 +121,23 @@ def _forget(name: str) -> JsonObject:
     return {"host": name, "forgotten": True}
 
 
+def _check_rename(former: str, name: str, *, is_still: bool) -> None:
+    """Before its term is over a machine is renamed by a command of its own: once it counts as gone,
+    others take its interns over. `is_still` says that no worker writes this machine's row."""
+    here, rows = hosts.read_home_id(), InternHost.objects.in_bulk([former, name])
+    home_id = rows[former].home_id if former in rows else here
+    if not is_still or home_id != here:
+        _require_silence(former)
+    if name in rows and rows[name].home_id != home_id:
+        raise Refused(f"Another machine is called {name!r}; `interns_host list` shows it")
+    busy = Intern.objects.filter(host=former, picked_at__isnull=False)
+    if busy.filter(lease_expires_at__gt=hosts.read_database_time()).exists():
+        raise Refused(f"A job of {former!r} is under way: stop its worker of interns first")
+
+
 def _rename(former: str, name: str) -> JsonObject:
-    _require_silence(former)
-    with transaction.atomic():
+    with pause_heartbeats() as is_still, transaction.atomic():
+        _check_rename(former, name, is_still=is_still)
         placed = Intern.objects.filter(host=former).update(host=name)
         disks = Intern.objects.filter(disk_host=former).update(disk_host=name)
         InternHost.objects.filter(name=former).delete()
