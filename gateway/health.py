@@ -24,6 +24,7 @@ from django.views.decorators.http import require_safe
 
 from gateway.database.db import Lane, run_queries, under_gevent
 from gateway.database.migration_state import list_pending
+from gateway.environment.interns import DEFAULT_HOST
 from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
 from gateway.shared_cache import cache_key, shared_cache
@@ -247,9 +248,27 @@ def _beat_file() -> Path:
 
 def note_worker(queues: Iterable[str]) -> None:
     """Note that a worker reads them; without a hint store there is nowhere to note it. The queue
-    of one machine counts as the one it is named after."""
-    for name in {_worker_key(queue.partition("@")[0]) for queue in queues}:
+    of one machine counts as the one it is named after too."""
+    parts = [queue.partition("@") for queue in queues]
+    read = {each for queue, _, host in parts for each in (queue, _name_worked(queue, host))}
+    for name in map(_worker_key, read):
         shared_cache().run(lambda store: store.set(name, 1, ex=WORKER_KEY_S), None, knocks=True)  # noqa: B023 - Called at once.
+
+
+def _name_worked(queue: str, host: str) -> str:
+    """What the queue of that machine is noted as, which tells it from the queue of all."""
+    return f"{queue}@{host or DEFAULT_HOST}"
+
+
+def worked_hosts(queue: str, hosts: Iterable[str]) -> dict[str, bool | None]:
+    """Of which of the machines a living worker reads its own queue of that name; None for each
+    where nobody can tell."""
+    wanted = list(hosts)
+    names = [_worker_key(_name_worked(queue, host)) for host in wanted]
+    alive = shared_cache().run(lambda store: store.mget(names), None) if names else []
+    if alive is None:
+        return dict.fromkeys(wanted)
+    return {host: value is not None for host, value in zip(wanted, alive, strict=True)}
 
 
 def _worker_key(queue: str) -> str:

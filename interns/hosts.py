@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,8 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Count, Q, QuerySet
 
+from gateway.environment.interns import JOBS_QUEUE
+from gateway.health import worked_hosts
 from gateway.home import write_private
 from interns.archives.service import find_current_archive, latest_archive
 from interns.archives.store import is_shared
@@ -114,6 +117,12 @@ def list_gone(now: datetime) -> list[str]:
     return list(gone.order_by("name").values_list("name", flat=True))
 
 
+def list_unread(names: Iterable[str]) -> set[str]:
+    """Machines of which no worker takes up jobs; none where nobody can tell. Such a one can still
+    be alive: its life signs are of another process."""
+    return {host for host, is_read in worked_hosts(JOBS_QUEUE, names).items() if is_read is False}
+
+
 def has_others() -> bool:
     """Whether there are machines that could take this one's interns over."""
     return InternHost.objects.exclude(name=settings.INTERN_HOST).exists()
@@ -157,8 +166,12 @@ def place(intern: Intern, kind: LeaseKind, *, account_id: UUID, acknowledged: bo
     now = read_database_time()
     living = list(filter_living(now))
     names = {host.name for host in living}
+    unread = list_unread(names)
+    if unread == names:
+        # It makes no difference then.
+        unread = set()
     home = intern.host if intern.booted_at is None else intern.disk_host
-    if kind == LeaseKind.DELETE and (home in names or not names):
+    if kind == LeaseKind.DELETE and (home in names - unread or not names):
         return home
     if kind == LeaseKind.DELETE:
         # One that cannot be archived any more fails, so that its owner can acknowledge the loss.
@@ -171,6 +184,7 @@ def place(intern: Intern, kind: LeaseKind, *, account_id: UUID, acknowledged: bo
     if kind == LeaseKind.DELETE:
         # One that is drained can still take an intern down, where no other machine is.
         takers = takers or living
+    takers = [host for host in takers if host.name not in unread] or takers
     states = _measure(takers, intern, account_id)
     return choose_host(states, needed_bytes=settings.INTERN_MEMORY_BYTES) or home
 

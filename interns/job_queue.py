@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from gateway.environment.interns import name_host_queue
+from gateway.environment.interns import JOBS_QUEUE, name_host_queue
 from gateway.http.jsonio import JsonObject
 from interns.errors import UpstreamUnavailable
 from interns.leases import InternLease
@@ -19,7 +19,6 @@ from interns.models import LeaseKind
 from interns.spans import trace_publishing
 
 log = logging.getLogger("gateway.interns")
-JOBS_QUEUE: Final = "interns"
 CONTROL_QUEUE: Final = "intern-control"
 # By name: the tasks are further up.
 _TASKS: Final = {

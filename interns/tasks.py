@@ -14,14 +14,14 @@ from django.db import DatabaseError, InterfaceError
 from kombu.exceptions import OperationalError
 
 from gateway.celery import app
-from gateway.environment.interns import name_host_queue
+from gateway.environment.interns import JOBS_QUEUE, name_host_queue
 from interns import hosts
 from interns.archives.service import delete_abandoned_spools, delete_expired_archives
 from interns.archives.store import is_shared
 from interns.chat.clock import CLOCK
 from interns.chat.run_cleanup import delete_old_runs, expire_runs
 from interns.creation import delete_expired_creations
-from interns.job_queue import CONTROL_QUEUE, JOBS_QUEUE, parse_lease
+from interns.job_queue import CONTROL_QUEUE, parse_lease
 from interns.jobs import archiving, moving, prober, reaper, teardown
 from interns.jobs import provision as provisioning
 from interns.jobs import suspend as suspending

@@ -8,6 +8,7 @@ from gateway.environment.object_store import build_s3_storage
 from gateway.environment.section import Section
 
 DEFAULT_HOST: Final = "local"
+JOBS_QUEUE: Final = "interns"
 
 
 def name_host_queue(queue: str, host: str) -> str:

@@ -37,7 +37,8 @@ def park_lost(now: datetime) -> int:
     gone = hosts.list_gone(now)
     count = 0
     for intern in _select_lost(gone, now):
-        why = f"its machine {intern.host} is gone"
+        is_gone = intern.host in gone
+        why = f"its machine {intern.host} {'is gone' if is_gone else 'does not take it up'}"
         if intern.status == Status.DESTROYING:
             count += _hand_teardown_on(intern, now)
         elif intern.booted_at is None or intern.disk_host not in gone or _is_kept(intern):
@@ -48,13 +49,22 @@ def park_lost(now: datetime) -> int:
 
 
 def _select_lost(gone: list[str], now: datetime) -> list[Intern]:
-    """Also those that nobody has begun, on a machine that was never heard of while others are."""
+    """Also those that nobody has begun for a whole term while others could: on a machine that was
+    never heard of, or has no worker for them."""
     lost = Q(host__in=gone, status__in=(*_UP, Status.DESTROYING))
-    if hosts.filter_living(now).exists():
+    living = set(hosts.filter_living(now).values_list("name", flat=True))
+    unread = hosts.list_unread(living)
+    if living:
         since = now - timedelta(seconds=settings.INTERN_HOST_SECONDS)
-        overdue = Q(status=Status.QUEUED, booted_at__isnull=True, operation_since__lte=since)
-        lost |= overdue & ~Q(host__in=InternHost.objects.values("name"))
-    return list(Intern.objects.filter(lost).select_related("workspace").order_by("status_since"))
+        overdue = Q(picked_at__isnull=True, operation_since__lte=since)
+        is_new = Q(status=Status.QUEUED, booted_at__isnull=True)
+        lost |= overdue & is_new & ~Q(host__in=InternHost.objects.values("name"))
+        if unread != living:
+            waits = Q(status__in=(Status.QUEUED, Status.PROVISIONING, Status.DESTROYING))
+            lost |= overdue & waits & Q(host__in=unread)
+    rows = Intern.objects.filter(lost).select_related("workspace").order_by("status_since")
+    # Of a machine that is there, those whose disk is only there wait for it.
+    return [each for each in rows if each.host not in unread or hosts.can_move(each)]
 
 
 def _is_kept(intern: Intern) -> bool:

@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 from django.conf import settings
 from django.db import transaction
 
-from gateway.health import worked_queues
 from interns import hosts, leases
 from interns.errors import UpstreamUnavailable
 from interns.history import REAPER
-from interns.job_queue import JOBS_QUEUE, publish_operation
+from interns.job_queue import publish_operation
 from interns.leases import InternLease, LeaseLost
 from interns.models import Intern, LeaseKind
 from interns.operations import end_lost_operation
@@ -45,7 +44,7 @@ def reap(driver: Driver, *, now: datetime | None = None) -> ReapCounts:
     rows = Intern.objects.filter(
         lease_id__isnull=False, lease_expires_at__lte=now, host=settings.INTERN_HOST
     )
-    nobody_works = worked_queues()[JOBS_QUEUE] is False
+    nobody_works = bool(hosts.list_unread([settings.INTERN_HOST]))
     for intern in rows.select_related("workspace").order_by("lease_expires_at"):
         if intern.picked_at is None and intern.lease_kind in _WORKERS:
             counts = counts.add(_publish_again(intern, now, nobody_works=nobody_works))

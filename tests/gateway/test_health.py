@@ -11,10 +11,12 @@ from django.test import Client, RequestFactory
 
 from gateway import health
 from gateway.http.jsonio import loads
+from gateway.shared_cache import SharedCache
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
 from tests.support.processes import children
 from tests.support.server import GatewayServer, as_json
+from tests.support.valkey import ValkeyServer
 
 
 def test_a_worker_shows_which_queue_it_reads(start_gateway: StartGateway) -> None:
@@ -26,6 +28,21 @@ def test_a_worker_shows_which_queue_it_reads(start_gateway: StartGateway) -> Non
     server.wait_until(lambda: workers()["queues"]["celery"] is True)
     others = dict.fromkeys(("events", "interns", "intern-control", "destinations"), False)
     assert workers() == {"ok": False, "queues": {"celery": True, **others}}
+
+
+def test_a_machine_s_queue_is_told_from_the_others_of_its_kind(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints = SharedCache(valkey.url, timeout_s=5.0)
+    monkeypatch.setattr(health, "shared_cache", lambda: hints)
+    health.note_worker(["interns@east", "intern-control"])
+    assert health.worked_queues()["interns"] is True
+    assert health.worked_hosts("interns", ["east", "local"]) == {"east": True, "local": False}
+    assert health.worked_hosts("intern-control", ["east", "local"]) == {
+        "east": False,
+        "local": True,
+    }
+    hints.close()
 
 
 @pytest.mark.both

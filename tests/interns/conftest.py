@@ -27,7 +27,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> It
 
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> "Queue":
-    from interns import job_queue, operations
+    from interns import hosts, job_queue, operations
     from interns.jobs import reaper
     from tests.interns.farm import Queue
 
@@ -35,7 +35,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> "Queue":
     monkeypatch.setattr(job_queue._Publishing, "_publish", lambda sending: queue.take(sending))
     monkeypatch.setattr(operations, "publish_operation", queue.publish)
     monkeypatch.setattr(reaper, "publish_operation", queue.publish)
-    monkeypatch.setattr(reaper, "worked_queues", lambda: {"interns": queue.has_worker})
+    monkeypatch.setattr(hosts, "list_unread", queue.list_unread)
     return queue
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -32,7 +32,8 @@ _numbers = itertools.count(1)
 
 class Queue:
     """Messages that were published. `down` refuses them, `at_once` has them carried out while
-    their sender waits. `has_worker` is what is known of who reads it. `headers` are those of all
+    their sender waits. `has_worker` is what is known of who reads it, and `unread` are machines of
+    which nobody does. `headers` are those of all
     messages that ever were."""
 
     def __init__(self, publish: Callable[[InternLease], None]) -> None:
@@ -41,7 +42,11 @@ class Queue:
         self.headers: list[dict[str, str]] = []
         self.down = False
         self.has_worker: bool | None = True
+        self.unread: set[str] = set()
         self.at_once = False
+
+    def list_unread(self, names: Iterable[str]) -> set[str]:
+        return set(names) if self.has_worker is False else self.unread.intersection(names)
 
     def take(self, publish: Any) -> None:
         if self.down:

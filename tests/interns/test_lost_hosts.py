@@ -184,6 +184,33 @@ def test_a_teardown_waits_for_no_machine_that_is_gone_while_others_are_drained(
     machines.farm.get(made["id"], status=404)
 
 
+def test_what_waits_where_no_worker_is_left_goes_on_elsewhere(machines: Machines) -> None:
+    fixed = machines.running_on("a")
+    machines.suspend(fixed)
+    made = machines.farm.new(provision=True)
+    machines.farm.ok("POST", f"/interns/{fixed['id']}/provision", status=202)
+    assert [lease.host for lease in machines.farm.queue.messages] == ["a", "a"]
+    machines.farm.queue.messages.clear()
+    machines.farm.queue.unread.add("a")
+    assert move_interns() == 0
+    for each in (made, fixed):
+        machines.farm.age(each["id"])
+    # The disk of the other one is only there.
+    assert move_interns() == 2
+    (now_on,) = machines.work()
+    assert machines.places(made) == [now_on]
+    assert now_on != "a"
+    assert machines.farm.get(fixed["id"])["status"] == "queued"
+    assert move_interns() == 0
+    # Nothing new is placed there, as long as others work.
+    other = machines.farm.new(provision=True)
+    assert "a" not in machines.work()
+    machines.farm.queue.unread |= {"b", "c"}
+    machines.farm.ok("DELETE", f"/interns/{other['id']}", status=202)
+    machines.work()
+    machines.farm.get(other["id"], status=404)
+
+
 def test_one_that_had_to_stop_where_it_is_boots_again_there(machines: Machines) -> None:
     made = archived_and_running(machines, "a")
     machines.script("a").sicken(made["id"], {"ok": False, "exited": True, "was_fenced": True})
