@@ -144,4 +144,6 @@ def test_whose_time_is_over_is_told_429(gateway_with: GatewayWith, simulator: An
         assert refused.json()["error"]["message"].endswith("1 concurrent requests of this endpoint")
         assert int(refused.headers["X-Router-Queue-Ms"]) >= 300
         simulator.open_gate("hold")
+    # The one that had the place ends when its answer has come, whether or not somebody reads it.
+    server.wait_until(lambda: server.manage("audit_ledger")["open_holds"] == 0, within_s=60)
     server.check_books()
