@@ -212,7 +212,7 @@ def worked_queues() -> dict[str, bool | None]:
 
 def is_beat_alive() -> bool | None:
     """Whether beat sent something lately; None where nobody can tell."""
-    name = cache_key("beat")
+    name = cache_key("beat-at")
     found = shared_cache().run(lambda store: store.mget([name]), None)
     if found is None:
         return None
@@ -224,7 +224,7 @@ def when_beat_sent() -> float | None:
     if not shared_cache().is_configured:
         file = _beat_file()
         return file.stat().st_mtime if file.exists() else None
-    name = cache_key("beat")
+    name = cache_key("beat-at")
     found = shared_cache().run(lambda store: store.mget([name]), None)
     if found is None:
         raise OSError("the hint store does not answer")
@@ -237,7 +237,7 @@ def note_beat() -> None:
     if not shared_cache().is_configured:
         _beat_file().touch()
         return
-    name = cache_key("beat")
+    name = cache_key("beat-at")
     shared_cache().run(lambda store: store.set(name, time.time(), ex=BEAT_KEPT_S), None)
 
 

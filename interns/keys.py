@@ -58,10 +58,10 @@ def _read_usable_key(intern: Intern) -> str | None:
     if string is None or intern.api_key_id is None:
         return None
     rows = ApiKey.objects.living().filter(pk=intern.api_key_id, hash=hash_key(string))
-    key = rows.first()
+    key = rows.select_related("creator").first()
     if key is None:
         return None
-    if key.disabled:
+    if key.disabled or (key.creator is not None and not key.creator.is_active):
         raise KeyDisabled
     if key.expires_at is not None and key.expires_at <= datetime.now(UTC):
         return None

@@ -14,6 +14,7 @@ from accounts.models import (
     ScimSyncJob,
     ScimUser,
 )
+from accounts.services.scim_users import forget_deletion
 from gateway.admin import PageAdmin, ReadOnlyAdmin
 
 
@@ -41,6 +42,13 @@ class DeletedScimUserAdmin(RecordedMixin, ReadOnlyAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return PageAdmin.has_delete_permission(self, request, obj)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        forget_deletion(obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for row in queryset:
+            forget_deletion(row)
 
 
 @admin.register(ScimGroup)

@@ -129,7 +129,8 @@ def deliver(delivery: Delivery, *, now: datetime) -> bool:
             error=str(failure)[:_ERROR_CHARS],
         )
         return False
-    mine.update(
+    # Whoever has the lease by now, where a slow server took longer, need not send it again.
+    Delivery.objects.filter(pk=delivery.pk, state="pending").update(
         state="delivered", delivered_at=now, lease_until=None, answer_status=status, error=""
     )
     return True

@@ -67,6 +67,11 @@ class DeletedScimUser(models.Model):
     user_name = models.CharField(max_length=255)
     external_id = models.CharField(max_length=255, null=True, blank=True)
     has_own_user = models.BooleanField(default=False)
+    switched_off = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="By the deletion; whoever was before stays so when the directory has them again.",
+    )
     deleted_at = models.DateTimeField()
 
     class Meta:

@@ -11,7 +11,7 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from accounts.people.oidc import find_forced_provider
+from accounts.people.oidc import list_forced_providers
 from accounts.people.records import record_sign_in
 from accounts.sign_in import forgive_tries
 from gateway.environment.sign_in import OidcProvider
@@ -44,12 +44,13 @@ class SignInAdapter(DefaultAccountAdapter):
 
     def pre_login(self, request: HttpRequest, user: Any, **hooks: Any) -> HttpResponse | None:
         """Whose organization signs in at its provider comes by no other way, operators excepted."""
-        provider = None if user.is_staff else find_forced_provider(user.username, user.email)
+        forced = [] if user.is_staff else list_forced_providers(user.username, user.email)
         steps = get_authentication_records(request, user)
-        if provider is None or any(_is_by(provider, step) for step in steps):
+        if not forced or any(_is_by(provider, step) for provider in forced for step in steps):
             refusal: HttpResponse | None = super().pre_login(request, user, **hooks)
             return refusal
         clear_login(request)
+        provider = forced[0]
         reason = f"signs in at {provider.id} only"
         record_sign_in(request, "failed", user=user, reason=reason)
         return render(request, "console/provider_only.html", {"provider": provider}, status=403)

@@ -194,6 +194,8 @@ def _find_person(account: Account, identity: Identity, user: User | None) -> Sci
         fields = _read_fields(identity)
         same = Q(user=user) | Q(user_name__iexact=fields["user_name"])
         same |= Q(external_id=fields["external_id"])
+        if claim := identity.provider.external_id_claim:
+            same |= Q(external_id__in=read_values(identity.claims, claim))
         if DeletedScimUser.objects.filter(same, account=account).exists():
             raise KeptOut("the account's directory has deleted the person")
         return create_user(account_id=account.pk, fields=fields, by=_BY, user=user)

@@ -65,10 +65,10 @@ def find_provider(provider_id: str) -> OidcProvider | None:
     return next((each for each in settings.OIDC_PROVIDERS if each.id == provider_id), None)
 
 
-def find_forced_provider(*names: str) -> OidcProvider | None:
-    """The provider at which whoever has one of these names or addresses has to sign in."""
+def list_forced_providers(*names: str) -> list[OidcProvider]:
+    """The providers at one of which whoever has one of these names or addresses has to sign in."""
     domains = {name.rpartition("@")[2].lower() for name in names if "@" in name}
-    return next((each for each in settings.OIDC_PROVIDERS if domains & set(each.domains)), None)
+    return [each for each in settings.OIDC_PROVIDERS if domains & set(each.domains)]
 
 
 def begin(

@@ -69,7 +69,7 @@ def create_user(
         row = ScimUser(
             account=account,
             user=user or _make_user(fields),
-            has_own_user=user is None or (former is not None and former.has_own_user),
+            has_own_user=user is None or (former is not None and _is_still_own(former)),
             created_at=now,
             updated_at=now,
             **fields,
@@ -78,7 +78,7 @@ def create_user(
         DeletedScimUser.objects.filter(account=account, user=row.user_id).delete()
         if former is not None and row.has_own_user:
             User.objects.filter(pk=row.user_id).update(**_read_person(fields))
-        _follow_activity(row, by)
+        _follow_activity(row, by, may_switch_on=former is None or former.switched_off)
         _record(row, by, "created", None)
     return row
 
@@ -118,6 +118,8 @@ def delete_user(*, row: ScimUser, by: Actor) -> None:
     The account is locked."""
     before, account_id, now = read_fields(row, _FACTS), row.account_id, datetime.now(UTC)
     row.active = False
+    person = User.objects.filter(pk=row.user_id, is_active=True)
+    was_on = person.exists()
     _follow_activity(row, by)
     ScimGroup.objects.filter(members=row).update(updated_at=now)
     DeletedScimUser.objects.update_or_create(
@@ -127,6 +129,7 @@ def delete_user(*, row: ScimUser, by: Actor) -> None:
             "user_name": row.user_name,
             "external_id": row.external_id,
             "has_own_user": row.has_own_user,
+            "switched_off": was_on and not person.exists(),
             "deleted_at": now,
         },
     )
@@ -143,13 +146,21 @@ def delete_user(*, row: ScimUser, by: Actor) -> None:
     apply_groups(account_id=account_id, by=by)
 
 
-def _follow_activity(row: ScimUser, by: Actor) -> None:
+def forget_deletion(row: DeletedScimUser) -> None:
+    """Let whom a directory deleted come again by a provider."""
+    with transaction.atomic():
+        if row.switched_off:
+            User.objects.filter(pk=row.user_id).update(is_active=True)
+        row.delete()
+
+
+def _follow_activity(row: ScimUser, by: Actor, *, may_switch_on: bool = True) -> None:
     """Membership, keys and sign-in as `active` says. Keys that were disabled stay so."""
     account_id, user_id = row.account_id, row.user_id
     memberships = Membership.objects.filter(account=account_id, user=user_id)
     if row.active:
         Membership.objects.get_or_create(account_id=account_id, user_id=user_id)
-        if row.has_own_user:
+        if row.has_own_user and may_switch_on:
             User.objects.filter(pk=user_id).update(is_active=True)
         return
     keys = ApiKey.objects.filter(account=account_id, creator=user_id, disabled=False)
@@ -169,6 +180,13 @@ def _find_deleted(account: Account, fields: Mapping[str, Any]) -> DeletedScimUse
     rows = DeletedScimUser.objects.filter(account=account, external_id=fields["external_id"])
     rows = rows.exclude(user__scim_users__account=account).select_related("user")
     return rows.order_by("-deleted_at").first()
+
+
+def _is_still_own(former: DeletedScimUser) -> bool:
+    """Whether name, address and sign-in are the directory's to set again: not of who operates the
+    gateway or is of another account by now."""
+    elsewhere = former.user.memberships.exclude(account=former.account_id)
+    return former.has_own_user and not former.user.is_staff and not elsewhere.exists()
 
 
 def _find_member(account: Account, fields: Mapping[str, Any]) -> User | None:

@@ -63,6 +63,8 @@ class KeyRow(NamedTuple):
             return Badge("plain", "expired")
         if key.disabled:
             return Badge("plain", "disabled")
+        if key.creator is not None and not key.creator.is_active:
+            return Badge("bad", "its person is switched off")
         if self.percent is not None and self.percent >= 100:
             return Badge("bad", "limit reached")
         return Badge("good", "active")

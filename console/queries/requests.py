@@ -6,11 +6,11 @@ Both are read in the same order and merged. A cursor is the place of the last ro
 
 import heapq
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from django.db.models import F, Q, QuerySet, TextField, Value
+from django.db.models import F, Min, Q, QuerySet, TextField, Value
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast, Coalesce
 
@@ -156,17 +156,29 @@ def list_requests(
 
 def has_requests(scope: Scope) -> bool:
     """Whether the view has any request that a provider was asked for."""
-    return scope.filter(Generation.objects.all()).exists()
+    begun_at = _find_beginning(scope)
+    if begun_at is None:
+        return False
+    return scope.filter(Generation.objects.filter(created_at__gte=begun_at)).exists()
 
 
 def find_newest(scope: Scope) -> RequestRow | None:
     """The newest request that a provider was asked for; where there is none, the newest that was
     refused."""
+    if (begun_at := _find_beginning(scope)) is None:
+        return None
     for source in (_ASKED, _REFUSED):
-        rows = _narrow[source](scope, RequestFilter(), datetime(1970, 1, 1, tzinfo=UTC))
+        rows = _narrow[source](scope, RequestFilter(), begun_at)
         if found := _list_rows(source, rows, "time", None, True, 1):
             return found[0]
     return None
+
+
+def _find_beginning(scope: Scope) -> datetime | None:
+    """When the first key of the view was made: nothing before it has to be looked through."""
+    keys = scope.filter_keys(ApiKey.objects.all())
+    first_at: datetime | None = keys.aggregate(at=Min("created_at"))["at"]
+    return first_at
 
 
 def list_keys(scope: Scope, chosen: str = "") -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from console.queries.requests import (
     list_reasons,
     list_requests,
 )
-from console.table import Column, Table, csv_response, read_pages, render_table
+from console.table import CSV_ROWS_MAX, Column, Table, csv_response, read_pages, render_table
 from console.words import Badge, format_tags
 from routing.entities.exchange import CANCELLED
 from routing.metering.models import Generation
@@ -88,9 +88,12 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
     order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
     start = page.period.start(page.now)
     if request.GET.get("csv"):
+        # Only by time can a page be read without the others.
+        is_by_time = order.removeprefix("-") == "time"
+        limit = _CSV_PAGE if is_by_time else CSV_ROWS_MAX
         rows = read_pages(
             lambda cursor: list_requests(
-                page.scope, wanted, start=start, order=order, cursor=cursor, limit=_CSV_PAGE
+                page.scope, wanted, start=start, order=order, cursor=cursor, limit=limit
             )
         )
         return csv_response("requests", _CSV_COLUMNS, rows)

@@ -1,5 +1,7 @@
 """The SCIM connector as identity providers use it: the field's own tester, and their ways."""
 
+import secrets
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -113,6 +115,40 @@ def test_who_is_deleted_is_gone_and_the_books_stay(directory: Directory) -> None
     # Whoever comes with the same name is somebody else.
     again = directory.new_user("ada")
     assert ScimUser.objects.get(pk=again["id"]).user.username.startswith("ada#")
+
+
+def test_a_directory_has_back_whom_it_deleted_but_changes_nobody_of_others(
+    directory: Directory,
+) -> None:
+    def make_again(name: str, then: Callable[[User], object]) -> tuple[User, User]:
+        """The person deleted, and who is there once the directory has the same id again."""
+        made = directory.new_user(name, externalId=name)
+        person = ScimUser.objects.get(pk=made["id"]).user
+        assert directory.ask("DELETE", f"/Users/{made['id']}").status_code == 204
+        then(person)
+        again = directory.new_user(name, externalId=name, emails=[{"value": "new@example.com"}])
+        person.refresh_from_db()
+        return person, ScimUser.objects.get(pk=again["id"]).user
+
+    other = open_office("other").account
+    ada, same = make_again("ada", lambda person: None)
+    assert (same, same.is_active, same.email) == (ada, True, "new@example.com")
+    for then in (
+        lambda person: Membership.objects.create(account=other, user=person),
+        lambda person: User.objects.filter(pk=person.pk).update(is_staff=True),
+    ):
+        person, same = make_again(secrets.token_hex(4), then)
+        assert (same, same.is_active, same.email) == (person, False, "")
+
+
+def test_whom_an_operator_switched_off_no_directory_switches_on(directory: Directory) -> None:
+    made = directory.new_user("ada", externalId="E1")
+    User.objects.filter(username="ada").update(is_active=False)
+    assert directory.ask("DELETE", f"/Users/{made['id']}").status_code == 204
+
+    directory.new_user("ada", externalId="E1")
+
+    assert not User.objects.get(username="ada").is_active
 
 
 def test_a_directory_meets_its_own_members_and_nobody_elses(directory: Directory) -> None:

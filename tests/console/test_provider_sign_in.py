@@ -592,6 +592,21 @@ def test_whom_a_directory_deleted_is_nobody_new(
     assert sign_in(Client(), provider).status_code == 302
 
 
+def test_an_operator_lets_somebody_come_again_who_had_come_before(
+    provider: Provider, account: Any, admin_client: Client
+) -> None:
+    sign_in(Client(), provider)
+    ScimUser.objects.update(has_own_user=True)
+    delete(ScimUser.objects.get(account=account))
+    assert sign_in(Client(), provider).status_code == 403
+    row = DeletedScimUser.objects.get()
+
+    page = f"/admin/accounts/deletedscimuser/{row.pk}/delete/"
+    assert admin_client.post(page, {"post": "yes"}).status_code == 302
+
+    assert sign_in(Client(), provider).status_code == 302
+
+
 def test_an_account_whose_directory_keeps_a_person_out_is_passed_over(
     provider: Provider, account: Any
 ) -> None:
