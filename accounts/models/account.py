@@ -169,9 +169,9 @@ class Workspace(models.Model):
     the share of requests that are logged. `rate_limits` are as `gateway.limits.rules.dump_limits`
     writes them, null for none. `end_user_budget` holds the interval, the `limit_nano` of each end
     user, and `limits` of some by the hash of their ids; null for none. `hedge` and `rescue` hold
-    for requests that do not say otherwise; `queue_weight` is how often it is its turn in front of a
-    full endpoint, beside others. Two flags only say what the team allows: data in return for a
-    discount, and sending traces to its destinations.
+    for requests that do not say otherwise; `queue_weight`, which operators set, is how often it is
+    its turn in front of a full endpoint, beside others. Two flags only say what the team allows:
+    data in return for a discount, and sending traces to its destinations.
     """
 
     class ProviderSort(models.TextChoices):

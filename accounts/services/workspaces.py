@@ -29,7 +29,8 @@ from gateway.http.validation import Issue
 
 SLUG_PATTERN: Final = r"^[a-z0-9]+(?:-[a-z0-9]+)*$"
 SLUG_CHARS_MAX: Final = 50
-# What callers set; each is a column of the same name.
+# What is set, each a column of the same name. All but `queue_weight` are callers' to set: with it
+# one account would take the turns of others.
 SETTINGS: Final = (
     *("name", "slug", "description", "default_text_model", "default_image_model"),
     *("default_provider_sort", "disabled_server_tools", "rate_limits"),

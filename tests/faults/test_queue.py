@@ -3,14 +3,14 @@ who leaves gives it up."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from tests.conformance.desk import Desk, opened
+from tests.conformance.desk import Desk, changed_workspace, opened
 from tests.faults.bench import endpoint, model
 from tests.faults.conftest import GatewayWith
 from tests.support.gateways import seed_account
@@ -20,6 +20,7 @@ MODEL = "full/first"
 # Longer than any of these tests takes.
 LONG_S = "60"
 LARGE, SMALL = 20, 2
+OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +98,15 @@ def test_the_tenth_as_large_is_served_in_turn_and_told_its_place(
     assert [each["verdict"] for each in route["endpoints"]] == ["chosen"]
 
 
-def test_a_weight_gives_more_turns(server: GatewayServer, new_desk: Callable[[], Desk]) -> None:
+def test_a_weight_that_operators_set_gives_more_turns(
+    server: GatewayServer, new_desk: Callable[[], Desk], orm_of: OrmOf
+) -> None:
+    from accounts.models import Workspace
+
     heavy, light = new_desk(), new_desk()
-    path = f"/workspaces/{heavy.account.workspace_id}"
-    assert heavy.manage("PATCH", path, {"queue_weight": 3}).status_code == 200
+    changed_workspace(light, description="Ours", queue_weight=100)
+    with orm_of(server):
+        Workspace.objects.filter(pk=heavy.account.workspace_id).update(queue_weight=3)
     with ExitStack() as stack, ThreadPoolExecutor(16) as pool:
         hold_place(stack, light)
         asked = [pool.submit(ask, light, "light") for _ in range(8)]

@@ -129,9 +129,6 @@ class _Settings(BaseModel):
     rescue: bool = Field(
         False, description="Ours. Holds for requests that do not say `provider.rescue`."
     )
-    queue_weight: Annotated[int, Field(ge=1, le=QUEUE_WEIGHT_MAX)] = Field(
-        1, description="Ours. How often it is its turn in front of a full endpoint, beside others."
-    )
     end_user_budget: NewEndUserBudget | None = Field(
         None, description="Ours. Requests without an end user are not held to it."
     )
@@ -177,6 +174,10 @@ class WorkspaceObject(_Settings, _Identified):
     )
     default_guardrail_id: UUID = Field(description="The same for the workspace's life.")
     include_byok_in_budgets: bool
+    queue_weight: Annotated[int, Field(ge=1, le=QUEUE_WEIGHT_MAX)] = Field(
+        description="Ours. How often it is its turn in front of a full endpoint, beside others; "
+        "operators set it."
+    )
     end_user_budget: EndUserBudget | None  # type: ignore[assignment]  # Answers name nobody.
     created_at: datetime
     created_by: UserId | None
