@@ -168,7 +168,7 @@ ROUTER_HEDGE_DELAY_SECONDS = setting(
 )
 ROUTER_QUEUE_SECONDS = setting(
     "ROUTER_QUEUE_SECONDS",
-    "how long a request waits for a place, workspaces in turn, where each endpoint has as many "
+    "how long a request waits for a place, accounts in turn, where each endpoint has as many "
     "requests under way as its `rate_limits` allow; 0 refuses it at once with 429",
     env.decimal,
     0,
@@ -177,7 +177,7 @@ ROUTER_QUEUE_SECONDS = setting(
 )
 ROUTER_QUEUE_MAX = setting(
     "ROUTER_QUEUE_MAX",
-    "requests that may wait so in a process; beyond it the workspace with most of them gives way",
+    "requests that may wait so in a process; beyond it the account with most of them gives way",
     env.integer,
     500,
     minimum=1,

@@ -69,11 +69,16 @@ def take_limits(windows: Sequence[Limit], bounds: Sequence[Bound]) -> LimitsTake
 
 
 def take_for_endpoint(
-    progress: RequestProgress, endpoint: EndpointEntry, more_rules: Sequence[RateRule] = ()
+    progress: RequestProgress,
+    endpoint: EndpointEntry,
+    more_rules: Sequence[RateRule] = (),
+    *,
+    in_turn: bool = False,
 ) -> LimitsTaken | Full | None:
     """What asking this endpoint takes; None where nothing limits it. `more_rules` are those of the
     credential that it is asked with. A later turn of a loop goes on with what an earlier one took
-    there, but for the rules of a credential that is asked with for the first time."""
+    there, but for the rules of a credential that is asked with for the first time. With `in_turn`
+    nothing is taken where it is the turn of others that wait."""
     earlier = [
         each
         for each in (progress.attempts if progress.loop is not None else ())
@@ -96,7 +101,7 @@ def take_for_endpoint(
         for rule in rules
         if (bound := find_bound(rule, marks)) is not None and bound.scope not in held
     ]
-    if bounds and (overtaken := fair_queue().find_overtaken(bounds, progress.waiting)):
+    if in_turn and (overtaken := fair_queue().find_overtaken(bounds, progress.waiting)):
         return Full(overtaken)
     return take_limits(windows, bounds)
 

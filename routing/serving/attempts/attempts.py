@@ -159,9 +159,10 @@ class Attempts:
                 self._tried,
                 even_throttled=is_again,
                 is_last_resort=is_last_resort,
+                in_turn=self._waits_in_turn(),
             )
         else:
-            taken = take_for_endpoint(progress, endpoint)
+            taken = take_for_endpoint(progress, endpoint, in_turn=self._waits_in_turn())
         if isinstance(taken, Full | AllParked):
             self._pass_over(endpoint, taken)
             return None
@@ -183,6 +184,11 @@ class Attempts:
             if limits is not None and attempt is None:
                 endpoint_limits.give_back(limits)
         return attempt
+
+    def _waits_in_turn(self) -> bool:
+        """Whether it leaves free places to those that wait for one. Who never waits would never
+        have a turn, where others always do."""
+        return False
 
     def _pass_over(self, endpoint: EndpointEntry, cause: Full | AllParked) -> None:
         """Leave out an endpoint that cannot be asked for now."""

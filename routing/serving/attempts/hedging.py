@@ -165,6 +165,10 @@ class HedgingAttempts(QueueingAttempts):
         self._raced = []
         return super()._find_retry_delay_s(number)
 
+    def _waits_in_turn(self) -> bool:
+        # Nobody gives way to what is only asked beside another.
+        return self._beside is not None or super()._waits_in_turn()
+
     def _pass_over(self, endpoint: EndpointEntry, cause: Full | AllParked) -> None:
         if self._beside is None:
             super()._pass_over(endpoint, cause)

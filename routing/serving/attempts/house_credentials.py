@@ -46,10 +46,11 @@ def take_credential(
     *,
     even_throttled: bool,
     is_last_resort: bool = False,
+    in_turn: bool = False,
 ) -> ChosenCredential | Full | AllParked:
     """The first credential of the provider's pool that was not `tried`, is not parked and has room.
     With `even_throttled` one may be tried that a 429 has parked, and as a last resort, now and
-    then, one that was refused."""
+    then, one that was refused. `in_turn` is as in `take_for_endpoint`."""
     now, parked = process.now(), parked_credentials()
     ends: list[float] = []
     full: Full | None = None
@@ -62,7 +63,7 @@ def take_credential(
         ):
             ends.append(end)
             continue
-        limits = take_for_endpoint(progress, endpoint, credential.rate_rules)
+        limits = take_for_endpoint(progress, endpoint, credential.rate_rules, in_turn=in_turn)
         if not isinstance(limits, Full):
             return ChosenCredential(credential, limits)
         if full is None or limits.wait_s < full.wait_s:

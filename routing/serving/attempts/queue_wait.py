@@ -57,6 +57,11 @@ class QueueingAttempts(Attempts):
                 # Waiting helps against nothing else.
                 if has_tried or not self._full_scopes or self._refused is not None:
                     return
+                if progress.waiting is not None:
+                    fair_queue().join_more(progress.waiting, self._full_scopes)
+
+    def _waits_in_turn(self) -> bool:
+        return self._progress.parent is None and len(self._progress.attempts) == self._first
 
     def _pass_over(self, endpoint: EndpointEntry, cause: Full | AllParked) -> None:
         super()._pass_over(endpoint, cause)
@@ -81,8 +86,14 @@ def _wait_in_queue(progress: RequestProgress, scopes: set[str]) -> Iterator[Iter
 
     event, caller = Event(), progress.context.caller
     assert caller.workspace_id is not None
-    waiting = Waiting(caller.workspace_id, caller.queue_weight, frozenset(scopes), event.set)
-    waiting.began = process.now()
+    waiting = Waiting(
+        caller.account_id,
+        caller.workspace_id,
+        caller.queue_weight,
+        frozenset(scopes),
+        event.set,
+        began=process.now(),
+    )
     if not fair_queue().join(waiting, size_max=settings.ROUTER_QUEUE_MAX):
         yield iter(())
         return
@@ -103,8 +114,10 @@ def _list_turns(waiting: Waiting, event: "Event", until: float) -> Iterator[None
         event.clear()
         if queue.is_next(waiting):
             yield
+            # A place that it gave back itself wakes itself: nothing else would ever run.
+            event.clear()
         left_s = until - process.now()
-        if left_s <= 0:
+        if waiting.is_over or left_s <= 0:
             return
         # Only who is next has to look for what other processes give back.
         event.wait(min(left_s, _LOOK_EVERY_S) if queue.is_next(waiting) else left_s)
@@ -115,7 +128,8 @@ def _leave_queue(progress: RequestProgress, attempt: Attempt | None = None) -> N
     waiting, progress.waiting = progress.waiting, None
     if waiting is None:
         return
-    places = attempt.limits.places if attempt is not None and attempt.limits else ()
-    served = next((each.scope for each in places if each.scope in waiting.scopes), None)
+    served: set[str] | None = None
+    if attempt is not None:
+        served = {each.scope for each in attempt.limits.places} if attempt.limits else set()
     fair_queue().leave(waiting, served=served)
     progress.queue_stay = QueueStay(waiting.place, process.now() - waiting.began)

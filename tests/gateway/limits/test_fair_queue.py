@@ -2,6 +2,7 @@
 
 import uuid
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -9,14 +10,19 @@ from gateway.limits.concurrency import Bound
 from gateway.limits.fair_queue import FairQueue, Waiting
 
 LARGE, SMALL, OTHER = uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=3)
-BOUND = Bound("places:endpoint:1", 1)
+BOUND, CREDENTIAL = Bound("places:endpoint:1", 1), Bound("places:credential:1", 1)
 ROOM = 10_000
 
 
 def waiting_of(
-    workspace: uuid.UUID, *, weight: int = 1, scopes: tuple[str, ...] = (BOUND.scope,)
+    workspace: uuid.UUID,
+    *,
+    weight: int = 1,
+    scopes: tuple[str, ...] = (BOUND.scope,),
+    account: uuid.UUID | None = None,
 ) -> Waiting:
-    return Waiting(workspace, weight, frozenset(scopes), lambda: None)
+    """Of an account of its own, where none is named."""
+    return Waiting(account or workspace, workspace, weight, frozenset(scopes), lambda: None)
 
 
 def joined(queue: FairQueue, *all_waiting: Waiting, size_max: int = ROOM) -> None:
@@ -28,7 +34,7 @@ def serve(queue: FairQueue, among: list[Waiting], scope: str = BOUND.scope) -> W
     """Give the next free place to whose turn it is."""
     bound = Bound(scope, 1)
     [served] = [each for each in among if queue.find_overtaken([bound], each) is None]
-    queue.leave(served, served=scope)
+    queue.leave(served, served={scope})
     among.remove(served)
     return served
 
@@ -78,9 +84,9 @@ def test_who_was_away_has_saved_nothing_up() -> None:
 
 
 def test_who_leaves_gives_up_his_place_and_the_next_one_looks() -> None:
-    queue, looked = FairQueue(), []
-    first = waiting_of(LARGE)
-    second = Waiting(LARGE, 1, frozenset([BOUND.scope]), lambda: looked.append("second"))
+    queue, looked = FairQueue(), list[str]()
+    first, second = waiting_of(LARGE), waiting_of(LARGE)
+    second.look = lambda: looked.append("second")
     joined(queue, first, second)
     assert queue.find_overtaken([BOUND], second) == BOUND
     assert queue.find_overtaken([BOUND], None) == BOUND
@@ -103,9 +109,72 @@ def test_who_waits_for_two_takes_the_first_turn_and_leaves_both() -> None:
     assert both.place == 1
     assert queue.find_overtaken([BOUND], both) == BOUND
     assert queue.find_overtaken([other], both) is None
-    queue.leave(both, served=other.scope)
+    queue.leave(both, served={other.scope})
     assert queue.is_next(behind)
     assert len(queue) == 2
+
+
+def test_who_is_next_at_one_of_two_limits_waits_for_nobody_at_the_other() -> None:
+    queue = FairQueue()
+    at_endpoint, at_credential = waiting_of(LARGE), waiting_of(SMALL, scopes=(CREDENTIAL.scope,))
+    joined(queue, at_endpoint, at_credential)
+    for each in (at_endpoint, at_credential):
+        assert queue.find_overtaken([BOUND, CREDENTIAL], each) is None
+    assert queue.find_overtaken([BOUND, CREDENTIAL], waiting_of(OTHER)) == BOUND
+    assert queue.find_overtaken([CREDENTIAL], at_endpoint) == CREDENTIAL
+
+
+def test_who_finds_another_limit_reached_waits_for_that_too() -> None:
+    queue, mine = FairQueue(), waiting_of(LARGE)
+    among = [waiting_of(SMALL, scopes=(CREDENTIAL.scope,)) for _ in range(9)]
+    joined(queue, mine, *among)
+    queue.join_more(mine, {CREDENTIAL.scope})
+    among.append(mine)
+    assert mine in [serve(queue, among, CREDENTIAL.scope) for _ in range(2)]
+    assert queue.find_overtaken([BOUND], None) is None
+    mine.give_up()
+    queue.join_more(mine, {BOUND.scope})
+    assert queue.find_overtaken([BOUND], None) is None
+
+
+def test_of_two_that_need_one_place_the_one_without_a_turn_for_longest_looks_first() -> None:
+    queue, looked = FairQueue(), list[uuid.UUID]()
+    large = [waiting_of(LARGE) for _ in range(4)]
+    small = [waiting_of(SMALL, scopes=(CREDENTIAL.scope,)) for _ in range(4)]
+    for each in (*large, *small):
+        each.look = partial(looked.append, each.workspace)
+    joined(queue, *large, *small)
+    firsts = []
+    for _ in range(4):
+        looked.clear()
+        queue.announce({BOUND.scope, CREDENTIAL.scope})
+        firsts.append(looked[0])
+        among, scope = (large, BOUND.scope) if looked[0] == LARGE else (small, CREDENTIAL.scope)
+        queue.leave(among.pop(0), served={scope, CREDENTIAL.scope})
+    assert firsts == [LARGE, SMALL] * 2
+
+
+def test_who_is_served_elsewhere_has_used_the_turn_all_the_same() -> None:
+    queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(3)]
+    among += [waiting_of(SMALL) for _ in range(3)]
+    joined(queue, *among)
+    queue.leave(among.pop(0), served=set())
+    assert serve(queue, among).workspace == SMALL
+
+
+def test_an_account_has_no_more_turns_by_having_more_workspaces() -> None:
+    queue = FairQueue()
+    among = [waiting_of(uuid.UUID(int=n), account=LARGE) for n in range(10, 20) for _ in range(9)]
+    among += [waiting_of(SMALL) for _ in range(20)]
+    joined(queue, *among)
+    mine = waiting_of(uuid.UUID(int=20), account=LARGE)
+    joined(queue, mine)
+    among.append(mine)
+    served = [serve(queue, among) for _ in range(40)]
+    assert Counter(each.account for each in served) == {LARGE: 20, SMALL: 20}
+    # Within the account its workspaces take turns.
+    assert set(Counter(each.workspace for each in served[:20]).values()) == {1, 10}
+    assert abs(served.index(mine) + 1 - mine.place) <= 1
 
 
 def test_in_a_full_queue_the_largest_makes_room() -> None:
@@ -117,6 +186,17 @@ def test_in_a_full_queue_the_largest_makes_room() -> None:
     assert [each.is_over for each in among] == [False] * 5 + [True] * 4 + [False]
     assert not queue.join(waiting_of(SMALL), size_max=10)
     assert len(queue) == 10
+
+
+def test_in_a_full_queue_workspaces_of_one_account_count_together() -> None:
+    queue = FairQueue()
+    spread = [waiting_of(uuid.UUID(int=n), account=LARGE) for n in range(10, 16)]
+    among = [*spread, *[waiting_of(SMALL) for _ in range(4)]]
+    joined(queue, *among, size_max=10)
+    joined(queue, waiting_of(OTHER), size_max=10)
+    assert [each.is_over for each in spread].count(True) == 1
+    assert not queue.join(waiting_of(uuid.UUID(int=16), account=LARGE), size_max=10)
+    assert [each.is_over for each in among].count(True) == 1
 
 
 @pytest.mark.parametrize("weight", [1, 5])
