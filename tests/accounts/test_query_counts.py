@@ -45,6 +45,9 @@ _MAPPINGS = {route for route in TABLE if "scim/group-mappings" in route}
 _MORE |= dict.fromkeys(itertools.product(("POST", "PATCH", "DELETE"), _MAPPINGS), 10)
 # It takes what is secret with it, each kind by a statement.
 _MORE[("DELETE", "api/v1/workspaces/(?P<workspace>[^/]+)$")] = 7
+# Which machines are alive decides where an intern boots, and where it is taken down.
+_MORE[("DELETE", "api/v1/interns/(?P<intern_id>[^/]+)$")] = 7
+_MORE[("POST", "api/v1/interns/(?P<intern_id>[^/]+)/provision$")] = 7
 # What it erases stands in as many tables: requests, figures, sessions of interns, budgets, keys.
 _MORE[("POST", "api/v1/privacy/erasures")] = 13
 # Its claim before, and what was answered behind.
