@@ -27,7 +27,7 @@ from gateway.database.migration_state import list_pending
 from gateway.environment.interns import DEFAULT_HOST
 from gateway.http.jsonio import JsonObject
 from gateway.http.responses import json_response
-from gateway.shared_cache import cache_key, shared_cache
+from gateway.shared_cache import SharedCache, cache_key, shared_cache
 
 log = logging.getLogger("gateway")
 Report = JsonObject
@@ -262,10 +262,15 @@ def _name_worked(queue: str, host: str) -> str:
 
 def worked_hosts(queue: str, hosts: Iterable[str]) -> dict[str, bool | None]:
     """Of which of the machines a living worker reads its own queue of that name; None for each
-    where nobody can tell."""
+    where nobody can tell.
+
+    Those who ask have the database at hand, in a thread that the process's own connection to the
+    hint store is not for.
+    """
     wanted = list(hosts)
     names = [_worker_key(_name_worked(queue, host)) for host in wanted]
-    alive = shared_cache().run(lambda store: store.mget(names), None) if names else []
+    with closing(SharedCache(settings.REDIS_URL, timeout_s=settings.REDIS_TIMEOUT)) as hints:
+        alive = hints.run(lambda store: store.mget(names), None) if names else []
     if alive is None:
         return dict.fromkeys(wanted)
     return {host: value is not None for host, value in zip(wanted, alive, strict=True)}

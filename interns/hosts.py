@@ -172,9 +172,9 @@ def place(intern: Intern, kind: LeaseKind, *, account_id: UUID, acknowledged: bo
         return intern.host
     living = _list_living()
     names = {host.name for host in living}
-    unread = list_unread(names)
+    # It makes a difference only where somebody else takes up jobs.
+    unread = list_unread(names) if len(names) > 1 else set()
     if unread == names:
-        # It makes no difference then.
         unread = set()
     home = intern.host if intern.booted_at is None else intern.disk_host
     if kind == LeaseKind.DELETE and (home in names - unread or not names):
