@@ -14,7 +14,7 @@ from tests.support.server import as_json
 
 def read_error(desk: Desk, request_id: str, *, key: str) -> Any:
     """The error of a request, once it is on record by itself, with its message."""
-    path, found = f"/api/v1/generation?id={request_id}", []
+    path, found = f"/api/v1/generation?id={request_id}", list[Any]()
 
     def has_message() -> bool:
         response = desk.server.get(path, key=key)
