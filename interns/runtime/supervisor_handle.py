@@ -222,6 +222,10 @@ def stop_supervisor(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> 
     supervisor = found.process if found else _find_lock_holder(intern_id)
     if supervisor is not None:
         _end_process(supervisor, wait_s)
+        # Threads of a process that has ended hold its lock for a moment longer.
+        until = time.monotonic() + KILL_S
+        while _find_lock_holder(intern_id) is not None and time.monotonic() < until:
+            time.sleep(POLL_S)
     remove_boot_files(disk.intern_folder(intern_id))
     return supervisor is not None
 

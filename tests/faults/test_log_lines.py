@@ -121,7 +121,8 @@ def test_a_refusal_is_a_line_with_its_reason(desk: Desk) -> None:
     assert (line["attempts"], line["provider"], line["charge_usd"]) == (0, None, None)
     line = find_line(desk.server, logger="routing.requests", request_id="refused-2")
     assert (line["status"], line["reason"]) == (401, "invalid_key")
-    assert (line["key"], line["account_id"]) == ("sk-rt-v1-012...", None)
+    # Less than half of it.
+    assert (line["key"], line["account_id"]) == ("sk-rt-v1-...", None)
 
 
 def test_an_answer_that_is_given_again_is_a_line_without_a_charge(desk: Desk) -> None:
