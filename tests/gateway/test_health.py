@@ -31,10 +31,12 @@ def test_a_worker_shows_which_queue_it_reads(start_gateway: StartGateway) -> Non
 
 
 def test_a_machine_s_queue_is_told_from_the_others_of_its_kind(
-    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     hints = SharedCache(valkey.url, timeout_s=5.0)
     monkeypatch.setattr(health, "shared_cache", lambda: hints)
+    # Who asks of machines does so by a connection of his own.
+    settings.REDIS_URL, settings.REDIS_TIMEOUT = valkey.url, 5.0
     health.note_worker(["interns@east", "intern-control"])
     assert health.worked_queues()["interns"] is True
     assert health.worked_hosts("interns", ["east", "local"]) == {"east": True, "local": False}
