@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from django.db.models import F, Min, Q, QuerySet, TextField, Value
+from django.db.models import F, Q, QuerySet, TextField, Value
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast, Coalesce
 
@@ -175,10 +175,9 @@ def find_newest(scope: Scope) -> RequestRow | None:
 
 
 def _find_beginning(scope: Scope) -> datetime | None:
-    """When the first key of the view was made: nothing before it has to be looked through."""
-    keys = scope.filter_keys(ApiKey.objects.all())
-    first_at: datetime | None = keys.aggregate(at=Min("created_at"))["at"]
-    return first_at
+    """Since when to look: for ever, but where the view has no key there is nothing to look for."""
+    has_keys = scope.filter_keys(ApiKey.objects.all()).exists()
+    return datetime(1970, 1, 1, tzinfo=UTC) if has_keys else None
 
 
 def list_keys(scope: Scope, chosen: str = "") -> list[tuple[str, str]]:
