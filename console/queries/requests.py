@@ -6,7 +6,7 @@ Both are read in the same order and merged. A cursor is the place of the last ro
 
 import heapq
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
