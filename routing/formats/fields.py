@@ -1,18 +1,15 @@
 """Building blocks of the request schemas: JSON's own rules said in pydantic.
 
-The schemas are TypedDicts, checked strictly by `checker`. They judge a body and are never dumped
+The schemas are TypedDicts, checked strictly (`checks.py`). They judge a body and are never dumped
 again, so they name only what has a rule; keys they do not name are ignored unless the schema
 forbids them.
 """
 
-from collections.abc import Callable
-from functools import cache
 from typing import (
     Annotated,
     Any,
     Final,
     Literal,
-    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -23,8 +20,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     GetCoreSchemaHandler,
-    TypeAdapter,
-    ValidationError,
 )
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -32,41 +27,6 @@ from typing_extensions import is_typeddict
 
 from gateway.http.jsonio import JsonObject
 from gateway.http.validation import HIDDEN, UNDEFINED, describe_options
-from routing.formats.nulls import NullRemover
-
-T = TypeVar("T")
-
-
-def checker(schema: type[T]) -> Callable[[Any], T]:
-    """A strict check of parsed JSON against a TypedDict. Raises `pydantic.ValidationError`."""
-    adapter = TypeAdapter(schema)
-    check = adapter.validator.validate_python
-
-    def check_value(value: object) -> T:
-        result: T = check(value, strict=True)
-        return result
-
-    return check_value
-
-
-def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
-    """`checker` for bodies that callers send: a null of an optional field is absence. The check
-    returns the body without such nulls as well. Raises `pydantic.ValidationError`."""
-    adapter = TypeAdapter(schema)
-    check = adapter.validator.validate_python
-    # Nearly all bodies pass as they are, so nobody looks for nulls before a check has failed.
-    without_nulls = cache(lambda: NullRemover(adapter.core_schema))
-
-    def check_value(value: object) -> tuple[Any, T]:
-        try:
-            return value, check(value, strict=True)
-        except ValidationError:
-            body = without_nulls()(value)
-            if body is value:
-                raise
-        return body, check(body, strict=True)
-
-    return check_value
 
 
 class _Required:
@@ -197,9 +157,16 @@ class ByKind:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        choices: dict[Any, CoreSchema] = {
-            HIDDEN + _kind(member): handler.generate_schema(member) for member in _members(source)
-        }
+        choices: dict[Any, CoreSchema] = {}
+        for member in _members(source):
+            bare = _bare(member)
+            if is_typeddict(bare) or any(isinstance(mark, Tagged) for mark in get_args(member)[1:]):
+                kind = "object"
+            elif get_origin(bare) is Literal:
+                kind = "string"
+            else:
+                kind = _KINDS[get_origin(bare) or bare]
+            choices[HIDDEN + kind] = handler.generate_schema(member)
         expected = " or ".join(kind.removeprefix(HIDDEN) for kind in choices)
         return core_schema.tagged_union_schema(
             choices,
@@ -224,15 +191,6 @@ _HIDDEN_KINDS: Final = {kind: HIDDEN + name for kind, name in _KINDS.items()}
 
 def _kind_of_value(value: object) -> str | None:
     return _HIDDEN_KINDS.get(type(value))
-
-
-def _kind(member: object) -> str:
-    bare = _bare(member)
-    if is_typeddict(bare) or any(isinstance(mark, Tagged) for mark in get_args(member)[1:]):
-        return "object"
-    if get_origin(bare) is Literal:
-        return "string"
-    return _KINDS[get_origin(bare) or bare]
 
 
 def _members(source: object) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Native
 from routing.formats.caller import Ending, StreamWriter, ToolActivity
-from routing.formats.messages.pieces import read_text
+from routing.formats.chat.answer import read_text
 from routing.guarding.answer_texts import CALLED, CAME_TO, TEXT_FIELDS
 from routing.guarding.held_texts import HeldArguments, HeldSpeech, HeldText, HeldThoughts
 from routing.guarding.output_guard import WITHHELD, OutputGuard

@@ -15,7 +15,7 @@ import orjson
 from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
-from routing.formats.decisions.request import build_messages
+from routing.formats.decisions import build_messages
 from routing.guarding.long_texts import decode_base64, encode_base64
 
 # A text, and whether a user says it -> the text that takes its place.

@@ -9,7 +9,7 @@ from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, loads
 from routing.decisions.question import TypedQuestion
 from routing.formats.chat.request import ChatInvalid
-from routing.formats.decisions.request import parse_decisions, read_questions
+from routing.formats.decisions import parse_decisions, read_questions
 
 
 class LabelledLine(NamedTuple):

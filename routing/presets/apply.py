@@ -11,7 +11,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, list_issues, shorten
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.formats.chat.schema import check_chat
-from routing.formats.decisions.request import check_decisions
+from routing.formats.decisions import check_decisions
 from routing.formats.messages.schema import check_messages
 from routing.formats.responses.schema import check_responses
 from routing.presets.merge import merge_preset

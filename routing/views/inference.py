@@ -24,8 +24,7 @@ from gateway.http.viewset import LeanViewSet
 from gateway.live_settings import settings
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
-from routing.formats.decisions.format import DECISIONS, SYSTEMONE
-from routing.formats.decisions.request import read_questions
+from routing.formats.decisions import DECISIONS, SYSTEMONE, read_questions
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.planning.admission_errors import build_refusal, refuse_too_many

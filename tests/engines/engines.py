@@ -19,7 +19,7 @@ import yaml
 
 from routing.decisions import logprobs
 from routing.decisions.question import TypedQuestion, render_text
-from routing.formats.decisions.request import read_questions
+from routing.formats.decisions import read_questions
 from tests.conformance.deciding import check
 from tests.engines.tiny_gguf import write_tiny_model
 from tests.support.gateways import SeededAccount, StartGateway, seed_account

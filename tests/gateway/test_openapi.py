@@ -24,8 +24,9 @@ from gateway.openapi.errors import ERROR_TYPES
 from routing.catalogue.files import parse
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
-from routing.formats.caller import AnswerIdentity, Ending
-from routing.formats.chat.format import build_chat_answer, build_chat_choice
+from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending
+from routing.formats.chat.format import ChatFormat
+from routing.formats.chat.request import parse_chat
 from routing.formats.chat.schema import ChatBody
 from routing.formats.chat.stream import DONE, ChatStream
 from routing.metering.cost import FREE, build_usage_report
@@ -151,14 +152,16 @@ def test_chat_answers_fit_their_description(document: dict[str, Any]) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     token = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
     message: dict[str, Any] = {"role": "assistant", "tool_calls": [call], "reasoning": ""}
-    choice = build_chat_choice(
+    ending = Ending("tool_calls", "tool_calls", usage, "default", None, None, None, None)
+    written = CompleteAnswer(
+        SERVED,
+        parse_chat({"messages": [{"role": "user", "content": "Hi"}]}, session_header=None),
         message | {"content": None, "refusal": None},
-        finish_reason="tool_calls",
-        native_finish="tool_calls",
-        logprobs={"content": [token], "refusal": None},
+        {"content": [token], "refusal": None},
+        None,
+        ending,
     )
-    more: dict[str, Any] = {"system_fingerprint": None, "service_tier": "default"}
-    answer = build_chat_answer(SERVED, choice=choice, usage=usage, **more)
+    answer = ChatFormat().write_answer(written)
 
     assert fits(document, "ChatCompletion", answer)
     assert not fits(document, "ChatCompletion", answer | {"usage": None})

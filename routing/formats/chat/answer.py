@@ -67,8 +67,21 @@ def clean_message(
     # A provider's own fields stay, as in a stream; some it wants to have back.
     clean |= {name: each for name, each in copy.items() if each and name not in clean}
     if calls:
-        clean["tool_calls"] = [_fill_complete_call(call, new_call_id) for call in calls]
+        clean["tool_calls"] = filled = [_fill_call(call, new_call_id) for call in calls]
+        for position, call in enumerate(filled):
+            if isinstance(call, dict):
+                # An index is for the pieces of a stream.
+                filled[position] = {name: each for name, each in call.items() if name != "index"}
     return clean
+
+
+def read_text(content: object) -> str:
+    """The text of chat content, which some upstreams send in parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def count_text_chars(delta: JsonObject) -> int:
@@ -118,13 +131,6 @@ def _fill_call(call: Any, new_call_id: Callable[[], str]) -> Any:
     if not isinstance(function, dict) or not function.get("name"):
         return call
     return {**call, "id": call.get("id") or new_call_id(), "type": "function"}
-
-
-def _fill_complete_call(call: object, new_call_id: Callable[[], str]) -> Any:
-    filled = _fill_call(call, new_call_id)
-    if isinstance(filled, dict):
-        filled = {name: value for name, value in filled.items() if name != "index"}
-    return filled
 
 
 _MERGED_LISTS: Final = ("reasoning_details", "images", "annotations")

@@ -43,24 +43,30 @@ class ChatFormat:
         ending = answer.ending
         message, finish_reason = answer.message, ending.finish_reason
         if answer.request.offers_functions:
-            message, finish_reason = (
-                build_legacy_message(message),
-                convert_legacy_finish(finish_reason),
-            )
-        choice = build_chat_choice(
-            message,
-            finish_reason=finish_reason,
-            native_finish=ending.native_finish,
-            logprobs=answer.logprobs,
-            error=ending.failure,
-        )
-        body = build_chat_answer(
-            answer.served,
-            choice=choice,
-            usage=ending.usage,
-            system_fingerprint=answer.system_fingerprint,
-            service_tier=ending.service_tier,
-        )
+            message = build_legacy_message(message)
+            finish_reason = convert_legacy_finish(finish_reason)
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": finish_reason,
+            "native_finish_reason": ending.native_finish,
+            "logprobs": answer.logprobs,
+        }
+        if ending.failure is not None:
+            # Generation broke after partial output.
+            choice["error"] = ending.failure
+        served = answer.served
+        body = {
+            "id": served.generation_id,
+            "object": "chat.completion",
+            "created": served.created,
+            "model": served.model,
+            "provider": served.provider,
+            "system_fingerprint": answer.system_fingerprint,
+            "service_tier": ending.service_tier,
+            "choices": [choice],
+            "usage": ending.usage,
+        }
         if ending.router_metadata is not None:
             body["router_metadata"] = ending.router_metadata
         if ending.beside is not None:
@@ -77,49 +83,6 @@ class ChatFormat:
         self, error: GatewayError, *, generation_id: str | None, beside: JsonObject
     ) -> JsonObject:
         return error_body(error, **beside)
-
-
-def build_chat_answer(
-    served: AnswerIdentity,
-    *,
-    choice: JsonObject,
-    usage: JsonObject,
-    system_fingerprint: str | None,
-    service_tier: str | None,
-) -> JsonObject:
-    """The body of an answer; `build_chat_choice` makes `choice`, metering makes `usage`."""
-    return {
-        "id": served.generation_id,
-        "object": "chat.completion",
-        "created": served.created,
-        "model": served.model,
-        "provider": served.provider,
-        "system_fingerprint": system_fingerprint,
-        "service_tier": service_tier,
-        "choices": [choice],
-        "usage": usage,
-    }
-
-
-def build_chat_choice(
-    message: JsonObject,
-    *,
-    finish_reason: str,
-    native_finish: str | None,
-    logprobs: object,
-    error: JsonObject | None = None,
-) -> JsonObject:
-    """The one choice; `error` stands where generation broke after partial output."""
-    choice = {
-        "index": 0,
-        "message": message,
-        "finish_reason": finish_reason,
-        "native_finish_reason": native_finish,
-        "logprobs": logprobs,
-    }
-    if error is not None:
-        choice["error"] = error
-    return choice
 
 
 CHAT: Final[CallerFormat] = ChatFormat()

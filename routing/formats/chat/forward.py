@@ -142,7 +142,13 @@ def _put_output_cap(
 
 
 def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
-    tools = [_forward_tool(tool, supported) for tool in body["tools"] if tool["type"] == "function"]
+    tools: list[JsonObject] = []
+    for tool in body["tools"]:
+        if tool["type"] == "function":
+            function = _select(tool["function"], _FUNCTION_KEYS)
+            tools.append({"type": "function", "function": function})
+            if "cache_control" in tool and "cache_control" in supported:
+                tools[-1]["cache_control"] = tool["cache_control"]
     if not tools:
         return
     sent["tools"] = tools
@@ -157,13 +163,6 @@ def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) ->
     parallel = body.get("parallel_tool_calls")
     if parallel is not None and "parallel_tool_calls" in supported:
         sent["parallel_tool_calls"] = parallel
-
-
-def _forward_tool(tool: JsonObject, supported: frozenset[str]) -> JsonObject:
-    sent = {"type": "function", "function": _select(tool["function"], _FUNCTION_KEYS)}
-    if "cache_control" in tool and "cache_control" in supported:
-        sent["cache_control"] = tool["cache_control"]
-    return sent
 
 
 def _put_reasoning(
@@ -214,7 +213,14 @@ def forward_messages(messages: list[JsonObject], *, supported: frozenset[str]) -
         if role == "assistant" and (
             "model" in message or None in message.values() or message.get("tool_calls") == []
         ):
-            return _clean_message({**message, **changes})
+            # Upstreams refuse the gateway's own `model`, nulls and empty tool calls. A null content
+            # stays: it is how an answer with nothing but tool calls is written.
+            return {
+                key: value
+                for key, value in {**message, **changes}.items()
+                if key == "content"
+                or not (key == "model" or value is None or (key == "tool_calls" and not value))
+            }
         if role == "tool" and "is_error" in message:
             # Chat has no field for it; other formats do.
             rest = {key: value for key, value in message.items() if key != "is_error"}
@@ -246,16 +252,3 @@ def _forward_part(part: JsonObject, cache_marks: bool) -> JsonObject:
     if not cache_marks and any(key in part for key in _CACHE_KEYS):
         part = {key: value for key, value in part.items() if key not in _CACHE_KEYS}
     return {**part, **changes} if changes else part
-
-
-def _clean_message(message: JsonObject) -> JsonObject:
-    """Without `model` (the gateway's own), nulls and empty tool calls, which upstreams refuse.
-
-    A null content stays: it is how an answer with nothing but tool calls is written.
-    """
-    return {
-        key: value
-        for key, value in message.items()
-        if key == "content"
-        or not (key == "model" or value is None or (key == "tool_calls" and not value))
-    }

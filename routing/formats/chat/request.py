@@ -158,7 +158,17 @@ def list_provider_tools(chat: ChatRequest) -> Iterator[str]:
 def parse_chat(body: JsonObject, *, session_header: str | None, models_max: int = 3) -> ChatRequest:
     """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
     body = move_tool_settings(body)
-    body, checked = _check_body(body, session_header, models_max)
+    try:
+        body, checked = check_chat(body)
+    except ValidationError as error:
+        issues = list_issues(error)
+        if body.get("prompt") is not None and "messages" not in body:
+            text = "Invalid input: text completion is not offered, send messages"
+            issues.append(Issue("prompt", text))
+        raise ChatInvalid(issues + find_header_issues(session_header)) from None
+    issues = find_models_issues(body, models_max) + find_chat_issues(body)
+    if issues := issues + find_header_issues(session_header):
+        raise ChatInvalid(issues)
     facts = read_prompt(body["messages"])
     offers_functions = bool(body.get("functions"))
     if facts.calls_functions or offers_functions or "function_call" in body:
@@ -166,8 +176,7 @@ def parse_chat(body: JsonObject, *, session_header: str | None, models_max: int 
         if issues:
             raise ChatInvalid(issues, "invalid_prompt")
         facts = read_prompt(body["messages"])
-    if facts.orphans:
-        raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
+    _refuse_orphans(facts)
     request = _build_request(body, checked, facts, session_header)
     request.offers_functions = offers_functions
     return request
@@ -186,38 +195,16 @@ def build_translated_request(
     tool result that answers no call (with the index of the translated message).
     """
     facts = read_prompt(body["messages"])
-    if facts.orphans:
-        raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
+    _refuse_orphans(facts)
     request = _build_request(body, cast(ChatBody, body), facts, session_header)
     request.format, request.original, request.native_tools = format, original, native_tools
     return request
-
-
-def _check_body(
-    body: JsonObject, session_header: str | None, models_max: int
-) -> tuple[JsonObject, ChatBody]:
-    try:
-        body, checked = check_chat(body)
-    except ValidationError as error:
-        issues = list_issues(error) + _find_prompt_issues(body) + find_header_issues(session_header)
-        raise ChatInvalid(issues) from None
-    issues = find_models_issues(body, models_max) + find_chat_issues(body)
-    issues += find_header_issues(session_header)
-    if issues:
-        raise ChatInvalid(issues)
-    return body, checked
 
 
 def find_models_issues(body: JsonObject, models_max: int) -> list[Issue]:
     if len(body.get("models", ())) <= models_max:
         return []
     return [Issue("models", f"Too big: expected array to have <={models_max} items")]
-
-
-def _find_prompt_issues(body: JsonObject) -> list[Issue]:
-    if body.get("prompt") is None or "messages" in body:
-        return []
-    return [Issue("prompt", "Invalid input: text completion is not offered, send messages")]
 
 
 def find_header_issues(session_header: str | None) -> list[Issue]:
@@ -227,9 +214,12 @@ def find_header_issues(session_header: str | None) -> list[Issue]:
     return [Issue("x-session-id", text)]
 
 
-def _orphan_issue(index: int) -> Issue:
-    text = "Invalid input: matches no tool call of an earlier assistant message"
-    return Issue(f"messages.{index}.tool_call_id", text)
+def _refuse_orphans(facts: PromptFacts) -> None:
+    """Raises `ChatInvalid` for tool messages that answer no earlier call."""
+    if facts.orphans:
+        text = "Invalid input: matches no tool call of an earlier assistant message"
+        paths = [f"messages.{index}.tool_call_id" for index in facts.orphans[:ISSUES_MAX]]
+        raise ChatInvalid([Issue(path, text) for path in paths], "invalid_prompt")
 
 
 def _build_request(
@@ -259,7 +249,7 @@ def _build_request(
         metadata=body.get("metadata"),
         provider=resolve_provider(checked.get("provider"), route=body.get("route")),
         preset=body.get("preset") or None,
-        plugins=_read_plugins(body),
+        plugins=list_effective_plugins(body.get("plugins"), body.get("transforms")),
         server_tools=list(dict.fromkeys(server_tools)),
         tools_given=bool(tools),
         input_modalities=frozenset(facts.modalities),
@@ -284,7 +274,7 @@ def _build_request(
 def _build_plain_request(
     body: JsonObject, checked: ChatBody, facts: PromptFacts, session_header: str | None
 ) -> ChatRequest:
-    """As `_request`, for a body that has no other fields than those of `_PLAIN`."""
+    """As `_build_request`, for a body that has no other fields than `_PLAIN_FIELDS`."""
     model = body["model"]
     return ChatRequest(
         body=body,
@@ -322,23 +312,17 @@ def canonical_tier(tier: str | None) -> str | None:
     return "priority" if tier == "fast" else tier
 
 
-def _read_plugins(body: JsonObject) -> list[JsonObject]:
-    plugins, transforms = body.get("plugins"), body.get("transforms")
-    if plugins is None and transforms is None:
-        return []
-    return list_effective_plugins(plugins, transforms)
-
-
 def _list_supplied(body: JsonObject) -> frozenset[str]:
     """Null, `[]`, `{}` and an object of nulls ask for nothing, so they count as absent."""
-    names = PARAMETER_VOCABULARY.intersection(body)
-    return frozenset([name for name in names if _is_request(body[name])])
-
-
-def _is_request(value: object) -> bool:
-    if type(value) is dict:
-        return any(each is not None for each in value.values())
-    return value is not None and value != []
+    supplied = []
+    for name in PARAMETER_VOCABULARY.intersection(body):
+        value = body[name]
+        if type(value) is dict:
+            if any(each is not None for each in value.values()):
+                supplied.append(name)
+        elif value is not None and value != []:
+            supplied.append(name)
+    return frozenset(supplied)
 
 
 _FUNCTION_FIELDS: Final = frozenset({"functions", "function_call"})
@@ -347,10 +331,32 @@ _FUNCTION_FIELDS: Final = frozenset({"functions", "function_call"})
 def convert_functions(body: JsonObject) -> tuple[JsonObject, list[Issue]]:
     """A checked chat body in the words of tools, and what is wrong with its results of functions:
     each must answer a call."""
+    messages: list[JsonObject] = []
+    issues: list[Issue] = []
+    # Ids of the calls that wait for their result, by the function's name.
+    waiting: dict[str, str] = {}
+    for index, message in enumerate(body["messages"]):
+        if message["role"] == "function":
+            call_id = waiting.pop(message["name"], None)
+            if call_id is None:
+                text = "Invalid input: matches no function_call of an earlier assistant message"
+                issues.append(Issue(f"messages.{index}.name", text))
+            content = message.get("content") or ""
+            messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+        elif message["role"] == "assistant" and "function_call" in message:
+            # Nine letters and digits, which every upstream takes for an id.
+            call_id = f"call{index:05}"
+            function = message["function_call"]
+            rest = {name: each for name, each in message.items() if name != "function_call"}
+            # Some providers answer with a call of no function.
+            if function and function["name"] and not message.get("tool_calls"):
+                waiting[function["name"]] = call_id
+                rest["tool_calls"] = [{"id": call_id, "type": "function", "function": function}]
+            messages.append(rest)
+        else:
+            messages.append(message)
     result = {name: each for name, each in body.items() if name not in _FUNCTION_FIELDS}
-    result["messages"], issues = _convert_messages(body["messages"])
-    result |= convert_offer(body)
-    return result, issues
+    return result | {"messages": messages} | convert_offer(body), issues[:ISSUES_MAX]
 
 
 def convert_offer(body: Mapping[str, Any]) -> JsonObject:
@@ -365,30 +371,3 @@ def convert_offer(body: Mapping[str, Any]) -> JsonObject:
         is_named = isinstance(choice, dict)
         fields["tool_choice"] = {"type": "function", "function": choice} if is_named else choice
     return fields
-
-
-def _convert_messages(messages: list[JsonObject]) -> tuple[list[JsonObject], list[Issue]]:
-    results, issues = [], []
-    # Ids of the calls that wait for their result, by the function's name.
-    waiting: dict[str, str] = {}
-    for index, message in enumerate(messages):
-        if message["role"] == "function":
-            call_id = waiting.pop(message["name"], None)
-            if call_id is None:
-                text = "Invalid input: matches no function_call of an earlier assistant message"
-                issues.append(Issue(f"messages.{index}.name", text))
-            content = message.get("content") or ""
-            results.append({"role": "tool", "tool_call_id": call_id, "content": content})
-        elif message["role"] == "assistant" and "function_call" in message:
-            # Nine letters and digits, which every upstream takes for an id.
-            call_id = f"call{index:05}"
-            function = message["function_call"]
-            rest = {name: each for name, each in message.items() if name != "function_call"}
-            # Some providers answer with a call of no function.
-            if function and function["name"] and not message.get("tool_calls"):
-                waiting[function["name"]] = call_id
-                rest["tool_calls"] = [{"id": call_id, "type": "function", "function": function}]
-            results.append(rest)
-        else:
-            results.append(message)
-    return results, issues[:ISSUES_MAX]

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, shorten
 from routing.formats.chat.messages import CacheControl, Message
+from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
     INT64_MAX,
     INT64_MIN,
@@ -21,7 +22,6 @@ from routing.formats.fields import (
     SchemaName,
     Tagged,
     Temperature,
-    tolerant_checker,
 )
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField
@@ -237,7 +237,14 @@ def find_chat_issues(body: JsonObject) -> list[Issue]:
     if "tool_choice" in body:
         issues += _choice_issues(body["tool_choice"], tools or ())
     if "function_call" in body:
-        issues += _function_call_issues(body)
+        if "tool_choice" in body:
+            text = "Invalid input: send either tool_choice or function_call"
+            issues.append(Issue("function_call", text))
+        elif isinstance(choice := body["function_call"], dict):
+            name = choice["name"]
+            if not any(each["name"] == name for each in body.get("functions", ())):
+                text = f'Invalid input: no function named "{shorten(name)}" in functions'
+                issues.append(Issue("function_call.name", text))
     if body.get("max_tool_calls") is not None and "stop_server_tools_when" not in body:
         steps = body["max_tool_calls"]
         if steps < 1:
@@ -296,14 +303,3 @@ def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:
         kind = canonical_tool(choice["type"])
         if not any(canonical_tool(tool["type"]) == kind for tool in tools):
             yield Issue("tool_choice.type", f"Invalid input: no {kind} in tools")
-
-
-def _function_call_issues(body: JsonObject) -> Iterator[Issue]:
-    choice = body["function_call"]
-    if "tool_choice" in body:
-        yield Issue("function_call", "Invalid input: send either tool_choice or function_call")
-    elif isinstance(choice, dict):
-        name = choice["name"]
-        if not any(each["name"] == name for each in body.get("functions", ())):
-            text = f'Invalid input: no function named "{shorten(name)}" in functions'
-            yield Issue("function_call.name", text)

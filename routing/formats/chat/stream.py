@@ -95,16 +95,14 @@ class ChatStream:
         )
         if ending.beside is not None and ending.beside.choice:
             finish += b"," + dumps(ending.beside.choice)[1:-1]
-        return self._open + _NOTHING + finish + self._close + self._usage(ending) + DONE
-
-    def _usage(self, ending: Ending) -> bytes:
         fields: JsonObject = {"usage": ending.usage, "service_tier": ending.service_tier}
         if ending.beside is not None:
             fields = ending.beside.answer | fields
         if ending.router_metadata is not None:
             fields["router_metadata"] = ending.router_metadata
-        chunk = self._open + _NOTHING + _OPEN_END + self._close[: -len(b"}\n\n")]
-        return chunk + b"," + dumps(fields)[1:] + b"\n\n"
+        usage = _OPEN_END + self._close[: -len(b"}\n\n")] + b"," + dumps(fields)[1:] + b"\n\n"
+        head = self._open + _NOTHING
+        return head + finish + self._close + head + usage + DONE
 
     def error(self, error: JsonObject, *, router_metadata: JsonObject | None) -> bytes:
         """The error chunk, after which nothing follows."""

@@ -1,7 +1,7 @@
 """`system` and `messages` of a body as chat messages and their parts."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject, dumps
@@ -10,6 +10,8 @@ from routing.formats.messages.pieces import is_gateway_tool_block
 from routing.formats.messages.thinking import is_gateway_thinking, read_redacted, read_thinking
 
 _REASONING_READERS: Final = {"thinking": read_thinking, "redacted_thinking": read_redacted}
+# What `build_parts` knows.
+PART_BLOCKS: Final = frozenset({"text", "image", "document", "search_result", "tool_reference"})
 _GATEWAY_RESULTS: Final = frozenset({"router_shell_tool_result", "router_bash_tool_result"})
 
 
@@ -44,20 +46,18 @@ def find_orphan_issues(messages: list[JsonObject]) -> Iterator[Issue]:
 def remove_gateway_blocks(body: JsonObject) -> JsonObject:
     """The body without blocks that the gateway wrote and no provider would take: the very same
     object when there are none."""
-    messages = [_remove_own_blocks(message) for message in body["messages"]]
+    messages = []
+    for message in body["messages"]:
+        blocks = _content_blocks(message)
+        gateway_call_ids = {
+            block["tool_use_id"] for block in blocks if block["type"] in _GATEWAY_RESULTS
+        }
+        others = [block for block in blocks if not _is_own_block(block, gateway_call_ids)]
+        messages.append(message if len(others) == len(blocks) else {**message, "content": others})
     if all(new is old for new, old in zip(messages, body["messages"], strict=True)):
         return body
     # A message that held nothing else says nothing.
     return {**body, "messages": [message for message in messages if message["content"]]}
-
-
-def _remove_own_blocks(message: JsonObject) -> JsonObject:
-    blocks = _content_blocks(message)
-    gateway_call_ids = {
-        block["tool_use_id"] for block in blocks if block["type"] in _GATEWAY_RESULTS
-    }
-    others = [block for block in blocks if not _is_own_block(block, gateway_call_ids)]
-    return message if len(others) == len(blocks) else {**message, "content": others}
 
 
 def _is_own_block(block: JsonObject, gateway_call_ids: set[str]) -> bool:
@@ -143,7 +143,20 @@ def build_parts(blocks: Iterable[JsonObject]) -> list[JsonObject]:
     """
     parts: list[JsonObject] = []
     for block in blocks:
-        block_parts = _PART_BUILDERS[block["type"]](block)
+        kind = block["type"]
+        if kind == "text":
+            block_parts = [_text_part(block["text"])]
+        elif kind == "image":
+            source = block["source"]
+            url = source["url"] if source["type"] == "url" else _data_url(source)
+            block_parts = [{"type": "image_url", "image_url": {"url": url}}]
+        elif kind == "document":
+            block_parts = _build_document_parts(block)
+        elif kind == "search_result":
+            texts = [inner["text"] for inner in block["content"]]
+            block_parts = [_text_part("\n".join([block["title"], block["source"], "", *texts]))]
+        else:
+            block_parts = [_text_part(block["tool_name"])]
         parts += add_cache_mark(block_parts, block)
     return parts
 
@@ -171,59 +184,27 @@ def _text_part(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _build_text(block: JsonObject) -> list[JsonObject]:
-    return [_text_part(block["text"])]
-
-
-def _build_image(block: JsonObject) -> list[JsonObject]:
-    source = block["source"]
-    url = source["url"] if source["type"] == "url" else _data_url(source)
-    return [{"type": "image_url", "image_url": {"url": url}}]
-
-
 def _data_url(source: JsonObject) -> str:
     return f"data:{source['media_type']};base64,{source['data']}"
 
 
-def _build_document(block: JsonObject) -> list[JsonObject]:
+def _build_document_parts(block: JsonObject) -> list[JsonObject]:
     source = block["source"]
+    kind = source["type"]
     context = [_text_part(block["context"])] if block.get("context") else []
-    if source["type"] == "content" and type(source["content"]) is list:
+    if kind == "content" and type(source["content"]) is list:
         title = [_text_part(block["title"])] if block.get("title") else []
         return title + context + build_parts(source["content"])
-    file = _build_file(source)
+    if kind == "file":
+        file = {"file_id": source["file_id"]}
+    elif kind == "url":
+        file = {"file_data": source["url"]}
+    elif kind == "base64":
+        file = {"file_data": _data_url(source)}
+    else:
+        text = source["data"] if kind == "text" else source["content"]
+        encoded = base64.b64encode(text.encode()).decode()
+        file = {"file_data": f"data:text/plain;base64,{encoded}"}
     if block.get("title"):
         file["filename"] = block["title"]
     return [*context, {"type": "file", "file": file}]
-
-
-def _build_file(source: JsonObject) -> JsonObject:
-    kind = source["type"]
-    if kind == "file":
-        return {"file_id": source["file_id"]}
-    if kind == "url":
-        return {"file_data": source["url"]}
-    if kind == "base64":
-        return {"file_data": _data_url(source)}
-    text = source["data"] if kind == "text" else source["content"]
-    encoded = base64.b64encode(text.encode()).decode()
-    return {"file_data": f"data:text/plain;base64,{encoded}"}
-
-
-def _build_search_result(block: JsonObject) -> list[JsonObject]:
-    texts = [inner["text"] for inner in block["content"]]
-    return [_text_part("\n".join([block["title"], block["source"], "", *texts]))]
-
-
-def _build_tool_reference(block: JsonObject) -> list[JsonObject]:
-    return [_text_part(block["tool_name"])]
-
-
-_PART_BUILDERS: Final[dict[str, Callable[[JsonObject], list[JsonObject]]]] = {
-    "text": _build_text,
-    "image": _build_image,
-    "document": _build_document,
-    "search_result": _build_search_result,
-    "tool_reference": _build_tool_reference,
-}
-PART_BLOCKS: Final = frozenset(_PART_BUILDERS)

@@ -7,6 +7,7 @@ import pydantic_core
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.caller import ToolActivity
+from routing.formats.chat.answer import read_text
 from routing.formats.server_tools import SERVER_PREFIX, WEB_FETCH, WEB_SEARCH
 
 DIRECT: Final = {"type": "direct"}
@@ -19,15 +20,6 @@ class CallFragment(NamedTuple):
     id: str | None
     name: str
     arguments: str
-
-
-def read_text(content: object) -> str:
-    """The text of chat content, which some upstreams send in parts."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else ()
-    texts = [part.get("text") for part in parts if isinstance(part, dict)]
-    return "".join(text for text in texts if isinstance(text, str))
 
 
 def read_reasoning_details(delta: JsonObject) -> Iterator[JsonObject]:

@@ -116,8 +116,12 @@ def _build_chat_body(body: JsonObject, checked: MessagesBody) -> JsonObject:
         chat["models"] = models
     if user := body.get("user") or body.get("metadata", {}).get("user_id"):
         chat["user"] = user
-    if tier := _read_tier(body):
-        chat["service_tier"] = tier
+    tier = body.get("service_tier")
+    if tier in (None, "auto") and body.get("speed") == "fast":
+        # A named tier wins over the speed, which is the coarser word.
+        tier = "priority"
+    if tier:
+        chat["service_tier"] = _TIERS.get(tier, tier)
     config: Any = body.get("output_config", {})
     output_fields: JsonObject = {}
     if reasoning := read_reasoning(checked.get("thinking"), config.get("effort")):
@@ -128,17 +132,22 @@ def _build_chat_body(body: JsonObject, checked: MessagesBody) -> JsonObject:
     return chat | _read_tools(body) | output_fields
 
 
-def _read_tier(body: JsonObject) -> str | None:
-    """A named tier wins over the speed, which is the coarser word."""
-    tier: str | None = body.get("service_tier")
-    if tier in (None, "auto") and body.get("speed") == "fast":
-        return "priority"
-    return _TIERS.get(tier or "", tier)
-
-
 def _read_tools(body: JsonObject) -> JsonObject:
     """Custom tools as functions, the gateway's own as they are; what a provider runs stays out."""
-    tools = [chat for tool in body.get("tools", ()) if (chat := _read_tool(tool)) is not None]
+    tools: list[JsonObject] = []
+    for tool in body.get("tools", ()):
+        kind = tool.get("type") or "custom"
+        if kind.startswith(SERVER_PREFIX):
+            tools.append(tool)
+        elif kind == "custom":
+            function = {"name": tool["name"], "parameters": tool["input_schema"]}
+            function |= {name: tool[name] for name in ("description", "strict") if name in tool}
+            chat: JsonObject = {"type": "function", "function": function}
+            if tool.get("cache_control") is not None:
+                chat["cache_control"] = tool["cache_control"]
+            if tool.get("defer_loading"):
+                chat["defer_loading"] = True
+            tools.append(chat)
     if not tools:
         return {}
     fields: JsonObject = {"tools": tools}
@@ -148,22 +157,6 @@ def _read_tools(body: JsonObject) -> JsonObject:
     if choice is not None and choice.get("disable_parallel_tool_use"):
         fields["parallel_tool_calls"] = False
     return fields
-
-
-def _read_tool(tool: JsonObject) -> JsonObject | None:
-    kind = tool.get("type") or "custom"
-    if kind.startswith(SERVER_PREFIX):
-        return tool
-    if kind != "custom":
-        return None
-    function = {"name": tool["name"], "parameters": tool["input_schema"]}
-    function |= {name: tool[name] for name in ("description", "strict") if name in tool}
-    chat: JsonObject = {"type": "function", "function": function}
-    if tool.get("cache_control") is not None:
-        chat["cache_control"] = tool["cache_control"]
-    if tool.get("defer_loading"):
-        chat["defer_loading"] = True
-    return chat
 
 
 def _read_tool_choice(choice: JsonObject, tools: list[JsonObject]) -> Any:

@@ -2,7 +2,6 @@
 
 What a body says of tools is in `tools.py`."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, with_config
@@ -13,6 +12,7 @@ from gateway.http.validation import Issue, shorten
 from routing.formats.chat.messages import CacheControl
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, Trace, UnitShare
 from routing.formats.chat.schema import find_chat_issues as chat_issues
+from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
     ONE_KIND,
     REQUIRED,
@@ -24,7 +24,6 @@ from routing.formats.fields import (
     NonEmpty,
     Tagged,
     Temperature,
-    tolerant_checker,
 )
 from routing.formats.messages.tools import CUSTOM, Tool, ToolChoice
 from routing.formats.plugins import Plugin
@@ -342,24 +341,26 @@ check_messages = tolerant_checker(MessagesBody)
 
 def find_messages_issues(checked: MessagesBody, models_max: int) -> list[Issue]:
     """What is wrong between the fields; empty when nothing is."""
-    issues = list(_fallback_issues(checked, models_max))
-    if "tool_choice" in checked:
-        issues += _choice_issues(checked["tool_choice"], checked.get("tools", []))
+    issues: list[Issue] = []
+    models, fallbacks = checked.get("models"), checked.get("fallbacks")
+    for field, entries in (("models", models), ("fallbacks", fallbacks)):
+        if entries and len(entries) > models_max:
+            issues.append(Issue(field, f"Too big: expected array to have <={models_max} items"))
+    if models and fallbacks:
+        issues.append(Issue("fallbacks", "Invalid input: cannot be combined with models"))
+    choice: Any = checked.get("tool_choice", {"type": "auto"})
+    tools: list[Any] = checked.get("tools", [])
+    if choice["type"] == "any" and not tools:
+        issues.append(Issue("tool_choice", "Invalid input: any needs at least one tool"))
+    elif choice["type"] == "tool" and choice["name"] not in map(_tool_name, tools):
+        text = f'Invalid input: no tool named "{shorten(choice["name"])}" in tools'
+        issues.append(Issue("tool_choice.name", text))
     thinking: Any = checked.get("thinking", {})
     cap = checked.get("max_tokens")
     if cap is not None and thinking.get("budget_tokens", 0) >= cap:
         text = f"Too big: expected number to be <{cap} (max_tokens)"
         issues.append(Issue("thinking.budget_tokens", text))
     return issues
-
-
-def _fallback_issues(checked: MessagesBody, models_max: int) -> Iterator[Issue]:
-    models, fallbacks = checked.get("models"), checked.get("fallbacks")
-    for name, names in (("models", models), ("fallbacks", fallbacks)):
-        if names and len(names) > models_max:
-            yield Issue(name, f"Too big: expected array to have <={models_max} items")
-    if models and fallbacks:
-        yield Issue("fallbacks", "Invalid input: cannot be combined with models")
 
 
 def find_agent_issues(body: JsonObject) -> list[Issue]:
@@ -374,14 +375,6 @@ def find_agent_issues(body: JsonObject) -> list[Issue]:
             ]
         }
     )
-
-
-def _choice_issues(choice: Any, tools: list[Any]) -> Iterator[Issue]:
-    if choice["type"] == "any" and not tools:
-        yield Issue("tool_choice", "Invalid input: any needs at least one tool")
-    elif choice["type"] == "tool" and choice["name"] not in map(_tool_name, tools):
-        text = f'Invalid input: no tool named "{shorten(choice["name"])}" in tools'
-        yield Issue("tool_choice.name", text)
 
 
 def _tool_name(tool: JsonObject) -> str | None:

@@ -1,11 +1,12 @@
 """The streaming answer of messages: from chat-shaped deltas, or from an upstream's own events."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Native
 from routing.formats.caller import AnswerIdentity, Ending, ToolActivity
+from routing.formats.chat.answer import read_text
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.block_writer import (
     DELTA_END,
@@ -23,7 +24,6 @@ from routing.formats.messages.pieces import (
     read_call_fragments,
     read_citations,
     read_reasoning_details,
-    read_text,
 )
 from routing.formats.messages.write import (
     NO_USAGE,
@@ -78,15 +78,12 @@ class MessagesStream:
                 return b"%b%b%b" % (head, dumps(text), DELTA_END)
             if "tool_calls" in delta:
                 return b"".join(map(blocks.add_call, read_call_fragments(delta["tool_calls"])))
-        return b"".join(self._pieces(delta))
-
-    def _pieces(self, delta: JsonObject) -> Iterator[bytes]:
-        blocks = self._blocks
-        yield from map(blocks.add_reasoning, read_reasoning_details(delta))
-        if text := read_text(delta.get("content")) + read_text(delta.get("refusal")):
-            yield blocks.add_text(text)
-        yield from map(blocks.add_citation, read_citations(delta.get("annotations")))
-        yield from map(blocks.add_call, read_call_fragments(delta.get("tool_calls")))
+        events = [*map(blocks.add_reasoning, read_reasoning_details(delta))]
+        if said := read_text(delta.get("content")) + read_text(delta.get("refusal")):
+            events.append(blocks.add_text(said))
+        events += map(blocks.add_citation, read_citations(delta.get("annotations")))
+        events += map(blocks.add_call, read_call_fragments(delta.get("tool_calls")))
+        return b"".join(events)
 
     def write_native(self, native: Native) -> bytes:
         if self._passed is None:
@@ -281,11 +278,12 @@ class NativeBlocks:
             return self.delta(native)
         if native.name == "content_block_start":
             return self._start(native)
-        return (
-            self._stop(native)
-            if native.name == "content_block_stop"
-            else write_native_event(native)
-        )
+        if native.name != "content_block_stop":
+            return write_native_event(native)
+        if not self._open or _event_index(native.value) != self._theirs:
+            return b""
+        self._open = False
+        return self._write_numbered(native)
 
     def write_block(self, block: JsonObject) -> bytes:
         """A block that came in one piece, told as blocks are: what grows comes in deltas."""
@@ -319,12 +317,6 @@ class NativeBlocks:
         fields = {"index": self._count - 1, "content_block": filled}
         return ended + write_event(native.name, {**event_fields(native), **fields})
 
-    def _stop(self, native: Native) -> bytes:
-        if not self._open or _event_index(native.value) != self._theirs:
-            return b""
-        self._open = False
-        return self._write_numbered(native)
-
     def _write_numbered(self, native: Native) -> bytes:
         if self._is_same:
             return write_native_event(native)
@@ -355,5 +347,5 @@ def write_native_event(native: Native) -> bytes:
 
 
 def event_fields(native: Native) -> JsonObject:
-    """The data without the type, which `frame` says."""
+    """The data without the type, which `write_event` says."""
     return {key: item for key, item in native.value.items() if key != "type"}

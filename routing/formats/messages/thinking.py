@@ -14,7 +14,8 @@ from typing_extensions import TypedDict
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, dumps, loads
-from routing.formats.fields import REQUIRED, checker
+from routing.formats.checks import checker
+from routing.formats.fields import REQUIRED
 from routing.formats.messages.pieces import visible_text
 from routing.formats.reasoning import ReasoningDetail
 
@@ -39,7 +40,7 @@ def is_sealed(text: str) -> bool:
 
 
 def unseal(text: str) -> JsonObject | None:
-    """The item of a `sealed` text. None for one that is no item: clients may send anything."""
+    """The item of a sealed text. None for one that is no item: clients may send anything."""
     try:
         detail = loads(base64.b64decode(text[len(SEAL_PREFIX) :], altchars=b"-_", validate=True))
         _check_sealed({"detail": detail})

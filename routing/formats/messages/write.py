@@ -8,6 +8,7 @@ from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from routing.entities.ids import message_id, tool_use_id
 from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending, ToolActivity
+from routing.formats.chat.answer import read_text
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.pieces import (
     DIRECT,
@@ -18,7 +19,6 @@ from routing.formats.messages.pieces import (
     read_call_fragments,
     read_citations,
     read_reasoning_details,
-    read_text,
 )
 from routing.formats.messages.thinking import build_thinking_blocks
 
@@ -57,9 +57,15 @@ def build_answer(answer: CompleteAnswer) -> JsonObject:
         body = _build_native_answer(native.value, answer.served, ending)
     else:
         silent = is_reasoning_hidden(answer.request)
-        pieces = answer.pieces or [answer.message]
-        blocks = [block for piece in pieces for block in _build_blocks(piece, silent=silent)]
-        fetches = sum(count_fetches(piece) for piece in pieces if isinstance(piece, ToolActivity))
+        blocks: list[JsonObject] = []
+        fetches = 0
+        for piece in answer.pieces or [answer.message]:
+            if isinstance(piece, ToolActivity):
+                result = build_tool_result(piece)
+                blocks += [build_tool_use(piece)[0], *([result] if result is not None else [])]
+                fetches += count_fetches(piece)
+            else:
+                blocks += build_message_blocks(piece, silent=silent)
         body = {
             **build_envelope(answer.served),
             "content": _attach_trailing_citations(blocks),
@@ -69,13 +75,6 @@ def build_answer(answer: CompleteAnswer) -> JsonObject:
     if ending.router_metadata is not None:
         body["router_metadata"] = ending.router_metadata
     return body
-
-
-def _build_blocks(piece: JsonObject | ToolActivity, *, silent: bool) -> list[JsonObject]:
-    if not isinstance(piece, ToolActivity):
-        return build_message_blocks(piece, silent=silent)
-    result = build_tool_result(piece)
-    return [build_tool_use(piece)[0], *([result] if result is not None else [])]
 
 
 def _attach_trailing_citations(blocks: list[JsonObject]) -> list[JsonObject]:
@@ -155,19 +154,17 @@ def _build_native_answer(message: JsonObject, served: AnswerIdentity, ending: En
     # Some end their turn with calls, which callers look for behind `tool_use` alone.
     if reason is None or (reason == "end_turn" and any(map(is_caller_tool_use, content))):
         body |= build_stop_fields(ending.finish_reason, ending.native_finish, ending.stop_sequence)
-    body["content"] = [_fill_block(block) for block in content]
+    body["content"] = filled = content.copy()
+    for index, block in enumerate(content):
+        if isinstance(block, dict):
+            defaults = _BLOCK_DEFAULTS.get(str(block.get("type")), {})
+            missing = {name: item for name, item in defaults.items() if block.get(name) is None}
+            filled[index] = {**block, **missing}
     native = body.get("usage")
     body["usage"] = build_usage(
         ending.usage, ending.service_tier, native if isinstance(native, dict) else None
     )
     return body
-
-
-def _fill_block(block: object) -> Any:
-    if not isinstance(block, dict):
-        return block
-    defaults = _BLOCK_DEFAULTS.get(str(block.get("type")), {})
-    return {**block, **{name: item for name, item in defaults.items() if block.get(name) is None}}
 
 
 _TIERS: Final = {"default": "standard", "standard": "standard", "priority": "priority"}

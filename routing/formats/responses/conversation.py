@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import chain, dropwhile
 from operator import not_
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.ids import is_own_reasoning
@@ -23,51 +23,27 @@ def read_content(content: str | list[JsonObject] | None) -> str | list[JsonObjec
 
 
 def build_chat_part(part: JsonObject) -> JsonObject:
-    marks = {mark: part[mark] for mark in _MARKS if part.get(mark) is not None}
-    return {**_PART_BUILDERS[part["type"]](part), **marks}
-
-
-def _build_text(part: JsonObject) -> JsonObject:
-    return {"type": "text", "text": part["text"]}
-
-
-def _build_image(part: JsonObject) -> JsonObject:
-    image = {"url": part["image_url"]}
-    if part.get("detail") is not None:
-        image["detail"] = part["detail"]
-    return {"type": "image_url", "image_url": image}
-
-
-def _build_file(part: JsonObject) -> JsonObject:
-    data = part.get("file_data") or part.get("file_url")
-    fields = {
-        "file_data": data,
-        "file_id": part.get("file_id"),
-        "filename": part.get("filename"),
-    }
-    return {
-        "type": "file",
-        "file": {name: value for name, value in fields.items() if value is not None},
-    }
-
-
-def _build_audio(part: JsonObject) -> JsonObject:
-    return {"type": "input_audio", "input_audio": part["input_audio"]}
-
-
-def _build_video(part: JsonObject) -> JsonObject:
-    return {"type": "video_url", "video_url": {"url": part["video_url"]}}
-
-
-_PART_BUILDERS: Final[dict[str, Callable[[JsonObject], JsonObject]]] = {
-    "input_text": _build_text,
-    "output_text": _build_text,
-    "refusal": lambda part: {"type": "text", "text": part["refusal"]},
-    "input_image": _build_image,
-    "input_file": _build_file,
-    "input_audio": _build_audio,
-    "input_video": _build_video,
-}
+    kind = part["type"]
+    built: JsonObject
+    if kind in ("input_text", "output_text", "refusal"):
+        built = {"type": "text", "text": part["refusal" if kind == "refusal" else "text"]}
+    elif kind == "input_image":
+        built = {"type": "image_url", "image_url": {"url": part["image_url"]}}
+        if part.get("detail") is not None:
+            built["image_url"]["detail"] = part["detail"]
+    elif kind == "input_file":
+        fields = {
+            "file_data": part.get("file_data") or part.get("file_url"),
+            "file_id": part.get("file_id"),
+            "filename": part.get("filename"),
+        }
+        file = {name: value for name, value in fields.items() if value is not None}
+        built = {"type": "file", "file": file}
+    elif kind == "input_audio":
+        built = {"type": "input_audio", "input_audio": part["input_audio"]}
+    else:
+        built = {"type": "video_url", "video_url": {"url": part["video_url"]}}
+    return built | {mark: part[mark] for mark in _MARKS if part.get(mark) is not None}
 
 
 # How base64 of each image format begins.
@@ -111,7 +87,17 @@ class ModelTurn:
         fields |= {name: items for name, items in self._lists.items() if items}
         if not fields and not self._contents:
             return None
-        return {"role": "assistant", "content": _join_contents(self._contents), **fields}
+        contents = list(dropwhile(not_, self._contents))
+        content = (contents or self._contents or [None])[-1]
+        if len(contents) > 1:
+            # One content stays as it is; several are the parts of all of them.
+            content = []
+            for each in contents:
+                if isinstance(each, list):
+                    content += each
+                elif each:
+                    content.append({"type": "text", "text": each})
+        return {"role": "assistant", "content": content, **fields}
 
     def add_message(self, item: JsonObject) -> None:
         content = item.get("content")
@@ -119,8 +105,12 @@ class ModelTurn:
         refusals = [part["refusal"] for part in parts if part["type"] == "refusal"]
         self._texts["refusal"] += refusals
         self._contents.append(read_content(content) or (None if refusals else ""))
-        notes = [_build_citation(note) for part in parts for note in part.get("annotations") or ()]
-        self._lists["annotations"] += [note for note in notes if note is not None]
+        for note in chain(*(part.get("annotations") or () for part in parts)):
+            # Chat knows citations of pages only.
+            if note.get("type") == "url_citation" and type(note.get("url")) is str:
+                citation = {key: value for key, value in note.items() if key != "type"}
+                note = {"type": "url_citation", "url_citation": citation}
+                self._lists["annotations"].append(note)
 
     def add_call(self, item: JsonObject) -> None:
         """A function call; a custom tool's free text becomes the one argument `input`."""
@@ -133,8 +123,10 @@ class ModelTurn:
     def add_image(self, item: JsonObject) -> None:
         result = item.get("result")
         if type(result) is str and result:
-            image = {"type": "image_url", "image_url": {"url": _build_image_url(result)}}
-            self._lists["images"].append(image)
+            if not result.startswith(("http://", "https://", "data:")):
+                kinds = (kind for start, kind in _IMAGE_STARTS.items() if result.startswith(start))
+                result = f"data:{next(kinds, 'image/png')};base64,{result}"
+            self._lists["images"].append({"type": "image_url", "image_url": {"url": result}})
 
     def add_reasoning(self, item: JsonObject) -> None:
         """Details that share index and id, so that the item can be put together again; plain text
@@ -156,20 +148,6 @@ class ModelTurn:
         ]
 
 
-def _join_contents(contents: list[Any]) -> Any:
-    """One content stays as it is; several are the parts of all of them."""
-    non_empty = list(dropwhile(not_, contents))
-    if len(non_empty) > 1:
-        return [part for content in non_empty for part in _content_as_parts(content)]
-    return (non_empty or contents or [None])[-1]
-
-
-def _content_as_parts(content: str | list[JsonObject] | None) -> list[JsonObject]:
-    if isinstance(content, list):
-        return content
-    return [{"type": "text", "text": content}] if content else []
-
-
 def _build_details(item: JsonObject) -> list[JsonObject]:
     details: list[JsonObject] = [
         {"type": "reasoning.summary", "summary": part["text"]} for part in item.get("summary", ())
@@ -185,21 +163,6 @@ def _build_details(item: JsonObject) -> list[JsonObject]:
     if item.get("encrypted_content") is not None:
         details.append({"type": "reasoning.encrypted", "data": item["encrypted_content"]})
     return details
-
-
-def _build_citation(note: JsonObject) -> JsonObject | None:
-    """Chat knows citations of pages only."""
-    if note.get("type") != "url_citation" or type(note.get("url")) is not str:
-        return None
-    citation = {key: value for key, value in note.items() if key != "type"}
-    return {"type": "url_citation", "url_citation": citation}
-
-
-def _build_image_url(result: str) -> str:
-    if result.startswith(("http://", "https://", "data:")):
-        return result
-    kinds = (kind for start, kind in _IMAGE_STARTS.items() if result.startswith(start))
-    return f"data:{next(kinds, 'image/png')};base64,{result}"
 
 
 _ASSISTANT: Final = "assistant"
@@ -261,18 +224,15 @@ def _end_turn(turn: ModelTurn, messages: list[JsonObject]) -> ModelTurn:
 def _build_other_message(kind: str, item: JsonObject) -> JsonObject | None:
     """A message that is no part of the model's turn."""
     if kind == "message":
-        return {"role": item["role"], "content": _read_other_content(item.get("content"))}
+        content = item.get("content")
+        if type(content) is list and any(part["type"] == "refusal" for part in content):
+            # A refusal that others than the model said is text like any other.
+            return {"role": item["role"], "content": [build_chat_part(part) for part in content]}
+        return {"role": item["role"], "content": read_content(content)}
     if kind in ("function_call_output", "custom_tool_call_output"):
         output = read_content(item["output"])
         return {"role": "tool", "tool_call_id": item["call_id"], "content": output}
     return None
-
-
-def _read_other_content(content: str | list[JsonObject] | None) -> str | list[JsonObject]:
-    """What others than the model said; a refusal among it is text like any other."""
-    if type(content) is list and any(part["type"] == "refusal" for part in content):
-        return [build_chat_part(part) for part in content]
-    return read_content(content)
 
 
 _TURN_READERS: Final[dict[str, Callable[[ModelTurn, JsonObject], None]]] = {

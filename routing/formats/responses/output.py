@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.caller import ToolActivity
+from routing.formats.chat.answer import read_text
 from routing.formats.responses.events import (
     OUTPUT_TEXT,
     REASONING_TEXT,
@@ -66,7 +67,7 @@ class OutputWriter:
             return self._text.delta(text) if text else b""
         # A whole message can be long: pieces are joined once.
         out = [self._add_reasoning(delta)]
-        text, tokens = _read_text(text), _read_tokens(logprobs, "content")
+        text, tokens = read_text(text), _read_tokens(logprobs)
         if text or (tokens and self._text is not None):
             part, opened = self._part(OUTPUT_TEXT)
             out += (opened, part.delta(text, tokens))
@@ -111,11 +112,15 @@ class OutputWriter:
     # --- Messages -------------------------------------------------------------------------------
 
     def _add_annotation(self, note: object) -> bytes:
-        annotation = _flatten_citation(note)
-        if annotation is None:
+        """A citation as this format writes it; kinds without a page have no place here."""
+        if not isinstance(note, dict) or note.get("type") != "url_citation":
             return b""
+        citation = note.get("url_citation")
+        if not isinstance(citation, dict):
+            return b""
+        always = {"url": "", "title": "", "start_index": 0, "end_index": 0}
         part, opened = self._part(OUTPUT_TEXT)
-        return opened + part.annotation(annotation)
+        return opened + part.annotation({"type": "url_citation", **always, **_drop_nulls(citation)})
 
     def _part(self, kind: PartKind) -> tuple[OutputPart, bytes]:
         """The open part of this kind in the open message, begun where there is none."""
@@ -152,11 +157,17 @@ class OutputWriter:
         return b"".join(out)
 
     def _add_detail(self, detail: JsonObject, begun_texts: set[tuple[int, PartKind]]) -> bytes:
-        """`begun` are the texts of this delta: a second one of an item is a part of its own."""
+        """`begun_texts` are those of this delta: a second one of an item is a part of its own."""
         kind, key = _DETAIL_TEXTS.get(detail.get("type", ""), (None, "data"))
         if kind is None and detail.get("type") != "reasoning.encrypted":
             return b""
-        item, out = self._reasoning(detail)
+        item, out = self._said, b""
+        if not isinstance(item, OutputReasoning) or not item.takes(detail):
+            out = self._close_message()
+            given_id = detail.get("id") or self._id("rs")
+            item = OutputReasoning(self._events, given_id, len(self._items), detail)
+            out += self._open_item(item)
+            self._said = item
         text = _string(detail.get(key))
         if kind is None:
             item.encrypted = text
@@ -170,17 +181,6 @@ class OutputWriter:
         item.signature = detail.get("signature", item.signature)
         item.format = item.format or detail.get("format")
         return out
-
-    def _reasoning(self, detail: JsonObject) -> tuple[OutputReasoning, bytes]:
-        item = self._said
-        if isinstance(item, OutputReasoning) and item.takes(detail):
-            return item, b""
-        out = self._close_message()
-        given_id = detail.get("id") or self._id("rs")
-        item = OutputReasoning(self._events, given_id, len(self._items), detail)
-        out += self._open_item(item)
-        self._said = item
-        return item, out
 
     def end_thought(self) -> bytes:
         """What is thought from here on is another item."""
@@ -245,44 +245,23 @@ class OutputWriter:
         return item_id(prefix, self._stem, len(self._items))
 
 
-def _read_text(content: object) -> str:
-    """Content is a string; where it comes as parts, their texts."""
-    if type(content) is str:
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
-    return "".join(text for text in texts if isinstance(text, str))
-
-
 def _string(value: object) -> str:
     return value if type(value) is str else ""
 
 
-def _read_tokens(logprobs: object, key: str) -> list[Any]:
-    tokens = logprobs.get(key) if isinstance(logprobs, dict) else None
-    listed = tokens if isinstance(tokens, list) else []
-    return [_fill_token(each) for each in listed if isinstance(each, dict)]
-
-
-def _fill_token(token: JsonObject) -> JsonObject:
-    """With the lists on which this format insists."""
-    others = [_fill_bytes(each) for each in token.get("top_logprobs") or ()]
-    return {**_fill_bytes(token), "top_logprobs": others}
+def _read_tokens(logprobs: object) -> list[Any]:
+    """The tokens of a content, with the lists on which this format insists."""
+    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    filled = []
+    for token in tokens if isinstance(tokens, list) else ():
+        if isinstance(token, dict):
+            others = [_fill_bytes(each) for each in token.get("top_logprobs") or ()]
+            filled.append({**_fill_bytes(token), "top_logprobs": others})
+    return filled
 
 
 def _fill_bytes(token: JsonObject) -> JsonObject:
     return {**token, "bytes": token.get("bytes") or []}
-
-
-def _flatten_citation(note: object) -> JsonObject | None:
-    """A citation as this format writes it; kinds without a page have no place here."""
-    if not isinstance(note, dict) or note.get("type") != "url_citation":
-        return None
-    citation = note.get("url_citation")
-    if not isinstance(citation, dict):
-        return None
-    always = {"url": "", "title": "", "start_index": 0, "end_index": 0}
-    return {"type": "url_citation", **always, **_drop_nulls(citation)}
 
 
 def _drop_nulls(value: JsonObject) -> JsonObject:

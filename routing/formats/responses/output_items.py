@@ -243,18 +243,15 @@ class OutputTool(_GrowingItem):
         answers = item.get("answers", ())
         # Each is numbered as it is written.
         events = [self._step(_FUSION_CALL, "panel.added", model=each["model"]) for each in answers]
-        events += map(self._panel, answers)
+        for each in answers:
+            if "error" in each:
+                step, outcome = "panel.failed", {"error": each["error"]}
+            else:
+                step, outcome = "panel.completed", {"content": each["answer"]}
+            events.append(self._step(_FUSION_CALL, step, model=each["model"], **outcome))
         events.append(self._step(_FUSION_CALL, "analysis.in_progress"))
         events.append(self._step(_FUSION_CALL, "analysis.completed", analysis=item.get("analysis")))
         return b"".join(events)
-
-    def _panel(self, answer: JsonObject) -> bytes:
-        if "error" in answer:
-            return self._step(
-                _FUSION_CALL, "panel.failed", model=answer["model"], error=answer["error"]
-            )
-        fields = {"model": answer["model"], "content": answer["answer"]}
-        return self._step(_FUSION_CALL, "panel.completed", **fields)
 
     def _step(self, name: str, step: str, **fields: object) -> bytes:
         return self.events.say(f"response.{name}.{step}", {**self.place, **fields})
@@ -277,17 +274,13 @@ def _required_fields(activity: ToolActivity) -> JsonObject:
     if activity.tool == WEB_FETCH:
         return dict.fromkeys(_PAGE_FIELDS)
     if activity.tool == WEB_SEARCH:
-        return {"action": {"type": "search", "query": _read_query(activity.arguments)}}
+        try:
+            value = pydantic_core.from_json(activity.arguments)
+        except ValueError:
+            value = None
+        query = value.get("query") if isinstance(value, dict) else None
+        return {"action": {"type": "search", "query": query if isinstance(query, str) else ""}}
     return {}
-
-
-def _read_query(arguments: str) -> str:
-    try:
-        value = pydantic_core.from_json(arguments)
-    except ValueError:
-        return ""
-    query = value.get("query") if isinstance(value, dict) else None
-    return query if isinstance(query, str) else ""
 
 
 class OutputImage(_GrowingItem):

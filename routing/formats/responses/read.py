@@ -1,7 +1,6 @@
 """Reads a responses body: checks it and translates it into a chat request."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -150,11 +149,24 @@ def build_chat_fields(body: JsonObject) -> JsonObject:
         if body.get(name) is not None
     }
     fields |= {name: value for name, value in body.items() if name not in _KNOWN_FIELDS}
-    for name, translated in _FIELD_READERS.items():
-        if body.get(name) is not None:
-            fields |= translated(body[name])
-    if "user" not in fields and body.get("safety_identifier"):
-        fields["user"] = body["safety_identifier"]
+    given = {name: value for name, value in body.items() if value is not None}
+    if "max_output_tokens" in given:
+        fields["max_completion_tokens"] = int(given["max_output_tokens"])
+    if LOGPROBS in given.get("include", ()):
+        fields["logprobs"] = True
+    if count := given.get("top_logprobs"):
+        fields |= {"logprobs": True, "top_logprobs": int(count)}
+    if "text" in given:
+        fields |= _read_text_field(given["text"])
+    if "reasoning" in given:
+        names = ("effort", "summary", "enabled", "max_tokens")
+        fields["reasoning"] = wishes = _select(given["reasoning"], *names)
+        if "max_tokens" in wishes:
+            wishes["max_tokens"] = int(wishes["max_tokens"])
+    if "truncation" in given:
+        fields["transforms"] = ["middle-out"] if given["truncation"] == "auto" else []
+    if user := given.get("user") or given.get("safety_identifier"):
+        fields["user"] = user
     return fields | _read_tools(body)
 
 
@@ -175,10 +187,6 @@ def _select(value: JsonObject, *names: str) -> JsonObject:
     return {name: value[name] for name in names if value.get(name) is not None}
 
 
-def _read_top_logprobs(count: float) -> JsonObject:
-    return {"logprobs": True, "top_logprobs": int(count)} if count else {}
-
-
 def _read_text_field(text: JsonObject) -> JsonObject:
     fields = _select(text, "verbosity")
     form = text.get("format", {"type": "text"})
@@ -188,28 +196,6 @@ def _read_text_field(text: JsonObject) -> JsonObject:
         schema = _select(form, "name", "schema", "strict", "description")
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     return fields
-
-
-def _read_reasoning(reasoning: JsonObject) -> JsonObject:
-    wishes = _select(reasoning, "effort", "summary", "enabled", "max_tokens")
-    if "max_tokens" in wishes:
-        wishes["max_tokens"] = int(wishes["max_tokens"])
-    return {"reasoning": wishes}
-
-
-def _read_truncation(truncation: str) -> JsonObject:
-    return {"transforms": ["middle-out"] if truncation == "auto" else []}
-
-
-_FIELD_READERS: Final[dict[str, Callable[[Any], JsonObject]]] = {
-    "max_output_tokens": lambda count: {"max_completion_tokens": int(count)},
-    "include": lambda names: {"logprobs": True} if LOGPROBS in names else {},
-    "top_logprobs": _read_top_logprobs,
-    "text": _read_text_field,
-    "reasoning": _read_reasoning,
-    "truncation": _read_truncation,
-    "user": lambda user: {"user": user} if user else {},
-}
 
 
 def _read_tools(body: JsonObject) -> JsonObject:
@@ -223,29 +209,26 @@ def _read_tools(body: JsonObject) -> JsonObject:
         tools = [tool for tool in tools if (tool["type"], tool_name(tool)) in allowed]
     fields: JsonObject = {}
     if tools:
-        fields["tools"] = [_read_tool(tool) for tool in tools]
+        fields["tools"] = []
+        for tool in tools:
+            if tool["type"] == "function":
+                function = _select(tool, *_FUNCTION_KEYS)
+                deferred = {"defer_loading": True} if tool.get("defer_loading") else {}
+                tool = {"type": "function", "function": function, **deferred} | _select(
+                    tool, "cache_control"
+                )
+            fields["tools"].append(tool)
     if body.get("parallel_tool_calls") is not None:
         fields["parallel_tool_calls"] = body["parallel_tool_calls"]
-    if choice is not None and (tools or choice in ("auto", "none")):
-        fields |= _read_choice(choice)
-    return fields
-
-
-def _read_tool(tool: JsonObject) -> JsonObject:
-    if tool["type"] != "function":
-        return tool
-    translated: JsonObject = {"type": "function", "function": _select(tool, *_FUNCTION_KEYS)}
-    if tool.get("defer_loading"):
-        translated["defer_loading"] = True
-    return translated | _select(tool, "cache_control")
-
-
-def _read_choice(choice: str | JsonObject) -> JsonObject:
     if isinstance(choice, str):
-        return {"tool_choice": choice}
-    kind = choice["type"]
-    if kind == "allowed_tools":
-        return {"tool_choice": choice["mode"]}
-    if kind == "function":
-        return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
-    return {} if kind in NATIVE_TOOLS else {"tool_choice": {"type": kind}}
+        if tools or choice in ("auto", "none"):
+            fields["tool_choice"] = choice
+    elif choice is not None and tools:
+        kind = choice["type"]
+        if kind == "allowed_tools":
+            fields["tool_choice"] = choice["mode"]
+        elif kind == "function":
+            fields["tool_choice"] = {"type": "function", "function": {"name": choice["name"]}}
+        elif kind not in NATIVE_TOOLS:
+            fields["tool_choice"] = {"type": kind}
+    return fields

@@ -20,6 +20,7 @@ from routing.formats.chat.schema import (
     UnitShare,
 )
 from routing.formats.chat.schema import find_chat_issues as chat_issues
+from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
     INT64_MAX,
     INT64_MIN,
@@ -32,7 +33,6 @@ from routing.formats.fields import (
     SchemaName,
     Tagged,
     Temperature,
-    tolerant_checker,
 )
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField
@@ -205,7 +205,11 @@ def find_responses_issues(body: JsonObject) -> list[Issue]:
         for tool in walk_tools(tools):
             kind = canonical_tool(tool["type"])
             offered |= {(kind, None), (kind, tool_name(tool))}
-        issues += _choice_issues(choice, offered)
+        if choice["type"] == "allowed_tools":
+            for index, tool in enumerate(choice["tools"]):
+                issues += _choice_issues(tool, f"tool_choice.tools.{index}", offered)
+        else:
+            issues += _choice_issues(choice, "tool_choice", offered)
     return issues
 
 
@@ -264,23 +268,26 @@ def _select_chat_fields(body: JsonObject) -> JsonObject:
     names = ("max_tool_calls", "stop_server_tools_when")
     shared: JsonObject = {name: body[name] for name in names if name in body}
     if tools := body.get("tools"):
-        shared["tools"] = [_keep_agent_name(tool) for tool in tools]
+        shared["tools"] = []
+        for tool in tools:
+            # What other tools than agents have for settings is no matter of these rules.
+            settings = tool.get("parameters", {}) if tool["type"] in (ADVISOR, SUBAGENT) else {}
+            name = {"name": settings["name"]} if "name" in settings else {}
+            shared["tools"].append({"type": tool["type"], "parameters": name})
     if body.get("tool_choice") == "required":
         shared["tool_choice"] = "required"
     return shared
 
 
-def _keep_agent_name(tool: JsonObject) -> JsonObject:
-    """An agent by its name; what other tools have for settings is no matter of these rules."""
-    settings = tool.get("parameters", {}) if tool["type"] in (ADVISOR, SUBAGENT) else {}
-    name = {"name": settings["name"]} if "name" in settings else {}
-    return {"type": tool["type"], "parameters": name}
-
-
 def _inheritance_issues(tools: list[JsonObject]) -> Iterator[Issue]:
     """Subagents that should have functions which the request does not."""
     functions = {tool["name"] for tool in tools if tool["type"] == "function"}
-    if _count_inherited(tools, len(functions)) > INHERITED_MAX:
+    agents = [tool.get("parameters", {}) for tool in tools if tool["type"] == SUBAGENT]
+    count = sum(
+        len(functions) if each.get("inherit_functions") else len(inherited_names(each))
+        for each in agents
+    )
+    if count > INHERITED_MAX:
         text = f"Too big: expected subagents to have <={INHERITED_MAX} functions in all"
         yield Issue("tools", text)
         return
@@ -296,24 +303,7 @@ def _inheritance_issues(tools: list[JsonObject]) -> Iterator[Issue]:
                 yield Issue(f"{path}.{key}", "Invalid input: not a setting of callers")
 
 
-def _count_inherited(tools: list[JsonObject], functions: int) -> int:
-    """How many functions all subagents have together."""
-    agents = [tool.get("parameters", {}) for tool in tools if tool["type"] == SUBAGENT]
-    return sum(
-        functions if each.get("inherit_functions") else len(inherited_names(each))
-        for each in agents
-    )
-
-
-def _choice_issues(choice: JsonObject, offered: set[tuple[str, str | None]]) -> Iterator[Issue]:
-    if choice["type"] != "allowed_tools":
-        yield from _tool_issues(choice, "tool_choice", offered)
-        return
-    for index, tool in enumerate(choice["tools"]):
-        yield from _tool_issues(tool, f"tool_choice.tools.{index}", offered)
-
-
-def _tool_issues(
+def _choice_issues(
     choice: JsonObject, path: str, offered: set[tuple[str, str | None]]
 ) -> Iterator[Issue]:
     kind = canonical_tool(choice["type"])

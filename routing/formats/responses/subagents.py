@@ -60,22 +60,33 @@ def split_agent_items(
     if isinstance(items, str) or not (rounds := _group_agent_calls(items)):
         return items, []
     of_agents = {call_id for each in rounds for call_id in each.call_ids}
-    others = [item for item in items if not _is_agent_item(item, of_agents)]
+    others = [
+        item
+        for item in items
+        if item.get("type") not in ("function_call", _OUTPUT) or item["call_id"] not in of_agents
+    ]
     last = _last_answer_index(items)
     outputs = {item["call_id"]: item for item in items if item.get("type") == _OUTPUT}
-    return others, [
-        _build_waiting_agent(each, outputs) for each in rounds if _is_waiting(each, last)
-    ]
+    waiting = []
+    for each in rounds:
+        if _is_waiting(each, last):
+            state = each.state
+            assert state is not None  # Refused before.
+            messages = list(state["messages"])
+            for call_id in each.call_ids:
+                content = read_content(outputs[call_id]["output"])
+                messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+            waiting.append(WaitingAgent(each.id, state.get("name"), messages))
+    return others, waiting
 
 
 def build_waiting_messages(waiting: Iterable[WaitingAgent]) -> list[JsonObject]:
     """What the model is told of them: its calls, as it has forgotten them, and their results."""
     messages: list[JsonObject] = []
     for each in waiting:
-        function = {
-            "name": _function_name(each.name),
-            "arguments": dumps({"resume": each.id}).decode(),
-        }
+        # What the model knows the tool by, where no function has its name.
+        name = _NOT_IN_NAMES.sub("_", f"subagent_{each.name}" if each.name else "subagent")[:64]
+        function = {"name": name, "arguments": dumps({"resume": each.id}).decode()}
         call = {"id": each.id, "type": "function", "function": function}
         result = dumps({"status": "waiting", "id": each.id, "note": _RESUME_NOTE}).decode()
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
@@ -159,41 +170,21 @@ def _group_agent_calls(items: list[JsonObject]) -> list[_AgentCalls]:
     return rounds
 
 
-def _is_agent_item(item: JsonObject, call_ids: set[str]) -> bool:
-    kind = item.get("type")
-    return kind in ("function_call", _OUTPUT) and item["call_id"] in call_ids
-
-
 def _last_answer_index(items: list[JsonObject]) -> int:
     """Where the model, or a tool that the gateway ran, has last said anything but calls."""
-    places = (index for index, item in enumerate(items) if _is_answer(item))
-    return max(places, default=-1)
-
-
-def _is_answer(item: JsonObject) -> bool:
-    kind = item.get("type", "message")
-    if kind == "message":
-        return bool(item["role"] == "assistant")
-    return kind not in _CALLS and not kind.endswith("_output")
+    last = -1
+    for index, item in enumerate(items):
+        kind = item.get("type", "message")
+        is_model = kind == "message" and item["role"] == "assistant"
+        is_tool = kind != "message" and kind not in _CALLS and not kind.endswith("_output")
+        if is_model or is_tool:
+            last = index
+    return last
 
 
 def _is_waiting(each: _AgentCalls, last_said: int) -> bool:
     """Once it goes on there is a new item of it."""
     return each.calls[-1][0] > last_said
-
-
-def _build_waiting_agent(each: _AgentCalls, outputs: Mapping[str, JsonObject]) -> WaitingAgent:
-    state = each.state
-    assert state is not None  # Refused before.
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": call_id,
-            "content": read_content(outputs[call_id]["output"]),
-        }
-        for call_id in each.call_ids
-    ]
-    return WaitingAgent(each.id, state.get("name"), [*state["messages"], *results])
 
 
 def _build_subagent_tool(
@@ -213,9 +204,3 @@ def _build_subagent_tool(
 def _agent_name(tool: Mapping[str, Any]) -> str | None:
     name = tool.get("parameters", {}).get("name")
     return name.strip() if isinstance(name, str) else None
-
-
-def _function_name(name: str | None) -> str:
-    """What the model knows the tool by, where no function has its name."""
-    full_name = f"subagent_{name}" if name else "subagent"
-    return _NOT_IN_NAMES.sub("_", full_name)[:64]

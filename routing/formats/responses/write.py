@@ -30,6 +30,14 @@ _UNEXPLAINED_FAILURE: Final = {
 }
 
 
+_IN_PROGRESS: Final = {
+    "completed_at": None,
+    "status": "in_progress",
+    "error": None,
+    "incomplete_details": None,
+}
+
+
 class ResponseStatus(NamedTuple):
     """How a response ended. `failure` has message and metadata."""
 
@@ -83,7 +91,7 @@ def build_response(
         "id": response_id(stem),
         "object": "response",
         "created_at": served.created,
-        **_status_fields(verdict),
+        **(_IN_PROGRESS if verdict is None else verdict.fields()),
         "model": served.model,
         "output": output or [],
         "output_text": _join_texts(output),
@@ -108,7 +116,9 @@ def build_native_response(
     value["output_text"] = _join_texts(response.get("output"))
     if ending.failure is not None:
         value |= judge_ending(ending, has_output=bool(response.get("output"))).fields()
-    value.setdefault("completed_at", _completed_at(value))
+    if "completed_at" not in value:
+        is_complete = value.get("status") == "completed"
+        value["completed_at"] = int(time.time()) if is_complete else None
     if ending.router_metadata is not None:
         value["router_metadata"] = ending.router_metadata
     return value
@@ -168,25 +178,10 @@ _ECHOED_FIELDS: Final = (
 )
 
 
-def _status_fields(verdict: ResponseStatus | None) -> JsonObject:
-    if verdict is not None:
-        return verdict.fields()
-    return {
-        "completed_at": None,
-        "status": "in_progress",
-        "error": None,
-        "incomplete_details": None,
-    }
-
-
 def _gateway_fields(served: AnswerIdentity, request: ChatRequest, stem: str) -> JsonObject:
     echo = build_echo(request)
     caller_fields = {name: echo[name] for name in _CALLER_FIELDS}
     return {"id": response_id(stem), "model": served.model, **caller_fields}
-
-
-def _completed_at(value: JsonObject) -> int | None:
-    return int(time.time()) if value.get("status") == "completed" else None
 
 
 def _join_texts(output: object) -> str:
@@ -198,16 +193,32 @@ def _join_texts(output: object) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
+_COSTS: Final = {
+    "upstream_inference_cost": "upstream_inference_cost",
+    "upstream_inference_input_cost": "upstream_inference_prompt_cost",
+    "upstream_inference_output_cost": "upstream_inference_completions_cost",
+}
+
+
 def build_usage(report: JsonObject) -> JsonObject:
     """The chat-shaped report in this format's words; money is copied as it is."""
+    prompt = report.get("prompt_tokens_details") or {}
+    completion = report.get("completion_tokens_details") or {}
+    costs = report.get("cost_details")
+    if costs is not None:
+        costs = {name: costs.get(theirs) for name, theirs in _COSTS.items()}
+    # Official clients insist on all three counts among the details.
     usage = {
         "input_tokens": report["prompt_tokens"],
-        "input_tokens_details": _input_details(report.get("prompt_tokens_details") or {}),
+        "input_tokens_details": {
+            "cached_tokens": prompt.get("cached_tokens") or 0,
+            "cache_write_tokens": prompt.get("cache_write_tokens") or 0,
+        },
         "output_tokens": report["completion_tokens"],
-        "output_tokens_details": _output_details(report.get("completion_tokens_details") or {}),
+        "output_tokens_details": {"reasoning_tokens": completion.get("reasoning_tokens") or 0},
         "total_tokens": report["total_tokens"],
         "cost": report.get("cost"),
-        "cost_details": _cost_details(report.get("cost_details")),
+        "cost_details": costs,
         "is_byok": report.get("is_byok", False),
     }
     if "server_tool_use_details" in report:
@@ -224,25 +235,6 @@ def merge_usage(native: object, usage: JsonObject) -> JsonObject:
         if isinstance(native.get(name), dict):
             merged[name] = {**native[name], **usage[name]}
     return merged
-
-
-def _input_details(details: JsonObject) -> JsonObject:
-    # Official clients insist on both.
-    return {name: details.get(name) or 0 for name in ("cached_tokens", "cache_write_tokens")}
-
-
-def _output_details(details: JsonObject) -> JsonObject:
-    return {"reasoning_tokens": details.get("reasoning_tokens") or 0}
-
-
-def _cost_details(details: JsonObject | None) -> JsonObject | None:
-    if details is None:
-        return None
-    return {
-        "upstream_inference_cost": details.get("upstream_inference_cost"),
-        "upstream_inference_input_cost": details.get("upstream_inference_prompt_cost"),
-        "upstream_inference_output_cost": details.get("upstream_inference_completions_cost"),
-    }
 
 
 # Limits that an upstream met while it answered: what exists by then is an answer cut short.

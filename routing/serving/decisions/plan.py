@@ -11,7 +11,7 @@ from routing.decisions.question import Judgement, TypedQuestion, render_text
 from routing.decisions.splitting import QuestionLimits, QuestionSplit, split_question
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.facts import utf8_bytes
-from routing.formats.decisions.request import read_questions
+from routing.formats.decisions import read_questions
 from routing.metering.usage import Demand
 from routing.upstreams.decisions import BlamedQuestions
 from routing.upstreams.wires import get_wire

@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
 from gateway.openapi.components import TEXT, USD, WHOLE, Component, add_description, obj, words
 from gateway.openapi.errors import error_responses
-from routing.formats.decisions.request import DecisionsBody
+from routing.formats.decisions import DecisionsBody
 from routing.views.openapi.chat import CHAT_MEANINGS, ROUTER_METADATA
 from routing.views.openapi.inference import ERROR_STATUSES, HEADERS, request_component
 

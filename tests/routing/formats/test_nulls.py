@@ -16,8 +16,7 @@ from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import PARAMETER_VOCABULARY, ChatInvalid, ChatRequest
 from routing.formats.chat.schema import ChatBody
-from routing.formats.decisions.format import DECISIONS
-from routing.formats.decisions.request import DecisionsBody, read_questions
+from routing.formats.decisions import DECISIONS, DecisionsBody, read_questions
 from routing.formats.messages.format import MESSAGES
 from routing.formats.messages.schema import MessagesBody
 from routing.formats.responses.format import RESPONSES

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routing.formats.chat.request import ChatRequest, parse_chat
-from routing.formats.decisions.request import parse_decisions, read_questions
+from routing.formats.decisions import parse_decisions, read_questions
 from routing.formats.messages.read import parse_messages
 from routing.formats.responses.read import parse_responses
 from routing.guarding.texts import change_texts

@@ -6,8 +6,7 @@ import pytest
 
 from routing.decisions.question import TypedQuestion
 from routing.formats.chat.request import ChatInvalid
-from routing.formats.decisions.format import resolve_name
-from routing.formats.decisions.request import parse_decisions, read_questions
+from routing.formats.decisions import parse_decisions, read_questions, resolve_name
 
 NOUL = {"type": "noul", "instructions": "Why?"}
 BODY: dict[str, Any] = {"model": "m/m", "state": "s", "questions": {"q": NOUL}}

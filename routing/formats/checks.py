@@ -1,15 +1,53 @@
-"""An explicit null of an optional field is absence, wherever a format gives it no other meaning.
+"""Strict checks of parsed JSON against the schemas, and the nulls that callers may send.
 
-Official clients write what they leave unset. A body is copied only where such a null stands.
+An explicit null of an optional field is absence, wherever a format gives it no other meaning:
+official clients write what they leave unset. A body is copied only where such a null stands.
 """
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from gateway.eventloop import yield_control
 from gateway.http.jsonio import JsonObject
 from gateway.http.validation import UNDEFINED
+
+T = TypeVar("T")
+
+
+def checker(schema: type[T]) -> Callable[[Any], T]:
+    """A strict check of parsed JSON against a TypedDict. Raises `pydantic.ValidationError`."""
+    adapter = TypeAdapter(schema)
+    check = adapter.validator.validate_python
+
+    def check_value(value: object) -> T:
+        result: T = check(value, strict=True)
+        return result
+
+    return check_value
+
+
+def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
+    """`checker` for bodies that callers send: a null of an optional field is absence. The check
+    returns the body without such nulls as well. Raises `pydantic.ValidationError`."""
+    adapter = TypeAdapter(schema)
+    check = adapter.validator.validate_python
+    # Nearly all bodies pass as they are, so nobody looks for nulls before a check has failed.
+    without_nulls = cache(lambda: NullRemover(adapter.core_schema))
+
+    def check_value(value: object) -> tuple[Any, T]:
+        try:
+            return value, check(value, strict=True)
+        except ValidationError:
+            body = without_nulls()(value)
+            if body is value:
+                raise
+        return body, check(body, strict=True)
+
+    return check_value
+
 
 Remove: TypeAlias = Callable[[Any], Any]
 """Returns its value without such nulls: the very same object where there are none."""

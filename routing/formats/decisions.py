@@ -1,4 +1,6 @@
-"""A decisions body: its schema, and the chat request that it means."""
+"""Decisions as a caller format, under both of its paths: typed questions about a piece of state.
+
+Here are the schema of a body, the chat request that it means, and how answers are written."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
@@ -6,9 +8,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 from typing_extensions import TypedDict
 
+from gateway.http.errors import GatewayError, InvalidRequest
 from gateway.http.jsonio import JsonObject
+from gateway.http.responses import error_body
 from gateway.http.validation import list_issues
+from gateway.live_settings import settings
 from routing.decisions.question import YES_NO, TypedQuestion, render_text
+from routing.entities.ids import DECISIONS_PREFIX, tool_call_id
+from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, StreamWriter
 from routing.formats.chat.request import (
     ChatInvalid,
     ChatRequest,
@@ -16,7 +23,8 @@ from routing.formats.chat.request import (
     find_header_issues,
 )
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, Trace
-from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, Tagged, tolerant_checker
+from routing.formats.checks import tolerant_checker
+from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, Tagged
 from routing.formats.provider_preferences import ProviderField
 
 USER_CHARS_MAX: Final = 256
@@ -78,7 +86,6 @@ class DecisionsBody(TypedDict, total=False):
 
 check_decisions = tolerant_checker(DecisionsBody)
 
-
 _SAME_FIELDS: Final = ("model", "session_id", "trace", "user")
 
 
@@ -125,17 +132,98 @@ def build_messages(body: Mapping[str, Any]) -> list[JsonObject]:
 
 def read_questions(body: Mapping[str, Any]) -> dict[str, TypedQuestion]:
     """The questions of a checked body, in order."""
-    return {name: _read_question(each) for name, each in body["questions"].items()}
+    questions: dict[str, TypedQuestion] = {}
+    for name, question in body["questions"].items():
+        kind = question["type"]
+        criteria: Any = question.get("criteria")
+        if kind == "choice":
+            labels, described = tuple(criteria), tuple(criteria.values())
+        elif kind == "score":
+            labels, described = tuple(map(str, range(len(criteria)))), tuple(criteria)
+        else:
+            labels = YES_NO
+            described = (criteria["true"], criteria["false"]) if criteria else (None, None)
+        questions[name] = TypedQuestion(kind, question["instructions"], labels, described)
+    return questions
 
 
-def _read_question(question: Mapping[str, Any]) -> TypedQuestion:
-    kind, instructions = question["type"], question["instructions"]
-    criteria: Any = question.get("criteria")
-    if kind == "choice":
-        return TypedQuestion(kind, instructions, tuple(criteria), tuple(criteria.values()))
-    if kind == "score":
-        return TypedQuestion(
-            kind, instructions, tuple(map(str, range(len(criteria)))), tuple(criteria)
+class DecisionsFormat:
+    """See `CallerFormat`. The message of an answer holds `answers`, and its usage has the chat
+    format's words."""
+
+    name = "decisions"
+    wire = "decisions"
+    id_prefix = DECISIONS_PREFIX
+    api_type = "decisions"
+    finishing_errors: frozenset[str] = frozenset()
+
+    def parse(
+        self,
+        body: JsonObject,
+        *,
+        session_header: str | None,
+        models_max: int,
+        beside: JsonObject | None = None,
+    ) -> ChatRequest:
+        return parse_decisions(body, session_header=session_header, beside=beside)
+
+    def new_call_id(self) -> str:
+        return tool_call_id()
+
+    def write_answer(self, answer: CompleteAnswer) -> JsonObject:
+        served, ending = answer.served, answer.ending
+        body: JsonObject = {
+            "id": served.generation_id,
+            "model": served.model,
+            "provider": served.provider,
+            "answers": answer.message["answers"],
+            "usage": {
+                "input_tokens": ending.usage["prompt_tokens"],
+                "output_tokens": ending.usage["completion_tokens"],
+                "cost": ending.usage["cost"],
+            },
+        }
+        if ending.router_metadata is not None:
+            body["router_metadata"] = ending.router_metadata
+        return body
+
+    def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
+        raise InvalidRequest("Decisions are not streamed")
+
+    def error_body(
+        self, error: GatewayError, *, generation_id: str | None, beside: JsonObject
+    ) -> JsonObject:
+        return error_body(error, **beside)
+
+
+class SystemOneFormat(DecisionsFormat):
+    """The compatible path, where a model may be named without its author."""
+
+    def parse(
+        self,
+        body: JsonObject,
+        *,
+        session_header: str | None,
+        models_max: int,
+        beside: JsonObject | None = None,
+    ) -> ChatRequest:
+        chat = super().parse(
+            body, session_header=session_header, models_max=models_max, beside=beside
         )
-    described = (criteria["true"], criteria["false"]) if criteria else (None, None)
-    return TypedQuestion(kind, instructions, YES_NO, described)
+        model = chat.model or ""
+        resolved = resolve_name(model, settings.ROUTER_SYSTEMONE_NAMESPACE)
+        if resolved != model:
+            chat.model, chat.named_as = resolved, model
+            chat.candidates = [resolved, *chat.models]
+        return chat
+
+
+def resolve_name(model: str, namespace: str) -> str:
+    """The model that a bare name means; other names are left alone."""
+    if "/" in model or model.startswith("~") or not model:
+        return model
+    return f"~{namespace}/{model}" if model.endswith("-latest") else f"{namespace}/{model}"
+
+
+DECISIONS: Final[CallerFormat] = DecisionsFormat()
+SYSTEMONE: Final[CallerFormat] = SystemOneFormat()

@@ -1,1 +1,0 @@
-"""Decisions: typed questions about a piece of state."""
