@@ -11,9 +11,13 @@ from django.contrib.sessions.backends.db import SessionStore
 
 from accounts.events import delivery
 from accounts.metrics import record_audit
-from accounts.services import end_user_budgets, repeatable, scim_jobs, watching, workspaces
-from accounts.services.audit import compare_books, recount_budgets
-from accounts.services.credits import expire_old_credits
+from accounts.services import repeatable, workspaces
+from accounts.services import spend_scopes as end_user_budgets
+from accounts.services.books import watching
+from accounts.services.books.audit import compare_books
+from accounts.services.books.credits import expire_old_credits
+from accounts.services.directory import jobs as scim_jobs
+from accounts.services.past_spending import recount_budgets
 
 log = logging.getLogger("gateway.ledger")
 

@@ -11,8 +11,7 @@ from django.http import HttpRequest
 
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, User, Workspace
-from accounts.services.keys import change_key
-from accounts.services.playground import GRACE, issue_playground_key
+from accounts.services.keys import PLAYGROUND_GRACE, change_key, issue_playground_key
 from accounts.services.records import operator_actor
 from console.queries.keys import is_member
 from console.scope import Scope
@@ -35,7 +34,7 @@ def find_playground_key(
     request: HttpRequest, scope: Scope, workspace: Workspace, now: datetime
 ) -> PlaygroundKey:
     """The one in the session while it works, else a new one. Raises `PlaygroundDisabled`."""
-    assert _REST_MIN < GRACE
+    assert _REST_MIN < PLAYGROUND_GRACE
     kept = request.session.get(_KEPT, {})
     string = _unseal(kept.get(str(workspace.pk)), workspace, scope.user)
     if string is not None:

@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from accounts.money import format_dollars
-from accounts.services.statement_file import escape_formula
+from accounts.services.books.statement_file import escape_formula
 
 NOTHING: Final = "\N{EN DASH}"
 _S_IN_MS: Final = 1000

@@ -14,8 +14,7 @@ from accounts.admin.credits import MoneyPages
 from accounts.admin.fields import WordsField, resolve_models
 from accounts.admin.history import render_account_histories, render_usage
 from accounts.models import Account, Membership, Workspace
-from accounts.services.accounts import open_account
-from accounts.services.organization import POLICY_FIELDS
+from accounts.services.organization import POLICY_FIELDS, open_account
 from accounts.services.records import operator_actor, read_fields, record_change
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
 

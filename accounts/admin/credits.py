@@ -16,7 +16,7 @@ from django.urls import URLPattern, path, reverse
 
 from accounts.admin.fields import UsdField
 from accounts.models import Account, LedgerEntry
-from accounts.services.credits import (
+from accounts.services.books.credits import (
     InsufficientBalance,
     MovementConflict,
     add_credits,
@@ -24,9 +24,9 @@ from accounts.services.credits import (
     take_payment,
     transfer_credits,
 )
+from accounts.services.books.statement import StatementPeriod
+from accounts.services.books.statement_file import FORMATS, write_statement
 from accounts.services.records import operator_actor
-from accounts.services.statement import StatementPeriod
-from accounts.services.statement_file import FORMATS, write_statement
 from accounts.views.statement import download
 from gateway.http.jsonio import JsonObject, format_usd
 

@@ -14,7 +14,7 @@ from accounts.models import (
     ScimSyncJob,
     ScimUser,
 )
-from accounts.services.scim_users import forget_deletion
+from accounts.services.directory.users import forget_deletion
 from gateway.admin import PageAdmin, ReadOnlyAdmin
 
 

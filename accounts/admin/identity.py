@@ -11,7 +11,7 @@ from accounts.admin.fields import UsdField
 from accounts.admin.recorded import RecordedAdmin, RecordedMixin
 from accounts.models import ApiKey, ClaimMapping, PersonIdentity, TrustedIssuer, Workload, Workspace
 from accounts.scopes import SCOPES
-from accounts.services.claim_mappings import delete_mapping, save_mapping
+from accounts.services.directory.claim_mappings import delete_mapping, save_mapping
 from accounts.services.records import operator_actor
 from accounts.services.workloads import change_workload, create_workload, delete_workload
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin

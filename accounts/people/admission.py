@@ -24,10 +24,10 @@ from accounts.models import (
 )
 from accounts.people.addresses import trust_provider
 from accounts.people.oidc import Identity, SignInRefused
-from accounts.services.claim_mappings import settle_role
+from accounts.services.directory.claim_mappings import settle_role
+from accounts.services.directory.groups import apply_groups, lock_account
+from accounts.services.directory.users import LEFT, PROVIDER, NameTaken, change_user, create_user
 from accounts.services.records import command_actor, record_change
-from accounts.services.scim_groups import apply_groups, lock_account
-from accounts.services.scim_users import LEFT, PROVIDER, NameTaken, change_user, create_user
 from gateway.environment.sign_in import OidcProvider
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings

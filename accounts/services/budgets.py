@@ -5,7 +5,7 @@ set: the ledger writer makes it anew when it next meets it (`routing/ledger`). U
 comes from the ledger's entries. One statement reads everything, so as of one moment.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
@@ -55,29 +55,31 @@ class _QueryBuilder:
     def build_count(self, name: str, scope: SpendScope) -> _Sql:
         """A row that begins with the name: what counts against the budget."""
         if scope.scope == "end_user":
-            return self._of_end_user(name, scope)
+            # The counter alone: the books do not say whose end user it was.
+            spent = _sum_expression(scope, "spent_nano", "byok_spent_nano")
+            return _Sql(
+                f"SELECT '{name}', COALESCE((SELECT {spent} FROM accounts_spendcounter"  # noqa: S608 - Constants; values are bound.
+                f" WHERE scope = %s AND scope_id = %s AND {_AT}), 0), 0",
+                [scope.scope, scope.scope_id, *self._at(scope.window)],
+            )
         if scope.scope == "workspace":
             books = self._in_workspace(scope)
         elif scope.workspace:
             books = self._of_holder_there(scope)
         else:
             # The counters of its keys say it always.
-            spent = self._of_holder(scope)
-            return _Sql(f"SELECT '{name}', COALESCE(({spent.text}), 0), 0", spent.values)
+            spent = _sum_expression(scope, "spent_nano", "byok_spent_nano")
+            keys = self._keys(scope)
+            return _Sql(
+                f"SELECT '{name}', COALESCE((SELECT SUM({spent}) FROM {_OF_KEYS}"  # noqa: S608 - Constants; values are bound.
+                f" AND scope_id IN ({_as_scope_ids(keys.text)})), 0), 0",
+                [*self._at(scope.window), *keys.values],
+            )
         mine = self._on_counter(scope)
         return _Sql(
             # The second is only carried out where the first finds nothing.
             f"SELECT '{name}', COALESCE(({mine.text}), ({books.text}), 0), 0",
             [*mine.values, *books.values],
-        )
-
-    def _of_end_user(self, name: str, scope: SpendScope) -> _Sql:
-        """The counter alone: the books do not say whose end user it was."""
-        spent = _sum_expression(scope, "spent_nano", "byok_spent_nano")
-        return _Sql(
-            f"SELECT '{name}', COALESCE((SELECT {spent} FROM accounts_spendcounter"  # noqa: S608 - Constants; values are bound.
-            f" WHERE scope = %s AND scope_id = %s AND {_AT}), 0), 0",
-            [scope.scope, scope.scope_id, *self._at(scope.window)],
         )
 
     def _on_counter(self, scope: SpendScope) -> _Sql:
@@ -115,13 +117,6 @@ class _QueryBuilder:
         return _Sql(
             f"{entries.text} AND api_key_id IN ({keys.text}) AND EXISTS ({anywhere})",
             [*entries.values, *keys.values, *self._at(scope.window), *keys.values],
-        )
-
-    def _of_holder(self, scope: SpendScope) -> _Sql:
-        keys, amount = self._keys(scope), _sum_expression(scope, "spent_nano", "byok_spent_nano")
-        return _Sql(
-            f"SELECT SUM({amount}) FROM {_OF_KEYS} AND scope_id IN ({_as_scope_ids(keys.text)})",  # noqa: S608 - Constants; values are bound.
-            [*self._at(scope.window), *keys.values],
         )
 
     def _entries(self, scope: SpendScope, workspace: UUID) -> _Sql:
@@ -238,11 +233,24 @@ def read_budget_standings(
     *,
     at: datetime,
 ) -> tuple[KeyUsage, list[BudgetStanding]]:
-    """What the key spent by `at`, and its budgets, in one query. `budget_ids` are those of its
-    workspace's by interval."""
+    """What the key spent by `at`, and its budgets, in one query; the key's own limit looks like one
+    more. `budget_ids` are those of its workspace's by interval."""
     usage, counted = read_key_spending(key, budgets, at=at)
     standings = [_build_standing(scope, counted[scope], budget_ids, at) for scope in budgets]
-    return usage, [*standings, *_yield_key_limit(key, usage, at)]
+    if key.limit_nano is not None:
+        window = LIMITED_WINDOW[key.limit_reset]
+        standings.append(
+            BudgetStanding(
+                "key_limit",
+                window,
+                key.limit_nano,
+                usage.counted_nano(key),
+                _find_reset(window, at),
+                key.include_byok_in_limit,
+                is_enforced=key.enforced_limit_nano is not None,
+            )
+        )
+    return usage, standings
 
 
 def _build_standing(
@@ -253,7 +261,11 @@ def _build_standing(
         word: BudgetScope = "workspace"
         whose = {"budget_id": budget_ids.get(WINDOW_WORDS[scope.window])}
     else:
-        word = _name_scope(scope)
+        is_key = parse_holder(scope.scope_id)[0] == "k"
+        if scope.workspace:
+            word = "workspace_default_key" if is_key else "workspace_default_member"
+        else:
+            word = "api_key" if is_key else "member"
         whose = {"guardrail_id": UUID(scope.scope_id.partition(":")[0])}
     return BudgetStanding(
         word,
@@ -265,28 +277,6 @@ def _build_standing(
         is_enforced=scope.is_enforced,
         **whose,
     )
-
-
-def _name_scope(scope: SpendScope) -> BudgetScope:
-    is_key = parse_holder(scope.scope_id)[0] == "k"
-    if scope.workspace:
-        return "workspace_default_key" if is_key else "workspace_default_member"
-    return "api_key" if is_key else "member"
-
-
-def _yield_key_limit(key: ApiKey, usage: KeyUsage, at: datetime) -> Iterator[BudgetStanding]:
-    """The key's own limit, which looks like one more."""
-    if key.limit_nano is not None:
-        window = LIMITED_WINDOW[key.limit_reset]
-        yield BudgetStanding(
-            "key_limit",
-            window,
-            key.limit_nano,
-            usage.counted_nano(key),
-            _find_reset(window, at),
-            key.include_byok_in_limit,
-            is_enforced=key.enforced_limit_nano is not None,
-        )
 
 
 def _find_reset(window: str, at: datetime) -> datetime | None:

@@ -199,12 +199,25 @@ def move_credential(*, row: ByokCredential, places: int, by: Actor) -> None:
     some; the others close up. Raises `NotFound` where it is not there any more."""
     with transaction.atomic():
         _lock_workspace(row.account_id, None)
-        order = list(_select_section(row).order_by("sort_order"))
+        # The living credentials that are ordered among themselves with this one.
+        section = ByokCredential.objects.living().filter(
+            account=row.account_id, workspace=row.workspace_id, is_fallback=row.is_fallback
+        )
+        order = list(section.order_by("sort_order"))
         at = next((at for at, each in enumerate(order) if each.pk == row.pk), None)
         if at is None:
             raise NotFound
         order.insert(max(0, at + places), order.pop(at))
-        _renumber(order, by)
+        moving = [(place, each) for place, each in enumerate(order) if each.sort_order != place]
+        # No two may have the same place even for a moment, so they go behind all of them first.
+        behind = max(each.sort_order for each in order) + 1
+        for place, each in moving:
+            ByokCredential.objects.filter(pk=each.pk).update(sort_order=behind + place)
+        for place, each in moving:
+            before = read_fields(each, FACTS)
+            each.sort_order = place
+            _write(each, {"sort_order": place})
+            _record(by, "updated", each, before, read_fields(each, FACTS))
 
 
 def _check_section(row: ByokCredential) -> None:
@@ -225,27 +238,6 @@ def find_next_place(row: ByokCredential) -> tuple[int, int]:
         .aggregate(last=Max("sort_order", filter=mine), living=Count("pk"))
     )
     return (0 if found["last"] is None else found["last"] + 1), found["living"]
-
-
-def _renumber(order: Sequence[ByokCredential], by: Actor) -> None:
-    """Number them from 0. No two may have the same place even for a moment, so those that move go
-    behind all of them first."""
-    moving = [(place, each) for place, each in enumerate(order) if each.sort_order != place]
-    behind = max((each.sort_order for each in order), default=0) + 1
-    for place, each in moving:
-        ByokCredential.objects.filter(pk=each.pk).update(sort_order=behind + place)
-    for place, each in moving:
-        before = read_fields(each, FACTS)
-        each.sort_order = place
-        _write(each, {"sort_order": place})
-        _record(by, "updated", each, before, read_fields(each, FACTS))
-
-
-def _select_section(row: ByokCredential) -> Any:
-    """The living credentials that are ordered among themselves with this one."""
-    return ByokCredential.objects.living().filter(
-        account=row.account_id, workspace=row.workspace_id, is_fallback=row.is_fallback
-    )
 
 
 def _write(row: ByokCredential, moved: Mapping[str, Any]) -> None:

@@ -116,7 +116,9 @@ def update_guardrail(guardrail: Any, *, by: Actor, changes: Mapping[str, Any]) -
             setattr(guardrail, name, value)
         _check_budget(guardrail)
         guardrail.updated_at = datetime.now(UTC)
-        _end_moved_budget(guardrail, before)
+        if before["reset_interval"] not in (None, guardrail.reset_interval):
+            # The budget moves to another window, and ends on the one that it had.
+            end_guardrail_budget(guardrail.pk)
         rows = Guardrail.objects.filter(pk=guardrail.pk, revision=guardrail.revision)
         guardrail.revision += 1
         written = read_fields(guardrail, (*changes, "updated_at", "revision"))
@@ -180,29 +182,25 @@ def _build_default(workspace: Workspace, *, revision: int = 0) -> Guardrail:
 
 
 def _create_default(guardrail: Any, by: Actor, changes: Mapping[str, Any]) -> Any:
-    """Make the default guardrail of a workspace, or bring back the row of one that was reset."""
+    """Make the default guardrail of a workspace, or bring back the row of one that was reset. Of
+    two first changes at a time, the second raises `Conflict`."""
     for name, value in changes.items():
         setattr(guardrail, name, value)
     _check_budget(guardrail)
-    if not _save_default(guardrail):
-        # Of two first changes at a time, the second finds what the first one made.
-        raise Conflict
-    guardrail._state.adding = False
-    _record(by, "created", guardrail, None, read_fields(guardrail, SETTINGS))
-    return cast(Guardrail, guardrail)
-
-
-def _save_default(guardrail: Guardrail) -> bool:
     if guardrail.revision:
         rows = Guardrail.everything.filter(pk=guardrail.pk, revision=guardrail.revision - 1)
         again = read_fields(guardrail, (*SETTINGS, "created_at", "revision"))
-        return bool(rows.update(**again, updated_at=None, deleted_at=None))
-    try:
-        with transaction.atomic():
-            guardrail.save(force_insert=True)
-    except IntegrityError:
-        return False
-    return True
+        if not rows.update(**again, updated_at=None, deleted_at=None):
+            raise Conflict
+    else:
+        try:
+            with transaction.atomic():
+                guardrail.save(force_insert=True)
+        except IntegrityError:
+            raise Conflict from None
+    guardrail._state.adding = False
+    _record(by, "created", guardrail, None, read_fields(guardrail, SETTINGS))
+    return cast(Guardrail, guardrail)
 
 
 def _check_budget(guardrail: Guardrail) -> None:
@@ -210,12 +208,6 @@ def _check_budget(guardrail: Guardrail) -> None:
         raise LimitWithoutInterval("limit_usd")
     if guardrail.limit_nano is not None and guardrail.reset_interval is None:
         raise LimitWithoutInterval("reset_interval")
-
-
-def _end_moved_budget(guardrail: Any, before: Mapping[str, Any]) -> None:
-    """A budget that moves to another window ends on the one that it had."""
-    if before["reset_interval"] not in (None, guardrail.reset_interval):
-        end_guardrail_budget(guardrail.pk)
 
 
 def _record(

@@ -1,6 +1,6 @@
 """A key's limits on its counters, and what the counters say it spent."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -39,34 +39,9 @@ def set_counter_limits(*, key: ApiKey, at: datetime, moved: bool) -> KeyUsage:
     account's row is locked by now, as the ledger writer does, so that no hold is being placed
     against these counters meanwhile.
     """
-    rows = _update_counters(key, at)
-    if moved and rows:
-        outdate_limits(key.account_id)
-    else:
-        log_limits_change(key.account_id)
-    starts = find_window_starts(at)
-    now = [row for row in rows if str(starts[row.window]) == row.start]
-    nothing = dict.fromkeys(starts, 0)
-    return KeyUsage(
-        nothing | {row.window: row.spent_nano for row in now},
-        nothing | {row.window: row.byok_nano for row in now},
-    )
-
-
-class _CounterRow(NamedTuple):
-    """A counter as it was left."""
-
-    window: str
-    start: str
-    spent_nano: int
-    byok_nano: int
-
-
-def _update_counters(key: ApiKey, at: datetime) -> list[_CounterRow]:
-    """One statement that writes the limit and reads what is told of the key."""
     reader = build_django_reader()
-    places = {*find_window_starts(at).items(), *find_window_starts(at - _WINDOWS_OPEN).items()}
-    starts = [each for name, start in places for each in (name, reader.day(start))]
+    starts = find_window_starts(at)
+    places = {*starts.items(), *find_window_starts(at - _WINDOWS_OPEN).items()}
     rows = reader.rows(
         "UPDATE accounts_spendcounter SET counts_byok = %s,"  # noqa: S608 - Only placeholders are joined in.
         ' limit_nano = CASE WHEN "window" = %s AND (limit_nano IS NOT NULL OR NOT EXISTS'
@@ -75,10 +50,20 @@ def _update_counters(key: ApiKey, at: datetime) -> list[_CounterRow]:
         ' RETURNING "window", window_start, spent_nano, byok_spent_nano',
         [
             *(key.include_byok_in_limit, LIMITED_WINDOW[key.limit_reset]),
-            *(reader.uuid(key.account_id), key.enforced_limit_nano, str(key.pk), *starts),
+            *(reader.uuid(key.account_id), key.enforced_limit_nano, str(key.pk)),
+            *(each for name, start in places for each in (name, reader.day(start))),
         ],
     )
-    return [_CounterRow(row[0], str(row[1]), *row[2:]) for row in rows]
+    if moved and rows:
+        outdate_limits(key.account_id)
+    else:
+        log_limits_change(key.account_id)
+    now = [row for row in rows if str(starts[row[0]]) == str(row[1])]
+    nothing = dict.fromkeys(starts, 0)
+    return KeyUsage(
+        nothing | {window: spent_nano for window, _, spent_nano, _ in now},
+        nothing | {window: byok_nano for window, _, _, byok_nano in now},
+    )
 
 
 def build_zero_usage(at: datetime) -> KeyUsage:
@@ -92,27 +77,20 @@ def read_usage(*, key: ApiKey, at: datetime) -> KeyUsage:
 
 
 def read_usages(*, keys: Collection[ApiKey], at: datetime) -> dict[int, KeyUsage]:
-    """`usage_of` many keys by their numbers, in one query."""
-    rows = list(SpendCounter.objects.filter(_match_counters(keys, at)))
+    """`read_usage` of many keys by their numbers, in one query."""
+    starts = find_window_starts(at)
+    current = Q()
+    for window, start in starts.items():
+        current |= Q(window=window, window_start=start)
+    ids = [str(key.pk) for key in keys]
     of_key: dict[str, list[SpendCounter]] = {}
-    for row in rows:
+    for row in SpendCounter.objects.filter(current, scope=_KEY, scope_id__in=ids):
         of_key.setdefault(row.scope_id, []).append(row)
-    nothing = dict.fromkeys(find_window_starts(at), 0)
-    return {key.pk: _build_usage(of_key.get(str(key.pk), ()), nothing) for key in keys}
-
-
-def _build_usage(rows: Iterable[SpendCounter], nothing: Mapping[str, int]) -> KeyUsage:
-    """What a key's counters say, one of each window at most."""
-    mine = list(rows)
-    return KeyUsage(
-        {**nothing, **{row.window: row.spent_nano for row in mine}},
-        {**nothing, **{row.window: row.byok_spent_nano for row in mine}},
-    )
-
-
-def _match_counters(keys: Iterable[ApiKey], at: datetime) -> Q:
-    """Their counters in the windows of `at`."""
-    windows = Q()
-    for window, start in find_window_starts(at).items():
-        windows |= Q(window=window, window_start=start)
-    return windows & Q(scope=_KEY, scope_id__in=[str(key.pk) for key in keys])
+    nothing = dict.fromkeys(starts, 0)
+    return {
+        key.pk: KeyUsage(
+            nothing | {row.window: row.spent_nano for row in of_key.get(str(key.pk), ())},
+            nothing | {row.window: row.byok_spent_nano for row in of_key.get(str(key.pk), ())},
+        )
+        for key in keys
+    }

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Exists
 
 from accounts.events.kinds import EventKind
@@ -17,8 +17,8 @@ from accounts.events.outbox import record_event
 from accounts.keystring import generate_key, hash_key, label_key
 from accounts.models import Account, ApiKey, App, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
-from accounts.services.audit import recount_budgets
 from accounts.services.key_limits import KeyUsage, set_counter_limits
+from accounts.services.past_spending import recount_budgets
 from accounts.services.records import SYSTEM, Actor, read_fields, record_change
 from accounts.services.spend_scopes import end_member_budgets, outdate_limits
 from accounts.windows import find_limited_window
@@ -171,42 +171,6 @@ def delete_keys(*, keys: ApiKeyQuerySet, by: Actor = SYSTEM) -> int:
     return _change_all(keys, {"deleted_at": datetime.now(UTC)}, by, "deleted")
 
 
-def set_limit(
-    *,
-    key: ApiKey,
-    limit_nano: int | None,
-    limit_reset: str | None,
-    by: Actor = SYSTEM,
-    at: datetime | None = None,
-) -> None:
-    """Change what the key may spend; what the window already counted stays counted."""
-    key.limit_nano, key.limit_reset = limit_nano, limit_reset
-    change_key(
-        keys=ApiKey.objects.filter(pk=key.pk),
-        changes={"limit_nano": limit_nano, "limit_reset": limit_reset},
-        by=by,
-        at=at,
-    )
-
-
-def record_uses(uses: Mapping[int, datetime]) -> set[int]:
-    """Write when keys were last used, by number; those it wrote or knew better of.
-
-    It waits for nobody: rows that somebody has locked are left out.
-    """
-    with transaction.atomic():
-        rows = ApiKey.objects.filter(pk__in=uses)
-        free = rows.select_for_update(skip_locked=True, no_key=True).order_by("pk")
-        known = dict(free.values_list("pk", "last_used_at"))
-        newer = [
-            ApiKey(pk=pk, last_used_at=uses[pk])
-            for pk, before in known.items()
-            if before is None or before < uses[pk]
-        ]
-        ApiKey.objects.bulk_update(newer, ["last_used_at"], batch_size=200)
-    return set(known)
-
-
 def _change_all(keys: ApiKeyQuerySet, changes: Mapping[str, Any], by: Actor, action: str) -> int:
     now = datetime.now(UTC)
     with transaction.atomic():
@@ -280,3 +244,58 @@ def _record_key_event(
         data={"key_id": key.pk, "key_name": key.name, "key_label": key.label, "kind": key.kind},
         at=at,
     )
+
+
+# --- Playgrounds of the console -------------------------------------------------------------------
+
+# How long a string of a playground's key works.
+_PLAYGROUND_LIFETIME: Final = timedelta(hours=1)
+# Other tabs go on with the string of before for so long, and ask for the new one within it.
+PLAYGROUND_GRACE: Final = timedelta(minutes=10)
+
+
+class PlaygroundDisabled(Conflict):
+    message = (
+        "The key of your playground in this workspace is disabled. "
+        "Who leads the workspace can enable it on the page Keys."
+    )
+
+
+def issue_playground_key(
+    *, workspace: Workspace, person: User, creator: User | None, by: Actor, at: datetime
+) -> tuple[ApiKey, str]:
+    """The key of that person's playground, one in each workspace, with a new string for an hour.
+
+    `creator` is the person where they are a member of the account. Raises `PlaygroundDisabled`.
+    """
+    try:
+        with transaction.atomic():
+            return _renew_or_create(workspace, person, creator, by, at)
+    except IntegrityError:
+        # Another tab made it in the meantime.
+        return _renew_or_create(workspace, person, creator, by, at)
+
+
+def _renew_or_create(
+    workspace: Workspace, person: User, creator: User | None, by: Actor, at: datetime
+) -> tuple[ApiKey, str]:
+    own = ApiKey.objects.filter(playground_user=person, workspace=workspace, deleted_at=None)
+    key, expires_at = own.first(), at + _PLAYGROUND_LIFETIME
+    if key is None:
+        return create_key(
+            account=workspace.account,
+            name=f"Playground of {person.username}"[:100],
+            workspace=workspace,
+            creator=creator,
+            playground_user=person,
+            expires_at=expires_at,
+            by=by,
+        )
+    if key.disabled:
+        raise PlaygroundDisabled
+    creator_id = creator.pk if creator else None
+    if key.creator_id != creator_id:
+        # An operator joined the account, or left it.
+        change_key(keys=own, changes={"creator_id": creator_id}, by=by, at=at)
+    grace_s = int(PLAYGROUND_GRACE.total_seconds())
+    return rotate_key(keys=own, grace_s=grace_s, expires_at=expires_at, by=by, at=at)

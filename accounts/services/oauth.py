@@ -176,7 +176,14 @@ def exchange_code(*, code: str, verifier: str | None, method: str | None) -> tup
     """
     with transaction.atomic():
         found = AuthorizationCode.objects.filter(code_hash=hash_code(code))
-        row = _annotate_approval(found).select_for_update(of=("self",), no_key=True).first()
+        members = Membership.objects.filter(
+            account=OuterRef("app__account"), user=OuterRef("creator")
+        )
+        approvers = ApiKey.objects.usable(datetime.now(UTC)).filter(pk=OuterRef("approving_key"))
+        rows = found.select_related("app", "creator").annotate(
+            has_member=Exists(members), has_key=Exists(approvers)
+        )
+        row = rows.select_for_update(of=("self",), no_key=True).first()
         refusal = _find_refusal(row, verifier, method)
         if row is not None and refusal is None:
             made = _make_key(row)
@@ -188,15 +195,6 @@ def exchange_code(*, code: str, verifier: str | None, method: str | None) -> tup
         found.update(failures=F("failures") + 1)
     assert refusal is not None
     raise refusal
-
-
-def _annotate_approval(codes: QuerySet[AuthorizationCode]) -> QuerySet[Any]:
-    """With `has_member`, whether the creator is still of the account, and `has_key`, whether the
-    key that approved still works."""
-    members = Membership.objects.filter(account=OuterRef("app__account"), user=OuterRef("creator"))
-    keys = ApiKey.objects.usable(datetime.now(UTC)).filter(pk=OuterRef("approving_key"))
-    rows = codes.select_related("app", "creator")
-    return rows.annotate(has_member=Exists(members), has_key=Exists(keys))
 
 
 def _find_refusal(row: Any, verifier: str | None, method: str | None) -> GatewayError | None:

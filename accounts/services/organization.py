@@ -1,12 +1,14 @@
-"""An account as an organization: its members, and settings for all of them."""
+"""Accounts: opening them with workspaces and members, and what holds for all of an account."""
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
 
-from accounts.models import Account, ApiKey, Membership, User
+from accounts.models import Account, ApiKey, Membership, User, Workspace
+from accounts.models.account import default_workspace_id
 from accounts.roles import Action, list_account_roles
 from accounts.services.keys import set_disabled
 from accounts.services.records import Actor, read_fields, record_change
@@ -39,25 +41,6 @@ def list_members(account_id: UUID, page: Page) -> tuple[list[Any], int]:
         raise NotFound
     rows = members.select_related("user").order_by("-created_at", "-pk")
     return list(rows[page.rows]), total
-
-
-def filter_catalogue(*, account_id: UUID, enabled: bool, by: Actor) -> Account:
-    """Let GET /models show the account's keys what they may use, or everything."""
-    with transaction.atomic():
-        account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
-        before = account.is_filtered_model_catalog_enabled
-        account.is_filtered_model_catalog_enabled = enabled
-        account.save(update_fields=["is_filtered_model_catalog_enabled"])
-        record_change(
-            by=by,
-            action="updated",
-            object_type="account",
-            object_id=account.pk,
-            account_id=account.pk,
-            before={"is_filtered_model_catalog_enabled": before},
-            after={"is_filtered_model_catalog_enabled": enabled},
-        )
-    return account
 
 
 def change_account(*, account_id: UUID, changes: Mapping[str, Any], by: Actor) -> Account:
@@ -152,3 +135,39 @@ def _record_member(
         before=before,
         after=after,
     )
+
+
+def open_account(*, name: str) -> Account:
+    """The account of that name with its default workspace; made when there is none."""
+    with transaction.atomic():
+        account, new = Account.objects.get_or_create(name=name)
+        if new:
+            Workspace.objects.create(
+                id=default_workspace_id(account.pk),
+                account=account,
+                name="Default Workspace",
+                slug="default",
+                is_default=True,
+            )
+    return account
+
+
+def open_workspace(*, account: Account, slug: str) -> Workspace:
+    """The account's workspace of that slug; made when there is none."""
+    workspace, _ = Workspace.objects.get_or_create(
+        account=account,
+        slug=slug,
+        defaults={"id": uuid.uuid4(), "name": slug.replace("-", " ").title()},
+    )
+    return workspace
+
+
+def admit_member(*, account: Account, username: str, role: Membership.Role) -> User:
+    """The user of that name as a member of the account; both made when missing."""
+    with transaction.atomic():
+        user, new = User.objects.get_or_create(username=username)
+        if new:
+            user.set_unusable_password()
+            user.save(update_fields=["password"])
+        Membership.objects.get_or_create(account=account, user=user, defaults={"role": role})
+    return user

@@ -10,10 +10,13 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import Q, QuerySet
 
+from accounts.models import Account, SpendCounter
+from accounts.services.spend_scopes import build_scope
 from accounts.spending import SpendScope, parse_holder
-from accounts.windows import ALL_TIME, find_window_end
+from accounts.windows import ALL_TIME, find_window_end, find_window_starts
 
 Spent = tuple[int, int]
 _NOTHING: Spent = (0, 0)
@@ -114,9 +117,10 @@ class PastSpending:
         """A key's own counters count all that it spends."""
         if not keys:
             return _NOTHING
+        marks = ", ".join(["%s"] * len(keys))
         rows = self._reader.rows(
             "SELECT spent_nano, byok_spent_nano FROM accounts_spendcounter WHERE scope = 'key'"  # noqa: S608 - Only placeholders are joined in.
-            f' AND "window" = %s AND window_start = %s AND scope_id IN ({_placeholders(keys)})',
+            f' AND "window" = %s AND window_start = %s AND scope_id IN ({marks})',
             [window, self._reader.day(start), *map(str, keys)],
         )
         return _add_up((row[0], row[1]) for row in rows)
@@ -124,19 +128,38 @@ class PastSpending:
     def _read_by_key(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
         place = workspace, window, start
         if place not in self._of_workspaces:
-            self._of_workspaces[place] = self._sum_entries(workspace, window, start)
+            condition, values = build_usage_condition(
+                self._reader, self._account_id, UUID(workspace), window, start
+            )
+            rows = self._reader.rows(
+                "SELECT api_key_id, SUM(amount_nano), SUM(byok_nano) FROM accounts_ledgerentry"  # noqa: S608 - Constant fragments of this module; values are bound.
+                f" WHERE {condition} GROUP BY api_key_id",
+                values,
+            )
+            self._of_workspaces[place] = {row[0]: (int(row[1]), int(row[2])) for row in rows}
         return self._of_workspaces[place]
 
-    def _sum_entries(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
-        condition, values = build_usage_condition(
-            self._reader, self._account_id, UUID(workspace), window, start
-        )
-        rows = self._reader.rows(
-            "SELECT api_key_id, SUM(amount_nano), SUM(byok_nano) FROM accounts_ledgerentry"  # noqa: S608 - Constant fragments of this module; values are bound.
-            f" WHERE {condition} GROUP BY api_key_id",
-            values,
-        )
-        return {row[0]: (int(row[1]), int(row[2])) for row in rows}
+
+def recount_budgets(account_id: UUID, *, now: datetime) -> None:
+    """Let the counters of an account's budgets say what the books say."""
+    with transaction.atomic():
+        # As the ledger writer does: nobody touches them meanwhile.
+        Account.objects.select_for_update(no_key=True).get(pk=account_id)
+        past = PastSpending(build_django_reader(), account_id)
+        for row in select_budget_counters(now).filter(account_id=account_id):
+            row.spent_nano, row.byok_spent_nano = past.read(build_scope(row), row.window_start)
+            row.save(update_fields=["spent_nano", "byok_spent_nano"])
+
+
+def select_budget_counters(now: datetime) -> QuerySet[SpendCounter]:
+    """The counters of budgets in the windows of now. Older ones may be from before a budget was
+    taken away and set again. Those of end users are the only word on what these spent."""
+    current = Q()
+    for window, start in find_window_starts(now).items():
+        current |= Q(window=window, window_start=start)
+    scopes = (SpendCounter.Scope.WORKSPACE, SpendCounter.Scope.GUARDRAIL)
+    budgets = SpendCounter.objects.filter(scope__in=scopes)
+    return budgets.filter(current, limit_nano__isnull=False).order_by("account_id", "pk")
 
 
 def build_usage_condition(
@@ -150,19 +173,12 @@ def build_usage_condition(
     if end is None:
         assert start == ALL_TIME
         return condition, values
-    written = "date(created_at)" if reader.is_sqlite else _WRITTEN
+    written = "date(created_at)" if reader.is_sqlite else "(created_at AT TIME ZONE 'UTC')::date"
     day = f"COALESCE(day, {written})"
     # None is written before its request began; a day allows for clocks that do not agree.
     earliest = reader.midnight(start - timedelta(days=1))
     condition += f" AND created_at >= %s AND {day} >= %s AND {day} < %s"
     return condition, [*values, earliest, reader.day(start), reader.day(end)]
-
-
-_WRITTEN = "(created_at AT TIME ZONE 'UTC')::date"
-
-
-def _placeholders(values: Sequence[Any]) -> str:
-    return ", ".join(["%s"] * len(values))
 
 
 def _add_up(amounts: Iterable[Spent]) -> Spent:

@@ -1,11 +1,11 @@
 """Audit records, written in the transaction of the change they tell of.
 
     with transaction.atomic():
-        before = facts_of(workspace, _FACTS)
+        before = read_fields(workspace, _FACTS)
         ...change and save it...
         record_change(
             by=actor, action="updated", object_type="workspace", object_id=workspace.pk,
-            account_id=workspace.account_id, before=before, after=facts_of(workspace, _FACTS),
+            account_id=workspace.account_id, before=before, after=read_fields(workspace, _FACTS),
         )
 
 What is made has `before=None`, what is gone `after=None`. Where both are given only the fields that

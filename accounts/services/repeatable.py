@@ -114,7 +114,18 @@ def claim_request(wanted: RequestIdentity, *, now: datetime | None = None) -> Cl
     mine = Claim(wanted.row_id, uuid.uuid4(), wanted.generation_id)
     try:
         with transaction.atomic():
-            _insert(wanted, mine, now)
+            RepeatableRequest.objects.create(
+                id=mine.row_id,
+                account_id=wanted.caller.account_id,
+                api_key_id=wanted.caller.key_id,
+                path=wanted.path[:200],
+                body_hash=wanted.body_hash,
+                lease_id=mine.lease_id,
+                lease_until=_find_lease_end(wanted, now),
+                generation_id=mine.generation_id,
+                created_at=now,
+                expires_at=now + ROW_RETENTION,
+            )
     except IntegrityError:
         row = RepeatableRequest.objects.filter(pk=mine.row_id).first()
     else:
@@ -122,7 +133,15 @@ def claim_request(wanted: RequestIdentity, *, now: datetime | None = None) -> Cl
     if row is None:
         # It was refused this very moment.
         raise RequestInProgress
-    return _handle_existing(row, wanted, mine, now)
+    is_over = row.expires_at <= now and row.lease_until <= now
+    if not is_over:
+        if row.body_hash != wanted.body_hash:
+            raise IdempotencyKeyReused
+        if row.finished_at is not None:
+            return _load_answer(row, now)
+        if row.lease_until > now:
+            raise AnswerNotStored(row) if _was_abandoned(row, now) else RequestInProgress()
+    return _take_over(row, wanted, mine, now)
 
 
 def finish_request(claim: Claim, *, status: int, body: bytes | None, made: str = "") -> None:
@@ -170,36 +189,6 @@ def _find_lease_end(wanted: RequestIdentity, now: datetime) -> datetime:
     """No request lives longer than a hold: its deadline is shorter (system check E001)."""
     lease_s = settings.HOLD_LEASE_SECONDS if wanted.generation_id else _MANAGEMENT_LEASE_S
     return now + timedelta(seconds=lease_s)
-
-
-def _insert(wanted: RequestIdentity, mine: Claim, now: datetime) -> None:
-    RepeatableRequest.objects.create(
-        id=mine.row_id,
-        account_id=wanted.caller.account_id,
-        api_key_id=wanted.caller.key_id,
-        path=wanted.path[:200],
-        body_hash=wanted.body_hash,
-        lease_id=mine.lease_id,
-        lease_until=_find_lease_end(wanted, now),
-        generation_id=mine.generation_id,
-        created_at=now,
-        expires_at=now + ROW_RETENTION,
-    )
-
-
-def _handle_existing(
-    row: RepeatableRequest, wanted: RequestIdentity, mine: Claim, now: datetime
-) -> Claim | StoredAnswer:
-    """What follows from a request that was there before."""
-    if row.expires_at <= now and row.lease_until <= now:
-        return _take_over(row, wanted, mine, now)
-    if row.body_hash != wanted.body_hash:
-        raise IdempotencyKeyReused
-    if row.finished_at is not None:
-        return _load_answer(row, now)
-    if row.lease_until > now:
-        raise AnswerNotStored(row) if _was_abandoned(row, now) else RequestInProgress()
-    return _take_over(row, wanted, mine, now)
 
 
 def _was_abandoned(row: RepeatableRequest, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""Ending and changing budgets, so that they hold from the commit on.
+"""Ending and changing budgets, so that they hold from the commit on, and what is left of old ones.
 
 Whoever changes a limit calls `outdate_limits` first: from the commit on, no hold is placed under
 older limits. It locks the account's row, so what is read after it stays true until then.
@@ -6,15 +6,22 @@ older limits. It locks the account's row, so what is read after it stays true un
 
 import logging
 from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
 from functools import partial
-from typing import cast
+from typing import Final, cast
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Q
 
-from accounts.models import Account, SpendCounter
-from accounts.spending import ScopeKind, SpendScope, WindowName, format_guardrail_scope_id
+from accounts.models import Account, SpendCounter, Workspace
+from accounts.spending import (
+    ScopeKind,
+    SpendScope,
+    WindowName,
+    format_end_user_scope_id,
+    format_guardrail_scope_id,
+)
 
 log = logging.getLogger("accounts.limits")
 
@@ -88,3 +95,37 @@ def end_member_budgets(account_id: UUID, user: int | None) -> None:
 def _clear_limits(whose: Q) -> None:
     counters = SpendCounter.objects.filter(whose, scope="guardrail", limit_nano__isnull=False)
     counters.update(limit_nano=None)
+
+
+# Longer than the longest window, and than any request that began in it.
+_KEPT: Final = timedelta(days=70)
+_AT_ONCE: Final = 5_000
+
+
+def delete_old_counters(now: datetime) -> int:
+    """Delete the counters of windows that are long over, in portions; how many. Nothing sums them
+    up: charges stand in the ledger."""
+    old = SpendCounter.objects.filter(
+        scope=SpendCounter.Scope.END_USER, window_start__lt=(now - _KEPT).date(), held_nano=0
+    ).exclude(window=SpendCounter.Window.TOTAL)
+    total = 0
+    while pks := list(old.values_list("pk", flat=True)[:_AT_ONCE]):
+        total += SpendCounter.objects.filter(pk__in=pks).delete()[0]
+    return total
+
+
+def erase_end_user_budget(account_id: UUID, user_hash: str) -> None:
+    """Forget a limit of his own, and what names him on counters. Their rows stay, because requests
+    under way count on them."""
+    with transaction.atomic():
+        outdate_limits(account_id)
+        places: dict[str, str] = {}
+        for workspace in Workspace.everything.filter(account=account_id):
+            budget = workspace.end_user_budget
+            if budget is not None and budget["limits"].pop(user_hash, "") != "":
+                workspace.save(update_fields=["end_user_budget"])
+            places[format_end_user_scope_id(workspace.pk.hex, user_hash)] = workspace.pk.hex
+        counters = list(SpendCounter.objects.filter(scope="end_user", scope_id__in=places))
+        for counter in counters:
+            counter.scope_id = f"{places[counter.scope_id]}:erased-{counter.pk}"
+        SpendCounter.objects.bulk_update(counters, ["scope_id"])

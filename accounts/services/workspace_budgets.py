@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
@@ -15,7 +15,7 @@ from accounts.services.past_spending import build_django_reader, build_usage_con
 from accounts.services.records import Actor, record_change
 from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspaces import match_reference
-from accounts.spending import WINDOW_OF_WORD, SpendScope, build_workspace_scopes
+from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes
 from accounts.windows import find_window_starts
 from gateway.http.errors import InvalidRequest, NotFound
 from gateway.http.jsonio import JsonObject, format_usd
@@ -119,11 +119,12 @@ def set_budget(
         assert row is not None
         row.created_at, row.updated_at = row.created_at or at, at
         row.save(force_insert=row._state.adding, force_update=not row._state.adding)
-        flips = include_byok not in (None, workspace.include_byok_in_budgets)
-        if flips:
+        if include_byok not in (None, workspace.include_byok_in_budgets):
+            # The ledger writer puts limits on all counters when it next meets them.
             workspace.include_byok_in_budgets = bool(include_byok)
             workspace.save(update_fields=["include_byok_in_budgets"])
-        _set_limit(after, interval, at, flips=flips)
+        else:
+            _set_counter(after, interval, at)
         _record(by, "set", row, told, _read_facts(workspace, row), at)
     return after, row
 
@@ -172,55 +173,50 @@ def _build_budgets(rows: list[JsonObject]) -> WorkspaceBudgets:
         include_byok_in_budgets=first["include_byok_in_budgets"],
     )
     workspace._state.adding = False
-    budgets = [_build_row(workspace, row) for row in rows if row["budgets__id"] is not None]
+    budgets = []
+    for said in rows:
+        if said["budgets__id"] is None:
+            continue
+        row = WorkspaceBudget(
+            pk=said["budgets__id"],
+            workspace=workspace,
+            interval=said["budgets__interval"],
+            limit_nano=said["budgets__limit_nano"],
+            enforcement=said["budgets__enforcement"],
+            created_at=said["budgets__created_at"],
+            updated_at=said["budgets__updated_at"],
+        )
+        row._state.adding = False
+        budgets.append(row)
     return WorkspaceBudgets(workspace, _sort_budgets(budgets), first["is_in_use"])
-
-
-def _build_row(workspace: Workspace, said: Mapping[str, Any]) -> WorkspaceBudget:
-    row = WorkspaceBudget(
-        pk=said["budgets__id"],
-        workspace=workspace,
-        interval=said["budgets__interval"],
-        limit_nano=said["budgets__limit_nano"],
-        enforcement=said["budgets__enforcement"],
-        created_at=said["budgets__created_at"],
-        updated_at=said["budgets__updated_at"],
-    )
-    row._state.adding = False
-    return row
 
 
 def _sort_budgets(rows: Iterable[WorkspaceBudget]) -> tuple[WorkspaceBudget, ...]:
     return tuple(sorted(rows, key=lambda row: INTERVALS.index(row.interval)))
 
 
-def _set_limit(budgets: WorkspaceBudgets, interval: str, at: datetime, *, flips: bool) -> None:
-    """Put the new limit on its counter, unless requests are under way that must hold on it too:
-    then the ledger writer does, when it next meets it. So it does with all counters where BYOK
-    begins to count, or ceases to."""
-    if flips:
-        return
+def _set_counter(budgets: WorkspaceBudgets, interval: str, at: datetime) -> None:
+    """One statement: the limit on its counter, and what the books say was spent.
+
+    While requests are under way that must hold on it too, the ledger writer puts the limit there,
+    when it next meets it.
+    """
     workspace = budgets.workspace
     scopes = build_workspace_scopes(workspace, budgets.rows)
     scope = next(each for each in scopes if each.window == WINDOW_OF_WORD[interval])
-    limit_nano = None if budgets.is_in_use else scope.counter_limit_nano
-    _set_counter(workspace, scope, limit_nano, find_window_starts(at)[scope.window])
-
-
-def _set_counter(
-    workspace: Workspace, scope: SpendScope, limit_nano: int | None, start: date
-) -> None:
-    """One statement: the limit, and what the books say was spent."""
+    start = find_window_starts(at)[scope.window]
     reader = build_django_reader()
     condition, values = build_usage_condition(
         reader, workspace.account_id, workspace.pk, scope.window, start
     )
-    place = [scope.scope_id, scope.window, reader.day(start)]
-    whose = [reader.uuid(workspace.account_id), reader.uuid(workspace.pk)]
+    limit_nano = None if budgets.is_in_use else scope.counter_limit_nano
     with connection.cursor() as cursor:
         cursor.execute(
             _SET.format(condition=condition),
-            [*place, limit_nano, scope.counts_byok, *whose, *values],
+            [
+                *(scope.scope_id, scope.window, reader.day(start), limit_nano, scope.counts_byok),
+                *(reader.uuid(workspace.account_id), reader.uuid(workspace.pk), *values),
+            ],
         )
 
 

@@ -65,7 +65,20 @@ def add_members(
         joining = _load_memberships(workspace, user_ids)
         if workspace.is_default:
             return [_build_member(workspace, each) for each in joining], 0
-        _add_memberships(workspace, joining)
+        WorkspaceMembership.objects.bulk_create(
+            [
+                WorkspaceMembership(
+                    workspace=workspace,
+                    membership=each,
+                    role=WorkspaceMembership.Role.ADMIN if each.leads else _shorten_role(each.role),
+                    own_role=_shorten_role(each.role),
+                )
+                for each in joining
+            ],
+            update_conflicts=True,
+            unique_fields=["workspace", "membership"],
+            update_fields=["role", "own_role"],
+        )
         rows = _select_members(workspace).filter(membership__in=joining)
         record_workspace_change(
             by,
@@ -89,7 +102,12 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
         workspace = find_workspace(account_id, reference, lock=True)
         if workspace.is_default:
             raise DefaultMembersFixed
-        leaving = list(_select_leaving(workspace, user_ids))
+        keys = ApiKey.objects.usable(datetime.now(UTC)).filter(
+            workspace=OuterRef("workspace"), creator=OuterRef("membership__user")
+        )
+        groups = match_groups(user="membership__user", workspace=OuterRef("workspace"))
+        members = _select_members(workspace).filter(membership__user__public_id__in=user_ids)
+        leaving = list(members.annotate(has_keys=Exists(keys), has_groups=groups))
         reasons = {
             row.membership.user.public_id: _IN_GROUP if row.has_groups else _HAS_KEYS
             for row in leaving
@@ -140,18 +158,6 @@ def _select_members(workspace: Workspace) -> Any:
     return mine.select_related("membership__user")
 
 
-def _select_leaving(workspace: Workspace, user_ids: Sequence[str]) -> Any:
-    keys = ApiKey.objects.usable(datetime.now(UTC)).filter(
-        workspace=OuterRef("workspace"), creator=OuterRef("membership__user")
-    )
-    groups = match_groups(user="membership__user", workspace=OuterRef("workspace"))
-    return (
-        _select_members(workspace)
-        .filter(membership__user__public_id__in=user_ids)
-        .annotate(has_keys=Exists(keys), has_groups=groups)
-    )
-
-
 def match_groups(*, user: str, workspace: Any, role: str = "") -> Q:
     """Whether a group or a claim gives the outer query's `user` the workspace, in that role where
     one is named."""
@@ -182,24 +188,6 @@ def _load_memberships(workspace: Workspace, user_ids: Sequence[str]) -> list[Any
     if issues:
         raise SchemaInvalid(issues)
     return list(known.values())
-
-
-def _add_memberships(workspace: Workspace, joining: Sequence[Any]) -> None:
-    rows = [
-        WorkspaceMembership(
-            workspace=workspace,
-            membership=each,
-            role=WorkspaceMembership.Role.ADMIN if each.leads else _shorten_role(each.role),
-            own_role=_shorten_role(each.role),
-        )
-        for each in joining
-    ]
-    WorkspaceMembership.objects.bulk_create(
-        rows,
-        update_conflicts=True,
-        unique_fields=["workspace", "membership"],
-        update_fields=["role", "own_role"],
-    )
 
 
 def _build_member(workspace: Workspace, row: Membership | WorkspaceMembership) -> WorkspaceMember:

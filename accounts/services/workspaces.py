@@ -14,7 +14,6 @@ from accounts.models import (
     ApiKey,
     ByokCredential,
     Membership,
-    User,
     Workspace,
     WorkspaceBudget,
 )
@@ -96,8 +95,8 @@ def find_workspace(
     lock: bool = False,
     asked: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The account's workspace of that id or slug, as in `shown`, with what is `asked` beside.
-    Raises `NotFound`.
+    """The account's workspace of that id or slug, as `select_workspaces` has it, with what is
+    `asked` beside. Raises `NotFound`.
 
     Its id counts where a slug reads like one. A locked one gets no new key before the transaction
     ends.
@@ -124,17 +123,29 @@ def list_workspaces(account_id: UUID, page: Page) -> tuple[list[Any], int]:
 def create_workspace(
     *, account_id: UUID, creator: str | None, by: Actor, settings: Mapping[str, Any]
 ) -> Any:
-    """A new workspace, as in `shown`. `creator` is a member's public id.
+    """A new workspace. `creator` is a member's public id; the
+    account's first admin stands for it where none is named.
 
     Raises `SlugTaken`, and `SchemaInvalid` for keys, of which a new workspace has none.
     """
     keys = settings.get("io_logging_api_key_ids")
     if keys:
         raise _build_key_error(enumerate(keys))
-    user = _find_creator(account_id, creator)
+    members = Membership.objects.filter(account_id=account_id)
+    if creator is None:
+        members = members.filter(role__in=list_account_roles(Action.WORKSPACES))
+    else:
+        members = members.filter(user__public_id=creator)
+    member = members.select_related("user").order_by("created_at", "pk").first()
+    user = member.user if member else None
     workspace: Any = Workspace(account_id=account_id, created_by=user, **settings)
     workspace.creator_public_id = user.public_id if user else None
-    _write(workspace, lambda: _insert(workspace, by))
+
+    def insert() -> None:
+        workspace.save(force_insert=True)
+        record_workspace_change(by, "created", workspace, None, read_fields(workspace, SETTINGS))
+
+    _write(workspace, insert)
     return workspace
 
 
@@ -174,10 +185,16 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
         if workspace.is_default:
             raise DefaultWorkspaceUndeletable
         # By a statement that begins under the lock: what was found may have been seen before it.
-        hindrances = _list_hindrances(now)
+        # Keys, which some of the others have, come last.
+        rows = {name: each() for name, each in _hindering.items()} | {
+            _KEYS: ApiKey.objects.usable(now)
+        }
+        hindrances = {
+            name: Exists(each.filter(workspace=OuterRef("pk"))) for name, each in rows.items()
+        }
         living = Workspace.objects.filter(*(~each for each in hindrances.values()), pk=workspace.pk)
         if not living.update(deleted_at=now):
-            raise _name_hindrance(workspace.pk, hindrances)
+            raise _build_hindrance_error(workspace.pk, hindrances)
         # As they are under the lock; what was found may have been seen before it.
         told = {
             name: each.clear(workspace.pk) if each.at_once else getattr(workspace, f"{name}_held")
@@ -242,14 +259,7 @@ def register_hindrance(name: str, rows: Callable[[], QuerySet[Any]]) -> None:
     _hindering[name] = rows
 
 
-def _list_hindrances(now: datetime) -> dict[str, Exists]:
-    """What keeps a workspace, by its word; keys, which some of the others have, come last."""
-    found = {name: rows() for name, rows in _hindering.items()}
-    found[_KEYS] = ApiKey.objects.usable(now)
-    return {name: Exists(rows.filter(workspace=OuterRef("pk"))) for name, rows in found.items()}
-
-
-def _name_hindrance(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> InvalidRequest:
+def _build_hindrance_error(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> InvalidRequest:
     asked = {f"has_{name}": each for name, each in hindrances.items()}
     there: Any = Workspace.everything.filter(pk=workspace_id).annotate(**asked).get()
     first = next((name for name in hindrances if getattr(there, f"has_{name}")), _KEYS)
@@ -258,22 +268,13 @@ def _name_hindrance(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> Inv
 
 def _annotate_counts() -> JsonObject:
     """How many a workspace has of each kind that stays for now, by the kind's name and `_held`."""
-    return {
-        f"{name}_held": Coalesce(Subquery(_count_rows(each.rows())), 0)
-        for name, each in _belongings.items()
-        if not each.at_once
-    }
-
-
-def _count_rows(rows: QuerySet[Any]) -> QuerySet[Any]:
-    mine = rows.filter(workspace=OuterRef("pk")).order_by().values("workspace")
-    counted: QuerySet[Any] = mine.annotate(number=Count("pk")).values("number")
-    return counted
-
-
-def _insert(workspace: Workspace, by: Actor) -> None:
-    workspace.save(force_insert=True)
-    record_workspace_change(by, "created", workspace, None, read_fields(workspace, SETTINGS))
+    counts = {}
+    for name, belongings in _belongings.items():
+        if not belongings.at_once:
+            mine = belongings.rows().filter(workspace=OuterRef("pk")).order_by().values("workspace")
+            number = Subquery(mine.annotate(number=Count("pk")).values("number"))
+            counts[f"{name}_held"] = Coalesce(number, 0)
+    return counts
 
 
 def _write(workspace: Workspace, write: Callable[[], None]) -> None:
@@ -305,17 +306,6 @@ def record_workspace_change(
         before=before,
         after=after,
     )
-
-
-def _find_creator(account_id: UUID, public_id: str | None) -> User | None:
-    """The member of that id; the account's first admin where none is named."""
-    members = Membership.objects.filter(account_id=account_id)
-    if public_id is None:
-        members = members.filter(role__in=list_account_roles(Action.WORKSPACES))
-    else:
-        members = members.filter(user__public_id=public_id)
-    found = members.select_related("user").order_by("created_at", "pk").first()
-    return found.user if found else None
 
 
 def resolve_own_keys(workspace: Workspace, wanted: Sequence[int | str]) -> list[int]:

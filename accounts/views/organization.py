@@ -6,9 +6,11 @@ from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter
 
 from accounts.models import Account
-from accounts.services import organization, scim_groups, scim_jobs
+from accounts.services import organization
+from accounts.services.directory import groups as scim_groups
+from accounts.services.directory import jobs as scim_jobs
+from accounts.services.directory.groups import GroupFilter
 from accounts.services.records import key_actor
-from accounts.services.scim_groups import GroupFilter
 from accounts.views.managed import PAGE, ManagedViewSet, describe_operations, managed_body, read_id
 from accounts.views.schemas.organization import (
     KeepMembers,
@@ -90,9 +92,11 @@ class OrganizationViewSet(ManagedViewSet):
         body = OrganizationChanges.read(managed_body(request))
         account = run_queries(
             Lane.OPERATOR,
-            lambda: organization.filter_catalogue(
+            lambda: organization.change_account(
                 account_id=caller.account_id,
-                enabled=body.is_filtered_model_catalog_enabled,
+                changes={
+                    "is_filtered_model_catalog_enabled": body.is_filtered_model_catalog_enabled
+                },
                 by=key_actor(caller),
             ),
         )

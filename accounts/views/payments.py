@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from accounts.authentication import authenticate_optional
 from accounts.models import Account
 from accounts.money import usd_to_nano
-from accounts.services.credits import OWN_SOURCES, MovementConflict, take_payment
+from accounts.services.books.credits import OWN_SOURCES, MovementConflict, take_payment
 from accounts.services.records import command_actor
 from accounts.views.schemas.fields import Id, PositiveUsd
 from gateway.database.db import Lane, run_queries

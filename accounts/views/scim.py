@@ -13,15 +13,16 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from accounts.authentication import authenticate_management
 from accounts.caller import Caller
 from accounts.models import Account, ScimGroup, ScimUser
-from accounts.services import scim_groups, scim_users
-from accounts.services.records import Actor, key_actor
-from accounts.services.scim_filter import (
+from accounts.services.directory import groups as scim_groups
+from accounts.services.directory import users as scim_users
+from accounts.services.directory.filter import (
     Column,
     InvalidFilter,
     build_condition,
     parse_filter,
 )
-from accounts.services.scim_patch import apply_operations
+from accounts.services.directory.patch import apply_operations
+from accounts.services.records import Actor, key_actor
 from accounts.views.schemas.scim import (
     GROUP_COLUMNS,
     GROUP_NAMES,

@@ -9,8 +9,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from accounts.models import LedgerEntry
-from accounts.services.statement import StatementPeriod
-from accounts.services.statement_file import (
+from accounts.services.books.statement import StatementPeriod
+from accounts.services.books.statement_file import (
     FORMATS,
     IN_MEMORY_BYTES,
     StatementFile,

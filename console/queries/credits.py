@@ -11,7 +11,7 @@ from django.db.models.functions import Cast
 
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.models.ledger import CREDIT_KINDS
-from accounts.services.credits import find_expiring_credit_of
+from accounts.services.books.credits import find_expiring_credit_of
 from console.queries.usage import sum_by_day
 from console.scope import Scope
 from console.words import Badge

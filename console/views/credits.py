@@ -6,8 +6,8 @@ from typing import Final
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 
 from accounts.roles import Action
-from accounts.services.statement import StatementPeriod
-from accounts.services.statement_file import FORMATS, write_statement
+from accounts.services.books.statement import StatementPeriod
+from accounts.services.books.statement_file import FORMATS, write_statement
 from accounts.views.statement import download
 from console.page import PageContext, page, render_page
 from console.queries.credits import (

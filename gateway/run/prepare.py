@@ -99,7 +99,7 @@ def _admin_password(kept: dict[str, Any], ids: dict[str, Any]) -> str:
 DEMO_CATALOGUE = "routing.catalogue.files.demo_catalogue"
 CONFIGURED_PROVIDERS = "routing.providers.discovery.configured_from_environment"
 DEMO_DEFAULT_MODEL = "simulated/intern"
-ADMIT_MEMBER = "accounts.services.accounts.admit_member"
+ADMIT_MEMBER = "accounts.services.organization.admit_member"
 _STATUS_DISABLED = -5
 _LOOK_AGAIN_S = 0.5
 

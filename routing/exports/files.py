@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Protocol
 from uuid import uuid4
 
-from accounts.services.statement_file import escape_formula, format_usd
+from accounts.services.books.statement_file import escape_formula, format_usd
 from gateway.database.db import Lane, run_queries
 from gateway.eventloop import yield_control
 from gateway.home import private_folder

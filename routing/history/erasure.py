@@ -19,8 +19,8 @@ from django.db.models import BooleanField, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from accounts.models import ApiKey, RepeatableRequest
-from accounts.services.end_user_budgets import erase_end_user_budget
 from accounts.services.records import Actor, record_change
+from accounts.services.spend_scopes import erase_end_user_budget
 from gateway.database.db import Lane, run_queries
 from gateway.end_users import hash_user, user_salt
 from gateway.http.jsonio import JsonObject

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def account(db: None) -> "Account":
-    from accounts.services.accounts import open_account
+    from accounts.services.organization import open_account
 
     return open_account(name="acme")
 

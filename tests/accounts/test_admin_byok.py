@@ -20,8 +20,8 @@ from accounts.models import (
     Workspace,
 )
 from accounts.ports import KeyTrial, register_higher_apps
-from accounts.services.accounts import open_account
 from accounts.services.byok import create_credential
+from accounts.services.organization import open_account
 from accounts.services.records import SYSTEM
 from tests.accounts.dump import database_text
 from tests.accounts.higher import ReplacedApps

@@ -19,9 +19,9 @@ from accounts.models import (
     SpendCounter,
     Workspace,
 )
-from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.guardrails import change_guardrail
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import command_actor
 from accounts.windows import find_window_starts
 from tests.accounts.higher import ReplacedApps

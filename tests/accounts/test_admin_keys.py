@@ -20,8 +20,8 @@ from accounts.models import (
     User,
     Workspace,
 )
-from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.windows import ALL_TIME
 from routing.metering.models import Generation
 from tests.support.operations import fill, page

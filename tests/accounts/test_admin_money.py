@@ -10,8 +10,8 @@ from django.test import Client, RequestFactory
 from pytest_django import Settings
 
 from accounts.models import Account, AuditRecord, LedgerEntry, User
-from accounts.services.accounts import open_account
-from accounts.services.credits import add_credits
+from accounts.services.books.credits import add_credits
+from accounts.services.organization import open_account
 from tests.support.operations import operator, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]

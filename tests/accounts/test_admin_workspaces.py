@@ -18,8 +18,8 @@ from accounts.models import (
     WorkspaceBudget,
     WorkspaceMembership,
 )
-from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from tests.accounts.higher import ReplacedApps

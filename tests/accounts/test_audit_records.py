@@ -11,8 +11,8 @@ from django.test import Client
 
 from accounts.models import ApiKey, AuditRecord, User
 from accounts.models.record import AppendOnly
-from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key, rotate_key, set_disabled
+from accounts.services.organization import admit_member, open_account
 from accounts.services.records import command_actor, record_change
 from tests.accounts.office import KEYS, Office, at, open_office
 from tests.support.bed import Bed

@@ -19,17 +19,17 @@ from accounts.models import (
 )
 from accounts.people.admission import admit
 from accounts.people.oidc import Identity, SignInRefused
-from accounts.services.accounts import admit_member, open_account, open_workspace
-from accounts.services.claim_mappings import delete_mapping, save_mapping
-from accounts.services.records import SYSTEM
-from accounts.services.scim_groups import (
+from accounts.services.directory.claim_mappings import delete_mapping, save_mapping
+from accounts.services.directory.groups import (
     apply_groups,
     create_mapping,
     fill_groups,
     lock_account,
     save_group,
 )
-from accounts.services.scim_users import create_user
+from accounts.services.directory.users import create_user
+from accounts.services.organization import admit_member, open_account, open_workspace
+from accounts.services.records import SYSTEM
 from gateway.environment.sign_in import OidcProvider
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]

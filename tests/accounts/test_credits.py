@@ -16,8 +16,7 @@ from pytest_django import Settings
 from accounts import tasks
 from accounts.models import Account, AuditRecord, LedgerEntry, PurchaseFee
 from accounts.models.ledger import CREDIT_KINDS
-from accounts.services.accounts import open_account
-from accounts.services.credits import (
+from accounts.services.books.credits import (
     InsufficientBalance,
     MovementConflict,
     add_credits,
@@ -27,6 +26,7 @@ from accounts.services.credits import (
     take_payment,
     transfer_credits,
 )
+from accounts.services.organization import open_account
 from accounts.services.records import command_actor
 from tests.support.callers import at_a_time
 
@@ -203,7 +203,7 @@ def test_what_a_request_holds_expires_once_it_is_free(account: Account) -> None:
 
 
 def test_many_accounts_expire_in_batches(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accounts.services.credits._BATCH", 2)
+    monkeypatch.setattr("accounts.services.books.credits._BATCH", 2)
     for number in range(5):
         book(open_account(name=f"a{number}"), "purchase", 1, 400, str(number))
     assert expire() == 5

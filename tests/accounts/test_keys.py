@@ -12,8 +12,8 @@ from accounts.caller import read_caller
 from accounts.keystring import hash_key
 from accounts.models import Account, ApiKey, FormerHash, SpendCounter
 from accounts.rates import read_free_requests
-from accounts.services.accounts import open_account
-from accounts.services.keys import create_key, rotate_key, set_disabled, set_limit
+from accounts.services.keys import change_key, create_key, rotate_key, set_disabled
+from accounts.services.organization import open_account
 from accounts.views.schemas.key import load_current_key as key_object
 from accounts.windows import LIMITED_WINDOW, find_window_starts
 from tests.accounts.dump import database_text
@@ -91,6 +91,11 @@ def shown(key: ApiKey) -> dict[str, Any]:
     return data
 
 
+def set_limit(key: ApiKey, *, limit_nano: int | None, limit_reset: str | None) -> None:
+    changes = {"limit_nano": limit_nano, "limit_reset": limit_reset}
+    change_key(keys=ApiKey.objects.filter(pk=key.pk), changes=changes)
+
+
 def test_what_remains_is_counted_in_the_window_of_the_reset(account: Account) -> None:
     key, _ = made(account)
     # In USD: 1 today, 2 on Monday, 4 on the first of the month, 8 last month.
@@ -98,14 +103,14 @@ def test_what_remains_is_counted_in_the_window_of_the_reset(account: Account) ->
         spend(key, usd * USD, NOW - timedelta(days=days))
 
     for reset, counted in RESETS:
-        set_limit(key=key, limit_nano=20 * USD, limit_reset=reset)
+        set_limit(key, limit_nano=20 * USD, limit_reset=reset)
         data = shown(key)
         assert (data["limit"], data["limit_reset"]) == (20, reset)
         assert data["limit_remaining"] == 20 - counted
         usages = [data[name] for name in ("usage", "usage_monthly", "usage_weekly", "usage_daily")]
         assert usages == [15, 7, 3, 1]
     for limit_nano, told in ((10 * USD, (10, 0)), (None, (None, None))):
-        set_limit(key=key, limit_nano=limit_nano, limit_reset=None)
+        set_limit(key, limit_nano=limit_nano, limit_reset=None)
         assert (shown(key)["limit"], shown(key)["limit_remaining"]) == told
 
 
@@ -118,12 +123,12 @@ def test_a_changed_reset_moves_the_limit_to_its_window_of_now(account: Account) 
     mine.filter(window="total").update(limit_nano=10 * USD)
 
     for reset, window in reversed(LIMITED_WINDOW.items()):
-        set_limit(key=key, limit_nano=3 * USD, limit_reset=reset)
+        set_limit(key, limit_nano=3 * USD, limit_reset=reset)
         limited = mine.filter(limit_nano__isnull=False).get()
         assert (limited.window, limited.limit_nano) == (window, 3 * USD)
         assert limited.window_start == find_window_starts(now)[window]
 
-    set_limit(key=key, limit_nano=None, limit_reset=None)
+    set_limit(key, limit_nano=None, limit_reset=None)
     assert not mine.filter(limit_nano__isnull=False).exists()
 
 

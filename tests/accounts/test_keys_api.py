@@ -7,9 +7,10 @@ from uuid import uuid4
 import pytest
 
 from accounts.authentication import forget_keys
+from accounts.key_uses import record_uses
 from accounts.models import ApiKey, Membership, SpendCounter, User
-from accounts.services.accounts import admit_member, open_workspace
-from accounts.services.keys import create_key, delete_keys, record_uses
+from accounts.services.keys import create_key, delete_keys
+from accounts.services.organization import admit_member, open_workspace
 from tests.accounts.office import KEYS, Office, at, open_office, spend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]

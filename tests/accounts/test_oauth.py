@@ -14,7 +14,6 @@ from django.db import connection
 from django.test import Client
 
 from accounts.models import ApiKey, AuditRecord, AuthorizationCode, Membership
-from accounts.services.accounts import admit_member
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.oauth import (
     FAILURES_MAX,
@@ -24,6 +23,7 @@ from accounts.services.oauth import (
     exchange_code,
     find_origin,
 )
+from accounts.services.organization import admit_member
 from accounts.services.records import operator_actor
 from gateway.limits.limits import MINUTE_S
 from tests.accounts.office import Office, open_office

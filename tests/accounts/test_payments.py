@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from accounts.models import Account, ApiKey, AuditRecord, LedgerEntry, Membership
-from accounts.services.accounts import open_account
-from accounts.services.credits import OWN_SOURCES, add_credits
+from accounts.services.books.credits import OWN_SOURCES, add_credits
+from accounts.services.organization import open_account
 from accounts.views.payments import is_signed
 from tests.support.management import Manager, manager
 

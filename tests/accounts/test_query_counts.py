@@ -17,10 +17,10 @@ from pytest_django import Settings
 
 from accounts.authentication import forget_keys
 from accounts.models import ApiKey, Guardrail, Workspace
-from accounts.services.accounts import open_workspace
 from accounts.services.guardrail_assignments import assign_keys, assign_members
 from accounts.services.guardrails import change_guardrail, create_guardrail
 from accounts.services.keys import create_key
+from accounts.services.organization import open_workspace
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from accounts.services.workspace_members import add_members

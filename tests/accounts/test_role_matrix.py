@@ -20,9 +20,8 @@ from accounts.scopes import (
     check_scope,
     find_area,
 )
-from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
-from accounts.services.organization import change_role
+from accounts.services.organization import admit_member, change_role, open_account, open_workspace
 from accounts.services.records import SYSTEM
 from console.scope import _list_accounts
 from tests.console.people import make_team

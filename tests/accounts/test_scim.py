@@ -11,8 +11,8 @@ from scim2_tester import Status, check_server
 
 from accounts.authentication import forget_keys
 from accounts.models import AuditRecord, Membership, PersonIdentity, ScimUser, User
+from accounts.services.directory.users import create_user
 from accounts.services.records import SYSTEM
-from accounts.services.scim_users import create_user
 from gateway.http.jsonio import dumps
 from gateway.server.front import FrontDoor
 from tests.accounts.office import Office, open_office

@@ -17,9 +17,9 @@ from accounts.models import (
     User,
     WorkspaceMembership,
 )
+from accounts.services.directory.groups import _add_memberships, fill_groups
+from accounts.services.directory.jobs import run_waiting_jobs
 from accounts.services.records import SYSTEM
-from accounts.services.scim_groups import _add_memberships, fill_groups
-from accounts.services.scim_jobs import run_waiting_jobs
 from tests.accounts.office import Office, open_office
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]

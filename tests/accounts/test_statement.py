@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 from accounts.authentication import forget_keys
 from accounts.models import Account, ApiKey, LedgerEntry
 from accounts.models.ledger import CREDIT_KINDS
-from accounts.services.accounts import open_account
-from accounts.services.credits import add_credits
-from accounts.services.keys import create_key
-from accounts.services.statement import StatementPeriod
-from accounts.services.statement_file import (
+from accounts.services.books.credits import add_credits
+from accounts.services.books.statement import StatementPeriod
+from accounts.services.books.statement_file import (
     FORMATS,
     CsvFormat,
     StatementFile,
@@ -31,6 +29,8 @@ from accounts.services.statement_file import (
     format_usd,
     write_statement,
 )
+from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from accounts.views.statement import read_query
 from gateway.http.errors import SchemaInvalid
 from tests.accounts.office import charge

@@ -16,17 +16,17 @@ from accounts.models import (
     Workspace,
     WorkspaceBudget,
 )
-from accounts.services.audit import compare_books
-from accounts.services.credits import add_credits, take_credits
-from accounts.services.guardrails import create_guardrail
-from accounts.services.keys import create_key
-from accounts.services.records import SYSTEM
-from accounts.services.watching import (
+from accounts.services.books.audit import compare_books
+from accounts.services.books.credits import add_credits, take_credits
+from accounts.services.books.watching import (
     record_expiries,
     record_low_credit,
     record_mismatches,
     record_spending,
 )
+from accounts.services.guardrails import create_guardrail
+from accounts.services.keys import create_key
+from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from accounts.spending import UNREACHABLE_NANO
 from accounts.windows import find_window_end, find_window_starts

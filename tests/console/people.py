@@ -7,8 +7,8 @@ from typing import Any
 from django.test import Client
 
 from accounts.models import Account, ApiKey, Membership, User, Workspace
-from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from tests.support.operations import generation

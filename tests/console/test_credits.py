@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 
 from accounts.models import Hold, SpendCounter
-from accounts.services.credits import add_credits, take_payment
+from accounts.services.books.credits import add_credits, take_payment
 from console.queries.credits import (
     Month,
     read_expiry,

@@ -9,9 +9,9 @@ import pytest
 from django.urls import reverse
 
 from accounts.models import Membership
-from accounts.services.accounts import admit_member
-from accounts.services.credits import add_credits
+from accounts.services.books.credits import add_credits
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member
 from console.queries.credits import PAGE_ROWS as PAYMENTS
 from console.queries.keys import PAGE_ROWS as KEYS
 from console.queries.models import PAGE_ROWS as MODELS

@@ -6,8 +6,8 @@ from django.test import Client
 from accounts.authentication import forget_keys
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord, ScimUser
-from accounts.services.accounts import open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import open_workspace
 from gateway.http.jsonio import dumps
 from tests.accounts.office import open_office
 from tests.console.test_keys import KEY

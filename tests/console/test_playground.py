@@ -14,7 +14,7 @@ from accounts.caller import read_caller
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, Membership, User, Workspace
 from accounts.models.event import Event
-from accounts.services.accounts import admit_member
+from accounts.services.organization import admit_member
 from gateway.http.jsonio import dumps
 from gateway.sealing import seal_bytes
 from routing.history.contents import PURPOSE

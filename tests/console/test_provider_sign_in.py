@@ -26,11 +26,11 @@ from accounts.models import (
     User,
     WorkspaceMembership,
 )
-from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.directory.groups import create_mapping, lock_account, save_group
+from accounts.services.directory.users import change_user, create_user, delete_user
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import SYSTEM
-from accounts.services.scim_groups import create_mapping, lock_account, save_group
-from accounts.services.scim_users import change_user, create_user, delete_user
 from accounts.sign_in import count_answer, count_try
 from tests.support.identity_provider import Provider, begin_sign_in, sign_in
 from tests.support.issuer import Issuer as TokenIssuer

@@ -18,7 +18,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditRecord, Membership, User
-from accounts.services.accounts import admit_member, open_account
+from accounts.services.organization import admit_member, open_account
 from accounts.tasks import delete_old_sessions
 from console.sign_in_links import build_link_path
 from gateway.environment.sign_in import SESSION_HOURS

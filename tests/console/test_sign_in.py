@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from accounts.services.accounts import open_account
+from accounts.services.organization import open_account
 from console import sign_in_links
 from console.sign_in_links import LIFETIME_S, build_link_path
 from tests.console.people import BACKEND

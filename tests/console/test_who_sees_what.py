@@ -8,8 +8,8 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Account, Guardrail, User
-from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from tests.console.people import ADMINS, BACKEND, ROLES, TENANTS, Team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]

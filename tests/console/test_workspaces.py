@@ -11,7 +11,7 @@ import pytest
 from django.urls import reverse
 
 from accounts.models import ApiKey, AuditRecord, Membership, User, Workspace
-from accounts.services.accounts import admit_member
+from accounts.services.organization import admit_member
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from console.queries.budgets import BudgetUse, list_budgets_of

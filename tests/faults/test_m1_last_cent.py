@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.db.models import F
 
 from accounts.models import Account, Hold, LedgerEntry, SpendCounter
-from accounts.services.audit import compare_books
+from accounts.services.books.audit import compare_books
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from accounts.tasks import audit_books

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 
 from accounts.models import Account, ApiKey, SpendCounter, User
-from accounts.services.keys import set_limit
+from accounts.services.keys import change_key
 from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspace_budgets import set_budget
@@ -188,8 +188,8 @@ def charge(writer: LedgerWriter) -> Callable[[Payer, int], None]:
 def put_on(kind: str, payer: Payer, limit_nano: int) -> Payer:
     """Put a limit on, and give the payer as it is known from then on."""
     if kind == "key":
-        key = ApiKey.objects.get(pk=payer.key_id)
-        set_limit(key=key, limit_nano=limit_nano, limit_reset="daily")
+        key = ApiKey.objects.filter(pk=payer.key_id)
+        change_key(keys=key, changes={"limit_nano": limit_nano, "limit_reset": "daily"})
     elif kind == "workspace":
         set_monthly(payer, limit_nano)
     else:

@@ -23,8 +23,8 @@ from accounts import authentication
 from accounts.authentication import KeyCache, authenticate_counted, forget_keys
 from accounts.keystring import is_well_formed
 from accounts.models import ApiKey
-from accounts.services.accounts import open_account
 from accounts.services.keys import create_key, rotate_key, set_disabled
+from accounts.services.organization import open_account
 from gateway.http.errors import Unauthenticated
 from routing.simulator.testing import SimulatedUpstream
 from tests.accounts.dump import database_text

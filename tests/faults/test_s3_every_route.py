@@ -134,7 +134,7 @@ def _check(answer: requests.Response, status: int, what: str) -> None:
 
 
 def test_money_is_each_tenants_own(scene: Scene) -> None:
-    from accounts.services.credits import add_credits
+    from accounts.services.books.credits import add_credits
 
     more: dict[str, Any] = {"source": "test", "source_ref": scene.other.account.name + " more"}
     add_credits(account=scene.other.account, amount_nano=4 * 10**9, **more)

@@ -11,9 +11,9 @@ from django.db import connection
 from django.test import Client
 
 from accounts.authentication import forget_keys
-from accounts.services.accounts import open_account
-from accounts.services.credits import add_credits
+from accounts.services.books.credits import add_credits
 from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from routing.catalogue.files import parse
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue

@@ -13,8 +13,8 @@ from django.test import Client
 
 from accounts.authentication import forget_keys
 from accounts.models import Account, Membership, User, Workspace
-from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account
 from gateway.http.jsonio import dumps
 from interns.jobs import provision, reaper, suspend, teardown
 from interns.leases import InternLease

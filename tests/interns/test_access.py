@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from accounts.models import ApiKey, Membership, Workspace
-from accounts.services.accounts import admit_member, open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_workspace
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_members import add_members
 from gateway.http.errors import DatabaseGone

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey, AuditRecord
-from accounts.services.accounts import open_workspace
+from accounts.services.organization import open_workspace
 from interns import leases
 from interns.models import Intern, InternTransition, LeaseKind
 from tests.interns.farm import Farm

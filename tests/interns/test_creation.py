@@ -8,8 +8,8 @@ import pytest
 
 from accounts.caller import read_caller
 from accounts.models import ApiKey, Workspace
-from accounts.services.accounts import open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import open_workspace
 from interns import slack
 from interns.creation import NewIntern, create_intern, delete_expired_creations
 from interns.errors import InternForbidden

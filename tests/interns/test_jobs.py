@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accounts.models import ApiKey, SpendCounter
-from accounts.services.accounts import open_workspace
 from accounts.services.keys import delete_keys, set_disabled
+from accounts.services.organization import open_workspace
 from accounts.windows import ALL_TIME
 from interns import leases
 from interns.errors import InvalidState

@@ -144,8 +144,8 @@ def fill_generations(owner: Mapping[str, Any], rows: int, now: datetime) -> None
 def open_bench_account() -> tuple[str, Mapping[str, Any]]:
     """A management key, and what the rows belong to."""
     from accounts.models import Membership
-    from accounts.services.accounts import admit_member, open_account
     from accounts.services.keys import create_key
+    from accounts.services.organization import admit_member, open_account
 
     account = open_account(name="bench")
     workspace = account.workspaces.get()

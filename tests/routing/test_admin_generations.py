@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 
 from accounts.models import Account, ApiKey, AuditRecord, LedgerEntry, SpendCounter
-from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from accounts.windows import find_window_starts
 from routing.admin.trace_table import trace_table
 from routing.metering.models import Generation

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from accounts.models import Account, ApiKey, Event
-from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from routing.catalogue.models import Model, Provider
 from routing.history.models import UsageHour, UsageLine
 from routing.metering.models import Generation

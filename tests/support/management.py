@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.authentication import forget_keys
 from accounts.models import Account, Membership, User, Workspace
-from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from gateway.http.jsonio import dumps
 
 # What a test's own transaction makes of BEGIN and COMMIT, and the event that a deed records.

@@ -13,10 +13,10 @@ from django.urls import reverse
 from accounts import models as of_accounts
 from accounts.metrics import record_audit
 from accounts.models import Account, ApiKey, LedgerEntry, Membership, User, Workspace
-from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.books.credits import add_credits
 from accounts.services.channels import create_channel, send_test_message
-from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import SYSTEM
 from accounts.windows import ALL_TIME
 from interns import models as of_interns

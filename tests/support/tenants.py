@@ -28,14 +28,14 @@ from accounts.models import (
     User,
     Workspace,
 )
-from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.books.credits import add_credits
 from accounts.services.channels import create_channel, send_test_message
-from accounts.services.credits import add_credits
+from accounts.services.directory.groups import create_mapping
+from accounts.services.directory.jobs import queue_job
+from accounts.services.directory.users import create_user as create_scim_user
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import SYSTEM
-from accounts.services.scim_groups import create_mapping
-from accounts.services.scim_jobs import queue_job
-from accounts.services.scim_users import create_user as create_scim_user
 from interns.models import Intern, Vault, VaultSecret
 from interns.vault.secrets import SecretInput, put_secret
 from interns.vault.service import create_intern_vault, get_workspace_vault

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from accounts.services.audit import compare_books
+from accounts.services.books.audit import compare_books
 from gateway.commands import JsonCommand
 from gateway.http.jsonio import JsonObject, usd
 

@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from accounts.models import Account
 from accounts.money import parse_usd_argument
-from accounts.services.credits import MovementConflict, take_payment
+from accounts.services.books.credits import MovementConflict, take_payment
 from accounts.services.records import command_actor
 from gateway.commands import JsonCommand, Refused
 from gateway.http.jsonio import JsonObject, usd

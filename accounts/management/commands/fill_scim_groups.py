@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from accounts.models import Account
+from accounts.services.directory.groups import fill_groups
 from accounts.services.records import command_actor
-from accounts.services.scim_groups import fill_groups
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError, MalformedJson
 from gateway.http.jsonio import JsonObject, loads

@@ -6,9 +6,9 @@ from django.core.management.base import CommandParser
 
 from accounts.models import Account, ApiKey, Membership, Workspace
 from accounts.money import parse_usd_argument
-from accounts.services.accounts import admit_member, open_account, open_workspace
-from accounts.services.credits import MovementConflict, add_credits
+from accounts.services.books.credits import MovementConflict, add_credits
 from accounts.services.keys import create_key, rotate_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import command_actor
 from gateway.commands import JsonCommand, Misused, Refused
 from gateway.http.jsonio import JsonObject, usd

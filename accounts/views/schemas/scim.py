@@ -9,8 +9,8 @@ from uuid import UUID
 from pydantic import Field
 
 from accounts.models import ScimGroup, ScimUser
-from accounts.services.scim_filter import Column, remove_urn
-from accounts.services.scim_patch import InvalidSyntax
+from accounts.services.directory.filter import Column, remove_urn
+from accounts.services.directory.patch import InvalidSyntax
 from gateway.http.errors import InvalidRequest
 from gateway.http.jsonio import JsonObject, format_time
 from gateway.http.resources import Body

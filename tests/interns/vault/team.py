@@ -9,8 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Account, ApiKey, Membership, User, Workspace
-from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from interns.models import Intern, Status, Vault
 from interns.vault.effective_secrets import filter_by_host, open_values, read_effective_secrets
 from interns.vault.service import create_intern_vault

@@ -11,8 +11,8 @@ from pytest_django import Settings
 
 from accounts.authentication import forget_keys
 from accounts.models import Account
-from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from routing.metering.popularity import DailyCalls, popularity

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from accounts.models import Account, ApiKey, Membership, User, Workspace
-from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from gateway.end_users import hash_user
 from routing.history.columns import context_bucket
 from routing.metering.models import Generation

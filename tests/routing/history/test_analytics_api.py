@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from accounts.models import Workspace
-from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from gateway.end_users import hash_user
 from routing.history import deadline
 from routing.history.metrics import DIMENSIONS, METRICS

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from accounts.caller import Caller, IoLogging, read_caller
 from accounts.models import Membership
-from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account
 from gateway.database.db import DATABASE_GONE
 from gateway.http.errors import GatewayError, NotFound
 from gateway.http.jsonio import dumps

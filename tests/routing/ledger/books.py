@@ -9,10 +9,10 @@ from typing import Any
 
 from accounts.caller import read_caller
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
-from accounts.services.accounts import open_account
-from accounts.services.audit import compare_books
-from accounts.services.credits import add_credits
+from accounts.services.books.audit import compare_books
+from accounts.services.books.credits import add_credits
 from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from accounts.windows import list_windows
 from routing.ledger.orders import HoldOrder, HoldRefusal, Payer, ReleaseOrder, SettleOrder
 from routing.ledger.session import LedgerSession

@@ -7,10 +7,10 @@ import pytest
 from django.db import transaction
 
 from accounts.models import Account, ApiKey, Membership, SpendCounter, User, Workspace
-from accounts.services.accounts import admit_member
 from accounts.services.guardrail_assignments import assign_members
 from accounts.services.guardrails import change_guardrail, create_guardrail
 from accounts.services.keys import change_key
+from accounts.services.organization import admit_member
 from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import outdate_limits
 from accounts.spending import SpendScope, format_guardrail_scope_id

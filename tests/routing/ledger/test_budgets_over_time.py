@@ -28,10 +28,10 @@ from hypothesis.stateful import (
 from accounts.caller import read_caller
 from accounts.models import Account, ApiKey, Hold, Membership, SpendCounter
 from accounts.rates import read_free_requests
-from accounts.services.accounts import admit_member, open_account, open_workspace
-from accounts.services.audit import compare_books
+from accounts.services.books.audit import compare_books
 from accounts.services.budgets import read_spending
 from accounts.services.keys import change_key, create_key
+from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspace_budgets import LimitsNotDecreasing, delete_budget, set_budget

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from accounts.models import SpendCounter, Workspace
-from accounts.services.end_user_budgets import delete_old_counters, erase_end_user_budget
 from accounts.services.records import SYSTEM
+from accounts.services.spend_scopes import delete_old_counters, erase_end_user_budget
 from accounts.services.workspace_budgets import set_budget
 from accounts.services.workspaces import change_workspace
 from accounts.spending import read_end_user_budget

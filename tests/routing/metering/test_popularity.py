@@ -7,8 +7,8 @@ from itertools import count
 import pytest
 from django.db import OperationalError
 
-from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
+from accounts.services.organization import open_account
 from routing.metering import popularity as counting
 from routing.metering.popularity import Calls, CallsCounted, DailyCalls, Popularity, count_calls
 from tests.support.operations import generation

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from accounts.models import Account
-from accounts.services.accounts import open_account
+from accounts.services.organization import open_account
 from accounts.services.records import SYSTEM
 from gateway.http.errors import GatewayError
 from routing.presets import services

@@ -17,9 +17,9 @@ from accounts.events.kinds import EventKind
 from accounts.events.outbox import NewEvent, clear_alarm, raise_alarm, record_new_events
 from accounts.models import Account, Alarm, ApiKey, Guardrail, SpendCounter, User, WorkspaceBudget
 from accounts.money import format_dollars
-from accounts.services.audit import AuditReport
+from accounts.services.books.audit import AuditReport
+from accounts.services.books.credits import find_expiring_credit
 from accounts.services.budgets import read_spending_of_many
-from accounts.services.credits import find_expiring_credit
 from accounts.services.key_limits import read_usages
 from accounts.spending import (
     UNREACHABLE_NANO,
@@ -109,7 +109,17 @@ def record_low_credit(*, now: datetime) -> int:
         with transaction.atomic():
             count = raise_alarm(f"{_LOW_CREDIT}{account.pk}", at=now)
             if count is not None:
-                told += record_new_events([_build_low_credit(account, count)], at=now)
+                left = format_dollars(account.balance_nano)
+                event = NewEvent(
+                    "credit.low",
+                    f"{_LOW_CREDIT}{account.pk}:{count}",
+                    f"Credit of account {account.name} is below ${settings.CREDIT_LOW_USD:,.2f}",
+                    f"Account {account.name} has {left} of credit left. Without credit its "
+                    f"requests are refused. {_ASK_OPERATOR}",
+                    account.pk,
+                    data={"balance_usd": format_usd(account.balance_nano)},
+                )
+                told += record_new_events([event], at=now)
     return told
 
 
@@ -117,7 +127,26 @@ def record_expiries(*, now: datetime) -> int:
     """Record which keys and credits end within `EXPIRY_NOTICE_DAYS`; how many events."""
     until = now + timedelta(days=settings.EXPIRY_NOTICE_DAYS)
     keys = ApiKey.objects.living().filter(expires_at__gt=now, expires_at__lte=until, disabled=False)
-    events = [_build_expiring_key(key) for key in keys]
+    events = []
+    for key in keys:
+        assert key.expires_at is not None
+        day = f"{key.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} (UTC)"
+        text = (
+            f'API key "{key.name}" ({key.label}) stops working on {day}. A management key of the '
+            "account can make another one with POST /api/v1/keys."
+        )
+        data = {"key_name": key.name, "key_label": key.label}
+        events.append(
+            NewEvent(
+                "key.expiring",
+                f"key.expiring:{key.pk}:{key.expires_at.isoformat()}",
+                f'API key "{key.name}" expires on {day}',
+                text,
+                key.account_id,
+                key.workspace_id,
+                {**data, "expires_at": key.expires_at.isoformat()},
+            )
+        )
     if settings.CREDIT_EXPIRY_DAYS:
         days = timedelta(days=settings.CREDIT_EXPIRY_DAYS)
         for expiring in find_expiring_credit(until - days):
@@ -309,37 +338,6 @@ def _describe_remedy(path: str) -> str:
     return f"A management key of the account can raise it with {path}."
 
 
-# --- Credit and keys ------------------------------------------------------------------------------
-
-
-def _build_low_credit(account: Account, count: int) -> NewEvent:
-    left, least = format_dollars(account.balance_nano), f"${settings.CREDIT_LOW_USD:,.2f}"
-    return NewEvent(
-        "credit.low",
-        f"{_LOW_CREDIT}{account.pk}:{count}",
-        f"Credit of account {account.name} is below {least}",
-        f"Account {account.name} has {left} of credit left. Without credit its requests are "
-        f"refused. {_ASK_OPERATOR}",
-        account.pk,
-        data={"balance_usd": format_usd(account.balance_nano)},
-    )
-
-
-def _build_expiring_key(key: ApiKey) -> NewEvent:
-    assert key.expires_at is not None
-    day = f"{key.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} (UTC)"
-    return NewEvent(
-        "key.expiring",
-        f"key.expiring:{key.pk}:{key.expires_at.isoformat()}",
-        f'API key "{key.name}" expires on {day}',
-        f'API key "{key.name}" ({key.label}) stops working on {day}. A management key of the '
-        "account can make another one with POST /api/v1/keys.",
-        key.account_id,
-        key.workspace_id,
-        {"key_name": key.name, "key_label": key.label, "expires_at": key.expires_at.isoformat()},
-    )
-
-
 # --- The audit ------------------------------------------------------------------------------------
 
 
@@ -362,21 +360,15 @@ def record_mismatches(found: AuditReport, *, now: datetime) -> int:
         with transaction.atomic():
             count = raise_alarm(subject, at=now)
             if count is not None:
-                event = _build_mismatch(subject, count, account_id, texts)
+                event = NewEvent(
+                    "ledger.mismatch",
+                    f"{subject}:{count}",
+                    "The books disagree",
+                    "An audit found totals that the ledger's entries do not add up to (nano-USD): "
+                    f"{'; '.join(texts[:_TEXTS_MAX])}. Whoever runs this gateway can look with "
+                    "`manage.py audit_ledger`. Counters of budgets are put right at once.",
+                    account_id,
+                    data={"mismatches": list(texts[:_TEXTS_MAX]), "count": len(texts)},
+                )
                 told += record_new_events([event], at=now)
     return told
-
-
-def _build_mismatch(
-    subject: str, count: int, account_id: UUID | None, texts: Sequence[str]
-) -> NewEvent:
-    return NewEvent(
-        "ledger.mismatch",
-        f"{subject}:{count}",
-        "The books disagree",
-        f"An audit found totals that the ledger's entries do not add up to (nano-USD): "
-        f"{'; '.join(texts[:_TEXTS_MAX])}. Whoever runs this gateway can look with "
-        "`manage.py audit_ledger`. Counters of budgets are put right at once.",
-        account_id,
-        data={"mismatches": list(texts[:_TEXTS_MAX]), "count": len(texts)},
-    )

@@ -9,8 +9,8 @@ from django.db import DatabaseError, transaction
 from django.db.models import Q
 
 from accounts.models import ScimGroup, ScimSyncJob
+from accounts.services.directory.groups import apply_groups, lock_account
 from accounts.services.records import Actor
-from accounts.services.scim_groups import apply_groups, lock_account
 from gateway.http.errors import NotFound
 
 log = logging.getLogger("gateway.scim")
@@ -42,15 +42,23 @@ def run_waiting_jobs() -> int:
     for job in ScimSyncJob.objects.filter(waiting | left).order_by("created_at")[:100]:
         taken = ScimSyncJob.objects.filter(pk=job.pk, started_at=job.started_at)
         if taken.update(status=ScimSyncJob.Status.RUNNING, started_at=now):
-            _run(job)
+            _run_job(job)
             count += 1
     return count
 
 
-def _run(job: ScimSyncJob) -> None:
+def _run_job(job: ScimSyncJob) -> None:
+    by = Actor(management_key_id=job.management_key_id)
     job.status, job.error_message = ScimSyncJob.Status.SUCCEEDED, None
     try:
-        job.synced_groups, job.deleted_groups = _sync(job)
+        with transaction.atomic():
+            lock_account(job.account_id)
+            apply_groups(account_id=job.account_id, by=by)
+            synced = ScimGroup.objects.filter(account_id=job.account_id).count()
+            gone = ScimGroup.everything.filter(account_id=job.account_id, deleted_at__isnull=False)
+            deleted = gone.count()
+            gone.delete()
+        job.synced_groups, job.deleted_groups = synced, deleted
     except DatabaseError:
         log.exception("Sync job %s failed", job.pk)
         job.status = ScimSyncJob.Status.FAILED
@@ -61,16 +69,3 @@ def _run(job: ScimSyncJob) -> None:
             *("status", "synced_groups", "deleted_groups", "error_message", "finished_at"),
         ]
     )
-
-
-def _sync(job: ScimSyncJob) -> tuple[int, int]:
-    """How many groups there are, and how many deleted ones were removed."""
-    by = Actor(management_key_id=job.management_key_id)
-    with transaction.atomic():
-        lock_account(job.account_id)
-        apply_groups(account_id=job.account_id, by=by)
-        synced = ScimGroup.objects.filter(account_id=job.account_id).count()
-        gone = ScimGroup.everything.filter(account_id=job.account_id, deleted_at__isnull=False)
-        deleted = gone.count()
-        gone.delete()
-    return synced, deleted

@@ -66,9 +66,12 @@ def take_payment(
             if kept_nano:
                 PurchaseFee.objects.create(entry=entry, paid_nano=paid_nano, fee_nano=kept_nano)
             _apply_entry(entry, by, paid_nano=paid_nano, fee_nano=kept_nano)
-        # The rate may have changed since it was first told.
-        elif not _matches(entry, account.pk, _Kind.PURCHASE) or _read_paid_nano(entry) != paid_nano:
-            raise MovementConflict
+        else:
+            # The rate may have changed since it was first told.
+            fee = PurchaseFee.objects.filter(entry=entry).first()
+            told_nano = entry.amount_nano if fee is None else fee.paid_nano
+            if not _matches(entry, account.pk, _Kind.PURCHASE) or told_nano != paid_nano:
+                raise MovementConflict
     return entry, new
 
 
@@ -192,11 +195,6 @@ def _matches(entry: LedgerEntry, account_id: UUID, kind: str) -> bool:
     return entry.account_id == account_id and entry.kind == kind
 
 
-def _read_paid_nano(entry: LedgerEntry) -> int:
-    fee = PurchaseFee.objects.filter(entry=entry).first()
-    return entry.amount_nano if fee is None else fee.paid_nano
-
-
 def _apply_entry(entry: LedgerEntry, by: Actor | None, **facts: int) -> None:
     """Move the account's total by a new entry, and say who did it."""
     Account.objects.filter(pk=entry.account_id).update(
@@ -261,9 +259,9 @@ def find_expiring_credit(before: datetime) -> Iterator[ExpiringCredit]:
 
 def find_expiring_credit_of(account: Account, before: datetime) -> ExpiringCredit | None:
     """The same for one account; None where nothing of it would expire."""
-    inflows = LedgerEntry.objects.filter(account=account, kind__in=_INFLOWS)
-    newest = inflows.filter(created_at__lte=before).order_by("-created_at").first()
-    young = inflows.filter(created_at__gt=before).aggregate(total=Sum("amount_nano"))
+    old = LedgerEntry.objects.filter(account=account, kind__in=_INFLOWS, created_at__lte=before)
+    newest = old.order_by("-created_at").first()
+    young = _select_inflows(before).filter(account=account).aggregate(total=Sum("amount_nano"))
     left_nano = account.balance_nano - account.held_nano - int(young["total"] or 0)
     if newest is None or left_nano <= 0:
         return None
@@ -276,19 +274,17 @@ def _list_accounts_to_expire(before: datetime, after: UUID | None) -> list[UUID]
     if after is not None:
         accounts = accounts.filter(pk__gt=after)
     left_nano = F("total_credits_nano") - F("total_usage_nano") - F("held_nano")
+    came_in = _select_inflows(before).filter(account=OuterRef("pk")).order_by().values("account")
+    young = Subquery(
+        came_in.annotate(total=Sum("amount_nano")).values("total"), output_field=BigIntegerField()
+    )
     found = (
-        accounts.annotate(young_nano=_sum_inflows(before, OuterRef("pk")))
+        accounts.annotate(young_nano=Coalesce(young, Value(0)))
         .filter(young_nano__lt=left_nano)
         .order_by("pk")
         .values_list("pk", flat=True)
     )
     return list(found[:_BATCH])
-
-
-def _sum_inflows(before: datetime, account: OuterRef) -> Coalesce:
-    came_in = _select_inflows(before).filter(account=account).order_by().values("account")
-    total = came_in.annotate(total=Sum("amount_nano")).values("total")
-    return Coalesce(Subquery(total, output_field=BigIntegerField()), Value(0))
 
 
 def _select_inflows(before: datetime) -> QuerySet[LedgerEntry]:
@@ -298,7 +294,7 @@ def _select_inflows(before: datetime) -> QuerySet[LedgerEntry]:
 def _expire_account(account_id: UUID, before: datetime) -> bool:
     with transaction.atomic():
         # The ledger writer and every door for credits take this row first as well.
-        account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
+        account = _lock_account(account_id)
         young = (
             _select_inflows(before).filter(account=account_id).aggregate(total=Sum("amount_nano"))
         )

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from accounts.services.statement import (
+from accounts.services.books.statement import (
     StatementLine,
     StatementPeriod,
     StatementTotals,
@@ -104,18 +104,14 @@ def write_statement(
             for line in read_statement_lines(account_id, period):
                 spool.write(form.line(line, first=not sums.lines))
                 sums.add(line)
-                _yield_control(sums.lines)
+                # SQLite is read in a thread of its own, which holds nobody up.
+                if sums.lines % _LINES_A_TURN == 0 and connection.vendor == "postgresql":
+                    yield_control()
     except BaseException:
         spool.close()
         raise
     facts = StatementFrame(account_id, period, made_at, closing_nano - sums.moved_nano, sums)
     return StatementFile(form, period, form.head(facts), spool, form.tail(facts))
-
-
-def _yield_control(lines: int) -> None:
-    # SQLite is read in a thread of its own, which holds nobody up.
-    if lines % _LINES_A_TURN == 0 and connection.vendor == "postgresql":
-        yield_control()
 
 
 class JsonFormat:

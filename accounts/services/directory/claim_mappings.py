@@ -7,9 +7,9 @@ from typing import Final
 from django.db import transaction
 
 from accounts.models import ClaimMapping, Membership, ScimUser
+from accounts.services.directory.groups import apply_groups, lock_account
 from accounts.services.organization import LastAdmin, change_role
 from accounts.services.records import Actor, read_fields
-from accounts.services.scim_groups import apply_groups, lock_account
 
 # Another value of one of these is for other people, who are found as they sign in.
 _WHO: Final = ("provider", "claim", "value", "account_id")

@@ -19,9 +19,9 @@ from accounts.models import (
     ScimUser,
     User,
 )
+from accounts.services.directory.groups import apply_groups, lock_account
 from accounts.services.keys import set_disabled
 from accounts.services.records import Actor, read_fields, record_change
-from accounts.services.scim_groups import apply_groups, lock_account
 from accounts.services.spend_scopes import end_member_budgets
 from gateway.http.errors import Conflict, NotFound
 

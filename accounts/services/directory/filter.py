@@ -146,7 +146,16 @@ class _Parser:
             return Comparison(name, operator)
         if operator not in {*_LOOKUPS, "ne"}:
             raise InvalidFilter
-        return Comparison(name, operator, _read_value(self._take()))
+        token = self._take()
+        if token.lower() in _WORDS:
+            return Comparison(name, operator, _WORDS[token.lower()])
+        try:
+            value = loads(token.encode())
+        except MalformedJson:
+            raise InvalidFilter from None
+        if not isinstance(value, str | int | float):
+            raise InvalidFilter
+        return Comparison(name, operator, value)
 
     def _read_until(self, mark: str, depth: int) -> Node:
         node = self.read_or(depth + 1)
@@ -163,18 +172,6 @@ class _Parser:
             raise InvalidFilter
         self.place += 1
         return token
-
-
-def _read_value(token: str) -> Any:
-    if token.lower() in _WORDS:
-        return _WORDS[token.lower()]
-    try:
-        value = loads(token.encode())
-    except MalformedJson:
-        raise InvalidFilter from None
-    if isinstance(value, str | int | float):
-        return value
-    raise InvalidFilter
 
 
 def build_condition(node: Node, columns: Mapping[str, Column]) -> Q:

@@ -1,11 +1,11 @@
 """PATCH of SCIM (RFC 7644, 3.5.2): operations on a resource as JSON. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from accounts.services.scim_filter import Node, is_match, parse_filter, remove_urn
+from accounts.services.directory.filter import Comparison, Node, is_match, parse_filter, remove_urn
 from gateway.http.errors import InvalidRequest
 from gateway.http.jsonio import JsonObject
 
@@ -80,32 +80,23 @@ def _apply(
     if match["filter"]:
         _apply_to_matches(resource, name, word, parse_filter(match["filter"]), match["sub"], value)
     elif match["sub"]:
-        _apply_to_part(resource, name, word, match["sub"], value)
+        there = resource.get(name)
+        parts = there if isinstance(there, list) else [there if isinstance(there, dict) else {}]
+        for part in parts:
+            _set_part(part, word, match["sub"], value)
+        resource[name] = parts if isinstance(there, list) else parts[0]
+    elif word == "remove" and isinstance(value, list) and isinstance(resource.get(name), list):
+        # Some directories list the values that go.
+        gone = {_identify(each) for each in value}
+        resource[name] = [each for each in resource[name] if _identify(each) not in gone]
     elif word == "remove":
-        _remove(resource, name, value)
+        resource.pop(name, None)
     elif isinstance(resource.get(name), list) and word == "add":
         resource[name] = _join(resource[name], value if isinstance(value, list) else [value])
     elif isinstance(resource.get(name), dict) and isinstance(value, dict):
         resource[name] = {**resource[name], **value}
     else:
         resource[name] = value
-
-
-def _remove(resource: JsonObject, name: str, value: object) -> None:
-    """Everything; or the values listed, as some directories say it."""
-    if isinstance(value, list) and isinstance(resource.get(name), list):
-        gone = {_identify(each) for each in value}
-        resource[name] = [each for each in resource[name] if _identify(each) not in gone]
-    else:
-        resource.pop(name, None)
-
-
-def _apply_to_part(resource: JsonObject, name: str, word: str, sub: str, value: object) -> None:
-    there = resource.get(name)
-    parts = there if isinstance(there, list) else [there if isinstance(there, dict) else {}]
-    for part in parts:
-        _set_part(part, word, sub, value)
-    resource[name] = parts if isinstance(there, list) else parts[0]
 
 
 def _apply_to_matches(
@@ -119,10 +110,10 @@ def _apply_to_matches(
     if not matches:
         if word == "remove":
             return
-        # A value that the filter describes is made, as for `emails[type eq "work"].value`.
-        made = {str(part): wanted for part, wanted in _list_equalities(condition)}
-        if not made:
+        if not isinstance(condition, Comparison) or condition.operator != "eq":
             raise NoTarget
+        # The value that an equality describes is made, as for `emails[type eq "work"].value`.
+        made = {condition.attribute: condition.value}
         matches = [made]
         resource[name] = [*values, made]
     for each in matches:
@@ -132,12 +123,6 @@ def _apply_to_matches(
             each.update(value)
         else:
             raise InvalidSyntax
-
-
-def _list_equalities(condition: Node) -> Iterable[tuple[str, Any]]:
-    """The attribute and value of a filter that is one equality."""
-    if getattr(condition, "operator", "") == "eq":
-        yield condition.attribute, condition.value  # type: ignore[union-attr]  # A comparison.
 
 
 def _set_part(part: JsonObject, word: str, sub: str, value: object) -> None:

@@ -12,7 +12,7 @@ from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Count, DateField, Func, OuterRef, Q, Subquery, Sum
+from django.db.models import BigIntegerField, Count, DateField, Func, OuterRef, Subquery, Sum
 from django.db.models.functions import Coalesce
 
 from accounts.models import Account, ApiKey, LedgerEntry, Workspace
@@ -121,27 +121,26 @@ def _read_sums(account_id: UUID, entries: Any) -> Iterator[StatementLine]:
         .order_by("utc_day", "workspace_id", "api_key_id", "kind")
         .values_list("utc_day", "kind", "entries", "total_nano", "workspace_id", "api_key_id")
     )
-    names: tuple[dict[Any, Any], dict[Any, Any]] | None = None
+    workspaces: dict[UUID, str] = {}
+    keys: dict[int, tuple[str, str]] = {}
     for day, kind, count, total_nano, workspace_id, key_id in rows.iterator(
         chunk_size=_ROWS_AT_A_TIME
     ):
-        names = names or _read_names(account_id)
-        key_hash, key = names[1].get(key_id, (None, None))
+        if not workspaces:
+            # Of deleted ones as well.
+            of_account = Workspace.everything.filter(account=account_id)
+            workspaces = dict(of_account.values_list("pk", "name"))
+            found = ApiKey.objects.filter(account=account_id).values_list("pk", "hash", "name")
+            keys = {pk: (key_hash, name) for pk, key_hash, name in found}
+        key_hash, key = keys.get(key_id, (None, None))
         yield StatementLine(
             *(day, None, kind, count, _sign_amount(kind, int(total_nano))),
-            *(workspace_id, names[0].get(workspace_id), key_hash, key),
+            *(workspace_id, workspaces.get(workspace_id), key_hash, key),
         )
 
 
 def _sign_amount(kind: str, amount_nano: int) -> int:
     return amount_nano if kind in CREDIT_KINDS else -amount_nano
-
-
-def _read_names(account_id: UUID) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Names of workspaces, hashes and names of keys: of deleted ones as well."""
-    workspaces = Workspace.everything.filter(account=account_id).values_list("pk", "name")
-    keys = ApiKey.objects.filter(Q(account=account_id)).values_list("pk", "hash", "name")
-    return dict(workspaces), {pk: (key_hash, name) for pk, key_hash, name in keys}
 
 
 class _UtcDay(Func):

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, Q, Sum
 
 from accounts.models import (
     Account,
@@ -18,10 +18,13 @@ from accounts.models import (
     SpendCounter,
 )
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
-from accounts.services.past_spending import PastSpending, build_django_reader
+from accounts.services.past_spending import (
+    PastSpending,
+    build_django_reader,
+    select_budget_counters,
+)
 from accounts.services.spend_scopes import build_scope
 from accounts.spending import NO_COUNTER, format_guardrail_scope_id
-from accounts.windows import find_window_starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +66,6 @@ def compare_books(*, now: datetime) -> AuditReport:
                 for account in {*totals, *off}
             },
         )
-
-
-def recount_budgets(account_id: UUID, *, now: datetime) -> None:
-    """Let the counters of an account's budgets say what the books say."""
-    with transaction.atomic():
-        # As the ledger writer does: nobody touches them meanwhile.
-        Account.objects.select_for_update(no_key=True).get(pk=account_id)
-        past = PastSpending(build_django_reader(), account_id)
-        for row in _select_budget_counters(now).filter(account_id=account_id):
-            row.spent_nano, row.byok_spent_nano = past.read(build_scope(row), row.window_start)
-            row.save(update_fields=["spent_nano", "byok_spent_nano"])
 
 
 def _check_accounts() -> dict[UUID, list[str]]:
@@ -151,7 +143,7 @@ def _check_budgets(now: datetime) -> dict[UUID, list[str]]:
     pasts: dict[UUID, PastSpending] = {}
     found: dict[UUID, list[str]] = {}
     in_force = _GuardrailsInForce()
-    for row in filter(in_force.has, _select_budget_counters(now)):
+    for row in filter(in_force.has, select_budget_counters(now)):
         assert row.account_id is not None
         past = pasts.setdefault(row.account_id, PastSpending(build_django_reader(), row.account_id))
         says = row.spent_nano, row.byok_spent_nano
@@ -160,17 +152,6 @@ def _check_budgets(now: datetime) -> dict[UUID, list[str]]:
         if wrong:
             found.setdefault(row.account_id, []).extend(wrong)
     return found
-
-
-def _select_budget_counters(now: datetime) -> QuerySet[SpendCounter]:
-    """The counters of budgets in the windows of now. Older ones may be from before a budget was
-    taken away and set again. Those of end users are the only word on what these spent."""
-    current = Q()
-    for window, start in find_window_starts(now).items():
-        current |= Q(window=window, window_start=start)
-    scopes = (SpendCounter.Scope.WORKSPACE, SpendCounter.Scope.GUARDRAIL)
-    budgets = SpendCounter.objects.filter(scope__in=scopes)
-    return budgets.filter(current, limit_nano__isnull=False).order_by("account_id", "pk")
 
 
 class _GuardrailsInForce:
