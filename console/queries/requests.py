@@ -17,7 +17,7 @@ from django.db.models.functions import Cast, Coalesce
 from accounts.models import ApiKey, User, Workspace
 from console.scope import Scope
 from routing.catalogue.snapshot import catalogue
-from routing.history.request_ids import find_generation_id
+from routing.history.generations import find_generation_id
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 

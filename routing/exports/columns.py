@@ -6,14 +6,14 @@ request as one JSON object, so that each charge is in one row.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from gateway.end_users import hash_user
 from gateway.http.jsonio import dumps, loads
-from routing.history.dialect import Dialect
+from routing.history.dialect import Dialect, read_moment
 
 Per = Literal["generation", "day"]
 PERIODS: Final[tuple[Per, ...]] = ("generation", "day")
@@ -135,10 +135,3 @@ def build_reader(
 def _write_tags(text: str) -> str | None:
     """The same for all that are alike: the databases space and order them as they like."""
     return dumps(dict(sorted(loads(text.encode()).items()))).decode() if text else None
-
-
-def read_moment(value: object) -> datetime:
-    """A moment in UTC; SQLite returns text."""
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    assert isinstance(moment, datetime)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

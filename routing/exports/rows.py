@@ -17,8 +17,8 @@ from django.db import connection
 from accounts.models import Account, LedgerEntry
 from accounts.models.ledger import USAGE_KINDS
 from gateway.eventloop import yield_control
-from routing.exports.columns import Column, Per, build_reader, list_columns, read_moment
-from routing.history.dialect import Dialect, dialect
+from routing.exports.columns import Column, Per, build_reader, list_columns
+from routing.history.dialect import Dialect, dialect, read_moment
 from routing.history.spans import DAY, day_of
 
 _ROWS_PER_PAGE: Final[dict[Per, int]] = {"generation": 500, "day": 5_000}

@@ -58,17 +58,16 @@ def export_finished_days(now: datetime) -> int:
     for back in reversed(range(_DAYS_BACK)):
         day = last_day - timedelta(days=back)
         export = UsageExport(day, day, cast(Per, settings.USAGE_EXPORT_PER))
-        if day < first.created_at.astimezone(UTC).date() or _is_stored(export.name(form)):
+        name = export.name(form)
+        if settings.USAGE_EXPORT_STORE:
+            is_stored = storages["usage-exports"].exists(name)
+        else:
+            is_stored = (export_folder() / name).exists()
+        if is_stored or day < first.created_at.astimezone(UTC).date():
             continue
         if settings.USAGE_EXPORT_STORE:
             upload_export(export, form)
         else:
-            write_export(export, form, export_folder() / export.name(form))
+            write_export(export, form, export_folder() / name)
         written += 1
     return written
-
-
-def _is_stored(name: str) -> bool:
-    if settings.USAGE_EXPORT_STORE:
-        return storages["usage-exports"].exists(name)
-    return (export_folder() / name).exists()

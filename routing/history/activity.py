@@ -10,9 +10,8 @@ from accounts.models import ApiKey, Membership, Workspace
 from accounts.ports import RecentUsage, UsageScope
 from gateway.http.errors import NotFound
 from gateway.http.jsonio import JsonObject, usd
-from routing.history.analytics import fetch_rows
+from routing.history.analytics import deadline, fetch_rows
 from routing.history.conditions import match_tags
-from routing.history.deadline import deadline
 from routing.history.dialect import dialect
 from routing.history.metrics import METRICS
 from routing.history.schemas import ACTIVITY_DAYS, Activity, ActivityQuery
@@ -73,25 +72,21 @@ def _build_conditions(account_id: UUID, query: ActivityQuery) -> tuple[QueryCond
     if query.tag is not None:
         conditions.append(match_tags([query.tag], sql_dialect))
     if query.user_id is not None:
-        user = _find_user(account_id, query.user_id)
-        conditions.append(QueryCondition("user", "{column} = %s", (user,)))
+        if "\x00" in query.user_id:
+            raise NotFound
+        # A member, or a former one who created keys.
+        members = Membership.objects.filter(account_id=account_id, user__public_id=query.user_id)
+        made_keys = ApiKey.objects.filter(account_id=account_id, creator__public_id=query.user_id)
+        found = members.values_list("user_id").union(made_keys.values_list("creator_id"))
+        ids = list(found[:1])
+        if not ids:
+            raise NotFound
+        conditions.append(QueryCondition("user", "{column} = %s", (int(ids[0][0]),)))
     if query.api_key_hash is not None:
         keys = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
         values = (query.api_key_hash, sql_dialect.uuid(account_id))
         conditions.append(QueryCondition("api_key_id", f"{{column}} IN ({keys})", values))
     return tuple(conditions)
-
-
-def _find_user(account_id: UUID, public_id: str) -> int:
-    """The id of a member, or of a former one who created keys."""
-    if "\x00" in public_id:
-        raise NotFound
-    member = Membership.objects.filter(account_id=account_id, user__public_id=public_id)
-    key = ApiKey.objects.filter(account_id=account_id, creator__public_id=public_id)
-    ids = list(member.values_list("user_id").union(key.values_list("creator_id"))[:1])
-    if not ids:
-        raise NotFound
-    return int(ids[0][0])
 
 
 def _serialize_row(row: JsonObject) -> JsonObject:

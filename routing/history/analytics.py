@@ -1,18 +1,22 @@
 """Answering an analytics query."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.db import OperationalError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.errors import QueryCanceled
 
 from accounts.models import ApiKey, User, Workspace
 from gateway.database.replica import reading_connection
+from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject, format_time, usd
 from routing.history.conditions import build_conditions
-from routing.history.deadline import deadline
 from routing.history.dialect import GRANULARITIES, Dialect, dialect
 from routing.history.metrics import ARRAY, DIMENSIONS, METRICS, SCALAR, Kind
 from routing.history.rollup import read_rollup_state
@@ -73,6 +77,15 @@ def build_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> UsageQu
     start, end = body.span(now)
     dimensions = [DIMENSIONS[name] for name in body.dimensions]
     named = [*dimensions, *(DIMENSIONS[each.field] for each in body.filters)]
+    # By default the newest period first, else the largest value of the first metric.
+    order = ("period" if body.granularity else body.metrics[0], True)
+    if body.order_by is not None:
+        field = body.order_by.field
+        if field == body.time_field:
+            field = "period"
+        elif field in DIMENSIONS:
+            field = DIMENSIONS[field].column
+        order = (field, body.order_by.direction == "desc")
     return UsageQuery(
         account_id=account_id,
         start=start,
@@ -81,7 +94,7 @@ def build_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> UsageQu
         groups=tuple(dimension.column for dimension in dimensions),
         time=body.granularity,
         conditions=build_conditions(body.filters, account_id, dialect()),
-        order=_find_order(body),
+        order=(order,),
         limit=body.limit,
         group_limit=body.group_limit,
         fair=bool(body.granularity and dimensions),
@@ -90,14 +103,59 @@ def build_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> UsageQu
     )
 
 
-def _find_order(body: AnalyticsBody) -> tuple[tuple[str, bool], ...]:
-    """By default the newest period first, else the largest value of the first metric."""
-    if body.order_by is None:
-        return ((("period" if body.granularity else body.metrics[0]), True),)
-    field, down = body.order_by.field, body.order_by.direction == "desc"
-    if field in METRICS:
-        return ((field, down),)
-    return (("period" if field == body.time_field else DIMENSIONS[field].column, down),)
+# --- The deadline of a query, enforced by the database ------------------------------------------
+
+# SQLite asks after so many of its steps, some tens of milliseconds.
+_STEPS: Final = 100_000
+# Sums and their indexes are mostly in memory, which PostgreSQL's defaults do not expect; grouping
+# should be too. JIT compilation takes longer than any of these queries, and so do merge joins that
+# sort many rows by text to meet a few.
+_PLANS: Final = (
+    "SET LOCAL random_page_cost = 1.1; SET LOCAL work_mem = '32MB'; SET LOCAL jit = off;"
+    " SET LOCAL enable_mergejoin = off"
+)
+
+
+class TimedOut(GatewayError):
+    """The query took longer than it may."""
+
+    status, error_type = 408, "timeout"
+    message = "Operation timed out. Please try again later."
+
+
+@contextmanager
+def deadline(limit_s: float) -> Iterator[None]:
+    """End a query of the block with `TimedOut` after `limit_s`. The block must not write."""
+    with reading_connection() as database:
+        if database.vendor == "sqlite":
+            with _sqlite_deadline(database, limit_s):
+                yield
+            return
+        limits = f"SET LOCAL statement_timeout = {max(1, int(limit_s * 1000))}; {_PLANS}"
+        try:
+            with transaction.atomic(using=database.alias), database.cursor() as cursor:
+                cursor.execute(limits)
+                yield
+        except OperationalError as error:
+            if isinstance(error.__cause__, QueryCanceled):
+                raise TimedOut from error
+            raise
+
+
+@contextmanager
+def _sqlite_deadline(database: BaseDatabaseWrapper, limit_s: float) -> Iterator[None]:
+    database.ensure_connection()
+    raw: Any = database.connection
+    ends_at = time.monotonic() + limit_s
+    raw.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
+    try:
+        yield
+    except OperationalError as error:
+        if time.monotonic() > ends_at:
+            raise TimedOut from error
+        raise
+    finally:
+        raw.set_progress_handler(None, 0)
 
 
 # --- Rows of the response ---------------------------------------------------------------------

@@ -108,6 +108,7 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
 
     user = dialect.hash_text(SALT, "g.external_user")
     variant = dialect.last_word("g.model", ":")
+    buckets = [f"WHEN g.tokens_prompt <= {most} THEN '{name}'" for most, name in CONTEXT_BUCKETS]
     timed = "g.status = 200 AND g.generation_time_ms > 0 AND g.tokens_completion > 0"
     speed = "(g.tokens_completion * 10000 + g.generation_time_ms / 2) / g.generation_time_ms"
     return {
@@ -125,7 +126,7 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
         "app_title": f"COALESCE({detail['app_title']}, '')",
         "origin": f"COALESCE({detail['origin']}, '')",
         "finish_reason": "COALESCE(g.finish_reason, '')",
-        "context_length_bucket": _context_bucket_sql("g.tokens_prompt"),
+        "context_length_bucket": f"CASE {' '.join(buckets)} ELSE '{CONTEXT_BEYOND}' END",
         "external_user": f"CASE WHEN g.external_user IS NULL THEN '' ELSE {user} END",
         "tags": dialect.json_part("g.detail", "tags"),
         "tokens_prompt": "g.tokens_prompt",
@@ -257,13 +258,3 @@ def bucket_sql(value: str) -> str:
         for n in range(_DOUBLINGS)
     ]
     return f"CASE {' '.join(steps)} ELSE {value} - {value} % {1 << _DOUBLINGS} END"
-
-
-def context_bucket(tokens: int) -> str:
-    """The context bucket of a prompt of so many tokens."""
-    return next((name for most, name in CONTEXT_BUCKETS if tokens <= most), CONTEXT_BEYOND)
-
-
-def _context_bucket_sql(column: str) -> str:
-    cases = " ".join(f"WHEN {column} <= {most} THEN '{name}'" for most, name in CONTEXT_BUCKETS)
-    return f"CASE {cases} ELSE '{CONTEXT_BEYOND}' END"

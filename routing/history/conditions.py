@@ -21,6 +21,9 @@ _LARGEST: Final = 2**63 - 1
 # Their order has no meaning, so only equality is offered.
 _UNORDERED: Final = frozenset({"user", "workspace", "tag"})
 _EQUALITIES: Final = ("eq", "neq", "in", "not_in")
+# What a column holds where nothing is known, if not "".
+_UNSET: Final = {"user": "0"}
+_NEVER_UNSET: Final = frozenset({"api_key_id", "workspace", "status"})
 # An id that no row has.
 _NOBODY: Final = -1
 
@@ -48,46 +51,34 @@ def build_conditions(
 def _build_condition(
     query_filter: AnalyticsFilter, account_id: UUID, sql_dialect: Dialect
 ) -> QueryCondition:
-    dimension = DIMENSIONS[query_filter.field]
-    if query_filter.field in _UNORDERED and query_filter.operator not in _EQUALITIES:
+    field, operator, value = query_filter.field, query_filter.operator, query_filter.value
+    if field in _UNORDERED and operator not in _EQUALITIES:
         raise _UnusableValue("operator", describe_options(_EQUALITIES))
-    if query_filter.field == "tag":
-        return _build_tag_condition(query_filter, account_id, sql_dialect)
-    given_values = _list_values(query_filter)
-    read_value = _READERS.get(query_filter.field, _read_text)
-    bound = [each for value in given_values for each in read_value(value, account_id, sql_dialect)]
-    comparison = _build_comparison(
-        query_filter.operator,
-        bound,
-        is_text=not dimension.is_number and query_filter.field != "workspace",
-        sql_dialect=sql_dialect,
-    )
-    unset = _UNSET.get(query_filter.field, "" if query_filter.field in _NEVER_UNSET else "''")
-    sql = comparison.sql
+    given_values = value if isinstance(value, list) else [value]
+    read_value = _READERS.get(field, _read_text)
+    bound = [each for given in given_values for each in read_value(given, account_id, sql_dialect)]
+    is_negative = operator in {"neq", "not_in"}
+    if field == "tag":
+        matching = match_tags(given_values, sql_dialect)
+        if not is_negative:
+            return matching
+        unset = "" if query_filter.include_unset else " AND {column} IS NOT NULL"
+        return matching._replace(sql=f"(NOT {matching.sql}{unset})")
+    dimension = DIMENSIONS[field]
+    if operator in _EQUALITIES:
+        word = "NOT IN" if is_negative else "IN"
+        sql = f"{{column}} {word} ({', '.join(each.sql for each in bound)})"
+    else:
+        is_text = not dimension.is_number and field != "workspace"
+        order = sql_dialect.bytewise if is_text else ""
+        sql = f"{{column}}{order} {SCALAR[operator]} {bound[0].sql}"
+    unset = _UNSET.get(field, "" if field in _NEVER_UNSET else "''")
     if unset:
         sql = f"({sql} AND {{column}} <> {unset})"
         if query_filter.include_unset:
             sql = f"({sql} OR {{column}} = {unset})"
-    return QueryCondition(dimension.column, sql, comparison.values)
-
-
-def _list_values(query_filter: AnalyticsFilter) -> list[Any]:
-    value = query_filter.value
-    return value if isinstance(value, list) else [value]
-
-
-def _build_tag_condition(
-    query_filter: AnalyticsFilter, account_id: UUID, sql_dialect: Dialect
-) -> QueryCondition:
-    """Whether a request has one of these tags, or none of them."""
-    values = _list_values(query_filter)
-    for value in values:
-        _read_text(value, account_id, sql_dialect)
-    matching = match_tags(values, sql_dialect)
-    if query_filter.operator not in {"neq", "not_in"}:
-        return matching
-    unset = "" if query_filter.include_unset else " AND {column} IS NOT NULL"
-    return matching._replace(sql=f"(NOT {matching.sql}{unset})")
+    values = tuple(value for each in bound for value in each.values)
+    return QueryCondition(dimension.column, sql, values)
 
 
 def match_tags(tags: Sequence[str], sql_dialect: Dialect) -> QueryCondition:
@@ -96,21 +87,6 @@ def match_tags(tags: Sequence[str], sql_dialect: Dialect) -> QueryCondition:
     pairs = sql_dialect.tags("{column}")
     has = f"EXISTS (SELECT 1 FROM {pairs} WHERE {TAG} IN ({places}))"  # noqa: S608 - Constant fragments and placeholders.
     return QueryCondition("tags", has, tuple(tags))
-
-
-_UNSET: Final = {"user": "0"}
-_NEVER_UNSET: Final = frozenset({"api_key_id", "workspace", "status"})
-
-
-def _build_comparison(
-    operator: str, bound: Sequence[Sql], *, is_text: bool, sql_dialect: Dialect
-) -> Sql:
-    values = tuple(value for each in bound for value in each.values)
-    if operator in {*_EQUALITIES}:
-        word = "NOT IN" if operator in {"neq", "not_in"} else "IN"
-        return Sql(f"{{column}} {word} ({', '.join(each.sql for each in bound)})", values)
-    order = sql_dialect.bytewise if is_text else ""
-    return Sql(f"{{column}}{order} {SCALAR[operator]} {bound[0].sql}", values)
 
 
 def _read_text(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:

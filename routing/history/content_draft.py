@@ -11,12 +11,9 @@ from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from routing.formats.chat.request import ChatRequest
-from routing.ledger.tickets import new_event
 from routing.selection.types import Policy
 
 _SHARES: Final = 2**64
-# How long an answer waits for its content to be stored; mostly that ends before the charge.
-_WAIT_S: Final = 0.25
 
 
 @dataclass(slots=True)
@@ -75,18 +72,6 @@ class ContentDraft:
             "raw": metadata.get("raw"),
             "previous_errors": metadata.get("previous_errors", []),
         }
-
-    def wait(self) -> None:
-        """Wait up to `_WAIT_S` until it is stored, so that the caller's next request finds it."""
-        if self.stored is not None:
-            self.stored.wait(_WAIT_S)
-
-    def mark_queued(self) -> None:
-        self.stored = new_event()
-
-    def mark_stored(self) -> None:
-        if self.stored is not None:
-            self.stored.set()
 
     def _add_text(self, parts: list[str], text: object) -> None:
         if type(text) is not str or not text:

@@ -25,6 +25,8 @@ QUEUE_MAX: Final = 500
 QUEUE_CHARS_MAX: Final = 67_108_864
 _BATCH_MAX: Final = 20
 _LOG_EVERY_S: Final = 10.0
+# How long an answer waits for its content to be stored; mostly that ends before the charge.
+_WAIT_S: Final = 0.25
 
 
 class ContentWriter:
@@ -52,7 +54,7 @@ class ContentWriter:
             # Without gevent no thread is started.
             self._carry_out([draft])
             return
-        draft.mark_queued()
+        draft.stored = new_event()
         self._chars += chars
         self._queue.append((draft, chars))
         self._work.set()
@@ -93,7 +95,8 @@ class ContentWriter:
             self.dropped += len(batch)
         finally:
             for draft in batch:
-                draft.mark_stored()
+                if draft.stored is not None:
+                    draft.stored.set()
 
     def _drop(self, batch: Sequence[ContentDraft], why: str) -> None:
         self.dropped += len(batch)
@@ -154,6 +157,6 @@ def queue_content(draft: ContentDraft | None) -> None:
 
 
 def wait_until_stored(draft: ContentDraft | None) -> None:
-    """Wait for a queued content, for as long as an answer may wait for it."""
-    if draft is not None:
-        draft.wait()
+    """Wait until a queued content is stored, so that the caller's next request finds it."""
+    if draft is not None and draft.stored is not None:
+        draft.stored.wait(_WAIT_S)

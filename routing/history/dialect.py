@@ -113,6 +113,13 @@ def dialect() -> Dialect:
     return Dialect(connection.vendor == "sqlite")
 
 
+def read_moment(value: object) -> datetime:
+    """A moment in UTC; SQLite returns text."""
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    assert isinstance(moment, datetime)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
 class Sql(NamedTuple):
     """SQL and the values bound in it, in order."""
 

@@ -23,7 +23,6 @@ from accounts.services.records import Actor, record_change
 from accounts.services.spend_scopes import erase_end_user_budget
 from gateway.database.db import Lane, run_queries
 from gateway.end_users import hash_user, user_salt
-from gateway.http.jsonio import JsonObject
 from gateway.http.tags import Tags
 from routing.history.dialect import dialect
 from routing.history.models import GenerationContent, GenerationFact, GenerationFeedback
@@ -138,7 +137,11 @@ def _erase_generations(user: EndUser, window: QuerySet[Generation], erased: Eras
         ids = [row.pk for row in rows]
         for row in rows:
             row.external_user = row.session_id = None
-            row.detail = _erase_detail(row.detail, user)
+            row.detail = {
+                name: value for name, value in row.detail.items() if name not in _PERSONAL
+            }
+            if "tags" in row.detail:
+                row.detail["tags"] = erase_tags(row.detail["tags"], user)
         Generation.objects.bulk_update(rows, ["external_user", "session_id", "detail"])
         erased.generations += len(rows)
         erased.contents += GenerationContent.objects.filter(pk__in=ids).delete()[0]
@@ -162,14 +165,6 @@ def _erase_facts(user: EndUser, window: QuerySet[GenerationFact], erased: Erased
         GenerationFact.objects.bulk_update(rows, ["external_user", "tags"])
     erased.facts += len(rows)
     return len(rows)
-
-
-def _erase_detail(detail: JsonObject, user: EndUser) -> JsonObject:
-    """Without what tells of a person, and without tags that name him."""
-    kept = {name: value for name, value in detail.items() if name not in _PERSONAL}
-    if "tags" in kept:
-        kept["tags"] = erase_tags(kept["tags"], user)
-    return kept
 
 
 def erase_tags(tags: Tags, user: EndUser) -> Tags:

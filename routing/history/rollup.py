@@ -4,6 +4,7 @@ Each hour is one transaction that replaces earlier results, so it can be repeate
 late record is rolled up again. Two concurrent roll-ups wait for each other.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from gateway.database.replica import reading_connection
 from gateway.end_users import SEPARATOR
 from routing.history.columns import FIGURES, LINE, LIVING, SALT, SUMS, raw_columns
 from routing.history.days import bound_time, replace_brief, replace_days, replace_spreads
-from routing.history.dialect import Dialect, dialect
+from routing.history.dialect import Dialect, dialect, read_moment
 from routing.history.models import (
     LateHour,
     UsageBrief,
@@ -36,7 +37,7 @@ FACTS_KEPT: Final = timedelta(days=33)
 _SUMS_KEPT: Final = timedelta(days=400)
 _WORK_S: Final = 40.0
 _LATE_MAX: Final = 500
-_PURGED_AT_ONCE: Final = 5_000
+_DELETED_AT_ONCE: Final = 5_000
 # No day is before it.
 _FIRST_DAY: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,7 +51,8 @@ def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
     hours = LateHour.objects.order_by("hour").values_list("hour", flat=True).distinct()
     for hour in hours[:_LATE_MAX]:
         if time.monotonic() < stop_at:
-            done += _redo_late_hour(hour, now)
+            _redo_late_hour(hour, now)
+            done += 1
     while time.monotonic() < stop_at and _roll_up_next_hour(ends, now):
         done += 1
     while time.monotonic() < stop_at and _fill_next_brief(now):
@@ -65,7 +67,10 @@ def read_rollup_state(now: datetime) -> RollupState:
             "SELECT 0, until, briefs_from, briefs_until FROM routing_usagerolled WHERE id = 1"
             " UNION ALL SELECT 1, hour, NULL, NULL FROM routing_latehour"
         )
-        rows = [(kind, *map(_read_moment, moments)) for kind, *moments in cursor.fetchall()]
+        rows = [
+            (kind, *(each and read_moment(each) for each in moments))
+            for kind, *moments in cursor.fetchall()
+        ]
     until, *briefs = next((row[1:] for row in rows if row[0] == 0), (None, None, None))
     late = frozenset(row[1] for row in rows if row[0] == 1 and row[1])
     return RollupState(until, late, hour_of(now - FACTS_ASKED) + HOUR, *briefs)
@@ -90,10 +95,10 @@ def mark_late_since(start: datetime, now: datetime) -> int:
 
 def forget_old(now: datetime) -> int:
     """Delete sums past their time; returns how many rows."""
-    deleted = _delete_older(UsageSpread, "start", now - FACTS_KEPT)
-    deleted += _delete_older(UsageHour, "start", now - _SUMS_KEPT)
-    deleted += _delete_older(UsageBrief, "start", now - _SUMS_KEPT)
-    return deleted + _delete_older(UsageDay, "start", now - _SUMS_KEPT)
+    deleted = delete_older(UsageSpread, "start", now - FACTS_KEPT)
+    deleted += delete_older(UsageHour, "start", now - _SUMS_KEPT)
+    deleted += delete_older(UsageBrief, "start", now - _SUMS_KEPT)
+    return deleted + delete_older(UsageDay, "start", now - _SUMS_KEPT)
 
 
 def _roll_up_next_hour(ends: datetime, now: datetime) -> bool:
@@ -113,7 +118,7 @@ def _roll_up_next_hour(ends: datetime, now: datetime) -> bool:
     return True
 
 
-def _redo_late_hour(hour: datetime, now: datetime) -> bool:
+def _redo_late_hour(hour: datetime, now: datetime) -> None:
     """Roll up an hour with late records. One that is still to come only loses its marks, and so
     does one whose generations may be gone."""
     with transaction.atomic():
@@ -125,7 +130,6 @@ def _redo_late_hour(hour: datetime, now: datetime) -> bool:
             _replace_hour(hour, now)
             replace_days(day_of(hour), min(until, day_of(hour) + DAY))
         LateHour.objects.filter(pk__in=marks).delete()
-    return True
 
 
 def _lock_progress(default: datetime) -> UsageRolled:
@@ -229,22 +233,14 @@ def _line_key_sql(sql_dialect: Dialect) -> str:
     return f"md5({sql_dialect.join(*ids, key, *(columns[name] for name in LINE))})"
 
 
-def _delete_older(model: Any, column: str, before: datetime) -> int:
-    """Delete rows in portions, so that locks are short."""
+def delete_older(model: Any, column: str, before: datetime, *, stop_at: float = math.inf) -> int:
+    """Delete the oldest rows in portions, so that locks are short; none after `stop_at`, which is
+    monotonic. Returns how many."""
     total = 0
-    while True:
-        old = model.objects.filter(**{f"{column}__lt": before})
-        pks: Sequence[Any] = list(old.values_list("pk", flat=True)[:_PURGED_AT_ONCE])
-        if not pks:
-            return total
-        total += model.objects.filter(pk__in=pks).delete()[0]
-
-
-def _read_moment(value: object) -> datetime | None:
-    """Read a moment of a raw query; SQLite returns text."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
-    assert isinstance(value, datetime)
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    old = model.objects.filter(**{f"{column}__lt": before}).order_by(column)
+    while time.monotonic() < stop_at:
+        pks: Sequence[Any] = list(old.values_list("pk", flat=True)[:_DELETED_AT_ONCE])
+        total += model.objects.filter(pk__in=pks).delete()[0] if pks else 0
+        if len(pks) < _DELETED_AT_ONCE:
+            break
+    return total

@@ -113,9 +113,13 @@ class Statement:
     def _build_sums(self) -> Sql:
         query = self.query
         metrics = query.metrics.values()
-        finest: Finest = "hour" if query.time == "hour" else self._find_days()
+        finest: Finest = "day"
         if query.singles or query.time == "minute":
             finest = "fact"
+        elif query.time == "hour":
+            finest = "hour"
+        elif self._list_columns() <= set(BRIEF) and not query.titles and self._has_briefs:
+            finest = "brief"
         # At least one sum is needed, so that a group without rows does not appear.
         sum_names = dict.fromkeys(name for m in metrics for name in m.sums) or {"requests": None}
         sources = dict(self._sources(finest))
@@ -152,12 +156,19 @@ class Statement:
         metrics = self.query.metrics.values()
         percents = list(dict.fromkeys(m.percent for m in metrics if m.value == value))
         groups = self._group_names
-        cut = self._find_cut()
+        # The cut whose spreads answer for full days; None where none does.
+        cut = None
+        if not self.query.singles and self.query.time not in {"minute", "hour"}:
+            cut = find_cut(self._list_columns(), has_briefs=self._has_briefs)
         sources = self._sources("fact" if cut is None else "spread")
-        if "spread" not in sources:
-            branches = [self._count_values(each, spans, value) for each, spans in sources.items()]
+        if cut is None or "spread" not in sources:
+            branches = []
+            for source, spans in sources.items():
+                column = get_columns(source, self.dialect)[value]
+                selected = [f"{column} AS value", "COUNT(*) AS many"]
+                known = Sql(f"{column} IS NOT NULL")
+                branches.append(self._branch(source, spans, selected, by=[column], more=(known,)))
             return [(f"ranks_{value}", percentiles_of(branches, groups, percents))]
-        assert cut is not None
         heaps, needed = f"heaps_{value}", f"needed_{value}"
         branches = [
             self._sort_into_buckets(each, spans, value, cut) for each, spans in sources.items()
@@ -168,29 +179,15 @@ class Statement:
             (f"ranks_{value}", percentiles_in(heaps, needed, groups, percents, self.dialect)),
         ]
 
-    def _find_cut(self) -> int | None:
-        """The cut whose spreads answer for full days; None where none does."""
-        query = self.query
-        if query.singles or query.time in {"minute", "hour"}:
-            return None
-        return find_cut(self._list_columns(), has_briefs=self.rolled.has_briefs(query.start))
-
-    def _find_days(self) -> Finest:
-        """Which sums of full days answer: the brief ones where they have the query's columns."""
-        has_columns = self._list_columns() <= set(BRIEF) and not self.query.titles
-        return "brief" if has_columns and self.rolled.has_briefs(self.query.start) else "day"
+    @property
+    def _has_briefs(self) -> bool:
+        return self.rolled.has_briefs(self.query.start)
 
     def _list_columns(self) -> set[str]:
         """The columns that the query groups by or has conditions on."""
         query = self.query
         names = {*query.groups, *(condition.column for condition in query.conditions)} - {""}
         return {"api_key_id" if name == "user" else name for name in names}
-
-    def _count_values(self, source: Source, spans: Sequence[Span], value: str) -> Sql:
-        column = get_columns(source, self.dialect)[value]
-        selected = [f"{column} AS value", "COUNT(*) AS many"]
-        known = Sql(f"{column} IS NOT NULL")
-        return self._branch(source, spans, selected, by=[column], more=(known,))
 
     def _sort_into_buckets(
         self, source: Source, spans: Sequence[Span], value: str, cut: int
@@ -327,20 +324,17 @@ class Statement:
             f"SELECT {names}, COUNT(*) OVER () AS rows_found,"  # noqa: S608 - Constant fragments only.
             f" ROW_NUMBER() OVER ({among}{order}) AS place FROM joined"
         )
-        rows = self._limit_rows(dimensions)
+        if query.group_limit:
+            rows = Sql("place <= %s", (query.group_limit,))
+        else:
+            distinct = f"SELECT DISTINCT {', '.join(dimensions)} FROM joined"  # noqa: S608 - Constant fragments only.
+            share = f"%s / (SELECT COUNT(*) FROM ({distinct}) combinations)"  # noqa: S608 - Constant fragments only.
+            most = query.limit
+            rows = Sql(f"(rows_found <= %s OR place = 1 OR place <= {share})", (most, most))
         return Sql(
             f"SELECT {names}, rows_found FROM ({placed}) placed WHERE {rows.sql}{order} LIMIT %s",  # noqa: S608 - Constant fragments only.
             (*rows.values, query.limit),
         )
-
-    def _limit_rows(self, dimensions: Sequence[str]) -> Sql:
-        query = self.query
-        if query.group_limit:
-            return Sql("place <= %s", (query.group_limit,))
-        distinct = f"SELECT DISTINCT {', '.join(dimensions)} FROM joined"  # noqa: S608 - Constant fragments only.
-        share = f"%s / (SELECT COUNT(*) FROM ({distinct}) combinations)"  # noqa: S608 - Constant fragments only.
-        most = query.limit
-        return Sql(f"(rows_found <= %s OR place = 1 OR place <= {share})", (most, most))
 
     def _build_order(self) -> str:
         query = self.query

@@ -6,7 +6,6 @@ written before the first row goes: hours before it are never summed up again fro
 """
 
 import time
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -20,14 +19,13 @@ from routing.history.models import (
     LateHour,
     UsageRolled,
 )
-from routing.history.rollup import FACTS_KEPT
+from routing.history.rollup import FACTS_KEPT, delete_older
 from routing.history.spans import day_of
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted
 from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.retention.partitions import drop_partitions, find_deletion_end
 
-_AT_ONCE: Final = 5_000
 # What is left is for the next run.
 _WORK_S: Final = 240.0
 _RECORDS: Final[tuple[tuple[Any, str], ...]] = (
@@ -47,7 +45,7 @@ def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
         return 0
     stop_at = time.monotonic() + work_s
     # Only generations say whose feedback it is, so it leaves before them.
-    deleted = _delete_older(GenerationFeedback, "generation_at", before, stop_at)
+    deleted = delete_older(GenerationFeedback, "generation_at", before, stop_at=stop_at)
     return deleted + sum(_forget(model, column, before, stop_at) for model, column in _RECORDS)
 
 
@@ -82,16 +80,4 @@ def _forget(model: Any, column: str, before: datetime, stop_at: float) -> int:
     """Drop whole months, delete what stands in none; returns how many rows were deleted."""
     table = model._meta.db_table
     drop_partitions(table, before)
-    return _delete_older(model, column, find_deletion_end(table, before), stop_at)
-
-
-def _delete_older(model: Any, column: str, before: datetime, stop_at: float) -> int:
-    """Delete the oldest rows in portions, so that locks are short."""
-    total = 0
-    old = model.objects.filter(**{f"{column}__lt": before}).order_by(column)
-    while time.monotonic() < stop_at:
-        pks: Sequence[Any] = list(old.values_list("pk", flat=True)[:_AT_ONCE])
-        total += model.objects.filter(pk__in=pks).delete()[0] if pks else 0
-        if len(pks) < _AT_ONCE:
-            break
-    return total
+    return delete_older(model, column, find_deletion_end(table, before), stop_at=stop_at)

@@ -16,8 +16,7 @@ from gateway.http.responses import json_response
 from gateway.http.viewset import LeanViewSet
 from gateway.openapi.components import FLAG, Component, answer_of, component, obj
 from routing.history.contents import GenerationContentObject, read_content
-from routing.history.feedback import Feedback, store_feedback
-from routing.history.request_ids import find_generation_id
+from routing.history.generations import Feedback, find_generation_id, store_feedback
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from routing.views.openapi.operation import describe_operation

@@ -192,7 +192,7 @@ def _plans(ask: Callable[[], None]) -> list[str]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from routing.history.deadline import deadline
+    from routing.history.analytics import deadline
 
     with CaptureQueriesContext(connection) as captured:
         ask()

@@ -11,7 +11,7 @@ from accounts.models import Account, ApiKey, Membership, User, Workspace
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
 from gateway.end_users import hash_user
-from routing.history.columns import context_bucket
+from routing.history.columns import CONTEXT_BEYOND, CONTEXT_BUCKETS
 from routing.metering.models import Generation
 
 NOW = datetime(2026, 11, 20, 12, 34, 56, 789_000, tzinfo=UTC)
@@ -150,7 +150,9 @@ def dimension(mine: Office, fact: Fact, name: str) -> Any:
         "origin": (fact.app or "")[:18],
         "finish_reason": fact.finish or "",
         "external_user": hash_user(mine.account.pk, fact.user) if fact.user else "",
-        "context_length_bucket": context_bucket(fact.prompt),
+        "context_length_bucket": next(
+            (name for most, name in CONTEXT_BUCKETS if fact.prompt <= most), CONTEXT_BEYOND
+        ),
         "status": fact.status,
         "error_type": fact.error_type,
     }

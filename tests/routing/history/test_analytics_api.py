@@ -9,7 +9,7 @@ from accounts.models import Workspace
 from accounts.services.keys import create_key
 from accounts.services.organization import open_account
 from gateway.end_users import hash_user
-from routing.history import deadline
+from routing.history import analytics
 from routing.history.metrics import DIMENSIONS, METRICS
 from routing.history.rollup import roll_up
 from routing.reports.models import FailedRequest, FailedRequestCount
@@ -280,7 +280,7 @@ def test_a_query_that_takes_too_long(
     boss: Manager, facts: list[Fact], settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ANALYTICS_TIMEOUT = 0.001
-    monkeypatch.setattr(deadline, "_STEPS", 1)
+    monkeypatch.setattr(analytics, "_STEPS", 1)
     slow = """WITH a AS (SELECT 1 AS n FROM routing_generation, routing_generation g2)
         SELECT (SELECT COUNT(*) FROM a a1, a a2, a a3)"""
     monkeypatch.setattr("routing.history.analytics.Statement.text", lambda self: (slow, ()))
