@@ -20,7 +20,7 @@ from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from routing.destinations.delivery import try_connection
 from routing.destinations.models import Destination
-from routing.destinations.senders.registry import SENDERS
+from routing.destinations.senders import SENDERS
 from routing.destinations.services import (
     change_destination,
     create_destination,

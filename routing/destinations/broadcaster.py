@@ -19,8 +19,14 @@ from gateway.database.db import DATABASE_GONE
 from gateway.eventloop import run_in_thread
 from gateway.http.jsonio import JsonObject, loads
 from routing.destinations.facts import TraceFacts, strip_media, trim_trace
-from routing.destinations.losses import LOST_TRACES, Reason
-from routing.destinations.queueing import Message, Publish, build_messages, publish_messages
+from routing.destinations.queueing import (
+    LOST_TRACES,
+    LossReason,
+    Message,
+    Publish,
+    build_messages,
+    publish_messages,
+)
 from routing.destinations.selection import (
     DestinationSummary,
     WorkspaceDestinations,
@@ -37,7 +43,7 @@ EVERY_S: Final = 0.5
 REPORTS_MAX: Final = 2_000
 _AT_ONCE: Final = 100
 _LOG_EVERY_S: Final = 10.0
-_REASONS: Final[tuple[Reason, ...]] = ("crowd", "database", "broker", "queue_full")
+_REASONS: Final[tuple[LossReason, ...]] = ("crowd", "database", "broker", "queue_full")
 _NANO: Final = 1_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -107,7 +113,7 @@ class Broadcaster:
                 messages += run_in_thread(partial(_pack, workspace_id, own, found))
         return messages
 
-    def _drop(self, count: int, reason: Reason, why: str) -> None:
+    def _drop(self, count: int, reason: LossReason, why: str) -> None:
         self.dropped += count
         LOST_TRACES.add(count, reason)
         now = time.monotonic()

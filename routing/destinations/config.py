@@ -122,7 +122,11 @@ def merge_config(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> JsonO
     merged = dict(stored)
     for name, value in changes.items():
         if name == _HEADERS and isinstance(value, dict):
-            merged[name] = _merge_headers(stored.get(name) or {}, value)
+            headers = stored.get(name) or {}
+            merged[name] = {
+                header: headers.get(header, each) if _is_masked(each) else each
+                for header, each in value.items()
+            }
         elif not (_is_masked(value) and name in stored):
             merged[name] = value
     return merged
@@ -159,13 +163,6 @@ def _list_unchanged(secrets: Mapping[str, Any], changes: Mapping[str, Any]) -> l
     return kept
 
 
-def _merge_headers(stored: Mapping[str, str], given: Mapping[str, Any]) -> JsonObject:
-    return {
-        name: stored.get(name, value) if _is_masked(value) else value
-        for name, value in given.items()
-    }
-
-
 def _is_masked(value: object) -> bool:
     return isinstance(value, str) and value.startswith(MASK)
 
@@ -190,11 +187,10 @@ def unseal_secrets(destination_id: UUID, sealed: str) -> JsonObject:
 
 def mask_secrets(secrets: Mapping[str, Any]) -> JsonObject:
     """The same fields as answers have them."""
-    return {
-        name: mask_secrets(value) if isinstance(value, dict) else _mask(value)
-        for name, value in secrets.items()
-    }
-
-
-def _mask(secret: str) -> str:
-    return MASK + (secret[-4:] if len(secret) >= _CHARS_WITH_AN_END else "")
+    masked: JsonObject = {}
+    for name, value in secrets.items():
+        if isinstance(value, dict):
+            masked[name] = mask_secrets(value)
+        else:
+            masked[name] = MASK + (value[-4:] if len(value) >= _CHARS_WITH_AN_END else "")
+    return masked

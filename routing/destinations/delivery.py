@@ -18,12 +18,11 @@ from gateway.outbound.http_client import Limits
 from gateway.outbound.targets import TargetRefused, split_url, target_of
 from gateway.sealing import UnsealError
 from routing.destinations.config import check_config
-from routing.destinations.facts import TraceFacts, pack_batch, unpack_batch
+from routing.destinations.facts import MetadataGroups, TraceFacts, pack_batch, unpack_batch
 from routing.destinations.filters import passes_filter
-from routing.destinations.losses import LOST_TRACES, Reason
 from routing.destinations.models import Destination
-from routing.destinations.queueing import find_queues
-from routing.destinations.senders.interface import MetadataGroups, OutgoingRequest
+from routing.destinations.queueing import LOST_TRACES, LossReason, find_queues
+from routing.destinations.senders.interface import OutgoingRequest
 from routing.destinations.services import find_sender, load_config, switch_off
 
 log = logging.getLogger("routing.destinations")
@@ -67,7 +66,11 @@ def deliver(destination_id: UUID, batch: str, attempt: int, size: int = 1) -> Re
     if row is None:
         return None
     try:
-        traces = select_traces(row, unpack_batch(batch, str(destination_id)))
+        traces = [
+            each
+            for each in unpack_batch(batch, str(destination_id))
+            if passes_filter(row.filter_rules, each.filter_values())
+        ]
     except UnsealError:
         # It was sealed under a master key that is gone.
         note_loss(row.pk, size, "sealed", "a batch does not open any more")
@@ -85,22 +88,25 @@ def deliver(destination_id: UUID, batch: str, attempt: int, size: int = 1) -> Re
         again = pack_batch(failed, str(destination_id)) if arrived else batch
         queue = find_queues(row.workspace_id)[0]
         return Retry(again, len(failed), RETRY_DELAYS_S[attempt - 1], queue)
-    _record_drop(row, len(failed), text)
+    LOST_TRACES.add(len(failed), "receiver")
+    Destination.objects.filter(pk=row.pk).update(
+        dropped=F("dropped") + len(failed),
+        drops_in_row=F("drops_in_row") + len(failed),
+        last_error=text[:200],
+    )
+    log.warning("Destination %s: %d traces dropped: %s", row.pk, len(failed), text)
+    if switch_off(row, drops_max=DROPS_MAX, by=command_actor("deliver_traces")):
+        log.warning("Destination %s is switched off: %d drops in a row", row.pk, DROPS_MAX)
     return None
 
 
-def note_loss(destination_id: UUID, count: int, reason: Reason, text: str) -> None:
+def note_loss(destination_id: UUID, count: int, reason: LossReason, text: str) -> None:
     """Count traces that are lost through no fault of the receiver's: nothing is switched off."""
     LOST_TRACES.add(count, reason)
     Destination.objects.filter(pk=destination_id).update(
         dropped=F("dropped") + count, last_error=text[:200]
     )
     log.warning("Destination %s: %d traces dropped: %s", destination_id, count, text)
-
-
-def select_traces(row: Destination, traces: Sequence[TraceFacts]) -> list[TraceFacts]:
-    """Those that pass the filter rules."""
-    return [each for each in traces if passes_filter(row.filter_rules, each.filter_values())]
 
 
 def send_traces(row: Destination, traces: Sequence[TraceFacts]) -> tuple[list[TraceFacts], str]:
@@ -164,8 +170,11 @@ def send_request(request: OutgoingRequest) -> int:
         )
     except TargetRefused as error:
         raise DeliveryFailed(str(error)) from None
-    except (OutboundError, ValueError) as error:
-        raise DeliveryFailed(_describe_failure(error)) from None
+    except OutboundError as error:
+        raise DeliveryFailed(f"no answer: {error}") from None
+    except ValueError:
+        # The text of the error may quote a header.
+        raise DeliveryFailed("the request cannot be sent") from None
     try:
         reply.read_all()
     except OutboundError as error:
@@ -174,13 +183,6 @@ def send_request(request: OutgoingRequest) -> int:
     finally:
         reply.close()
     return reply.status
-
-
-def _describe_failure(error: Exception) -> str:
-    """Of a request that must not be sent the text may quote a header."""
-    if isinstance(error, OutboundError):
-        return f"no answer: {error}"
-    return "the request cannot be sent"
 
 
 def _read_config(row: Destination) -> object:
@@ -193,13 +195,3 @@ def _read_config(row: Destination) -> object:
     except SchemaInvalid as error:
         # Which hosts are private, for one, is the operator's to change.
         raise DeliveryFailed(f"the config is not allowed any more: {error.text}") from None
-
-
-def _record_drop(row: Destination, count: int, text: str) -> None:
-    LOST_TRACES.add(count, "receiver")
-    Destination.objects.filter(pk=row.pk).update(
-        dropped=F("dropped") + count, drops_in_row=F("drops_in_row") + count, last_error=text[:200]
-    )
-    log.warning("Destination %s: %d traces dropped: %s", row.pk, count, text)
-    if switch_off(row, drops_max=DROPS_MAX, by=command_actor("deliver_traces")):
-        log.warning("Destination %s is switched off: %d drops in a row", row.pk, DROPS_MAX)

@@ -72,8 +72,8 @@ class TraceFacts(NamedTuple):
             "user_id": self.user,
             "api_key_name": self.api_key_name,
             "finish_reason": self.finish_reason,
-            "input": list_texts(self.input or ()),
-            "output": list_texts([self.output] if self.output else ()),
+            "input": join_texts(self.input or ()),
+            "output": join_texts([self.output] if self.output else ()),
             "total_cost": self.total_cost_usd,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
             "prompt_tokens": self.prompt_tokens,
@@ -81,40 +81,42 @@ class TraceFacts(NamedTuple):
         }
 
 
-def list_texts(messages: Sequence[Mapping[str, Any]]) -> str:
+class MetadataGroups(NamedTuple):
+    """Which groups of metadata a destination gets beside the model, tokens and total cost."""
+
+    cost: bool = False
+    cost_allocation: bool = False
+    identity: bool = False
+    request_context: bool = False
+
+
+def join_texts(messages: Sequence[Mapping[str, Any]]) -> str:
     """The texts of messages, with line breaks between."""
-    return "\n".join(text for message in messages for text in _yield_texts(message.get("content")))
-
-
-def _yield_texts(content: object) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    parts = content if isinstance(content, list) else []
-    return [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    texts: list[str] = []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            texts.append(content)
+        elif isinstance(content, list):
+            texts += [part["text"] for part in content if isinstance(part.get("text"), str)]
+    return "\n".join(texts)
 
 
 def strip_media(messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
     """The messages without images, sounds, videos and files; a word stands for each."""
-    return [
-        {
-            name: _strip(value) if name == "content" else value
-            for name, value in message.items()
-            if name not in _MEDIA_FIELDS
-        }
-        for message in messages
-    ]
-
-
-def _strip(content: object) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [
-        {"type": "text", "text": part["text"]}
-        if isinstance(part.get("text"), str)
-        else {"type": "text", "text": _MEDIA.format(part.get("type", "part"))}
-        for part in content
-        if isinstance(part, dict)
-    ]
+    stripped: list[JsonObject] = []
+    for message in messages:
+        kept = {name: value for name, value in message.items() if name not in _MEDIA_FIELDS}
+        if isinstance(kept.get("content"), list):
+            kept["content"] = [
+                {"type": "text", "text": part["text"]}
+                if isinstance(part.get("text"), str)
+                else {"type": "text", "text": _MEDIA.format(part.get("type", "part"))}
+                for part in kept["content"]
+                if isinstance(part, dict)
+            ]
+        stripped.append(kept)
+    return stripped
 
 
 def trim_trace(trace: Mapping[str, Any] | None) -> JsonObject:

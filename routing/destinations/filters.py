@@ -9,12 +9,8 @@ from pydantic_core import PydanticCustomError
 from accounts.patterns import CompiledPattern, InvalidPattern, check_pattern
 from gateway.http.resources import Body
 
-TEXT_FIELDS: Final = (
-    *("model", "provider", "session_id", "user_id", "api_key_name", "finish_reason"),
-    *("input", "output"),
-)
 # What only generations with content have.
-CONTENT_FIELDS: Final = frozenset({"input", "output"})
+_CONTENT_FIELDS: Final = frozenset({"input", "output"})
 _GROUPS_MAX: Final = 20
 _RULES_MAX: Final = 50
 _VALUE_CHARS_MAX: Final = 2_000
@@ -98,7 +94,14 @@ def passes_filter(rules: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> 
     it has none."""
     if rules is None or not rules["enabled"]:
         return True
-    return all(_passes_group(group, facts) for group in rules["groups"])
+    for group in rules["groups"]:
+        join = all if group["logic"] == "and" else any
+        if not join(
+            _passes_rule(facts.get(rule["field"]), rule["operator"], rule["value"])
+            for rule in group["rules"]
+        ):
+            return False
+    return True
 
 
 def reads_content(rules: Mapping[str, Any] | None) -> bool:
@@ -106,15 +109,7 @@ def reads_content(rules: Mapping[str, Any] | None) -> bool:
     if rules is None or not rules["enabled"]:
         return False
     return any(
-        rule["field"] in CONTENT_FIELDS for group in rules["groups"] for rule in group["rules"]
-    )
-
-
-def _passes_group(group: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    join = all if group["logic"] == "and" else any
-    return join(
-        _passes_rule(facts.get(rule["field"]), rule["operator"], rule["value"])
-        for rule in group["rules"]
+        rule["field"] in _CONTENT_FIELDS for group in rules["groups"] for rule in group["rules"]
     )
 
 

@@ -8,11 +8,12 @@ the others hardly anybody has both in common with him.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 from uuid import UUID
 
 from django.conf import settings
 
+from gateway.metrics.families import Counter
 from routing.destinations.facts import TraceFacts, pack_batch
 
 TASK: Final = "routing.tasks.deliver_traces"
@@ -21,6 +22,14 @@ MESSAGES_PER_QUEUE_MAX: Final = 25
 TRACES_MAX: Final = 50
 CHARS_MAX: Final = 262_144
 _BROKER_S: Final = 2.0
+LossReason = Literal["crowd", "database", "broker", "queue_full", "sealed", "receiver"]
+LOST_TRACES: Final = Counter(
+    "gateway_destination_traces_lost_total",
+    "Traces that destinations did not get, by reason: `crowd` where too many came at once, "
+    "`database` and `broker` where these were gone, `queue_full` where workers are behind, "
+    "`sealed` where the master key is another, `receiver` where three tries failed.",
+    "reason",
+)
 
 
 class Message(NamedTuple):

@@ -29,8 +29,8 @@ from routing.destinations.config import (
     unseal_secrets,
 )
 from routing.destinations.models import Destination
+from routing.destinations.senders import SENDERS
 from routing.destinations.senders.interface import Sender
-from routing.destinations.senders.registry import SENDERS
 
 PER_TYPE_MAX: Final = 5
 # What a record tells. `version` is among them because a config changes without being told.

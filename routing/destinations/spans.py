@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject, dumps
-from routing.destinations.facts import TraceFacts, list_texts
-from routing.destinations.senders.interface import MetadataGroups
+from routing.destinations.facts import MetadataGroups, TraceFacts, join_texts
 
 SERVICE: Final = "routing-gateway"
 # Keys of the caller's `trace` with a meaning of their own.
-KNOWN_KEYS: Final = frozenset(
+_KNOWN_KEYS: Final = frozenset(
     {"trace_id", "trace_name", "span_name", "generation_name", "parent_span_id"}
 )
 _INTERNAL, _CLIENT = 1, 3
@@ -67,7 +66,7 @@ def empty_payload() -> JsonObject:
 
 def build_metadata(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
     """What the caller's `trace` adds, and the groups of metadata that are switched on."""
-    metadata = {name: value for name, value in facts.trace.items() if name not in KNOWN_KEYS}
+    metadata = {name: value for name, value in facts.trace.items() if name not in _KNOWN_KEYS}
     if groups.cost:
         metadata |= {
             "cost.charge_usd": facts.total_cost_usd,
@@ -164,7 +163,7 @@ def _as_parts(messages: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
     result = []
     for message in messages:
         parts: list[JsonObject] = []
-        if text := list_texts([message]):
+        if text := join_texts([message]):
             is_result = message.get("role") == "tool"
             part: JsonObject = {"type": "text", "content": text}
             if is_result:

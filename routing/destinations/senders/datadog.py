@@ -5,14 +5,13 @@ from typing import Any, ClassVar, Final
 
 from gateway.http.jsonio import JsonObject
 from routing.destinations.config import DestinationConfig, Secret, Url, Word
-from routing.destinations.facts import TraceFacts, list_texts
+from routing.destinations.facts import MetadataGroups, TraceFacts, join_texts
 from routing.destinations.senders.interface import (
-    MetadataGroups,
+    TEST_HEADER,
     OutgoingRequest,
     Sender,
     json_request,
 )
-from routing.destinations.senders.otlp import TEST_HEADER
 from routing.destinations.spans import build_metadata, find_ids, generation_name
 
 _PATH: Final = "/api/intake/llm-obs/v1/trace/spans"
@@ -94,7 +93,7 @@ def _list_metrics(facts: TraceFacts) -> JsonObject:
 
 def _as_messages(messages: Sequence[JsonObject]) -> list[JsonObject]:
     return [
-        {"role": message.get("role", "user"), "content": list_texts([message])}
+        {"role": message.get("role", "user"), "content": join_texts([message])}
         for message in messages
     ]
 

@@ -5,9 +5,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from gateway.http.jsonio import dumps
 from routing.destinations.config import DestinationConfig
-from routing.destinations.facts import TraceFacts
+from routing.destinations.facts import MetadataGroups, TraceFacts
 
 JSON: Final = ("Content-Type", "application/json")
+# Connection tests have it.
+TEST_HEADER: Final = ("X-Test-Connection", "true")
 C = TypeVar("C", bound=DestinationConfig)
 
 
@@ -18,15 +20,6 @@ class OutgoingRequest(NamedTuple):
     headers: tuple[tuple[str, str], ...]
     body: bytes
     method: str = "POST"
-
-
-class MetadataGroups(NamedTuple):
-    """Which groups of metadata a destination gets beside the model, tokens and total cost."""
-
-    cost: bool = False
-    cost_allocation: bool = False
-    identity: bool = False
-    request_context: bool = False
 
 
 class Sender(NamedTuple, Generic[C]):

@@ -9,16 +9,15 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from routing.destinations.config import DestinationConfig, Headers, Secret, Url, Word
-from routing.destinations.facts import TraceFacts
+from routing.destinations.facts import MetadataGroups, TraceFacts
 from routing.destinations.senders.interface import (
-    MetadataGroups,
+    TEST_HEADER,
     OutgoingRequest,
     Sender,
     json_request,
 )
 from routing.destinations.spans import build_payload, empty_payload
 
-TEST_HEADER: Final = ("X-Test-Connection", "true")
 _TRACES: Final = "/v1/traces"
 
 

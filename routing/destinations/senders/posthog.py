@@ -6,14 +6,13 @@ from typing import Any, ClassVar, Final
 
 from gateway.http.jsonio import JsonObject, format_time
 from routing.destinations.config import DestinationConfig, Secret, Url
-from routing.destinations.facts import TraceFacts
+from routing.destinations.facts import MetadataGroups, TraceFacts
 from routing.destinations.senders.interface import (
-    MetadataGroups,
+    TEST_HEADER,
     OutgoingRequest,
     Sender,
     json_request,
 )
-from routing.destinations.senders.otlp import TEST_HEADER
 from routing.destinations.spans import build_metadata, find_ids, generation_name
 
 _PATH: Final = "/batch/"

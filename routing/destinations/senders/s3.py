@@ -14,9 +14,8 @@ from pydantic_core import PydanticCustomError
 
 from gateway.http.jsonio import dumps
 from routing.destinations.config import DestinationConfig, Headers, Secret, Url, Word
-from routing.destinations.facts import TraceFacts
-from routing.destinations.senders.interface import JSON, MetadataGroups, OutgoingRequest, Sender
-from routing.destinations.senders.otlp import TEST_HEADER
+from routing.destinations.facts import MetadataGroups, TraceFacts
+from routing.destinations.senders.interface import JSON, TEST_HEADER, OutgoingRequest, Sender
 from routing.destinations.spans import build_payload, empty_payload, find_ids
 
 _NANO: Final = 1_000_000_000

@@ -13,7 +13,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.resources import OpenObject, ResourceObject, enum
 from routing.destinations.filters import FilterRules
 from routing.destinations.models import REGIONS
-from routing.destinations.senders.registry import SENDERS
+from routing.destinations.senders import SENDERS
 from routing.destinations.services import DestinationDetails, find_sender
 
 _KEYS_MAX: Final = 1_000

@@ -11,7 +11,7 @@ _ROW = re.compile(r"^\| `(gateway_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", re.MULTI
 _DECLARING = (
     *("gateway.metrics.host", "gateway.metrics.losses", "gateway.metrics.scrape"),
     *("gateway.metrics.tasks", "accounts.metrics", "routing.monitoring.process"),
-    *("routing.destinations.losses", "interns.metrics"),
+    *("routing.destinations.queueing", "interns.metrics"),
 )
 
 

@@ -12,8 +12,8 @@ from botocore.credentials import Credentials
 from gateway.outbound.doors import door_for
 from routing.destinations.config import check_config
 from routing.destinations.delivery import send_request
-from routing.destinations.senders.interface import MetadataGroups
-from routing.destinations.senders.registry import SENDERS
+from routing.destinations.facts import MetadataGroups
+from routing.destinations.senders import SENDERS
 from tests.routing.destinations.given import facts
 from tests.support.receiver import Received, Receiver, list_spans, read_attributes, serve_receiver
 

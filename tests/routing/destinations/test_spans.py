@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from routing.destinations.senders.interface import MetadataGroups
+from routing.destinations.facts import MetadataGroups
 from routing.destinations.spans import build_payload
 from tests.routing.destinations.given import facts
 from tests.support.receiver import list_spans, read_attributes
