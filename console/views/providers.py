@@ -28,7 +28,7 @@ from console.table import Column, Table, csv_response, render_rows, render_table
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import Slug, Url
 from routing.entities.vocabulary import STATUS_DISABLED
-from routing.providers.changes import PricePerMillion, price_endpoints, switch_provider
+from routing.providers.services import PricePerMillion, price_endpoints, switch_provider
 from routing.upstreams.wires import CHAT_KINDS
 
 _OWN: Final = ""

@@ -97,7 +97,7 @@ def _admin_password(kept: dict[str, Any], ids: dict[str, Any]) -> str:
 
 # By name, because this package imports no app.
 DEMO_CATALOGUE = "routing.catalogue.files.demo_catalogue"
-CONFIGURED_PROVIDERS = "routing.providers.discovery.configured_from_environment"
+CONFIGURED_PROVIDERS = "routing.providers.discovery.list_configured_providers"
 DEMO_DEFAULT_MODEL = "simulated/intern"
 ADMIT_MEMBER = "accounts.services.organization.admit_member"
 _STATUS_DISABLED = -5

@@ -24,7 +24,7 @@ _MARKS: Final = {
 }
 
 
-def known_charset(name: str) -> str | None:
+def find_charset(name: str) -> str | None:
     """A charset by any of its names, as Python calls it; None where bytes are not read as that."""
     # Python itself would keep in mind every name that it was ever asked for.
     plain = encodings.normalize_encoding(name).lower()

@@ -52,7 +52,7 @@ _TABLE: Final[tuple[tuple[str, ...], ...]] = (
 KNOWN: Final = {row[0]: KnownProvider(*row) for row in _TABLE}
 
 
-def configured_from_environment() -> list[KnownProvider]:
+def list_configured_providers() -> list[KnownProvider]:
     """The well-known providers whose key is in the environment."""
     return [provider for provider in KNOWN.values() if provider.key()]
 

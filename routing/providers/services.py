@@ -1,8 +1,13 @@
-"""Adding a real provider with the models it serves. Repeating it changes nothing."""
+"""Adding a real provider with the models it serves, and what an operator changes of one in service.
+
+Every change leaves an audit record; web processes follow within a second.
+"""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final, NamedTuple
 
 from django.db import transaction
 
@@ -15,6 +20,8 @@ from routing.catalogue.version import current_version
 from routing.entities.vocabulary import STATUS_DISABLED
 from routing.providers.discovery import FoundModel, KnownProvider, discover
 from routing.providers.probes import TOTAL_S, ProbeResult, probe_models
+
+_MILLION: Final = 1_000_000
 
 
 @dataclass
@@ -40,7 +47,8 @@ def add_provider(
     parked: bool = False,
     by: Actor = SYSTEM,
 ) -> AddedModels:
-    """List the provider's models, or those `named`, then store it with them.
+    """List the provider's models, or those `named`, then store it with them. Repeating it changes
+    nothing.
 
     Models in the price book are enabled; `pricing` prices the others, which otherwise are stored
     disabled. For up to `probe_s` a few calls find out which parameters the enabled ones take, if
@@ -164,3 +172,63 @@ def _add_model(
         endpoint.save()
     (added.unpriced if pricing is None else added.enabled).append(listed.id)
     return endpoint
+
+
+# --- A provider in service ------------------------------------------------------------------------
+
+
+class PricePerMillion(NamedTuple):
+    """USD for a million tokens in, and out."""
+
+    prompt: Decimal
+    completion: Decimal
+
+
+def switch_provider(*, provider: Provider, parked: bool, by: Actor) -> None:
+    """Send it no more requests until it is unparked, or send it requests again."""
+    before, status = provider.status, STATUS_DISABLED if parked else 0
+    with transaction.atomic():
+        provider.status = status
+        provider.save(update_fields=["status"])
+        record_change(
+            by=by,
+            action="switched",
+            object_type="provider",
+            object_id=provider.slug,
+            account_id=None,
+            before={"status": before},
+            after={"status": status},
+        )
+
+
+def price_endpoints(*, provider: Provider, prices: Mapping[int, PricePerMillion], by: Actor) -> int:
+    """Set what tokens cost at these endpoints of the provider, by number; what else has a price
+    there keeps it. Models that were hidden for want of one are shown. Returns how many changed."""
+    changed = 0
+    with transaction.atomic():
+        rows = Endpoint.objects.select_for_update(no_key=True, of=("self",))
+        for row in rows.filter(provider=provider, pk__in=prices).select_related("model"):
+            each = prices[row.pk]
+            pricing = {
+                **(row.pricing or {}),
+                **{name: f"{value / _MILLION:f}" for name, value in each._asdict().items()},
+            }
+            if pricing == row.pricing:
+                continue
+            before, was_hidden = row.pricing, row.pricing is None
+            row.pricing, row.price_source = pricing, "hand"
+            row.save(update_fields=["pricing", "price_source"])
+            if was_hidden and not row.model.visible:
+                row.model.visible = True
+                row.model.save(update_fields=["visible"])
+            changed += 1
+            record_change(
+                by=by,
+                action="priced",
+                object_type="endpoint",
+                object_id=row.model.slug[:64],
+                account_id=None,
+                before={"pricing": before},
+                after={"pricing": pricing},
+            )
+    return changed

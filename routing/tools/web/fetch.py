@@ -18,7 +18,7 @@ from gateway.outbound.errors import (
 )
 from gateway.outbound.http_client import Limits, Reply
 from gateway.outbound.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
-from routing.fetching.charsets import decode, known_charset
+from routing.fetching.charsets import decode, find_charset
 from routing.fetching.files import NO_TEXT, PDF, Content, FileUnreadable, read_file
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
 from routing.fetching.pages import Unreadable, read_page
@@ -163,7 +163,7 @@ def _kind(headers: Mapping[str, str]) -> tuple[str, str | None]:
     for part in parameters:
         name, _, value = part.strip().partition("=")
         if name.strip().lower() == "charset":
-            return kind.strip().lower(), known_charset(value.strip("\"' "))
+            return kind.strip().lower(), find_charset(value.strip("\"' "))
     return kind.strip().lower(), None
 
 

@@ -9,7 +9,7 @@ import pytest
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.snapshot import build_snapshot
 from routing.providers import discovery
-from routing.providers.discovery import KNOWN, _our_id, configured_from_environment
+from routing.providers.discovery import KNOWN, _our_id, list_configured_providers
 from tests.routing.catalogue.conftest import run
 from tests.routing.catalogue.scripted_provider import Handler, ScriptedProvider, able
 from tests.support.local_site import Running
@@ -328,7 +328,7 @@ def test_the_environment_says_which_providers_have_a_key(
 ) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-key")
 
-    assert [known.slug for known in configured_from_environment()] == ["openai", "groq"]
+    assert [known.slug for known in list_configured_providers()] == ["openai", "groq"]
 
 
 def test_ids_of_a_provider_become_ids_of_ours() -> None:

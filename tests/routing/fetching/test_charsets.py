@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.fetching import charsets
-from routing.fetching.charsets import CHARSETS, PIECE_BYTES, decode, known_charset
+from routing.fetching.charsets import CHARSETS, PIECE_BYTES, decode, find_charset
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,13 @@ from routing.fetching.charsets import CHARSETS, PIECE_BYTES, decode, known_chars
     ],
 )
 def test_charsets_are_those_of_texts(name: str, known: str | None) -> None:
-    assert known_charset(name) == known
+    assert find_charset(name) == known
 
 
 def test_what_is_not_known_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr("codecs.lookup", asked.append)
-    assert known_charset("nobody-has-this-one") is None
+    assert find_charset("nobody-has-this-one") is None
     assert asked == []
 
 
