@@ -131,7 +131,8 @@ ROUTER_MAX_MODELS = setting(
 )
 ROUTER_CREDENTIAL_PARK_SECONDS = setting(
     "ROUTER_CREDENTIAL_PARK_SECONDS",
-    "how long a credential of a provider's pool is not used after 401, 402 or 403 without a hint",
+    "how long a credential of a provider's pool is not used after 401, 402 or 403 without a hint "
+    "(after 402 and 403 for the account that met it)",
     env.seconds,
     300,
 )
@@ -151,13 +152,16 @@ ROUTER_RETRY_BACKOFF = setting(
 )
 ROUTER_RETRY_BUDGET = setting(
     "ROUTER_RETRY_BUDGET",
-    "retries per process, as a share of its requests",
+    "retries per process and account, as a share of its requests",
     env.decimal,
     0.2,
     maximum=100,
 )
 ROUTER_RETRY_FLOOR = setting(
-    "ROUTER_RETRY_FLOOR", "retries that a process may always make in 10 s", env.integer, 100
+    "ROUTER_RETRY_FLOOR",
+    "retries that a process may always make in 10 s; the accounts that send requests divide them",
+    env.integer,
+    100,
 )
 ROUTER_HEDGE_DELAY_SECONDS = setting(
     "ROUTER_HEDGE_DELAY_SECONDS",

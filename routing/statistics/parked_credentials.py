@@ -6,6 +6,7 @@ hint store each one goes by what it has met itself.
 
 from functools import cache
 from typing import Final, Literal, NamedTuple
+from uuid import UUID
 
 from routing.entities.credentials import HouseCredential
 
@@ -22,6 +23,13 @@ class CredentialEvent(NamedTuple):
     until: float
 
 
+class Doubt(NamedTuple):
+    """That a credential was refused for a request of this account, and until when that counts."""
+
+    account_id: UUID
+    until: float
+
+
 class ParkedCredentials:
     """Credentials by the moment until which they are not used: at every endpoint, or at the one
     that said so."""
@@ -29,6 +37,7 @@ class ParkedCredentials:
     def __init__(self) -> None:
         self._until: dict[ParkingKind, dict[int, float]] = {"refused": {}, "throttled": {}}
         self._probed: dict[int, float] = {}
+        self._doubts: dict[int, Doubt] = {}
         self._unpublished: dict[tuple[ParkingKind, int], CredentialEvent] = {}
 
     def park(
@@ -49,9 +58,30 @@ class ParkedCredentials:
         while len(until) > _PARKED_MAX:
             del until[next(iter(until))]
 
+    def doubt(self, credential: HouseCredential, endpoint: int, doubt: Doubt, now: float) -> bool:
+        """Note a refusal that may be the request's own fault: its account can have as many as it
+        likes. True where another account had one before, and nobody was answered since."""
+        here = credential.parking_key(endpoint)
+        before = self._doubts.pop(here, None)
+        if before is not None and before.until > now and before.account_id != doubt.account_id:
+            return True
+        self._doubts[here] = doubt
+        while len(self._doubts) > _PARKED_MAX:
+            del self._doubts[next(iter(self._doubts))]
+        return False
+
+    def find_doubt_end(
+        self, credential: HouseCredential, endpoint: int, account_id: UUID, now: float
+    ) -> float | None:
+        """Until when this account's requests are sent with others; None where it met no refusal."""
+        doubt = self._doubts.get(credential.parking_key(endpoint)) if self._doubts else None
+        is_met = doubt is not None and doubt.account_id == account_id and doubt.until > now
+        return doubt.until if doubt is not None and is_met else None
+
     def clear(self, credential: HouseCredential, endpoint: int) -> None:
         """It was answered: what was wrong with it is over."""
         self._until["refused"].pop(credential.parking_key(), None)
+        self._doubts.pop(credential.parking_key(endpoint), None)
         for until in self._until.values():
             until.pop(credential.parking_key(endpoint), None)
 

@@ -46,7 +46,7 @@ from routing.serving.attempts.house_credentials import (
     AllParked,
     ChosenCredential,
     is_pool_failure,
-    is_unknown_credential,
+    is_unusable_credential,
     note_credential_failure,
     take_credential,
 )
@@ -135,7 +135,7 @@ class Attempts:
                 # Of a pool another credential may do better.
                 if failure is None or not (is_again_asked or is_pool_failure(attempt, failure)):
                     break
-                doubts += failure.credential and not is_unknown_credential(failure)
+                doubts += failure.credential and not is_unusable_credential(failure)
                 if doubts == DOUBTS_MAX:
                     break
             if failure is not None:
@@ -228,7 +228,8 @@ class Attempts:
         forget_origin(failure)
         if attempt.limits is not None and attempt.first_token is None:
             settle_attempt(attempt, 0)
-        if not note_credential_failure(attempt, failure, now):
+        account_id = self._progress.context.payer.account_id
+        if not note_credential_failure(attempt, failure, account_id, now):
             note_health(self._progress, attempt, failure, now)
             if attempt.endpoint.pk == self._probes:
                 self.end_probe()
@@ -316,9 +317,10 @@ class Attempts:
         attempts, now = len(self._progress.attempts) - self._first, process.now()
         if now >= self._progress.context.deadline or attempts >= settings.ROUTER_MAX_ATTEMPTS:
             return False
+        account_id = self._progress.context.payer.account_id
         if attempts:
-            return process.retries().draw(now)
-        process.retries().first(now)
+            return process.retries().draw(account_id, now)
+        process.retries().first(account_id, now)
         return True
 
     def _ensure_hold(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:

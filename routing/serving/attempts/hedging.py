@@ -36,7 +36,7 @@ from routing.serving.attempts.holds import (
 from routing.serving.attempts.house_credentials import (
     AllParked,
     is_pool_failure,
-    is_unknown_credential,
+    is_unusable_credential,
 )
 from routing.serving.attempts.queue_wait import QueueingAttempts
 from routing.serving.request import process
@@ -141,7 +141,7 @@ class HedgingAttempts(QueueingAttempts):
             for each in self._progress.attempts
             if each.endpoint is attempt.endpoint and each.failure and each.failure.credential
         ]
-        doubts = sum(not is_unknown_credential(each) for each in refusals)
+        doubts = sum(not is_unusable_credential(each) for each in refusals)
         return is_pool_failure(attempt, failure) and doubts < DOUBTS_MAX
 
     def end_probe_of(self, attempt: Attempt) -> None:

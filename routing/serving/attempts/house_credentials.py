@@ -7,8 +7,9 @@ another one is tried.
 
 import hashlib
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from gateway.limits.rules import LimitsTaken
 from gateway.live_settings import settings
@@ -18,12 +19,16 @@ from routing.serving.admission.endpoint_limits import Full, take_for_endpoint
 from routing.serving.attempts.own_credentials import is_credential_failure, rest_credential
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.statistics.parked_credentials import parked_credentials
+from routing.statistics.parked_credentials import Doubt, parked_credentials
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 _DRAW_BYTES: Final = 8
 _UNAUTHORIZED: Final = 401
+# Said by 400 where the account behind a credential ran dry, and in no words that a caller chose.
+_NO_CREDIT: Final = 400
 _REFUSED_MAX_S: Final = 600.0
+# Two accounts may be one person's: what they can bring about is soon over.
+_DOUBTED_MAX_S: Final = 60.0
 
 
 class AllParked(NamedTuple):
@@ -49,12 +54,14 @@ def take_credential(
     in_turn: bool = False,
 ) -> ChosenCredential | Full | AllParked:
     """The first credential of the provider's pool that was not `tried`, is not parked and has room.
-    With `even_throttled` one may be tried that a 429 has parked, and as a last resort, now and
-    then, one that was refused. `in_turn` is as in `take_for_endpoint`."""
+    With `even_throttled` one may be tried that a 429 has parked, and as a last resort one that was
+    refused to this account, and now and then one that was to all. `in_turn` is as in
+    `take_for_endpoint`."""
     now, parked = process.now(), parked_credentials()
+    account_id = progress.context.payer.account_id
     ends: list[float] = []
     full: Full | None = None
-    for credential in _order_by_draw(progress, endpoint.provider.credentials):
+    for credential in _order_by_draw(progress, endpoint):
         if credential.pk in tried:
             continue
         end = parked.find_end(credential, endpoint.pk, now, even_throttled=even_throttled)
@@ -62,6 +69,10 @@ def take_credential(
             is_last_resort and parked.may_probe(credential, endpoint.pk, now)
         ):
             ends.append(end)
+            continue
+        doubt_end = parked.find_doubt_end(credential, endpoint.pk, account_id, now)
+        if doubt_end is not None and not is_last_resort:
+            ends.append(doubt_end)
             continue
         limits = take_for_endpoint(progress, endpoint, credential.rate_rules, in_turn=in_turn)
         if not isinstance(limits, Full):
@@ -71,9 +82,7 @@ def take_credential(
     return full or AllParked(min(ends, default=now))
 
 
-def _order_by_draw(
-    progress: RequestProgress, pool: Sequence[HouseCredential]
-) -> list[HouseCredential]:
+def _order_by_draw(progress: RequestProgress, endpoint: EndpointEntry) -> list[HouseCredential]:
     """The pool in an order drawn by weight. A conversation keeps its draw, and a tool loop its
     credential: prompt caches of providers belong to the account behind it."""
     conversation = progress.context.conversation_key
@@ -86,7 +95,7 @@ def _order_by_draw(
         wait = -math.log(1.0 - drawn) / credential.weight
         return last is None or last.house is not credential, wait
 
-    return sorted(pool, key=rank)
+    return sorted(endpoint.provider.credentials, key=rank)
 
 
 def _draw(mark: bytes, pk: int) -> float:
@@ -100,30 +109,32 @@ def is_pool_failure(attempt: Attempt, failure: UpstreamFailure) -> bool:
     return attempt.house is not None and (failure.credential or failure.parked)
 
 
-def note_credential_failure(attempt: Attempt, failure: UpstreamFailure, now: float) -> bool:
+def note_credential_failure(
+    attempt: Attempt, failure: UpstreamFailure, account_id: UUID, now: float
+) -> bool:
     """Park the credential that the attempt was made with, the pool's or the team's own, where the
     failure is its own. False where it says something of the endpoint."""
     if is_credential_failure(attempt, failure):
         rest_credential(attempt, failure, now)
         return True
-    if attempt.house is None or not is_pool_failure(attempt, failure):
+    house, endpoint, hint_s = attempt.house, attempt.endpoint.pk, failure.retry_after_s
+    if house is None or not is_pool_failure(attempt, failure):
         return False
-    parked, endpoint, hint_s = parked_credentials(), attempt.endpoint.pk, failure.retry_after_s
-    if failure.credential:
-        default_s = settings.ROUTER_CREDENTIAL_PARK_SECONDS
-        parked.park(
-            attempt.house,
-            0 if is_unknown_credential(failure) else endpoint,
-            now + (default_s if hint_s is None else min(hint_s, _REFUSED_MAX_S)),
-            kind="refused",
-        )
-    else:
+    parked = parked_credentials()
+    if not failure.credential:
         pause_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
-        parked.park(attempt.house, endpoint, now + pause_s, kind="throttled")
+        parked.park(house, endpoint, now + pause_s, kind="throttled")
+        return True
+    default_s = settings.ROUTER_CREDENTIAL_PARK_SECONDS
+    pause_s = default_s if hint_s is None else min(hint_s, _REFUSED_MAX_S)
+    if is_unusable_credential(failure):
+        parked.park(house, 0, now + pause_s, kind="refused")
+    elif parked.doubt(house, endpoint, Doubt(account_id, now + pause_s), now):
+        parked.park(house, endpoint, now + min(pause_s, _DOUBTED_MAX_S), kind="refused")
     return True
 
 
-def is_unknown_credential(failure: UpstreamFailure) -> bool:
+def is_unusable_credential(failure: UpstreamFailure) -> bool:
     """Whether no request can be served with it. Any other refusal may be of this model, or of what
     this caller asks for: some providers refuse content by 403, and too large a maximum by 402."""
-    return failure.credential and failure.status == _UNAUTHORIZED
+    return failure.credential and failure.status in (_UNAUTHORIZED, _NO_CREDIT)

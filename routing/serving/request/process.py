@@ -4,8 +4,9 @@ and the bound on requests in progress."""
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
+from uuid import UUID
 
 from gateway.http.errors import Unavailable
 from gateway.live_settings import settings
@@ -17,32 +18,49 @@ WINDOW_S = 10.0
 
 
 class RetryBudget:
-    """In any 10 s, at most `share` of first attempts plus `floor` further ones. `now` is monotonic
-    seconds."""
+    """In any 10 s each account may make `share` of its first attempts as further ones, and as many
+    as its part of `floor`, which all accounts with attempts divide among them: at least one. `now`
+    is monotonic seconds."""
 
     def __init__(self, *, share: float, floor: int) -> None:
         self._share = share
         self._floor = floor
-        self._firsts: deque[float] = deque()
-        self._retries: deque[float] = deque()
+        self._firsts = _RecentCounts()
+        self._retries = _RecentCounts()
 
-    def first(self, now: float) -> None:
-        _forget(self._firsts, now)
-        self._firsts.append(now)
+    def first(self, account_id: UUID, now: float) -> None:
+        self._firsts.add(account_id, now)
 
-    def draw(self, now: float) -> bool:
-        """Take one retry; False when the budget is spent."""
-        _forget(self._firsts, now)
-        _forget(self._retries, now)
-        if len(self._retries) + 1 > self._share * len(self._firsts) + self._floor:
+    def draw(self, account_id: UUID, now: float) -> bool:
+        """Take one retry; False when the account's budget is spent."""
+        firsts, retries = self._firsts.read(now), self._retries.read(now)
+        part = min(self._floor, max(1, self._floor // max(1, len(firsts))))
+        if retries.get(account_id, 0) + 1 > self._share * firsts.get(account_id, 0) + part:
             return False
-        self._retries.append(now)
+        self._retries.add(account_id, now)
         return True
 
 
-def _forget(moments: deque[float], now: float) -> None:
-    while moments and now - moments[0] > WINDOW_S:
-        moments.popleft()
+class _RecentCounts:
+    """How often something happened to each account within the window."""
+
+    def __init__(self) -> None:
+        self._moments: deque[tuple[float, UUID]] = deque()
+        self._counts: dict[UUID, int] = {}
+
+    def add(self, account_id: UUID, now: float) -> None:
+        self.read(now)
+        self._moments.append((now, account_id))
+        self._counts[account_id] = self._counts.get(account_id, 0) + 1
+
+    def read(self, now: float) -> Mapping[UUID, int]:
+        """The counts of accounts that have any."""
+        while self._moments and now - self._moments[0][0] > WINDOW_S:
+            _, account_id = self._moments.popleft()
+            self._counts[account_id] -= 1
+            if not self._counts[account_id]:
+                del self._counts[account_id]
+        return self._counts
 
 
 now = time.monotonic

@@ -1,6 +1,7 @@
 """Who is to blame where the time of a request runs out, and the budget of retries."""
 
 import json
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -141,15 +142,18 @@ def test_a_failure_quotes_no_answer_that_filters_would_have_changed(
 # --- The retry budget, on a clock of the test's own -----------------------------------------------
 
 
+ALICE, BOB, CAROL = (uuid.UUID(int=number) for number in range(3))
+
+
 def budget_of(share: float, floor: int, *, firsts: int = 0) -> RetryBudget:
     budget = RetryBudget(share=share, floor=floor)
     for _ in range(firsts):
-        budget.first(0)
+        budget.first(ALICE, 0)
     return budget
 
 
-def drawn(budget: RetryBudget, now: float, tries: int = 100) -> int:
-    return sum(budget.draw(now) for _ in range(tries))
+def drawn(budget: RetryBudget, now: float, account: uuid.UUID = ALICE) -> int:
+    return sum(budget.draw(account, now) for _ in range(100))
 
 
 def test_retries_are_a_share_of_first_attempts_and_a_floor() -> None:
@@ -160,32 +164,49 @@ def test_retries_are_a_share_of_first_attempts_and_a_floor() -> None:
     assert [drawn(budget_of(0.2, 0, firsts=n), 0) for n in (4, 5)] == [0, 1]
 
 
+def test_one_account_s_storm_leaves_the_others_their_retries() -> None:
+    budget = budget_of(0.2, 8, firsts=50)
+    assert drawn(budget, 0) == 10 + 8
+    budget.first(BOB, 1)
+    assert (drawn(budget, 1, BOB), drawn(budget, 1)) == (4, 0)
+    # Among many the floor is one retry for each.
+    for number in range(100, 120):
+        budget.first(uuid.UUID(int=number), 2)
+    budget.first(CAROL, 2)
+    assert drawn(budget, 2, CAROL) == 1
+
+
 def test_what_is_older_than_the_window_counts_no_more() -> None:
     budget = budget_of(1, 0)
     for now in range(5):
-        budget.first(now)
+        budget.first(ALICE, now)
     # The retries of second 4 and all first attempts are forgotten after their ten seconds.
     assert [drawn(budget, now) for now in (4, 10, 14.1)] == [5, 0, 0]
-    budget.first(14.1)
+    budget.first(ALICE, 14.1)
     assert drawn(budget, 14.1) == 1
 
 
 @given(
-    steps=st.lists(st.tuples(st.booleans(), st.floats(0, 2)), max_size=80),
+    steps=st.lists(
+        st.tuples(st.booleans(), st.sampled_from([ALICE, BOB]), st.floats(0, 2)), max_size=80
+    ),
     share=st.sampled_from([0.0, 0.2, 1.0]),
     floor=st.integers(0, 4),
 )
-def test_no_window_holds_more_than_share_and_floor(steps, share: float, floor: int) -> None:
+def test_no_window_of_an_account_holds_more_than_share_and_floor(
+    steps, share: float, floor: int
+) -> None:
     budget, now = RetryBudget(share=share, floor=floor), 0.0
-    firsts, drawn = list[float](), list[float]()
-    for is_first, pause_s in steps:
+    firsts, drawn = list[tuple[uuid.UUID, float]](), list[tuple[uuid.UUID, float]]()
+    for is_first, account, pause_s in steps:
         now += pause_s
         if is_first:
-            budget.first(now)
-            firsts.append(now)
-        elif budget.draw(now):
-            drawn.append(now)
+            budget.first(account, now)
+            firsts.append((account, now))
+        elif budget.draw(account, now):
+            drawn.append((account, now))
             first, again = (
-                sum(now - moment <= WINDOW_S for moment in moments) for moments in (firsts, drawn)
+                sum(own == account and now - moment <= WINDOW_S for own, moment in moments)
+                for moments in (firsts, drawn)
             )
             assert again <= share * first + floor

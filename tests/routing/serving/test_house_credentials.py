@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -74,7 +75,8 @@ def test_one_that_nobody_knows_is_parked_at_every_endpoint_until_it_changes() ->
     elsewhere = endpoint("acme/fast", provider=at.provider)
     attempt, now = attempt_at(at, house=first), process.now()
 
-    assert note_credential_failure(attempt, from_status(401, {"retry-after": "60"}, b"{}"), now)
+    refusal = from_status(401, {"retry-after": "60"}, b"{}")
+    assert note_credential_failure(attempt, refusal, uuid4(), now)
 
     for place in (at, elsewhere):
         parked = draw(call_to(place), place, even_throttled=True)
@@ -86,20 +88,57 @@ def test_one_that_nobody_knows_is_parked_at_every_endpoint_until_it_changes() ->
     assert {draw(call_to(both), both) for _ in range(20)} == {2}
 
 
+ALICE, BOB = uuid4(), uuid4()
+
+
+def call_of(account_id: UUID, at: EndpointEntry) -> RequestProgress:
+    call = call_to(at)
+    payer = call.context.payer._replace(account_id=account_id)
+    call.context = call.context._replace(payer=payer)
+    return call
+
+
 @pytest.mark.parametrize("status", [402, 403])
-def test_what_may_be_of_the_model_or_the_request_parks_at_that_endpoint_alone(status: int) -> None:
+def test_what_may_be_of_the_request_parks_for_its_account_alone_at_that_endpoint(
+    status: int,
+) -> None:
+    first, other = credential(1), credential(2)
+    at = pooled(first)
+    both = replace(pooled(first, other), pk=at.pk)
+    elsewhere = endpoint("acme/fast", provider=at.provider)
+    failure, now = from_status(status, {"retry-after": "86400"}, b"{}"), process.now()
+
+    for _ in range(20):
+        assert note_credential_failure(attempt_at(at, house=first), failure, ALICE, now)
+
+    parked = draw(call_of(ALICE, at), at, even_throttled=True)
+    assert isinstance(parked, AllParked)
+    assert parked.until - now <= 600
+    assert {draw(call_of(ALICE, both), both) for _ in range(20)} == {2}
+    # The request was to blame, or it was not: whoever has nothing else left tries it.
+    for _ in range(2):
+        assert draw(call_of(ALICE, at), at, even_throttled=True, is_last_resort=True) == 1
+    assert draw(call_of(BOB, at), at) == 1
+    assert draw(call_of(ALICE, elsewhere), elsewhere) == 1
+
+
+@pytest.mark.parametrize("status", [402, 403])
+def test_what_two_accounts_meet_in_a_row_parks_for_all_a_minute_at_most(status: int) -> None:
     first = credential(1)
     at = pooled(first)
     elsewhere = endpoint("acme/fast", provider=at.provider)
-    attempt, now = attempt_at(at, house=first), process.now()
+    failure, now = from_status(status, {"retry-after": "86400"}, b"{}"), process.now()
 
-    assert note_credential_failure(
-        attempt, from_status(status, {"retry-after": "86400"}, b"{}"), now
-    )
+    assert note_credential_failure(attempt_at(at, house=first), failure, ALICE, now)
+    # What somebody was answered in between was no fault of the credential's.
+    parked_credentials().clear(first, at.pk)
+    assert note_credential_failure(attempt_at(at, house=first), failure, BOB, now)
+    assert draw(call_to(at), at) == 1
+    assert note_credential_failure(attempt_at(at, house=first), failure, ALICE, now)
 
     parked = draw(call_to(at), at, even_throttled=True)
     assert isinstance(parked, AllParked)
-    assert parked.until - now <= 600
+    assert 0 < parked.until - now <= 60
     assert draw(call_to(elsewhere), elsewhere) == 1
     # Where nothing else is left it is tried all the same, now and then.
     assert draw(call_to(at), at, even_throttled=True, is_last_resort=True) == 1
@@ -109,13 +148,24 @@ def test_what_may_be_of_the_model_or_the_request_parks_at_that_endpoint_alone(st
     assert draw(call_to(at), at) == 1
 
 
+def test_an_account_that_ran_dry_by_its_provider_s_own_words_is_parked_for_all() -> None:
+    first = credential(1)
+    elsewhere = endpoint("acme/fast", provider=pooled(first).provider)
+    body = b'{"error": {"message": "Your credit balance is too low to access the API."}}'
+    attempt = attempt_at(pooled(first), house=first)
+
+    assert note_credential_failure(attempt, from_status(400, {}, body), ALICE, process.now())
+
+    assert isinstance(draw(call_to(elsewhere), elsewhere), AllParked)
+
+
 def test_one_that_is_throttled_is_parked_there_and_may_be_tried_again_if_all_else_failed() -> None:
     first = credential(1)
     at = pooled(first)
     elsewhere = endpoint("acme/fast", provider=at.provider)
 
     assert note_credential_failure(
-        attempt_at(at, house=first), from_status(429, {}, b"{}"), process.now()
+        attempt_at(at, house=first), from_status(429, {}, b"{}"), uuid4(), process.now()
     )
 
     assert isinstance(draw(call_to(at), at), AllParked)
@@ -129,7 +179,8 @@ def test_other_failures_are_the_endpoint_s() -> None:
     first = credential(1)
     attempt = attempt_at(pooled(first), house=first)
     for status in (400, 404, 408, 500, 503):
-        assert not note_credential_failure(attempt, from_status(status, {}, b"{}"), process.now())
+        failure = from_status(status, {}, b"{}")
+        assert not note_credential_failure(attempt, failure, uuid4(), process.now())
 
 
 def test_one_without_room_gives_way_to_another() -> None:
