@@ -176,14 +176,14 @@ def describe_counter(name: str) -> str:
     return f"{words} and tag" if tag else words
 
 
-def list_windows(rule: RateRule, marks: Marks, tokens: int) -> list[Limit]:
-    """What a request of so many tokens at most takes of the rule's windows. One that may use more
-    than the whole limit waits for a minute that is all its own."""
+def list_windows(rule: RateRule, marks: Marks, tokens: int, calls: int = 1) -> list[Limit]:
+    """What a request of so many tokens at most, sent in so many calls, takes of the rule's windows.
+    One that may use more tokens than the whole limit waits for a minute that is all its own."""
     name, found = rule.name_counter(marks), []
     if rule.requests_per_minute is not None:
-        found.append(Limit(f"{REQUESTS}:{name}", rule.requests_per_minute, MINUTE_S))
+        found.append(Limit(f"{REQUESTS}:{name}", rule.requests_per_minute, MINUTE_S, calls))
     if rule.requests_per_day is not None:
-        found.append(Limit(f"{DAY}:{name}", rule.requests_per_day, DAY_S))
+        found.append(Limit(f"{DAY}:{name}", rule.requests_per_day, DAY_S, calls))
     if rule.tokens_per_minute is not None:
         most = rule.tokens_per_minute
         found.append(Limit(f"{TOKENS}:{name}", most, MINUTE_S, min(tokens, most)))

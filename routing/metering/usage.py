@@ -34,6 +34,11 @@ class Usage(NamedTuple):
     cache_write_1h_tokens: int = 0
     web_searches: int = 0
 
+    @property
+    def total_tokens(self) -> int:
+        """What counts against limits of tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
 
 def add_usages(one: Usage, other: Usage) -> Usage:
     """The usage of two answers that are parts of one."""

@@ -162,18 +162,19 @@ class InferenceViewSet(LeanViewSet):
         if progress.loop is not None:
             progress.loop.ask_model = ask_model
         headers = {"X-Generation-Id": progress.context.generation_id}
-        if (taken := progress.limits_taken) is not None:
-            headers |= build_limit_headers(taken, self.caller_format.name, now_s=time.time())
+        taken = progress.limits_taken
         if (wish := progress.context.cache_options) or progress.context.shares_answer:
             self.reuse = start_reuse(progress, wish, self.body)
         reuse = self.reuse
         if reuse is not None:
-            if (answer := reuse.find_answer(headers)) is not None:
+            told = headers | build_limit_headers(progress, taken, now_s=time.time())
+            if (answer := reuse.find_answer(told)) is not None:
                 return answer
             headers |= reuse.headers
         if not progress.context.chat.stream:
             progress.client = request.META.get("gunicorn.socket")
             content = serve_answer(progress)
+            headers |= build_limit_headers(progress, taken, now_s=time.time())
             headers |= describe_stay(progress)
             if reuse is not None:
                 reuse.record(content)
@@ -185,6 +186,7 @@ class InferenceViewSet(LeanViewSet):
         stream = kind(progress, request.META.get("gunicorn.socket"))
         stream.open()
         slot.keep()
+        headers |= build_limit_headers(progress, taken, now_s=time.time())
         headers |= describe_stay(progress)
         if reuse is None:
             return EventStream(stream, [stream.close, slot.release], headers=headers)

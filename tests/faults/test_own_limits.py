@@ -48,6 +48,16 @@ models:
       - provider: large
         upstream_model: alone
         pricing: {{prompt: "0.000001", completion: "0.000001"}}
+  - id: acme/judge
+    name: Judge
+    created: 1767225600
+    context_length: 128000
+    endpoints:
+      - provider: small
+        upstream_model: judge
+        pricing: {{prompt: "0.000001", completion: "0.000001"}}
+        supported_parameters: [temperature, max_tokens, logprobs, top_logprobs]
+        rate_limits: [{{concurrent: 2, requests_per_minute: 8}}]
 """
 _names = count()
 
@@ -242,6 +252,37 @@ def test_an_endpoint_without_room_is_passed_over_with_a_reason(pair: Pair) -> No
         pair.simulator.open_gate(gate)
     assert refused.status_code == 429
     assert refused.json()["error"]["message"].endswith("2 concurrent requests of this endpoint")
+
+
+def test_calls_of_decisions_are_bounded_as_any_others(pair: Pair) -> None:
+    key = pair.account().api_key
+
+    def decide(count: int) -> requests.Response:
+        asked = [{"type": "noul", "instructions": f"Is it {n}?"} for n in range(count)]
+        questions = {f"q{n}": question for n, question in enumerate(asked)}
+        body = {"model": "acme/judge", "state": "Ten", "questions": questions}
+        return pair.servers[0].post("/api/alpha/decisions", key=key, json=body)
+
+    def work() -> None:
+        pair.simulator.clear()
+        gate = f"own-limits-{next(_names)}"
+        pair.simulator.verdicts("small", {"when": "Is it", "gate": gate})
+        with ThreadPoolExecutor(1) as pool:
+            deciding = pool.submit(decide, 6)
+            pair.simulator.wait(2, "received", timeout_s=60)
+            pair.simulator.open_gate(gate)
+            assert deciding.result().status_code == 200, deciding.result().text
+        calls = pair.simulator.requests("small")
+        assert len(calls) == 6
+        for call in calls:
+            moment = call["received_at"]
+            under_way = [each["received_at"] <= moment < each["ended_at"] for each in calls]
+            assert sum(under_way) <= 2
+        # Of eight in a minute two are left.
+        assert [decide(3).status_code, decide(9).status_code] == [429, 429]
+        assert decide(2).status_code == 200
+
+    within_one(MINUTE_S, work)
 
 
 def test_a_key_s_limit_on_a_provider_moves_it_on_and_end_users_count_apart(pair: Pair) -> None:

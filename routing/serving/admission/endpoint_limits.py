@@ -30,6 +30,9 @@ from routing.serving.request.context import Attempt, RequestProgress
 SOURCE: Final = "router_rate_limit"
 KEY_TOKENS: Final = "key_tokens"
 _COUNTS_TOKENS: Final = (TOKENS, KEY_TOKENS)
+_OF_CREDENTIAL: Final = f"{TOKENS}:credential:"
+# Of one request at one endpoint.
+CALLS_AT_ONCE: Final = 8
 # A place may become free at any moment.
 _PLACE_RETRY_S: Final = 1
 _WORDS: Final = {
@@ -51,14 +54,22 @@ class Full(NamedTuple):
         return max(1, math.ceil(self.cause.reset_s - self.cause.at_s))
 
 
-def take_limits(windows: Sequence[Limit], bounds: Sequence[Bound]) -> LimitsTaken | Full:
-    """Take of all of them or of none."""
+def take_limits(
+    windows: Sequence[Limit], bounds: Sequence[Bound], *, calls: int = 1
+) -> LimitsTaken | Full:
+    """Take of all of them or of none. A request of several calls has a place of each bound at
+    least, and further ones, for as many calls as may be under way, while there are any free."""
     places = concurrency_limiter().take(bounds) if bounds else []
     if isinstance(places, Bound):
         return Full(places)
     taken: Taken | Exceeded | None = None
     try:
         taken = rate_limiter().take(*windows) if windows else None
+        is_full = isinstance(taken, Exceeded)
+        while not is_full and len(places) < len(bounds) * min(calls, CALLS_AT_ONCE):
+            more = concurrency_limiter().take(bounds)
+            is_full = isinstance(more, Bound)
+            places += [] if isinstance(more, Bound) else more
     except BaseException:  # Also a greenlet being killed must not leave its places.
         concurrency_limiter().give_back(places)
         raise
@@ -84,15 +95,15 @@ def take_for_endpoint(
         for each in (progress.attempts if progress.loop is not None else ())
         if each.endpoint is endpoint and each.limits is not None
     ]
-    rules = [] if earlier else [*_list_rules(progress, endpoint)]
+    rules = [] if earlier else [*endpoint.rate_rules, *list_own_rules(progress, endpoint)]
     # Rules name the credential that they are of.
     if not any(each.house is not None and each.house.rate_rules == more_rules for each in earlier):
         rules += more_rules
     if not rules:
         return None
-    marks = read_marks(progress)
+    marks, calls = read_marks(progress), len(progress.demands(endpoint))
     tokens = bound_tokens(progress, endpoint)
-    windows = [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
+    windows = [limit for rule in rules for limit in list_windows(rule, marks, tokens, calls)]
     # Calls of a hedged request are under way at the same time, so that each takes a place.
     is_one_of_many = progress.loop is not None or progress.parent is not None
     held = set(_list_own_places(progress)) if is_one_of_many else set()
@@ -103,7 +114,7 @@ def take_for_endpoint(
     ]
     if in_turn and (overtaken := fair_queue().find_overtaken(bounds, progress.waiting)):
         return Full(overtaken)
-    return take_limits(windows, bounds)
+    return take_limits(windows, bounds, calls=calls)
 
 
 def _list_own_places(progress: RequestProgress) -> Iterator[str]:
@@ -125,12 +136,13 @@ def read_marks(progress: RequestProgress) -> Marks:
     return Marks(asking.context.chat.user, progress.context.tags)
 
 
-def _list_rules(progress: RequestProgress, endpoint: EndpointEntry) -> Sequence[RateRule]:
+def list_own_rules(progress: RequestProgress, endpoint: EndpointEntry) -> list[RateRule]:
+    """The rules of key and workspace that count what this endpoint is asked."""
     own = progress.context.caller.rate_rules
     if not own:
-        return endpoint.rate_rules
+        return []
     marks = read_marks(progress)
-    naming = [
+    return [
         rule
         for rule in own
         if rule.names_endpoints
@@ -138,7 +150,6 @@ def _list_rules(progress: RequestProgress, endpoint: EndpointEntry) -> Sequence[
         and rule.model in (None, endpoint.canonical_slug)
         and rule.provider in (None, endpoint.provider.slug)
     ]
-    return [*endpoint.rate_rules, *naming]
 
 
 def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LIMITS_STEP) -> None:
@@ -153,23 +164,37 @@ def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LI
 
 
 def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
-    """Correct what attempts reserved to the tokens that were used, and end their places. The
-    endpoint that answered used all of them but those of other legs, which are settled."""
-    last = progress.last_attempt
-    tokens = count_tokens(usage) - sum(count_tokens(leg.usage) for leg in progress.legs)
-    for attempt in progress.attempts:
-        if attempt.limits is not None:
-            answered = last is not None and attempt.endpoint is last.endpoint
-            settle_attempt(attempt, tokens if answered else 0)
+    """Correct what attempts reserved to the tokens that each used, and end their places. What
+    nobody has noted yet is of the attempt that answered; other legs are settled."""
+    attempts, last = progress.attempts, progress.last_attempt
+    if not any(each.limits for each in attempts):
+        return
+    noted = sum(leg.usage.total_tokens for leg in progress.legs)
+    noted += sum(each.tokens_used for each in attempts)
+    if last is not None:
+        last.tokens_used += max(0, usage.total_tokens - noted)
+    for attempt in attempts:
+        # Later turns of a loop go on with what an earlier one took at their endpoint.
+        turns = [attempt]
+        if progress.loop is not None:
+            turns = [each for each in attempts if each.endpoint is attempt.endpoint]
+        settle_attempt(
+            attempt,
+            sum(each.tokens_used for each in turns),
+            credential_tokens=sum(
+                each.tokens_used for each in turns if each.house is attempt.house
+            ),
+        )
 
 
-def settle_attempt(attempt: Attempt, tokens: int) -> None:
-    """Correct what an attempt reserved, and end its places."""
+def settle_attempt(attempt: Attempt, tokens: int, *, credential_tokens: int | None = None) -> None:
+    """Correct what an attempt reserved to the tokens that were used at its endpoint, and of these
+    with its credential where not all were. Ends its places."""
     limits, attempt.limits = attempt.limits, None
     if limits is not None:
         concurrency_limiter().give_back(limits.places)
         if limits.windows is not None:
-            correct_tokens(limits.windows, tokens)
+            correct_tokens(limits.windows, tokens, credential_tokens)
 
 
 def give_back(limits: LimitsTaken) -> None:
@@ -179,17 +204,21 @@ def give_back(limits: LimitsTaken) -> None:
         rate_limiter().give_back(limits.windows)
 
 
-def correct_tokens(taken: Taken, tokens: int) -> None:
-    """Correct what was reserved to the tokens that were used."""
-    amounts = [
-        tokens - each.cost if each.scope.startswith(_COUNTS_TOKENS) else 0 for each in taken.limits
-    ]
+def correct_tokens(taken: Taken, tokens: int, credential_tokens: int | None = None) -> None:
+    """Correct what was reserved to the tokens that were used, in all and with one credential."""
+    if credential_tokens is None:
+        credential_tokens = tokens
+    amounts = []
+    for each in taken.limits:
+        used = credential_tokens if each.scope.startswith(_OF_CREDENTIAL) else tokens
+        amounts.append(used - each.cost if each.scope.startswith(_COUNTS_TOKENS) else 0)
     rate_limiter().add(taken, amounts)
 
 
-def count_tokens(usage: Usage) -> int:
-    """What counts against limits of tokens."""
-    return usage.prompt_tokens + usage.completion_tokens
+def is_shared(limit: Limit) -> bool:
+    """Whether it is of an endpoint or a credential of the gateway's. Everybody's requests count
+    there, so that what is left would tell of others."""
+    return limit.scope.partition(":")[2].startswith(("endpoint:", "credential:"))
 
 
 def bound_tokens(progress: RequestProgress, endpoint: EndpointEntry) -> int:
@@ -216,7 +245,9 @@ def build_limit_error(full: Full) -> RateLimited:
         )
     kind, _, name = cause.limit.scope.partition(":")
     text = f"Rate limit exceeded: {cause.limit.most} {_WORDS[kind]} of {describe_counter(name)}"
-    if kind == TOKENS:
+    if kind != TOKENS and cause.limit.cost > 1:
+        text += f". This request is sent in {cause.limit.cost} calls"
+    if kind == TOKENS and not is_shared(cause.limit):
         left = max(0, cause.limit.most - cause.used)
         text += f". This request may use up to {cause.limit.cost} tokens, and {left} are left"
     return build_refusal(cause, source=SOURCE, message=text)

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from gateway.http.jsonio import format_time
-from gateway.limits.limits import Exceeded, Limit, Taken, rate_limiter
-from gateway.limits.rules import TOKENS
-from routing.serving.admission.endpoint_limits import KEY_TOKENS
+from gateway.limits.limits import Exceeded, Limit, Taken, find_window_start, rate_limiter
+from gateway.limits.rules import TOKENS, list_windows
+from routing.serving.admission.endpoint_limits import KEY_TOKENS, list_own_rules, read_marks
 from routing.serving.request.context import RequestProgress
 
 _MESSAGES: Final = "messages"
@@ -19,21 +19,35 @@ class _Standing(NamedTuple):
     reset_s: int
 
 
-def build_limit_headers(taken: Taken, format_name: str, *, now_s: float) -> dict[str, str]:
+def build_limit_headers(
+    progress: RequestProgress, taken: Taken | None, *, now_s: float
+) -> dict[str, str]:
     """Of the tightest limits of requests and of tokens: how much they allow, what is left of that
-    as far as this process knows, and when they begin anew. `now_s` is Unix time."""
+    as far as this process knows, and when they begin anew. `now_s` is Unix time.
+
+    `taken` is what the request took as it came in. Once it has been sent, rules of key and
+    workspace that name the model or provider count too. Those that are shared are not told.
+    """
+    if taken is None and not progress.context.caller.rate_rules:
+        return {}
+    windows = [] if taken is None else list(zip(taken.limits, taken.starts, strict=True))
+    attempt = progress.last_attempt
+    if attempt is not None:
+        marks = read_marks(progress)
+        for rule in list_own_rules(progress, attempt.endpoint):
+            windows += [
+                (limit, find_window_start(now_s, limit.window_s))
+                for limit in list_windows(rule, marks, tokens=1)
+            ]
     headers: dict[str, str] = {}
-    of_tokens = [each.scope.startswith((TOKENS, KEY_TOKENS)) for each in taken.limits]
     for word, is_tokens in (("requests", False), ("tokens", True)):
         standings = [
             _measure(limit, start)
-            for limit, start, counts_tokens in zip(
-                taken.limits, taken.starts, of_tokens, strict=True
-            )
-            if counts_tokens is is_tokens
+            for limit, start in windows
+            if limit.scope.startswith((TOKENS, KEY_TOKENS)) is is_tokens
         ]
         if standings:
-            headers |= _write(word, standings, format_name, now_s)
+            headers |= _write(word, standings, progress.context.format.name, now_s)
     return headers
 
 

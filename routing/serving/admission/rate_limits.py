@@ -22,7 +22,7 @@ from routing.serving.admission.endpoint_limits import (
     bound_tokens,
     build_limit_error,
     correct_tokens,
-    count_tokens,
+    is_shared,
     read_marks,
     settle_attempts,
     take_limits,
@@ -47,7 +47,7 @@ def too_many(progress: RequestProgress) -> GatewayError | None:
         return None
     taken = take_limits(_limits_of(progress), _bounds_of(progress))
     if isinstance(taken, Full):
-        return _refusal(progress, taken)
+        return refuse_full(progress, taken)
     progress.limits_taken, progress.places = taken.windows, taken.places
     return None
 
@@ -56,14 +56,14 @@ def would_be_too_many(progress: RequestProgress) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
     limits = _limits_of(progress) if has_limits(progress.context.caller) else []
     exceeded = rate_limiter().find_exceeded(*limits) if limits else None
-    return None if exceeded is None else _refusal(progress, Full(exceeded))
+    return None if exceeded is None else refuse_full(progress, Full(exceeded))
 
 
 def settle(progress: RequestProgress, usage: Usage) -> None:
     """Correct what was reserved to the tokens that were used, and end the request's places."""
     taken, progress.limits_taken = progress.limits_taken, None
     if taken is not None:
-        correct_tokens(taken, count_tokens(usage))
+        correct_tokens(taken, usage.total_tokens)
     settle_attempts(progress, usage)
     if progress.places:
         end_places(progress)
@@ -176,7 +176,8 @@ def _most_tokens(progress: RequestProgress) -> int:
     return max((bound_tokens(progress, endpoint) for endpoint in order), default=1)
 
 
-def _refusal(progress: RequestProgress, full: Full) -> GatewayError:
+def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
+    """The 429 for it, with the headers that tell of limits."""
     exceeded = full.cause
     if isinstance(exceeded, Bound):
         return build_limit_error(full)
@@ -186,7 +187,8 @@ def _refusal(progress: RequestProgress, full: Full) -> GatewayError:
         if kind in _SOURCES
         else build_limit_error(full)
     )
-    error.headers |= describe_exceeded(exceeded, progress.context.format.name)
+    if not is_shared(exceeded.limit):
+        error.headers |= describe_exceeded(exceeded, progress.context.format.name)
     return error
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.http.jsonio import JsonObject
 from routing.formats.chat.answer import has_content
-from routing.serving.admission.endpoint_limits import count_tokens, settle_attempt
+from routing.serving.admission.endpoint_limits import settle_attempt
 from routing.serving.attempts.relay import Keeps, Relay
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.legs import Leg
@@ -97,7 +97,7 @@ def begin_rescue(progress: RequestProgress, attempt: Attempt, relay: Relay) -> b
         return False
     usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
     note_house_cost(progress, attempt, usage)
-    settle_attempt(attempt, count_tokens(usage))
+    settle_attempt(attempt, usage.total_tokens)
     attempt.upstream_id = relay.upstream_id
     rescue.legs.append(Leg(attempt, usage, price(progress, attempt, usage)))
     rescue.said += relay.delivered_text

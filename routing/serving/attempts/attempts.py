@@ -19,7 +19,6 @@ from routing.selection.types import Candidate
 from routing.serving.admission import endpoint_limits, rate_limits
 from routing.serving.admission.endpoint_limits import (
     Full,
-    build_limit_error,
     pass_over,
     settle_attempt,
     take_for_endpoint,
@@ -254,7 +253,7 @@ class Attempts:
         if self._refused is not None and self._refused[2] == len(progress.attempts):
             return build_affordability_error(progress, self._refused[0], self._refused[1])
         if last is None and self._full is not None:
-            return build_limit_error(self._full)
+            return rate_limits.refuse_full(progress, self._full)
         if last is None and self._parked is not None:
             return CredentialsParked(self._parked.until - process.now())
         if last is None and self._unopened:

@@ -22,7 +22,6 @@ from routing.metering.usage import Usage
 from routing.selection.types import Candidate
 from routing.serving.admission.endpoint_limits import (
     Full,
-    count_tokens,
     give_back,
     settle_attempt,
 )
@@ -360,7 +359,7 @@ class Race(Generic[C]):
         if usage is not None:
             note_house_cost(progress, attempt, usage)
             hedge.legs.append(Leg(attempt, usage, price(progress, attempt, usage)))
-            tokens = count_tokens(usage)
+            tokens = usage.total_tokens
         settle_attempt(attempt, tokens)
 
 

@@ -19,6 +19,7 @@ from routing.formats.caller import CompleteAnswer, Ending
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.metering.cost import FREE, Cost, Units, compute_cost
 from routing.metering.usage import Usage, add_usages
+from routing.serving.admission.endpoint_limits import settle_attempt
 from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.attempts.holds import NeededHold
 from routing.serving.attempts.upstream_call import build_terms
@@ -54,6 +55,7 @@ class DecisionCosts:
 
     def add(self, attempt: Attempt, spent: Iterable[QueryUsage]) -> None:
         self._spent += [(attempt, each) for each in spent]
+        attempt.tokens_used += sum(each.usage.total_tokens for each in spent)
         if attempt.house is not None:
             mine = [pair for pair in self._spent if pair[0] is attempt]
             attempt.house_nano = self._cost(mine).total_nano if mine else None
@@ -127,6 +129,8 @@ class DecisionAttempts(Attempts):
             if attempt.own is None:
                 observer().health_events.record_recovery(attempt.endpoint.pk, process.now())
         batch.failure.outage = batch.is_out
+        # The next attempt may be at the same endpoint.
+        settle_attempt(attempt, attempt.tokens_used)
         self.record_failure(attempt, batch.failure)
 
     def error(self) -> GatewayError:

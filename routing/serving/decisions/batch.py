@@ -1,5 +1,6 @@
 """The upstream queries that one endpoint is asked, at most eight at a time."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import ChatRequest
 from routing.formats.reasoning import resolve_reasoning
 from routing.metering.usage import Usage
+from routing.serving.admission.endpoint_limits import CALLS_AT_ONCE
 from routing.serving.attempts.upstream_call import send
 from routing.serving.decisions.plan import DecisionPlan, QuestionRef, UpstreamQuery
 from routing.serving.request import process
@@ -114,7 +116,6 @@ def _by_schema(part: Any, answer: Answer, name: str) -> Judgement:
 _READERS: Final = {"native": _native, "logprobs": _by_logprobs, "schema": _by_schema}
 
 
-CALLS_AT_ONCE: Final = 8
 # The model is gone there; nothing comes in time.
 _ENDING: Final = (404, 524)
 
@@ -153,7 +154,10 @@ class EndpointBatch:
         if len(queries) == 1:
             self._ask_one(queries[0])
         else:
-            pool = Pool(CALLS_AT_ONCE)
+            # No more at once than have a place under each limit.
+            limits = self.attempt.limits
+            places = Counter(place.scope for place in limits.places) if limits else {}
+            pool = Pool(min([CALLS_AT_ONCE, *places.values()]))
             try:
                 for query in queries:
                     # Waits while all are busy.

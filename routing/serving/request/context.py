@@ -95,7 +95,8 @@ class Attempt:
     `span_id` is what the upstream was told to hang its spans on, where there is a trace; `limits`
     what it took of rate limits, until that is settled; `first_byte` how long its first byte may
     take. `house` is the credential of the provider's pool that it is tried with, `house_nano` what
-    the provider bills on it for an answer.
+    the provider bills on it for an answer. `tokens_used` are those that were noted while the
+    request goes on: of a turn, or of decisions.
     """
 
     endpoint: EndpointEntry
@@ -114,6 +115,7 @@ class Attempt:
     first_byte: FirstByteLimit = OWN_FIRST_BYTE_LIMIT
     house: HouseCredential | None = None
     house_nano: int | None = None
+    tokens_used: int = 0
 
     @property
     def is_cancelled(self) -> bool:

@@ -172,6 +172,7 @@ def note_turn(
     loop = progress.loop
     assert loop is not None
     note_house_cost(progress, attempt, usage)
+    attempt.tokens_used += usage.total_tokens
     loop.tally.add_turn(
         usage,
         exact_cost(usage, *_pinned_prices(progress, attempt, usage)),

@@ -26,13 +26,14 @@ from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.cost import FREE as FREE_OF_CHARGE
 from routing.metering.usage import Usage, add_usages
 from routing.planning import admission_errors
-from routing.serving.admission import endpoint_limits, rate_limits
+from routing.serving.admission import endpoint_limits, limit_headers, rate_limits
 from routing.serving.admission.endpoint_limits import Full
 from routing.serving.attempts import holds
 from routing.serving.attempts.holds import rebook_with_current_limits
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.legs import Leg
 from routing.serving.request.loop import Loop
+from routing.serving.request.outcome import note_turn
 from routing.serving.request.rescue import Rescue
 from routing.tools.toolbox import Toolbox
 from tests.routing.selection.entries import endpoint
@@ -274,12 +275,99 @@ def test_what_a_rescue_s_first_part_used_counts_at_its_own_endpoint_alone(counte
         windows += taken.windows.limits
         call.attempts.append(attempt_at(target, limits=taken))
     broken, used = call.attempts[0], Usage(100, 20)
-    endpoint_limits.settle_attempt(broken, endpoint_limits.count_tokens(used))
+    endpoint_limits.settle_attempt(broken, used.total_tokens)
     call.rescue.legs.append(Leg(broken, used, FREE_OF_CHARGE))
 
     rate_limits.settle(call, add_usages(used, Usage(130, 7)))
 
     assert [counters.left(window) for window in windows] == [5000 - 120, 5000 - 137]
+
+
+def test_each_turn_of_a_loop_counts_where_it_was_answered(counters) -> None:
+    credential = HouseCredential(
+        1,
+        *("acme", "c1", "secret", "s" * 24),
+        rate_rules=build_rules("credential:1", [{"tokens_per_minute": 5000}]),
+    )
+    first, second = [
+        at(PAID, rate_rules=build_rules(f"endpoint:{pk}", [{"tokens_per_minute": 5000}]))
+        for pk in (1, 2)
+    ]
+    call = call_to(first, second, max_tokens=1000)
+    call.loop = Loop(call.context.chat, Toolbox(()))
+    windows: list[Limit] = []
+    turns = [(first, credential, 100), (first, None, 30), (second, None, 7), (first, None, 5)]
+    for target, house, tokens in turns:
+        taken = endpoint_limits.take_for_endpoint(call, target, house.rate_rules if house else ())
+        assert not isinstance(taken, Full)
+        if taken is not None and taken.windows is not None:
+            windows += taken.windows.limits
+        call.attempts.append(attempt_at(target, limits=taken, house=house))
+        note_turn(call, call.attempts[-1], Usage(tokens, 0), native_finish="stop")
+
+    # Of a last turn that broke off only the whole request's usage tells.
+    rate_limits.settle(call, add_usages(call.loop.tally.usage, Usage(2, 0)))
+
+    names = [window.scope.partition(":")[2].partition("|")[0] for window in windows]
+    assert names == ["endpoint:1", "credential:1", "endpoint:2"]
+    assert [counters.left(window) for window in windows] == [5000 - 137, 5000 - 100, 5000 - 7]
+
+
+def test_every_call_of_decisions_counts_at_its_endpoint(counters, places) -> None:
+    rules = build_rules("endpoint:1", [{"requests_per_minute": 5, "concurrent": 3}])
+    limited, place = at(PAID, rate_rules=rules), "places:endpoint:1||||"
+    call = call_to(limited)
+    call.demands_of = lambda endpoint: [call.context.demand] * 4
+
+    taken = endpoint_limits.take_for_endpoint(call, limited)
+
+    # It has as many places as there are, and whoever comes next has none.
+    assert isinstance(taken, LimitsTaken)
+    assert taken.windows is not None
+    [window] = taken.windows.limits
+    assert (counters.left(window), places.count_own(place)) == (1, 3)
+    assert isinstance(endpoint_limits.take_for_endpoint(call_to(limited), limited), Full)
+    endpoint_limits.give_back(taken)
+    assert (counters.left(window), places.count_own(place)) == (5, 0)
+
+    call.demands_of = lambda endpoint: [call.context.demand] * 6
+    refused = endpoint_limits.take_for_endpoint(call, limited)
+    assert isinstance(refused, Full)
+    assert "sent in 6 calls" in str(endpoint_limits.build_limit_error(refused))
+
+
+def test_headers_tell_the_caller_s_own_limits_and_nothing_of_others(
+    counters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_headers, "rate_limiter", lambda: counters)
+    shared = build_rules("endpoint:1", [{"requests_per_minute": 2}])
+    own: list[Any] = [
+        {"requests_per_minute": 9},
+        {"scope": {"model": PAID}, "requests_per_minute": 4},
+        {"scope": {"model": "acme/other"}, "requests_per_minute": 1},
+    ]
+    limited = at(PAID, rate_rules=shared)
+    call = call_to(limited)
+    rules = build_rules("key:1", own)
+    call.context = call.context._replace(caller=replace(call.context.caller, rate_rules=rules))
+
+    def headers() -> dict[str, str]:
+        return limit_headers.build_limit_headers(call, call.limits_taken, now_s=counters.now)
+
+    assert rate_limits.too_many(call) is None
+    assert headers()["x-ratelimit-remaining-requests"] == "8"
+    taken = endpoint_limits.take_for_endpoint(call, limited)
+    assert isinstance(taken, LimitsTaken)
+    call.attempts.append(attempt_at(limited, limits=taken))
+    assert headers()["x-ratelimit-limit-requests"] == "4"
+    assert headers()["x-ratelimit-remaining-requests"] == "3"
+    assert isinstance(endpoint_limits.take_for_endpoint(call, limited), LimitsTaken)
+    full = endpoint_limits.take_for_endpoint(call, limited)
+    assert isinstance(full, Full)
+    refused = rate_limits.refuse_full(call, full)
+    assert refused.status == 429
+    assert "Retry-After" in refused.headers
+    assert not any(name.startswith("x-ratelimit-") for name in refused.headers)
 
 
 def test_another_credential_of_a_loop_has_limits_of_its_own(counters, places) -> None:
