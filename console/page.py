@@ -131,7 +131,11 @@ def page(view: PageView) -> PageView:
     @wraps(view)
     def serve(request: HttpRequest, *args: Any, **path: Any) -> HttpResponseBase:
         if not request.user.is_authenticated:
-            return _send_to_sign_in(request)
+            if request.headers.get("HX-Request"):
+                return HttpResponse(status=204, headers={"HX-Redirect": reverse("console:home")})
+            # To the front page, and back here afterwards.
+            query = urlencode({"next": request.get_full_path()})
+            return HttpResponseRedirect(f"{reverse('console:home')}?{query}")
         try:
             scope = find_scope(request)
             if scope is None:
@@ -213,15 +217,6 @@ def _is_for(item: NavItem, page: PageContext | None, rank: int) -> bool:
     if item.action is not None:
         return page is not None and page.scope.allows(item.action)
     return _RANKS[item.least] <= rank
-
-
-def _send_to_sign_in(request: HttpRequest) -> HttpResponse:
-    """To the front page, and back here afterwards."""
-    query = urlencode({"next": request.get_full_path()})
-    target = f"{reverse('console:home')}?{query}"
-    if request.headers.get("HX-Request"):
-        return HttpResponse(status=204, headers={"HX-Redirect": reverse("console:home")})
-    return HttpResponseRedirect(target)
 
 
 def _secure(response: Response) -> Response:

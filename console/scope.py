@@ -169,7 +169,12 @@ def find_scope(request: HttpRequest) -> Scope | None:
     accounts, memberships = _list_accounts(user)
     if not accounts:
         return None
-    account = _find_account(user, accounts, named.get("account"), kept.get("account"))
+    asked = named.get("account", kept.get("account"))
+    by_id = {str(account.pk): account for account in accounts}
+    account = (by_id.get(asked) or _find_unlisted(user, asked)) if asked else None
+    if account is None and "account" in named:
+        raise Http404
+    account = account or accounts[0]
     if account not in accounts:
         accounts = [account, *accounts]
     widest = _build_widest(user, account, memberships)
@@ -249,18 +254,6 @@ def _build_widest(user: Any, account: Account, memberships: Mapping[UUID, Member
 
 def _view_workspace(workspace: Workspace) -> View:
     return View(str(workspace.pk), workspace.name, (workspace.pk,))
-
-
-def _find_account(
-    user: Any, accounts: list[Account], named: str | None, kept: str | None
-) -> Account:
-    """The named one, else the kept one where it is still theirs, else the first."""
-    by_id = {str(account.pk): account for account in accounts}
-    wanted = kept if named is None else named
-    found = (by_id.get(wanted) or _find_unlisted(user, wanted)) if wanted else None
-    if found is None and named is not None:
-        raise Http404
-    return found or accounts[0]
 
 
 def _find_unlisted(user: Any, account_id: str) -> Account | None:

@@ -9,7 +9,7 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from console.page import secure
-from console.views import provider_sign_in, sign_in, you
+from console.views import provider_sign_in, sign_in
 
 urlpatterns = [
     path("sign-in", secure(account.login), name="account_login"),
@@ -30,8 +30,8 @@ urlpatterns = [
         "sign-in/address/<str:token>", secure(sign_in.confirm_own_address), name="confirm_address"
     ),
     path("sign-in/inactive", secure(account.account_inactive), name="account_inactive"),
-    path("you", secure(you.show_factors), name="mfa_index"),
-    path("you/sessions", secure(you.end_sessions), name="end_sessions"),
+    path("you", secure(sign_in.show_factors), name="mfa_index"),
+    path("you/sessions", secure(sign_in.end_sessions), name="end_sessions"),
     path("you/password", secure(account.reauthenticate), name="account_reauthenticate"),
     path("you/code", secure(factors.reauthenticate), name="mfa_reauthenticate"),
     path(

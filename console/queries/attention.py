@@ -1,7 +1,7 @@
 """What needs somebody: money that runs out, providers that fail, models without a price."""
 
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from django.db.models import F, Q
 from django.urls import reverse
@@ -10,7 +10,8 @@ from accounts.models import ApiKey
 from accounts.roles import Action
 from accounts.services.key_limits import read_usages
 from console.queries.budgets import BudgetUse
-from console.queries.catalogue import LearnedStats, read_learned
+from console.queries.endpoint_health import read_learned
+from console.queries.interns import filter_interns
 from console.scope import Scope
 from console.words import format_count, format_money
 from interns.models import Intern
@@ -43,22 +44,17 @@ def list_notices(scope: Scope, budgets: list[BudgetUse], now: datetime) -> list[
         if use.tone != "good"
     ]
     notices += _list_key_notices(scope, now)
-    notices += _list_intern_notices(scope)
-    if not scope.view.is_own and scope.view.workspace_ids is None:
-        notices += _list_account_notices(scope)
-    if scope.is_operator:
-        notices += _list_operator_notices()
-    return sorted(notices, key=lambda notice: notice.tone != "bad")
-
-
-def _list_account_notices(scope: Scope) -> list[Notice]:
-    left_nano = scope.account.balance_nano
-    notices = []
-    if left_nano <= 0:
+    if failed := filter_interns(scope, Intern.objects.filter(status="failed")).count():
+        text = f"Interns that failed to start: {format_count(failed)}"
+        notices.append(Notice("warn", text, reverse("console:interns")))
+    sees_all = not scope.view.is_own and scope.view.workspace_ids is None
+    if sees_all and scope.account.balance_nano <= 0:
         text = "The account has no credit left: every request that costs something is refused"
         address = reverse("console:credits") if scope.allows(Action.BILLING) else ""
         notices.append(Notice("bad", text, address))
-    return notices
+    if scope.is_operator:
+        notices += _list_operator_notices()
+    return sorted(notices, key=lambda notice: notice.tone != "bad")
 
 
 def find_budget_page(scope: Scope, use: BudgetUse) -> str:
@@ -93,53 +89,27 @@ def _list_key_notices(scope: Scope, now: datetime) -> list[Notice]:
     return [Notice("bad", text, reverse("console:keys"))]
 
 
-def _list_intern_notices(scope: Scope) -> list[Notice]:
-    rows = Intern.objects.filter(workspace__account=scope.account, status="failed")
-    if scope.view.is_own:
-        rows = rows.filter(creator=scope.user)
-    elif scope.view.workspace_ids is not None:
-        rows = rows.filter(workspace__in=scope.view.workspace_ids)
-    failed = rows.count()
-    if not failed:
-        return []
-    text = f"Interns that failed to start: {format_count(failed)}"
-    return [Notice("warn", text, reverse("console:interns"))]
-
-
 def _list_operator_notices() -> list[Notice]:
     snapshot, learned = catalogue.current(), read_learned()
     providers = reverse("console:providers")
     notices = [Notice("warn", problem, providers) for problem in snapshot.problems[:5]]
-    notices += _list_ill_endpoints(snapshot, learned)
-    unpriced = sum(
-        endpoint.prices is None
-        for model in snapshot.models.values()
-        for endpoint in model.endpoints
-    )
-    if unpriced:
+    endpoints = [each for model in snapshot.models.values() for each in model.endpoints]
+    parked = {_identify(each) for each in endpoints if each.pk in learned.standing.parked}
+    failing = {_identify(each) for each in endpoints if each.pk in learned.standing.unstable}
+    ill = [
+        ("bad", "fails requests; others take them", failing - parked),
+        ("warn", "is parked: it asked to be left alone", parked),
+    ]
+    for tone, text, found in ill:
+        notices += [
+            Notice(tone, f"{name} {text}", reverse("console:provider", args=[slug]))
+            for slug, name in sorted(found, key=lambda each: each[::-1])
+        ]
+    if unpriced := sum(each.prices is None for each in endpoints):
         text = f"Endpoints without a price, which get no requests: {format_count(unpriced)}"
         notices.append(Notice("warn", text, providers))
     return notices
 
 
-def _list_ill_endpoints(snapshot: Any, learned: LearnedStats) -> list[Notice]:
-    endpoints = [each for model in snapshot.models.values() for each in model.endpoints]
-    parked = {_identify(each) for each in endpoints if each.pk in learned.standing.parked}
-    failing = {_identify(each) for each in endpoints if each.pk in learned.standing.unstable}
-    notices = [
-        Notice("warn", f"{name} is parked: it asked to be left alone", _link_provider(slug))
-        for slug, name in parked
-    ]
-    notices += [
-        Notice("bad", f"{name} fails requests; others take them", _link_provider(slug))
-        for slug, name in failing - parked
-    ]
-    return sorted(notices)
-
-
 def _identify(endpoint: EndpointEntry) -> tuple[str, str]:
     return endpoint.provider.slug, endpoint.provider.name
-
-
-def _link_provider(slug: str) -> str:
-    return reverse("console:provider", args=[slug])

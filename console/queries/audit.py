@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from django.db.models import Q
+from django.shortcuts import get_object_or_404
 
 from accounts.models import AuditRecord
+from console.queries.paging import Page
 from console.scope import Scope
 from console.words import format_money
 
@@ -94,24 +96,17 @@ def _say(field: str, value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def find_change(scope: Scope, number: int) -> ChangeRow | None:
-    """The change of that number, if it is the account's."""
+def find_change(scope: Scope, number: int) -> ChangeRow:
+    """The change of that number. Raises `Http404` where it is not the account's."""
     rows = AuditRecord.objects.select_related("operator", "management_key")
-    row = rows.filter(account=scope.account, pk=number).first()
-    return None if row is None else ChangeRow(row)
-
-
-class ChangePage(NamedTuple):
-    """The newest first, and where the next page begins (empty: nowhere)."""
-
-    rows: list[ChangeRow]
-    next_cursor: str
+    return ChangeRow(get_object_or_404(rows, account=scope.account, pk=number))
 
 
 def list_changes(
     scope: Scope, query: Mapping[str, str], *, rows_max: int = PAGE_ROWS
-) -> ChangePage:
-    """Changes to the account's objects, narrowed to a kind of object, its id or a person."""
+) -> Page[ChangeRow]:
+    """Changes to the account's objects, the newest first, narrowed to a kind of object, its id or a
+    person."""
     rows = AuditRecord.objects.filter(account=scope.account)
     if kind := query.get("kind", "").strip():
         rows = rows.filter(object_type=kind.replace(" ", "_")[:32])
@@ -122,4 +117,4 @@ def list_changes(
         rows = rows.filter(pk__lt=int(cursor))
     found = list(rows.select_related("operator", "management_key").order_by("-pk")[: rows_max + 1])
     shown = [ChangeRow(row) for row in found[:rows_max]]
-    return ChangePage(shown, str(shown[-1].record.pk) if len(found) > rows_max else "")
+    return Page(shown, str(shown[-1].record.pk) if len(found) > rows_max else "")

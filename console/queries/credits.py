@@ -12,6 +12,7 @@ from django.db.models.functions import Cast
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.models.ledger import CREDIT_KINDS
 from accounts.services.books.credits import find_expiring_credit_of
+from console.queries.paging import Page, cut_page
 from console.queries.usage import sum_by_day
 from console.scope import Scope
 from console.words import Badge
@@ -133,25 +134,17 @@ class Payment(NamedTuple):
     fee_nano: int
 
 
-class PaymentPage(NamedTuple):
-    """Rows in order, and where the next page begins (empty: nowhere)."""
-
-    rows: list[Payment]
-    next_cursor: str
-
-
-def list_payments(account: Account, cursor: str = "") -> PaymentPage:
+def list_payments(account: Account, cursor: str = "") -> Page[Payment]:
     """The newest first."""
     rows = LedgerEntry.objects.filter(account=account, kind=LedgerEntry.Kind.PURCHASE)
     ordered = rows.select_related("purchase_fee").order_by("-created_at", "-pk")
-    start = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    found = list(ordered[start : start + PAGE_ROWS + 1])
+    found = cut_page(ordered, cursor, PAGE_ROWS)
     payments = []
-    for row in found[:PAGE_ROWS]:
+    for row in found.rows:
         fee = getattr(row, "purchase_fee", None)
         paid_nano = fee.paid_nano if fee else row.amount_nano
         payments.append(Payment(row, paid_nano, fee.fee_nano if fee else 0))
-    return PaymentPage(payments, str(start + PAGE_ROWS) if len(found) > PAGE_ROWS else "")
+    return Page(payments, found.next_cursor)
 
 
 def read_pace_nano(scope: Scope, now: datetime) -> float:

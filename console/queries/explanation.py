@@ -40,44 +40,29 @@ _ERRORS: Final = {
 
 
 class Explanation(NamedTuple):
-    """`sentence` tells the whole in one; `verdicts` are the endpoints of the trace, `rule` the
-    order's name, and `facts` the trace itself. All are empty where no trace can be read."""
+    """`verdicts` are the endpoints of the trace, `rule` the order's name, and `facts` the trace
+    itself. All are empty where no trace can be read."""
 
-    sentence: str
     verdicts: Sequence[RouteVerdict] = ()
     rule: str = ""
     facts: Mapping[str, Any] = {}
 
 
-def read_trace(text: str) -> Mapping[str, Any]:
-    """The stored trace; empty where there is none that can be read."""
-    try:
-        trace = loads(text.encode())
-    except MalformedJson:
-        return {}
-    return trace if isinstance(trace, dict) and trace.get("v") == VERSION else {}
-
-
-def explain_request(record: Mapping[str, Any], trace_text: str = "{}") -> Explanation:
-    """Explain a record: its `attempts`, `status`, `charge_nano`, `error_type`, `streamed`,
-    `cancelled` and `lost`."""
-    explanation = read_explanation("", trace_text)
-    return explanation._replace(sentence=tell_in_a_sentence(record, explanation.rule))
-
-
-def read_explanation(sentence: str, trace_text: str) -> Explanation:
+def read_explanation(trace_text: str) -> Explanation:
     """What a stored trace has to say."""
-    trace = read_trace(trace_text)
     try:
-        verdicts = explain_route(trace) if trace else []
-    except UNREADABLE:
-        verdicts, trace = [], {}
-    return Explanation(sentence, verdicts, trace.get("rule", ""), trace)
+        trace = loads(trace_text.encode())
+        if not isinstance(trace, dict) or trace.get("v") != VERSION:
+            return Explanation()
+        return Explanation(explain_route(trace), trace.get("rule", ""), trace)
+    except (MalformedJson, *UNREADABLE):
+        return Explanation()
 
 
 def tell_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
     """`Thrifty answered 503 in 1 ms; Steady was next by price and answered in 62 ms; you paid
-    $0.0000044.`"""
+    $0.0000044.` Of a record's `attempts`, `status`, `charge_nano`, `streamed`, `cancelled` and
+    `lost`, and the rule of its trace."""
     attempts = record["attempts"]
     parts = []
     is_continued = False

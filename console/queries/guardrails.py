@@ -1,4 +1,4 @@
-"""Guardrails of a view in words, whom they govern, and what one does to a text."""
+"""Guardrails of a view in words, whom they govern, and what they did to one request."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,19 +6,15 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db.models import CharField, Q, QuerySet, Value
+from django.http import Http404
 
-from accounts.guard_rules import GuardrailFilter, build_entry
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership, Workspace
 from accounts.services.guardrails import find_default_workspace
 from accounts.views.schemas.guardrail import BUILTIN_LABELS
-from console.queries.guardrail_actions import name_guardrail
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Scope, widen_scope
 from console.words import Badge, format_money
-from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
-from routing.formats.chat.request import parse_chat
-from routing.guarding.filters import Filtered, apply_filters
 
 BUILTINS: Final = {
     "email": "E-mail addresses",
@@ -31,8 +27,13 @@ BUILTINS: Final = {
     "regex-prompt-injection": "Prompt injection",
 }
 assert BUILTINS.keys() == BUILTIN_LABELS.keys()
-TEXT_CHARS_MAX: Final = 20_000
+BLOCKED: Final = "blocked"
 _ASSIGNED_MAX: Final = 200
+
+
+def name_guardrail(row: Guardrail) -> str:
+    """Its name, or that of the default one of its workspace, which is loaded."""
+    return f"Everything in {row.workspace.name}" if row.is_default else row.name
 
 
 class GuardrailRow(NamedTuple):
@@ -141,17 +142,18 @@ def _list_assigned(model: Any, word: str, ids: list[UUID]) -> QuerySet[Any]:
     return model.objects.filter(guardrail__in=ids).order_by().values_list("guardrail", what)  # type: ignore[no-any-return]  # Of either model.
 
 
-def find_guardrail(scope: Scope, guardrail_id: UUID) -> tuple[GuardrailRow, Scope] | None:
-    """The guardrail with the person's widest scope, if they lead its workspace."""
+def find_guardrail(scope: Scope, guardrail_id: UUID) -> tuple[GuardrailRow, Scope]:
+    """The guardrail with the person's widest scope. Raises `Http404` where they do not lead its
+    workspace."""
     row = Guardrail.objects.filter(pk=guardrail_id).select_related("workspace").first()
     if row is None:
         workspace = find_default_workspace(scope.account.pk, guardrail_id)
         if workspace is None or not scope.leads(workspace.pk):
-            return None
+            raise Http404
         return GuardrailRow(_build_default(workspace), "all its requests", False), scope
     own = widen_scope(scope, row.workspace.account_id)
     if not own.leads(row.workspace_id):
-        return None
+        raise Http404
     governs = "all its requests" if row.is_default else _count_governed([row])[row.pk]
     return GuardrailRow(row, governs), own
 
@@ -233,38 +235,40 @@ def _split_assigned(
     return list(own), list(other)
 
 
-# --- What it does to texts ------------------------------------------------------------------------
+# --- What they did to a request -------------------------------------------------------------------
 
 
-class TextTrial(NamedTuple):
-    """What happens to a text: a verdict, why in words, and the text as it would go on."""
+class GuardrailAction(NamedTuple):
+    """What filters of one guardrail found. `guardrail_id` is there where the person may open it."""
 
-    verdict: Badge
-    why: str
-    text: str
+    name: str
+    action: str
+    tone: str
+    found: str
+    matches: int
+    guardrail_id: UUID | None
 
-
-def try_text(guardrail: Guardrail, text: str) -> TextTrial:
-    """The text as if a user had said it."""
-    try:
-        done = filter_messages(guardrail, [{"role": "user", "content": text}])
-    except GatewayError as error:
-        return TextTrial(Badge("bad", "refused"), error.text, "")
-    if done.refusal is not None:
-        return TextTrial(Badge("bad", "blocked"), done.refusal().text, "")
-    summaries = "; ".join(stage["summary"] for stage in done.stages)
-    after = done.chat.body["messages"][0]["content"]
-    if after != text:
-        return TextTrial(Badge("warn", "redacted"), summaries, after)
-    if done.stages:
-        return TextTrial(Badge("plain", "noted"), summaries, after)
-    return TextTrial(Badge("good", "goes through"), "No filter found anything.", after)
+    @property
+    def is_trial(self) -> bool:
+        """Whether the guardrail is on trial, and only says what it would have done."""
+        return self.action.startswith("would be ")
 
 
-def filter_messages(guardrail: Guardrail, messages: list[JsonObject]) -> Filtered:
-    filters = tuple(
-        GuardrailFilter(each, "workspace", guardrail.pk)
-        for each in build_entry(guardrail, "workspace").filters
-    )
-    chat = parse_chat({"model": "any/model", "messages": messages}, session_header=None)
-    return apply_filters(chat, filters, guardrail.workspace.account_id)
+def list_guardrail_actions(trace: Mapping[str, Any], scope: Scope) -> list[GuardrailAction]:
+    """In the order of the trace, which names guardrails of the scope's account only."""
+    steps = trace.get("guardrails", [])
+    ids = {step["id"] for step in steps} - {None}
+    rows = Guardrail.objects.filter(pk__in=ids, workspace__account=scope.account)
+    by_id = {str(row.pk): row for row in rows.select_related("workspace")} if ids else {}
+    actions = []
+    for step in steps:
+        action, row = step["action"], by_id.get(step["id"] or "")
+        tone = {BLOCKED: "bad", "redacted": "warn"}.get(action, "plain")
+        if row is None:
+            name = "A guardrail that is gone" if step["id"] else "The workspace's guardrail"
+        else:
+            name = name_guardrail(row)
+        pk = row.pk if row is not None and scope.leads(row.workspace_id) else None
+        found = ", ".join(step["detected"])
+        actions.append(GuardrailAction(name, action, tone, found, step["matches"], pk))
+    return actions

@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.http import Http404
+from django.shortcuts import get_object_or_404
 
 from accounts.models import ApiKey, User
 from accounts.roles import Action
 from accounts.services.key_limits import read_usages
-from console.queries.keys import is_member, list_workspaces_for_keys
+from console.queries.keys import RESET_WORDS, is_member, list_workspaces_for_keys
 from console.scope import Scope, widen_scope
 from console.words import Badge
 from gateway.database.db import release_connection
@@ -74,8 +76,7 @@ class Spend(NamedTuple):
 
     @property
     def window(self) -> str:
-        words = {"daily": "a day", "weekly": "a week", "monthly": "a month"}
-        return words.get(self.reset or "", "in all")
+        return RESET_WORDS.get(self.reset or "", "in all")
 
 
 class InternCard(NamedTuple):
@@ -120,16 +121,22 @@ class BoardColumn(NamedTuple):
     cards: list[InternCard]
 
 
+def filter_interns(scope: Scope, rows: QuerySet[Intern]) -> QuerySet[Intern]:
+    """Those of the view; "my keys" are the interns one made."""
+    rows = rows.filter(workspace__account=scope.account)
+    if scope.view.is_own:
+        return rows.filter(creator=scope.user.pk)
+    if scope.view.workspace_ids is not None:
+        return rows.filter(workspace__in=scope.view.workspace_ids)
+    return rows
+
+
 def list_board(scope: Scope, now: datetime) -> list[BoardColumn]:
     """The view's interns, the newest first in each column. Whoever may have a key in a workspace
-    sees its interns, as in the API; "my keys" are those one made."""
+    sees its interns, as in the API."""
     rows = Intern.objects.filter(workspace__in=list_workspaces_for_keys(scope))
-    if scope.view.is_own:
-        rows = rows.filter(creator=scope.user.pk)
-    elif scope.view.workspace_ids is not None:
-        rows = rows.filter(workspace__in=scope.view.workspace_ids)
-    found = rows.select_related("workspace", "creator", "api_key").order_by("-created_at")
-    cards = _build_cards(list(found[:BOARD_MAX]), now)
+    rows = filter_interns(scope, rows.select_related("workspace", "creator", "api_key"))
+    cards = _build_cards(list(rows.order_by("-created_at")[:BOARD_MAX]), now)
     return [
         BoardColumn(title, [card for card in cards if card.intern.status in statuses])
         for title, statuses in _BOARD
@@ -170,12 +177,6 @@ class InternMove(NamedTuple):
         if source == target:
             return target.replace("_", " ")
         return f"{source or 'nothing'} → {target or 'gone'}".replace("_", " ")
-
-
-def _name_actor(by: str, names: Mapping[str, str]) -> str:
-    """`user_1 with key 3` is told as `ada with key 3`."""
-    public_id, _, rest = by.partition(" ")
-    return f"{names[public_id]} {rest}".strip() if public_id in names else by
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,13 @@ class InternDetail:
         found = list(rows.order_by("-pk")[:_MOVES_SHOWN])
         ids = {row.by.partition(" ")[0] for row in found}
         names = dict(User.objects.filter(public_id__in=ids).values_list("public_id", "username"))
-        return [InternMove(row, _name_actor(row.by, names)) for row in found]
+        moves = []
+        for row in found:
+            # `user_1 with key 3` is told as `ada with key 3`.
+            public_id, _, rest = row.by.partition(" ")
+            name = names.get(public_id, public_id)
+            moves.append(InternMove(row, f"{name} {rest}".strip()))
+        return moves
 
     @cached_property
     def secrets(self) -> list[EffectiveSecret] | None:
@@ -251,15 +258,11 @@ class InternDetail:
         return current_driver().log_tail(self.intern.pk, lines=_LOG_LINES)
 
 
-def find_intern(seen: Scope, intern_id: UUID, now: datetime) -> InternDetail | None:
-    """The intern of that id, if the person may see it."""
+def find_intern(seen: Scope, intern_id: UUID, now: datetime) -> InternDetail:
+    """The intern of that id. Raises `Http404` where the person may not see it."""
     rows = Intern.objects.select_related("workspace", "creator", "api_key")
-    intern = rows.filter(pk=intern_id).first()
-    if intern is None:
-        return None
-    try:
-        scope = widen_scope(seen, intern.workspace.account_id)
-    except Http404:
-        return None
-    own = {workspace.pk for workspace in list_workspaces_for_keys(scope)}
-    return InternDetail(intern, scope, now) if intern.workspace_id in own else None
+    intern = get_object_or_404(rows, pk=intern_id)
+    scope = widen_scope(seen, intern.workspace.account_id)
+    if intern.workspace_id not in {each.pk for each in list_workspaces_for_keys(scope)}:
+        raise Http404
+    return InternDetail(intern, scope, now)

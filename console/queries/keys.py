@@ -9,11 +9,13 @@ from django.db.models import CharField, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import OrderBy
 from django.db.models.functions import Cast, Coalesce
 from django.http import Http404
+from django.shortcuts import get_object_or_404
 
 from accounts.models import ApiKey, Membership, SpendCounter, Workspace, WorkspaceMembership
 from accounts.roles import Action, list_workspace_roles
 from accounts.services.key_limits import KeyUsage, read_usages
 from accounts.windows import find_window_starts
+from console.queries.paging import Page, cut_page
 from console.scope import Scope, widen_scope
 from console.words import Badge
 from gateway.http.errors import NotFound
@@ -28,6 +30,7 @@ ORDERS: Final[Mapping[str, tuple[str | OrderBy, ...]]] = {
     "-used": (F("last_used_at").desc(nulls_last=True), "-pk"),
 }
 NEWEST_FIRST: Final = "-created"
+RESET_WORDS: Final = {"daily": "a day", "weekly": "a week", "monthly": "a month"}
 # What a key spent in the current window can be ordered by too.
 _WINDOWS: Final = {"today": "day", "month": "month"}
 
@@ -72,30 +75,20 @@ class KeyRow(NamedTuple):
     @property
     def reset_word(self) -> str:
         """`a day`, `a week`, `a month`, or nothing for all time."""
-        words = {"daily": "a day", "weekly": "a week", "monthly": "a month"}
-        return words.get(self.key.limit_reset or "", "in all")
-
-
-class KeyPage(NamedTuple):
-    """Rows in order, and where the next page begins (empty: nowhere)."""
-
-    rows: list[KeyRow]
-    next_cursor: str
+        return RESET_WORDS.get(self.key.limit_reset or "", "in all")
 
 
 def list_keys(
     scope: Scope, text: str, now: datetime, order: str = NEWEST_FIRST, cursor: str = ""
-) -> KeyPage:
+) -> Page[KeyRow]:
     """Living inference keys whose name, label or creator contains the text."""
     rows = _select(scope.filter_keys(ApiKey.objects.living()))
     if text:
         named = Q(name__icontains=text) | Q(creator__username__icontains=text)
         rows = rows.filter(named | Q(label__icontains=text))
-    start = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    found = list(_order(rows, order, now)[start : start + PAGE_ROWS + 1])
-    usages = read_usages(keys=found, at=now)
-    more = str(start + PAGE_ROWS) if len(found) > PAGE_ROWS else ""
-    return KeyPage([KeyRow(key, usages[key.pk], now) for key in found[:PAGE_ROWS]], more)
+    found = cut_page(_order(rows, order, now), cursor, PAGE_ROWS)
+    usages = read_usages(keys=found.rows, at=now)
+    return Page([KeyRow(key, usages[key.pk], now) for key in found.rows], found.next_cursor)
 
 
 def _order(rows: QuerySet[ApiKey], order: str, now: datetime) -> QuerySet[ApiKey]:
@@ -114,16 +107,16 @@ def _order(rows: QuerySet[ApiKey], order: str, now: datetime) -> QuerySet[ApiKey
     return rows.annotate(spent_nano=spent).order_by(f"{by}spent_nano", f"{by}pk")
 
 
-def find_key(seen: Scope, number: int, now: datetime) -> tuple[KeyRow, Scope] | None:
-    """The key of that number with the person's widest scope, if they may see it."""
-    key = _select(ApiKey.objects.living()).filter(pk=number).first()
-    if key is None:
-        return None
+def find_key(seen: Scope, number: int, now: datetime) -> tuple[KeyRow, Scope]:
+    """The key of that number with the person's widest scope. Raises `Http404` where they may not
+    see it."""
+    key = get_object_or_404(_select(ApiKey.objects.living()), pk=number)
     scope = widen_scope(seen, key.account_id)
-    covers = scope.covers(
+    if not scope.covers(
         account_id=key.account_id, workspace_id=key.workspace_id, creator_id=key.creator_id
-    )
-    return (KeyRow(key, read_usages(keys=[key], at=now)[key.pk], now), scope) if covers else None
+    ):
+        raise Http404
+    return KeyRow(key, read_usages(keys=[key], at=now)[key.pk], now), scope
 
 
 def may_rotate(scope: Scope, key: ApiKey) -> bool:

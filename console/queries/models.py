@@ -6,12 +6,15 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from django.db.models import Sum
+from django.http import Http404
 
 from accounts.guard_rules import NO_RULES, build_account_entry, narrow_rules
 from accounts.models import Account
-from console.queries.catalogue import LearnedStats, read_learned
+from console.queries.endpoint_health import read_learned
+from console.queries.paging import cut_page
 from console.words import format_count, format_price
 from routing.catalogue.listing import (
+    LearnedStats,
     ListingRules,
     latency_s,
     list_permitted,
@@ -119,9 +122,8 @@ def list_models(
         if all(word in f"{model.id} {model.name}".casefold() for word in words)
     ]
     rows = sort_rows([_build_row(model, learned) for model in models], order)
-    start = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    end = start + limit
-    return ModelPage(rows[start:end], len(rows), str(end) if len(rows) > end else "")
+    page = cut_page(rows, cursor, limit)
+    return ModelPage(page.rows, len(rows), page.next_cursor)
 
 
 def sort_rows(rows: Sequence[ModelRow], order: str) -> list[ModelRow]:
@@ -137,13 +139,22 @@ def sort_rows(rows: Sequence[ModelRow], order: str) -> list[ModelRow]:
 
 def list_permitted_models(account: Account) -> tuple[ModelEntry, ...]:
     """The models that the account may call, with the endpoints that it may use."""
-    return list_permitted(catalogue.current(), _build_rules(account))
+    policy = build_account_entry(account)
+    # What the account allows itself. Guardrails narrow single keys further.
+    rules = ListingRules(
+        allowed_providers=tuple(account.allowed_providers or ()) or None,
+        ignored_providers=tuple(account.ignored_providers or ()),
+        guarded=narrow_rules(NO_RULES, policy) if policy else None,
+    )
+    return list_permitted(catalogue.current(), rules)
 
 
-def find_model(account: Account, model_id: str) -> ModelEntry | None:
-    """The model of that id, with the endpoints that the account may use."""
-    models = list_permitted_models(account)
-    return next((model for model in models if model.id == model_id), None)
+def find_model(account: Account, model_id: str) -> ModelEntry:
+    """The model of that id, with the endpoints that the account may use. Raises `Http404`."""
+    for model in list_permitted_models(account):
+        if model.id == model_id:
+            return model
+    raise Http404
 
 
 def list_endpoints(model: ModelEntry, now: datetime) -> list[EndpointRow]:
@@ -176,28 +187,17 @@ def compare_models(account: Account, ids: Sequence[str], now: datetime) -> list[
     learned = read_learned()
     pks = [endpoint.pk for model in chosen for endpoint in list_published(model)]
     uptimes = _read_week_uptimes(pks, now)
-    return [_compare(model, learned, uptimes) for model in chosen]
-
-
-def _compare(
-    model: ModelEntry, learned: LearnedStats, uptimes: Mapping[int, float]
-) -> ComparedModel:
-    published = list_published(model)
-    week = [uptimes[each.pk] for each in published if each.pk in uptimes]
-    outputs = [each.max_completion_tokens for each in published if each.max_completion_tokens]
-    return ComparedModel(
-        _build_row(model, learned), max(week, default=None), max(outputs, default=None)
-    )
-
-
-def _build_rules(account: Account) -> ListingRules:
-    """What the account allows itself. Guardrails narrow single keys further."""
-    policy = build_account_entry(account)
-    return ListingRules(
-        allowed_providers=tuple(account.allowed_providers or ()) or None,
-        ignored_providers=tuple(account.ignored_providers or ()),
-        guarded=narrow_rules(NO_RULES, policy) if policy else None,
-    )
+    compared = []
+    for model in chosen:
+        published = list_published(model)
+        week = [uptimes[each.pk] for each in published if each.pk in uptimes]
+        outputs = [each.max_completion_tokens for each in published if each.max_completion_tokens]
+        compared.append(
+            ComparedModel(
+                _build_row(model, learned), max(week, default=None), max(outputs, default=None)
+            )
+        )
+    return compared
 
 
 def _build_row(model: ModelEntry, learned: LearnedStats) -> ModelRow:

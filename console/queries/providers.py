@@ -5,13 +5,16 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from django.shortcuts import get_object_or_404
+
 from accounts.models import Event
-from console.queries.catalogue import LearnedStats, read_learned
-from console.queries.health_history import HealthHistory, load_health_history
+from console.queries.endpoint_health import HealthHistory, load_health_history, read_learned
+from console.queries.paging import Page, cut_page
 from console.queries.usage import sum_by_endpoint
 from console.scope import Scope
 from console.words import Badge
 from routing.admin.charts import STRETCH, Stretch
+from routing.catalogue.listing import LearnedStats
 from routing.catalogue.models import Endpoint, Provider
 from routing.entities.prices import PriceError, Prices
 from routing.entities.vocabulary import STATUS_DISABLED, STATUS_ROUTABLE_MIN
@@ -73,6 +76,9 @@ def _build_row(
     total: int,
 ) -> ProviderRow:
     use = uses.get(provider.slug, ProviderUse())
+    known = [learned.figures.get(each.pk) for each in endpoints]
+    percentiles = [each.latency_30m_s or each.latency_s for each in known if each is not None]
+    times = sorted(each.p50 for each in percentiles if each is not None)
     return ProviderRow(
         provider,
         judge_health(provider, endpoints, learned),
@@ -80,17 +86,16 @@ def _build_row(
         sum(each.pricing is None for each in endpoints),
         use,
         100 * use.requests / total if total else None,
-        _find_latency_ms(endpoints, learned),
+        # The median of its endpoints' median times to a first token.
+        times[len(times) // 2] * 1000 if times else None,
     )
 
 
 def find_provider(
     slug: str, scope: Scope, start: datetime, now: datetime
-) -> "tuple[ProviderRow, list[EndpointPrice]] | None":
-    """The provider, and the first of its models with their prices."""
-    provider = Provider.objects.filter(slug=slug).first()
-    if provider is None:
-        return None
+) -> "tuple[ProviderRow, list[EndpointPrice]]":
+    """The provider, and the first of its models with their prices. Raises `Http404`."""
+    provider = get_object_or_404(Provider, slug=slug)
     endpoints = _load_priced_last(provider)
     uses = read_uses(scope, start, now)
     total = sum(use.requests for use in uses.values())
@@ -115,14 +120,6 @@ def judge_health(provider: Provider, endpoints: Sequence[Endpoint], learned: Lea
     return Badge("good", "works")
 
 
-def _find_latency_ms(endpoints: Sequence[Endpoint], learned: LearnedStats) -> float | None:
-    """The median of its endpoints' median times to a first token."""
-    known = [learned.figures.get(each.pk) for each in endpoints]
-    percentiles = [each.latency_30m_s or each.latency_s for each in known if each is not None]
-    times = sorted(each.p50 for each in percentiles if each is not None)
-    return times[len(times) // 2] * 1000 if times else None
-
-
 def read_uses(scope: Scope, start: datetime, now: datetime) -> dict[str, ProviderUse]:
     """By slug, which endpoints' tags begin with."""
     uses: dict[str, ProviderUse] = {}
@@ -145,14 +142,10 @@ class EndpointPrice(NamedTuple):
     completion: Decimal | None
 
 
-def list_prices(provider: Provider, text: str, cursor: str) -> tuple[list[EndpointPrice], str]:
-    """A page of the provider's models whose name contains the text, those without a price first,
-    and where the next page begins."""
-    first = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    found = _load_priced_last(provider, text)
-    page = found[first : first + ENDPOINTS_SHOWN]
-    more = str(first + ENDPOINTS_SHOWN) if len(found) > first + ENDPOINTS_SHOWN else ""
-    return [_build_price(row) for row in page], more
+def list_prices(provider: Provider, text: str, cursor: str) -> Page[EndpointPrice]:
+    """The provider's models whose name contains the text, those without a price first."""
+    page = cut_page(_load_priced_last(provider, text), cursor, ENDPOINTS_SHOWN)
+    return Page([_build_price(row) for row in page.rows], page.next_cursor)
 
 
 def _load_priced_last(provider: Provider, text: str = "") -> list[Endpoint]:
@@ -207,11 +200,11 @@ def list_incidents(
             calls, errors = each.calls, each.errors
         what = f"{errors} of {calls}" if has_counts else f"{100 * errors / calls:.0f} % of"
         found.append(Incident(start, end, f"{what} calls failed"))
-    found += _list_told(provider, since)
+    found += _list_reported_incidents(provider, since)
     return sorted(found, key=lambda incident: incident.start, reverse=True)[:_INCIDENTS_SHOWN]
 
 
-def _list_told(provider: Provider, since: datetime) -> list[Incident]:
+def _list_reported_incidents(provider: Provider, since: datetime) -> list[Incident]:
     """What watchers told of the provider: down, until it was back."""
     events = Event.objects.filter(
         account__isnull=True, kind__in=("provider.down", "provider.up"), at__gte=since

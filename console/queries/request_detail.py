@@ -10,19 +10,18 @@ from typing import Any, Final, NamedTuple
 from django.db.models import Q
 from django.http import Http404
 
-from accounts.models import ApiKey, LedgerEntry
+from accounts.models import LedgerEntry
 from accounts.roles import Action
 from console.queries.explanation import (
     Candidate,
     Explanation,
-    explain_request,
     list_candidates,
     read_explanation,
     shorten_provider,
     tell_failure,
+    tell_in_a_sentence,
 )
-from console.queries.guardrail_actions import GuardrailAction, list_guardrail_actions
-from console.queries.remedies import Refusal, Remedy, list_remedies
+from console.queries.guardrails import GuardrailAction, list_guardrail_actions
 from console.scope import Scope, widen_scope
 from console.words import format_count, format_money, format_ms, format_price, format_tags
 from gateway.http.jsonio import dumps, loads
@@ -33,7 +32,6 @@ from routing.entities.prices import PriceError, Prices
 from routing.history.contents import PURPOSE
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
-from routing.reports.models import FailedRequest
 
 _TEXT_CHARS_MAX: Final = 20_000
 _MS: Final = timedelta(milliseconds=1)
@@ -83,9 +81,13 @@ class RequestDetail:
 
     @cached_property
     def explanation(self) -> Explanation:
+        return read_explanation(self.record.trace)
+
+    @property
+    def sentence(self) -> str:
         fields = ("attempts", "status", "charge_nano", "cancelled", "lost", "streamed")
-        facts = {name: getattr(self.record, name) for name in (*fields, "error_type")}
-        return explain_request(facts, self.record.trace)
+        record = {name: getattr(self.record, name) for name in fields}
+        return tell_in_a_sentence(record, self.explanation.rule)
 
     @cached_property
     def candidates(self) -> list[Candidate]:
@@ -192,54 +194,6 @@ def find_request(seen: Scope, generation_id: str) -> RequestDetail | None:
     return RequestDetail(record, scope) if is_covered else None
 
 
-@dataclass(frozen=True)
-class RefusedDetail:
-    """A request that no upstream was asked for, with its key, and the endpoints of its plan."""
-
-    record: FailedRequest
-    key: ApiKey | None
-    scope: Scope
-
-    @cached_property
-    def explanation(self) -> Explanation:
-        return read_explanation("", self.record.plan)
-
-    @cached_property
-    def candidates(self) -> list[Candidate]:
-        return list_candidates(self.explanation)
-
-    @cached_property
-    def guarding(self) -> list[GuardrailAction]:
-        return list_guardrail_actions(self.explanation.facts, self.scope)
-
-    @cached_property
-    def remedies(self) -> list[Remedy]:
-        return list_remedies(Refusal(self.record, self.key, self.guarding), self.scope)
-
-    @property
-    def facts(self) -> list[tuple[str, str]]:
-        """What the caller was told beside the text."""
-        return [(name.replace("_", " "), _read_text(v)) for name, v in self.record.detail.items()]
-
-
-def find_refused(seen: Scope, number: int) -> RefusedDetail | None:
-    """The refused request of that number, if the person may see it."""
-    record = FailedRequest.objects.filter(pk=number).first()
-    if record is None:
-        return None
-    key = ApiKey.objects.filter(pk=record.api_key_id).select_related("creator").first()
-    try:
-        scope = widen_scope(seen, record.account_id)
-    except Http404:
-        return None
-    is_covered = scope.covers(
-        account_id=record.account_id,
-        workspace_id=record.workspace_id,
-        creator_id=key.creator_id if key else None,
-    )
-    return RefusedDetail(record, key, scope) if is_covered else None
-
-
 _PREPARED: Final = (
     ("plan_us", "Plan", "limits checked, providers put in order"),
     ("hold_us", "Hold", "the most it may cost was set aside"),
@@ -297,7 +251,12 @@ def _list_attempt_stages(attempt: Mapping[str, Any], at: float) -> Iterator[Stag
 def list_priced_tokens(record: Generation) -> list[PricedTokens]:
     """What is priced, by type, with the prices that were pinned when the request came; as
     `routing.metering.cost` adds it up."""
-    prices, detail = _read_prices(record.detail.get("pricing"), record), record.detail
+    detail = record.detail
+    try:
+        prices = Prices.parse(detail.get("pricing"))
+        prices = prices.effective(record.tokens_prompt, record.created_at)
+    except PriceError:
+        prices = None
     prompt = (
         ("Prompt, from the provider's cache", record.tokens_cached, "input_cache_read"),
         ("Prompt, written to its cache", detail.get("cache_write_tokens", 0), "input_cache_write"),
@@ -310,8 +269,19 @@ def list_priced_tokens(record: Generation) -> list[PricedTokens]:
     )
     rows = list(_split_tokens("Prompt", record.tokens_prompt, "prompt", prompt, prices))
     rows += _split_tokens("Answer", record.tokens_completion, "completion", completion, prices)
-    if prices is not None:
-        rows += _list_pieces(detail, prices)
+    if prices is None:
+        return rows
+    pieces = (
+        ("Request", 1, prices.request),
+        ("Images of the prompt", detail.get("images", 0), prices.image),
+        ("Web searches", detail.get("web_searches", 0), prices.web_search),
+    )
+    for kind, count, price in pieces:
+        if count and price:
+            rows.append(PricedTokens(kind, format_count(count), f"${price.normalize():f} each"))
+    if prices.discount:
+        less = f"{(100 * prices.discount).normalize():f} % less"
+        rows.append(PricedTokens("Discount", "", less))
     return rows
 
 
@@ -332,27 +302,6 @@ def _split_tokens(
             yield PricedTokens(kind, format_count(count), format_price(price))
 
 
-def _list_pieces(detail: Mapping[str, Any], prices: Prices) -> Iterator[PricedTokens]:
-    """What is priced by the piece, and the discount on all."""
-    pieces = (
-        ("Request", 1, prices.request),
-        ("Images of the prompt", detail.get("images", 0), prices.image),
-        ("Web searches", detail.get("web_searches", 0), prices.web_search),
-    )
-    for kind, count, price in pieces:
-        if count and price:
-            yield PricedTokens(kind, format_count(count), f"${price.normalize():f} each")
-    if prices.discount:
-        yield PricedTokens("Discount", "", f"{(100 * prices.discount).normalize():f} % less")
-
-
-def _read_prices(pricing: Any, record: Generation) -> Prices | None:
-    try:
-        return Prices.parse(pricing).effective(record.tokens_prompt, record.created_at)
-    except PriceError:
-        return None
-
-
 def read_content(record: Generation) -> Any:
     """What was logged, as `/generation/content` gives it; None where nothing was."""
     row = GenerationContent.objects.filter(pk=record.pk, account_id=record.account_id).first()
@@ -368,24 +317,29 @@ def read_messages(record: Generation) -> list[Message]:
     if content is None:
         return []
     messages = [
-        Message(str(each.get("role", "")), _read_text(each.get("content")))
+        Message(str(each.get("role", "")), read_text(each.get("content")))
         for each in content["input"]["messages"]
     ]
     output = content["output"]
     parts = {"reasoning": output.get("reasoning"), "answer": output.get("completion")}
     messages += [Message(role, text[:_TEXT_CHARS_MAX]) for role, text in parts.items() if text]
     if calls := output.get("tool_calls"):
-        messages.append(Message("tool calls", _read_text(calls)))
+        messages.append(Message("tool calls", read_text(calls)))
     return messages
 
 
-def _read_text(content: Any) -> str:
+def read_text(content: Any) -> str:
+    """The text of a message, or what it has instead as JSON; long ones are cut."""
+    text = join_text_parts(content)
+    return (dumps(content).decode() if text is None else text)[:_TEXT_CHARS_MAX]
+
+
+def join_text_parts(content: Any) -> str | None:
+    """The text of a message; None where it is more than text."""
     if isinstance(content, str):
-        return content[:_TEXT_CHARS_MAX]
-    if isinstance(content, list) and all(_is_text_part(part) for part in content):
-        return "\n".join(part["text"] for part in content)[:_TEXT_CHARS_MAX]
-    return dumps(content).decode()[:_TEXT_CHARS_MAX]
-
-
-def _is_text_part(part: Any) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
+        return content
+    if isinstance(content, list) and all(
+        isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content
+    ):
+        return "\n".join(part["text"] for part in content)
+    return None

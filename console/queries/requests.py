@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from django.db.models import F, Q, QuerySet, TextField, Value
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast, Coalesce, NullIf
 
 from accounts.models import ApiKey, User, Workspace
+from console.queries.paging import Page
 from console.scope import Scope
 from routing.catalogue.snapshot import catalogue
 from routing.history.generations import find_generation_id
@@ -44,15 +45,14 @@ _ORDERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "duration": {_ASKED: Coalesce(F("generation_time_ms"), 0), _REFUSED: F("duration_ms")},
 }
 # Attempts are short; traces are not, and no list shows them.
-_FIELDS: Final = (
+_ASKED_FIELDS: Final = (
     *("pk", "created_at", "model", "provider_name", "status", "error_type", "cancelled", "lost"),
     *("streamed", "charge_nano", "tokens_prompt", "tokens_completion", "latency_ms"),
-    *("generation_time_ms", "attempts", "session_id", "external_user"),
-    *("api_key_id", "workspace_id", "place", "detail__tags"),
+    *("attempts", "session_id", "external_user", "workspace_id", "place"),
 )
 _REFUSED_FIELDS: Final = (
-    *("pk", "at", "requested_model", "status", "error_type", "reason", "text", "streamed"),
-    *("duration_ms", "request_id", "api_key_id", "workspace_id", "place", "tags"),
+    *("pk", "status", "error_type", "streamed"),
+    *("duration_ms", "workspace_id", "place", "tags"),
 )
 
 
@@ -117,13 +117,6 @@ class RequestRow(NamedTuple):
         return self.source == _REFUSED
 
 
-class RequestPage(NamedTuple):
-    """Rows in order, and where the next page begins (empty: nowhere)."""
-
-    rows: list[RequestRow]
-    next_cursor: str
-
-
 class _Cursor(NamedTuple):
     place: Any
     source: str
@@ -138,7 +131,7 @@ def list_requests(
     order: str = NEWEST_FIRST,
     cursor: str = "",
     limit: int = PAGE_ROWS,
-) -> RequestPage:
+) -> Page[RequestRow]:
     """The requests since `start`. An order or a cursor that is none counts as absent."""
     name, descends = order.lstrip("-"), order.startswith("-")
     if name not in _ORDERS:
@@ -151,7 +144,10 @@ def list_requests(
     merged = heapq.merge(*lists, key=lambda row: (row.place, row.source), reverse=descends)
     found = list(islice(merged, limit + 1))
     rows = _add_names(found[:limit])
-    return RequestPage(rows, _write_cursor(rows[-1]) if len(found) > limit else "")
+    if len(found) <= limit:
+        return Page(rows, "")
+    place, source, pk = rows[-1].place, rows[-1].source, rows[-1].pk
+    return Page(rows, f"{place.isoformat() if name == 'time' else place}~{source}~{pk}")
 
 
 def has_requests(scope: Scope) -> bool:
@@ -302,9 +298,23 @@ def _list_rows(
         rows = rows.filter(_skip_to(source, behind, descends))
     by = "-" if descends else ""
     rows = rows.order_by(f"{by}place", f"{by}pk")
+    key_id = F("api_key_id")
     if source == _ASKED:
-        return [_read_asked(row) for row in rows.values(*_FIELDS)[:limit]]
-    return [_read_refused(row) for row in rows.values(*_REFUSED_FIELDS)[:limit]]
+        asked = rows.values(
+            *_ASKED_FIELDS,
+            duration_ms=F("generation_time_ms"),
+            key_id=key_id,
+            tags=F("detail__tags"),
+        )
+        return [RequestRow(source, **row) for row in asked[:limit]]
+    refused = rows.values(
+        *_REFUSED_FIELDS,
+        created_at=F("at"),
+        model=F("requested_model"),
+        key_id=key_id,
+        refusal=Coalesce(NullIf("text", Value("")), "reason", output_field=TextField()),
+    )
+    return [RequestRow(source, **row) for row in refused[:limit]]
 
 
 def _skip_to(source: str, behind: _Cursor, descends: bool) -> Q:
@@ -319,36 +329,6 @@ def _skip_to(source: str, behind: _Cursor, descends: bool) -> Q:
         same = Q(place=behind.place, **{f"pk__{beyond}": behind.pk})
         return Q(**{f"place__{beyond}e": behind.place}) & (further | same)
     return further
-
-
-def _read_asked(row: Mapping[str, Any]) -> RequestRow:
-    same = (
-        *("place", "pk", "created_at", "model", "status", "workspace_id", "streamed"),
-        *("error_type", "provider_name", "charge_nano", "tokens_prompt", "tokens_completion"),
-        *("latency_ms", "attempts", "cancelled", "lost", "session_id", "external_user"),
-    )
-    return RequestRow(
-        source=_ASKED,
-        duration_ms=row["generation_time_ms"],
-        key_id=row["api_key_id"],
-        tags=row["detail__tags"],
-        **{name: row[name] for name in same},
-    )
-
-
-def _read_refused(row: Mapping[str, Any]) -> RequestRow:
-    same = (
-        *("place", "pk", "status", "duration_ms", "workspace_id", "streamed", "error_type"),
-        "tags",
-    )
-    return RequestRow(
-        source=_REFUSED,
-        created_at=row["at"],
-        model=row["requested_model"],
-        key_id=row["api_key_id"],
-        refusal=row["text"] or row["reason"],
-        **{name: row[name] for name in same},
-    )
 
 
 def _add_names(rows: list[RequestRow]) -> list[RequestRow]:
@@ -379,8 +359,3 @@ def _read_cursor(cursor: str, name: str) -> _Cursor | None:
         return _Cursor(datetime.fromisoformat(place) if name == "time" else int(place), source, pk)
     except ValueError:
         return None
-
-
-def _write_cursor(row: RequestRow) -> str:
-    place = row.place.isoformat() if isinstance(row.place, datetime) else row.place
-    return f"{place}~{row.source}~{row.pk}"

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from accounts.models import ApiKey, User, Workspace
-from console.queries.sums import SumQuery, Sums, fetch_sums
+from console.queries.sums import SumQuery, fetch_sums
 from console.scope import Scope
 from gateway.ttl_cache import TtlCache
 from routing.history.analytics import fetch_rows
@@ -244,9 +244,17 @@ def sum_by_endpoint(scope: Scope, start: datetime, now: datetime) -> list[Endpoi
 def list_errors_of_provider(scope: Scope, slug: str, now: datetime) -> list[ErrorSum]:
     """Of the last 24 full hours and this one by type, the most frequent first."""
     failed = QueryCondition("error_type", "{column} <> ''")
-    found = _sum_singles(scope, now, ("endpoint_tag", "error_type"), (_REQUESTS,), failed)
+    # Its groups stand in no sums, so that every request of a day is looked at.
+    query = SumQuery(
+        scope.account.pk,
+        hour_of(now) - DAY,
+        (_REQUESTS,),
+        ("endpoint_tag", "error_type"),
+        conditions=(*scope.conditions(), failed),
+        singles=True,
+    )
     sums: dict[str, int] = {}
-    for (tag, error_type), (count,) in found.items():
+    for (tag, error_type), (count,) in fetch_sums(query, now).items():
         if str(tag or "").partition("/")[0] == slug:
             what = str(error_type).replace("_", " ")
             sums[what] = sums.get(what, 0) + count
@@ -258,20 +266,6 @@ def list_top_tags(scope: Scope, now: datetime) -> list[TopRow]:
     has two tags counts in both."""
     name = _TopTags(scope.account.pk, scope.conditions(), hour_of(now) - DAY)
     return list(top_tags.find(name) or ())
-
-
-def _sum_singles(
-    scope: Scope,
-    now: datetime,
-    groups: tuple[str, ...],
-    metrics: tuple[Metric, ...],
-    condition: QueryCondition,
-) -> Sums:
-    """By groups that stand in no sums, so that every request of a day is looked at."""
-    conditions = (*scope.conditions(), condition)
-    start = hour_of(now) - DAY
-    query = SumQuery(scope.account.pk, start, metrics, groups, conditions=conditions, singles=True)
-    return fetch_sums(query, now)
 
 
 def sum_spend_by(scope: Scope, start: datetime, now: datetime, column: str) -> dict[str, int]:

@@ -8,10 +8,13 @@ from uuid import UUID
 
 from django.db.models import Count, F, Q, QuerySet
 from django.db.models.expressions import OrderBy
+from django.http import Http404
+from django.shortcuts import get_object_or_404
 
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
 from accounts.roles import Action, list_account_roles
 from console.queries.budgets import BudgetUse, list_budgets
+from console.queries.paging import Page, cut_page
 from console.queries.usage import sum_spend_by
 from console.scope import Scope, widen_scope
 from console.words import Badge
@@ -84,14 +87,14 @@ def _count(rows: Any) -> Mapping[UUID, int]:
     return dict(rows.order_by().values_list("workspace").annotate(Count("pk")))
 
 
-def find_workspace(seen: Scope, workspace_id: UUID) -> tuple[Workspace, Scope] | None:
-    """The workspace with the person's widest scope, if they lead it."""
+def find_workspace(seen: Scope, workspace_id: UUID) -> tuple[Workspace, Scope]:
+    """The workspace with the person's widest scope. Raises `Http404` where they do not lead it."""
     row = next((each for each in seen.workspaces if each.pk == workspace_id), None)
-    row = row or Workspace.objects.filter(pk=workspace_id).first()
-    if row is None:
-        return None
+    row = row or get_object_or_404(Workspace.objects, pk=workspace_id)
     scope = widen_scope(seen, row.account_id)
-    return (row, scope) if scope.leads(row.pk) else None
+    if not scope.leads(row.pk):
+        raise Http404
+    return row, scope
 
 
 class Member(NamedTuple):
@@ -113,16 +116,8 @@ class Member(NamedTuple):
         return [(role, word) for role, word in words.items() if role != self.role]
 
 
-class MemberPage(NamedTuple):
-    """Rows by name, what their names contain, and where the next page begins (empty: nowhere)."""
-
-    rows: list[Member]
-    text: str
-    next_cursor: str
-
-
-def list_members(workspace: Workspace, text: str = "", cursor: str = "") -> MemberPage:
-    """By name: everybody of the account in the default workspace."""
+def list_members(workspace: Workspace, text: str, cursor: str) -> Page[Member]:
+    """Those whose names contain the text, by name; in the default workspace of all the account."""
     rows: QuerySet[Any] = workspace.memberships.select_related("membership__user")
     to_user = "membership__user"
     if workspace.is_default:
@@ -130,16 +125,14 @@ def list_members(workspace: Workspace, text: str = "", cursor: str = "") -> Memb
         to_user = "user"
     if text:
         rows = rows.filter(**{f"{to_user}__username__icontains": text})
-    first = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
-    found = list(rows.order_by(f"{to_user}__username", "pk")[first : first + PEOPLE_ROWS + 1])
-    members = [_build_member(row) for row in found[:PEOPLE_ROWS]]
-    return MemberPage(members, text, str(first + PEOPLE_ROWS) if len(found) > PEOPLE_ROWS else "")
-
-
-def _build_member(row: Membership | WorkspaceMembership) -> Member:
-    if isinstance(row, Membership):
-        return Member(row.user, row.role.removeprefix("org:"), False)
-    return Member(row.membership.user, row.role, row.own_role is None)
+    found = cut_page(rows.order_by(f"{to_user}__username", "pk"), cursor, PEOPLE_ROWS)
+    members = [
+        Member(row.user, row.role.removeprefix("org:"), False)
+        if isinstance(row, Membership)
+        else Member(row.membership.user, row.role, row.own_role is None)
+        for row in found.rows
+    ]
+    return Page(members, found.next_cursor)
 
 
 def list_people_outside(workspace: Workspace) -> list[Any]:
@@ -165,46 +158,32 @@ class Person:
         return Badge("good" if is_admin else "plain", self.membership.get_role_display())
 
 
-class PeoplePage(NamedTuple):
-    """Rows by name, and where the next page begins (empty: nowhere)."""
-
-    rows: list[Person]
-    next_cursor: str
-
-
 def list_people(
     scope: Scope, text: str, start: datetime, now: datetime, order: str = "", cursor: str = ""
-) -> PeoplePage:
+) -> Page[Person]:
     """People of the account whose name or address contains the text."""
     people = Membership.objects.filter(account=scope.account).select_related("user")
     if text:
         people = people.filter(Q(user__username__icontains=text) | Q(user__email__icontains=text))
-    first = int(cursor) if cursor.isdecimal() and len(cursor) < 7 else 0
     spent = _sum_spend_of_people(scope, start, now)
     if order.removeprefix("-") == "spent":
-        ordered = _order_by_spend(people, spent, descends=order.startswith("-"))
-        by_pk = people.in_bulk(ordered[first : first + PEOPLE_ROWS + 1])
-        found = [by_pk[pk] for pk in ordered if pk in by_pk]
+        by_name = people.order_by("user__username", "pk").values_list("pk", "user_id")
+        descends = order.startswith("-")
+        ranked = sorted(by_name, key=lambda row: spent.get(str(row[1]), 0), reverse=descends)
+        page = cut_page([pk for pk, _ in ranked], cursor, PEOPLE_ROWS)
+        by_pk = people.in_bulk(page.rows)
+        found = [by_pk[pk] for pk in page.rows if pk in by_pk]
     else:
         rows = people.order_by(*_PEOPLE_ORDERS.get(order, _PEOPLE_ORDERS["name"]))
-        found = list(rows[first : first + PEOPLE_ROWS + 1])
-    more = str(first + PEOPLE_ROWS) if len(found) > PEOPLE_ROWS else ""
-    return PeoplePage(_load_people(scope, found[:PEOPLE_ROWS], spent), more)
+        page = cut_page(rows, cursor, PEOPLE_ROWS)
+        found = page.rows
+    return Page(_load_people(scope, found, spent), page.next_cursor)
 
 
 def _sum_spend_of_people(scope: Scope, start: datetime, now: datetime) -> Mapping[str, int]:
     """What each spent in all of the account, whichever view is chosen: their keys are counted in
     all of it too."""
     return sum_spend_by(scope.widen(), start, now, "user")
-
-
-def _order_by_spend(
-    people: QuerySet[Membership], spent: Mapping[str, int], *, descends: bool
-) -> list[int]:
-    """Keys of the memberships; those of equal spend by name."""
-    rows = people.order_by("user__username", "pk").values_list("pk", "user_id")
-    found = sorted(rows, key=lambda row: spent.get(str(row[1]), 0), reverse=descends)
-    return [pk for pk, _ in found]
 
 
 def load_person(scope: Scope, row: Membership, start: datetime, now: datetime) -> Person:
@@ -219,28 +198,20 @@ def _load_people(scope: Scope, people: list[Membership], spent: Mapping[str, int
         creator__in=[row.user_id for row in people],
     )
     counts = dict(keys.order_by().values_list("creator").annotate(Count("pk")))
-    places = _name_workspaces(people)
-    return [
-        Person(
-            row, places.get(row.pk, ""), counts.get(row.user_id, 0), spent.get(str(row.user_id), 0)
-        )
-        for row in people
-    ]
-
-
-def _name_workspaces(people: list[Membership]) -> dict[int, str]:
-    """Names of workspaces beside the default one, with a mark for those somebody leads."""
     rows = WorkspaceMembership.objects.filter(
         membership__in=people, workspace__deleted_at__isnull=True
     ).order_by("workspace__name")
+    # Workspaces beside the default one, with a mark for those somebody leads.
     names: dict[int, list[str]] = {}
     for pk, name, role in rows.values_list("membership", F("workspace__name"), "role"):
         leads = role == WorkspaceMembership.Role.ADMIN
         names.setdefault(pk, []).append(f"{name} (lead)" if leads else name)
-    return {pk: ", ".join(each) for pk, each in names.items()}
-
-
-def find_person(scope: Scope, user_id: str) -> Membership | None:
-    """The member of that public id in the scope's account."""
-    rows = Membership.objects.filter(account=scope.account, user__public_id=user_id)
-    return rows.select_related("user").first()
+    return [
+        Person(
+            row,
+            ", ".join(names.get(row.pk, ())),
+            counts.get(row.user_id, 0),
+            spent.get(str(row.user_id), 0),
+        )
+        for row in people
+    ]

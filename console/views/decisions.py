@@ -1,16 +1,37 @@
-"""Decisions: what models decided, where they abstained, and how far they can be trusted."""
+"""Decisions: what models decided for a view, where they abstained, and how far they can be trusted
+where somebody measured it."""
 
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from console.page import PageContext, page, render_page
-from console.queries.decisions import list_calibrations, sum_decisions
+from console.scope import Scope
 from console.table import Column, Table, csv_response, render_table
+from routing.catalogue.snapshot import catalogue
+from routing.entities.ids import DECISIONS_PREFIX
+from routing.history.models import DecisionCalibration
+from routing.metering.models import Generation
 
+# Sums are of so many of the newest requests.
+REQUESTS_MAX: Final = 5_000
+# Below this share of its probability on the options a model is taken to have abstained.
+ABSTAINED_BELOW: Final = 0.5
+_MEASURED_MAX: Final = 50
+_SIDE: Final = 100
+# A gap is between bars.
+_BAR: Final = 9.4
+_WAYS: Final = {"native": "natively", "logprobs": "by log-probabilities", "schema": "by numbers"}
 COLUMNS: Final = (
-    Column("Model", lambda row: row.model, link=lambda row: _link(row.model)),
+    Column(
+        "Model",
+        lambda row: row.model,
+        link=lambda row: reverse("console:model", args=[row.model]),
+    ),
     Column("Requests", lambda row: row.requests, "count"),
     Column("Questions", lambda row: row.questions, "count"),
     Column("Answered", lambda row: row.ways, detail=True),
@@ -49,5 +70,195 @@ def show_decisions(request: HttpRequest, page: PageContext) -> HttpResponse:
     return render_page(request, page, "console/decisions.html", context)
 
 
-def _link(model_id: str) -> str:
-    return reverse("console:model", args=[model_id])
+# --- What was decided -----------------------------------------------------------------------------
+
+
+@dataclass
+class ModelDecisions:
+    """What one model decided. A question has a mass, the share of probability on its options, where
+    the gateway read the answer off a chat model."""
+
+    model: str
+    temperature: float | None
+    requests: int = 0
+    failed: int = 0
+    questions: int = 0
+    charge_nano: int = 0
+    methods: dict[str, int] = field(default_factory=dict)
+    masses: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def ways(self) -> str:
+        return ", ".join(_WAYS.get(name, name) for name in self.methods)
+
+    @property
+    def weighed(self) -> int:
+        return sum(map(len, self.masses.values()))
+
+    @property
+    def abstained(self) -> int:
+        return sum(mass < ABSTAINED_BELOW for own in self.masses.values() for mass in own)
+
+    @property
+    def abstained_percent(self) -> float | None:
+        return 100 * self.abstained / self.weighed if self.weighed else None
+
+
+class QuestionMass(NamedTuple):
+    """A question that one model was asked: how often, and how much of the probability was on its
+    options."""
+
+    model: str
+    name: str
+    times: int
+    mean_percent: float
+    abstained: int
+
+
+@dataclass(frozen=True)
+class DecisionSums:
+    """Models, the most requests first. `is_whole` is false where older requests were left out."""
+
+    models: list[ModelDecisions]
+    is_whole: bool
+
+    @property
+    def requests(self) -> int:
+        return sum(each.requests for each in self.models)
+
+    @property
+    def questions(self) -> int:
+        return sum(each.questions for each in self.models)
+
+    @property
+    def failed(self) -> int:
+        return sum(each.failed for each in self.models)
+
+    @property
+    def weighed(self) -> int:
+        return sum(each.weighed for each in self.models)
+
+    @property
+    def abstained(self) -> int:
+        return sum(each.abstained for each in self.models)
+
+    def list_questions(self) -> list[QuestionMass]:
+        """The most often asked first."""
+        rows = [
+            QuestionMass(
+                each.model,
+                name,
+                len(masses),
+                100 * sum(masses) / len(masses),
+                sum(mass < ABSTAINED_BELOW for mass in masses),
+            )
+            for each in self.models
+            for name, masses in each.masses.items()
+        ]
+        return sorted(rows, key=lambda row: row.times, reverse=True)
+
+
+def sum_decisions(scope: Scope, start: datetime, now: datetime) -> DecisionSums:
+    """The view's decisions since then, by model."""
+    # Their ids begin alike and go on with the second, so that few rows of other kinds are read.
+    first = f"{DECISIONS_PREFIX}{int(start.timestamp())}"
+    last = f"{DECISIONS_PREFIX}{int(now.timestamp()) + 1}"
+    rows = scope.filter(
+        Generation.objects.filter(
+            pk__gte=first, pk__lt=last, created_at__gte=start, api_type="decisions"
+        )
+    ).order_by("-pk")
+    columns = rows.values_list("model", "status", "charge_nano", "detail")
+    found = list(columns[: REQUESTS_MAX + 1])
+    models: dict[str, ModelDecisions] = {}
+    for model, status, charge_nano, detail in found[:REQUESTS_MAX]:
+        sums = models.setdefault(model, ModelDecisions(model, _find_temperature(model)))
+        record = detail.get("decisions") or {}
+        sums.requests += 1
+        sums.failed += status != 200
+        sums.charge_nano += charge_nano
+        sums.questions += record.get("questions", 0)
+        for way, count in record.get("methods", {}).items():
+            sums.methods[way] = sums.methods.get(way, 0) + count
+        for name, mass in record.get("label_mass", {}).items():
+            sums.masses.setdefault(name, []).append(mass)
+    ranked = sorted(models.values(), key=lambda each: each.requests, reverse=True)
+    return DecisionSums(ranked, len(found) <= REQUESTS_MAX)
+
+
+def _find_temperature(model: str) -> float | None:
+    entry = catalogue.current().models.get(model)
+    return entry.decisions_temperature if entry else None
+
+
+# --- Calibration ----------------------------------------------------------------------------------
+
+
+class DiagramBar(NamedTuple):
+    """A tenth of the answers by how sure they were, in a square of 100: where the bar stands and
+    ends, where the line of how sure they were is, and what it says."""
+
+    x: float
+    y: float
+    height: float
+    sure_y: float
+    text: str
+
+    @property
+    def end(self) -> float:
+        return self.x + _BAR
+
+
+class QuestionReport(NamedTuple):
+    """What the answers to one question were worth, with the temperature."""
+
+    name: str
+    answers: int
+    right_percent: float
+    error: float
+
+
+class CalibrationView(NamedTuple):
+    """What was measured of one model. `diagrams` are named bars without and with the
+    temperature."""
+
+    row: DecisionCalibration
+    diagrams: list[tuple[str, Mapping[str, Any], list[DiagramBar]]]
+    questions: list[QuestionReport]
+    is_in_force: bool
+
+
+def list_calibrations(scope: Scope) -> list[CalibrationView]:
+    """The newest measurement of each model that the account asked for."""
+    rows = DecisionCalibration.objects.filter(account_id=scope.account.pk)
+    newest: dict[str, DecisionCalibration] = {}
+    for row in rows.order_by("-measured_at")[:_MEASURED_MAX]:
+        newest.setdefault(row.model, row)
+    views = []
+    for row in newest.values():
+        reports = {
+            "As the model gives them": row.before,
+            f"With temperature {row.temperature:g}": row.after,
+        }
+        diagrams = [(name, of, list(_draw_bars(of["bins"]))) for name, of in reports.items()]
+        questions = [
+            QuestionReport(name, own["answers"], 100 * own["accuracy"], own["calibration_error"])
+            for name, own in sorted(row.questions.items())
+        ]
+        is_in_force = _find_temperature(row.model) == row.temperature
+        views.append(CalibrationView(row, diagrams, questions, is_in_force))
+    return views
+
+
+def _draw_bars(bins: Sequence[Mapping[str, Any]]) -> Iterator[DiagramBar]:
+    width = _SIDE / len(bins)
+    for at, each in enumerate(bins):
+        if each["answers"]:
+            height = each["right"] * _SIDE
+            yield DiagramBar(
+                round(at * width, 2),
+                round(_SIDE - height, 2),
+                round(height, 2),
+                round(_SIDE - each["sure"] * _SIDE, 2),
+                f"{each['answers']} answers, {each['sure']:.0%} sure, {each['right']:.0%} right",
+            )

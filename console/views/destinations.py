@@ -12,7 +12,6 @@ from django.views.decorators.http import require_POST
 from accounts.roles import Action
 from accounts.services.records import operator_actor
 from console.page import PageContext, page
-from console.queries.destinations import list_destinations
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
 from console.views.settings import render_settings, require_role
@@ -35,6 +34,7 @@ _NAMES: Final = {
     "langsmith": "LangSmith",
 }
 _HEADERS: Final = "headers"
+_ROWS_MAX: Final = 200
 _URL_NAME: Final = "console:destinations"
 
 
@@ -115,8 +115,12 @@ def name_type(type_name: str) -> str:
 @page
 def show_destinations(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.LEAD)
+    rows = Destination.objects.filter(account=page.scope.account).select_related("workspace")
+    if page.scope.view.workspace_ids is not None:
+        rows = rows.filter(workspace_id__in=page.scope.view.workspace_ids)
+    found = rows.order_by("name", "pk")[:_ROWS_MAX]
     context = {
-        "destinations": list_destinations(page.scope),
+        "destinations": [row for row in found if page.scope.leads(row.workspace_id)],
         "types": [(name, name_type(name)) for name in sorted(SENDERS)],
     }
     template = "console/settings_destinations.html"
@@ -158,7 +162,9 @@ def make_destination(request: HttpRequest, page: PageContext, type_name: str) ->
 @page
 def change_one(request: HttpRequest, page: PageContext, destination_id: UUID) -> HttpResponse:
     """Switch a destination, test its connection, or delete it."""
-    row = _find(page, destination_id)
+    row = find_destination(page.scope.account.pk, destination_id)
+    if not page.scope.leads(row.workspace_id):
+        raise Http404
     to, by = request.POST.get("to"), operator_actor(request.user)
     if to == "tested":
         result = try_connection(row)
@@ -177,10 +183,3 @@ def change_one(request: HttpRequest, page: PageContext, destination_id: UUID) ->
     else:
         raise Http404
     return HttpResponseRedirect(reverse(_URL_NAME))
-
-
-def _find(page: PageContext, destination_id: UUID) -> Destination:
-    row = find_destination(page.scope.account.pk, destination_id)
-    if not page.scope.leads(row.workspace_id):
-        raise Http404
-    return row

@@ -19,6 +19,7 @@ _ACTIONS: Final = [
 _OUTPUT_ACTIONS: Final = [*_ACTIONS[:3], ("block", "Withhold the answer")]
 _PLACES: Final = [("content_filters", "in requests"), ("output_filters", "in answers")]
 _SPARE_ROWS: Final = 2
+_GIVEN_ROWS_MAX: Final = 200
 _ZDR: Final = ("anthropic", "openai", "google", "xai", "other")
 _TRAINING: Final = {
     "enable_paid_model_training": "paid models that train on prompts",
@@ -89,7 +90,8 @@ class GuardrailForm(forms.Form):
             )
             self.fields[f"users_{slug}"] = forms.BooleanField(required=False, label=label)
         known = len(_list_patterns(guardrail)) if guardrail else 0
-        self.pattern_rows = range(max(known + _SPARE_ROWS, self._count_given()))
+        given = sum(name.startswith("pattern_") for name in self.data)
+        self.pattern_rows = range(max(known + _SPARE_ROWS, min(given, _GIVEN_ROWS_MAX)))
         for row in self.pattern_rows:
             number = row + 1
             self.fields[f"pattern_{row}"] = forms.CharField(
@@ -104,10 +106,6 @@ class GuardrailForm(forms.Form):
             self.fields[f"place_{row}"] = forms.ChoiceField(
                 required=False, choices=_PLACES, label=f"Where pattern {number} is looked for"
             )
-
-    def _count_given(self) -> int:
-        given = [name for name in self.data if name.startswith("pattern_")]
-        return min(len(given), 200)
 
     def plain_fields(self) -> list[forms.BoundField]:
         """The fields that are no rows of filters."""
@@ -137,17 +135,7 @@ class GuardrailForm(forms.Form):
         limit_nano = said["limit_usd"]
         body["limit_usd"] = None if limit_nano is None else float(format_usd(limit_nano))
         body["reset_interval"] = said["reset_interval"] or None
-        body["content_filter_builtins"] = self._build_builtins() or None
-        body["output_filter_builtins"] = self._build_output_builtins() or None
-        body |= {place: self._build_patterns(place) or None for place, _ in _PLACES}
-        body["output_shadow"] = said["output_shadow"]
-        if "name" in said:
-            body["name"] = said["name"]
-        return body
-
-    def _build_builtins(self) -> list[JsonObject]:
-        said = self.cleaned_data
-        return [
+        builtins = [
             {
                 "slug": slug,
                 "action": said[f"builtin_{slug}"],
@@ -156,11 +144,15 @@ class GuardrailForm(forms.Form):
             for slug in BUILTINS
             if said[f"builtin_{slug}"]
         ]
-
-    def _build_output_builtins(self) -> list[JsonObject]:
-        said = self.cleaned_data
         chosen = ((slug, said[f"output_{slug}"]) for slug in BUILTINS)
-        return [{"slug": slug, "action": action} for slug, action in chosen if action]
+        of_answers = [{"slug": slug, "action": action} for slug, action in chosen if action]
+        body["content_filter_builtins"] = builtins or None
+        body["output_filter_builtins"] = of_answers or None
+        body |= {place: self._build_patterns(place) or None for place, _ in _PLACES}
+        body["output_shadow"] = said["output_shadow"]
+        if "name" in said:
+            body["name"] = said["name"]
+        return body
 
     def _build_patterns(self, place: str) -> list[JsonObject]:
         said = self.cleaned_data

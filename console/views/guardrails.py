@@ -16,16 +16,14 @@ from accounts.services.guardrails import change_guardrail, create_guardrail, del
 from accounts.services.records import operator_actor
 from accounts.views.schemas.guardrail import read_guardrail_changes, read_new_guardrail
 from console.page import PageContext, page, render_page
-from console.queries.guardrail_replay import replay_yesterday
+from console.queries.guardrail_trials import TEXT_CHARS_MAX, replay_yesterday, try_text
 from console.queries.guardrails import (
-    TEXT_CHARS_MAX,
     GuardrailRow,
     find_assignable,
     find_guardrail,
     list_assignments,
     list_guardrails,
     may_change_guardrail,
-    try_text,
 )
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
@@ -98,7 +96,7 @@ def make_guardrail(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
-    row, scope = _find(page, guardrail_id)
+    row, scope = find_guardrail(page.scope, guardrail_id)
     if request.method == "POST":
         _require_change(row, scope)
     form = GuardrailForm(row.guardrail, request.POST if request.method == "POST" else None)
@@ -121,7 +119,7 @@ def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) 
 @require_POST
 @page
 def remove_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
-    row, scope = _find(page, guardrail_id)
+    row, scope = find_guardrail(page.scope, guardrail_id)
     _require_change(row, scope)
     if not row.is_there:
         raise Http404
@@ -136,7 +134,7 @@ def remove_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID
 @page
 def try_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """What its filters do to a text; nothing is sent anywhere, and the text is not kept."""
-    row, scope = _find(page, guardrail_id)
+    row, scope = find_guardrail(page.scope, guardrail_id)
     text = request.POST.get("text", "")[:TEXT_CHARS_MAX]
     trial = try_text(row.guardrail, text) if text else None
     form = GuardrailForm(row.guardrail)
@@ -146,7 +144,7 @@ def try_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -
 @page
 def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """A part of the page, which asks for it once it stands."""
-    row, scope = _find(page, guardrail_id)
+    row, scope = find_guardrail(page.scope, guardrail_id)
     reads_texts = scope.allows(Action.CONTENTS)
     replay = replay_yesterday(row.guardrail, scope, page.now, reads_texts=reads_texts)
     context = {
@@ -163,7 +161,7 @@ def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> 
 @page
 def assign_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """Put a key or a member under it, or let them go."""
-    row, scope = _find(page, guardrail_id)
+    row, scope = find_guardrail(page.scope, guardrail_id)
     _require_change(row, scope)
     found = find_assignable(row.guardrail, scope)
     place: dict[str, Any] = {
@@ -207,13 +205,6 @@ def _render(
     }
     status = 400 if more["form"].is_bound else 200
     return render_page(request, page, "console/guardrail.html", context, status=status)
-
-
-def _find(page: PageContext, guardrail_id: UUID) -> tuple[GuardrailRow, Scope]:
-    found = find_guardrail(page.scope, guardrail_id)
-    if found is None:
-        raise Http404
-    return found
 
 
 def _require_change(row: GuardrailRow, scope: Scope) -> None:

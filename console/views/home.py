@@ -1,6 +1,6 @@
 """Home: what was spent and by whom, what needs somebody, and the first request as it arrives."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
@@ -8,13 +8,15 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from accounts.money import NANO_PER_USD
-from console.charts import ChartData, Series, bar_chart
+from console.charts import Series, bar_chart
 from console.page import PageContext, page, render_page
 from console.queries import usage
 from console.queries.attention import find_budget_page, list_notices
 from console.queries.budgets import list_budgets
-from console.queries.first_request import FirstRequest, build_first_request
-from console.queries.requests import has_requests
+from console.queries.explanation import tell_in_a_sentence
+from console.queries.requests import find_newest, has_requests
+from console.queries.snippets import list_snippets
+from console.scope import Scope
 from console.words import (
     format_change,
     format_count_short,
@@ -50,20 +52,23 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     scope, now = page.scope, page.now
     days = usage.sum_by_day(scope, now, days=_DAYS)
     if not _add_up(days).requests and not has_requests(scope):
-        waiting: dict[str, Any] = {"first": build_first_request(request, scope), "title": "Home"}
+        waiting = {"first": _build_first_request(request, scope), "title": "Home"}
         return render_page(request, page, "console/first_request.html", waiting)
     start = page.period.start(now)
     points, step = days[-page.period.length.days :], DAY
     hours = usage.sum_by_hour(scope, now, hours=_HOURS)
     if page.period.length <= DAY:
         points, step = hours[-24:], HOUR
+    moments = [point.start for point in points]
+    spend = Series("Spend", [point.used.spend_nano / NANO_PER_USD for point in points])
+    requests = Series("Requests", [point.used.requests for point in points])
     budgets = list_budgets(scope, now)
     context: dict[str, Any] = {
         "title": "Home",
         "spend_tiles": _list_spend_tiles(days, estimate_yesterday_nano(hours, now)),
         "tiles": _list_use_tiles(points, usage.read_latency(scope, start)),
-        "spend_chart": _build_spend_chart(points, step),
-        "request_chart": _build_request_chart(points, step),
+        "spend_chart": bar_chart(moments, [spend], unit="usd", step=step),
+        "request_chart": bar_chart(moments, [requests], unit="count", step=step),
         "tops": _list_tops(page, start),
         "budgets": [(use, find_budget_page(scope, use)) for use in budgets],
         "notices": list_notices(scope, budgets, now),
@@ -82,8 +87,27 @@ def show_top_tags(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_first_request(request: HttpRequest, page: PageContext) -> HttpResponse:
     """The part of the page that waits for the first request, asked for every two seconds."""
-    first: FirstRequest = build_first_request(request, page.scope)
-    return render_page(request, page, "console/parts/first_request.html", {"first": first})
+    context = {"first": _build_first_request(request, page.scope)}
+    return render_page(request, page, "console/parts/first_request.html", context)
+
+
+def _build_first_request(request: HttpRequest, scope: Scope) -> dict[str, Any]:
+    """Lines to paste, and the newest request if there is one, with where it leads and what happened
+    in a sentence."""
+    newest = find_newest(scope)
+    link, sentence = "", ""
+    if newest is not None and newest.is_refused:
+        link = reverse("console:refused", args=[newest.pk])
+        sentence = f"The gateway answered {newest.status}: {newest.refusal}"
+    elif newest is not None:
+        link = reverse("console:request", args=[newest.pk])
+        sentence = tell_in_a_sentence(newest._asdict())
+    return {
+        "snippets": list_snippets(request.build_absolute_uri("/")),
+        "newest": newest,
+        "link": link,
+        "sentence": sentence,
+    }
 
 
 def estimate_yesterday_nano(hours: list[usage.UsagePoint], now: datetime) -> int:
@@ -126,16 +150,6 @@ def _list_use_tiles(points: list[usage.UsagePoint], latency: usage.Latency) -> l
 
 def _add_up(points: list[usage.UsagePoint]) -> usage.UsageSum:
     return usage.add_up([point.used for point in points])
-
-
-def _build_spend_chart(points: list[usage.UsagePoint], step: timedelta) -> ChartData:
-    spent = Series("Spend", [point.used.spend_nano / NANO_PER_USD for point in points])
-    return bar_chart([point.start for point in points], [spent], unit="usd", step=step)
-
-
-def _build_request_chart(points: list[usage.UsagePoint], step: timedelta) -> ChartData:
-    requests = Series("Requests", [point.used.requests for point in points])
-    return bar_chart([point.start for point in points], [requests], unit="count", step=step)
 
 
 def _list_tops(page: PageContext, start: datetime) -> list[TopList]:

@@ -10,12 +10,12 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from accounts.caller import Caller, read_caller
+from accounts.caller import read_caller
 from accounts.keystring import hash_key
-from accounts.models import Account, Workspace
+from accounts.models import Account
 from console.page import PageContext, keep_query, page, render_page
 from console.playground_keys import find_playground_key
-from console.queries.interns import InternDetail, find_intern, list_board
+from console.queries.interns import find_intern, list_board
 from console.queries.keys import is_member, list_workspaces_for_keys
 from console.scope import Scope
 from interns import operations
@@ -90,7 +90,10 @@ def make_intern(request: HttpRequest, page: PageContext) -> HttpResponse:
         status = 400 if form.is_bound else 200
         return render_page(request, page, "console/new_intern.html", context, status=status)
     workspace = form.workspaces[form.cleaned_data["workspace"]]
-    caller = _find_caller(request, page, workspace)
+    # The person as the API sees them: with the key of their playground.
+    key = find_playground_key(request, page.scope, workspace, page.now)
+    caller = read_caller(hash_key(key.string))
+    assert caller is not None
     intern, _ = create_intern(caller, form.read(), key=None)
     messages.success(request, f"{intern.name} was made and is being provisioned.")
     return HttpResponseRedirect(_link(intern))
@@ -98,7 +101,7 @@ def make_intern(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> HttpResponse:
-    detail = _find(request, page, intern_id)
+    detail = find_intern(page.scope, intern_id, page.now)
     question = detail.question
     context = {
         "title": detail.intern.name,
@@ -127,7 +130,7 @@ def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> Htt
 @page
 def operate_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> HttpResponse:
     """Provision, suspend or delete it."""
-    detail = _find(request, page, intern_id)
+    detail = find_intern(page.scope, intern_id, page.now)
     if not (_may_write(detail.scope.account) and detail.may_edit):
         raise Http404
     intern, by = detail.intern, f"{page.scope.user.username} in the console"
@@ -157,21 +160,6 @@ def _may_write(account: Account) -> bool:
 def _may_make(scope: Scope) -> bool:
     """An intern has an owner, who is a member of the account."""
     return _may_write(scope.account) and is_member(scope)
-
-
-def _find_caller(request: HttpRequest, page: PageContext, workspace: Workspace) -> Caller:
-    """The person as the API sees them: with the key of their playground."""
-    key = find_playground_key(request, page.scope, workspace, page.now)
-    caller = read_caller(hash_key(key.string))
-    assert caller is not None
-    return caller
-
-
-def _find(request: HttpRequest, page: PageContext, intern_id: UUID) -> InternDetail:
-    detail = find_intern(page.scope, intern_id, page.now)
-    if detail is None:
-        raise Http404
-    return detail
 
 
 def _link(intern: Intern) -> str:

@@ -174,7 +174,7 @@ def make_key(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
-    row, scope = _find(request, page, number)
+    row, scope = find_key(page.scope, number, page.now)
     form = _build_limit_form(row, request.POST if request.method == "POST" else None)
     if request.method == "POST":
         if not may_change_limits(scope, row.key):
@@ -197,7 +197,7 @@ def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpRespon
 @page
 def change_rate_limits(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
     """Add a rate limit for a part of the key's requests, or take one away."""
-    row, scope = _find(request, page, number)
+    row, scope = find_key(page.scope, number, page.now)
     if not may_change_limits(scope, row.key):
         raise Http404
     limits, wrong = read_scoped_change(row.key.rate_limits, request.POST)
@@ -216,7 +216,7 @@ def change_rate_limits(request: HttpRequest, page: PageContext, number: int) -> 
 @page
 def switch_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
     """Disable a key, or enable it again, which takes more: somebody may have had a reason."""
-    row, scope = _find(request, page, number)
+    row, scope = find_key(page.scope, number, page.now)
     disabled = request.POST.get("to") == "disabled"
     may = may_switch if disabled else may_change_limits
     if not may(scope, row.key):
@@ -232,7 +232,7 @@ def switch_key(request: HttpRequest, page: PageContext, number: int) -> HttpResp
 @page
 def renew_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
     """Give a key a new string."""
-    row, scope = _find(request, page, number)
+    row, scope = find_key(page.scope, number, page.now)
     form = RotationForm(request.POST)
     if not form.is_valid() or not may_rotate(scope, row.key):
         raise Http404
@@ -254,13 +254,6 @@ def _show_string(
         "snippets": list_snippets(request.build_absolute_uri("/"), string),
     }
     return render_page(request, page, "console/key_string.html", context)
-
-
-def _find(request: HttpRequest, page: PageContext, number: int) -> tuple[KeyRow, Scope]:
-    found = find_key(page.scope, number, page.now)
-    if found is None:
-        raise Http404
-    return found
 
 
 def _link(key: ApiKey) -> str:

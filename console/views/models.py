@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from console.charts import ChartData, Series, bar_chart, line_chart
 from console.page import PageContext, page, render_page
-from console.queries.health_history import HealthHistory, load_health_history
+from console.queries.endpoint_health import HealthHistory, load_health_history
 from console.queries.models import (
     COMPARED_MAX,
     NEWEST_FIRST,
@@ -24,7 +24,12 @@ from console.table import CSV_ROWS_MAX, Column, Table, csv_response, render_tabl
 from console.words import NOTHING, format_count, format_ms, format_percent, format_price
 
 COLUMNS: Final = (
-    Column("Model", lambda row: row.model.name, link=lambda row: _link(row.model.id), order="name"),
+    Column(
+        "Model",
+        lambda row: row.model.name,
+        link=lambda row: reverse("console:model", args=[row.model.id]),
+        order="name",
+    ),
     Column("Id", lambda row: row.model.id, "code"),
     Column("In, per million", lambda row: row.price_in, "price", order="in"),
     Column("Out, per million", lambda row: row.price_out, "price", order="out"),
@@ -76,8 +81,6 @@ def show_models(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_model(request: HttpRequest, page: PageContext, model_id: str) -> HttpResponse:
     model = find_model(page.scope.account, model_id)
-    if model is None:
-        raise Http404
     pks = [each.pk for each in model.endpoints]
     history = load_health_history(pks, page.now, page.period.length)
     context = {
@@ -130,7 +133,3 @@ def _list_charts(history: HealthHistory, *, has_counts: bool) -> list[tuple[str,
     uptime = [Series("Uptime", [each.uptime for each in stretches])]
     charts.append(("uptime", "Uptime", line_chart(moments, uptime, unit="percent", step=step)))
     return charts
-
-
-def _link(model_id: str) -> str:
-    return reverse("console:model", args=[model_id])

@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
@@ -15,7 +16,7 @@ from accounts.roles import Action
 from accounts.services.organization import add_new_person, change_role, remove_member
 from accounts.services.records import operator_actor
 from console.page import PageContext, page, render_page
-from console.queries.workspaces import find_person, list_people, load_person
+from console.queries.workspaces import list_people, load_person
 from console.scope import Scope
 from console.sign_in_links import build_link_path
 from console.table import Column, Table, csv_response, read_pages, render_table
@@ -28,7 +29,10 @@ class OwnersDecide(PermissionDenied):
 
 COLUMNS: Final = (
     Column(
-        "Name", lambda row: row.membership.user.username, link=lambda row: _link(row), order="name"
+        "Name",
+        lambda row: row.membership.user.username,
+        link=lambda row: reverse("console:person", args=[row.membership.user.public_id]),
+        order="name",
     ),
     Column("E-mail", lambda row: row.membership.user.email, detail=True),
     Column("Role", lambda row: row.role, "badge"),
@@ -134,10 +138,8 @@ def change_person(request: HttpRequest, page: PageContext, user_id: str) -> Http
 
 def _find(page: PageContext, user_id: str) -> Membership:
     _require_admin(page.scope)
-    membership = find_person(page.scope, user_id)
-    if membership is None:
-        raise Http404
-    return membership
+    members = Membership.objects.filter(account=page.scope.account).select_related("user")
+    return get_object_or_404(members, user__public_id=user_id)
 
 
 def _require_admin(scope: Scope) -> None:
@@ -149,7 +151,3 @@ def _require_right_to(scope: Scope, *roles: str) -> None:
     """Who is an owner is for owners to decide."""
     if Membership.Role.OWNER in roles and not scope.allows(Action.OWNERS):
         raise OwnersDecide
-
-
-def _link(row: object) -> str:
-    return reverse("console:person", args=[row.membership.user.public_id])  # type: ignore[attr-defined]  # A `Person`.

@@ -61,8 +61,8 @@ def _look_at_answer(request: HttpRequest, provider: OidcProvider) -> HttpRespons
         kept = read_begun(request, provider)
         # Each one that is looked at costs a row, and a request to the provider.
         if not count_answer(request):
-            context = {"provider": provider, "must_wait": True}
-            return render(request, "console/provider_refused.html", context, status=429)
+            waiting = {"provider": provider, "must_wait": True}
+            return render(request, "console/provider_refused.html", waiting, status=429)
         use_state(request.GET["state"])
         identity = complete(request, provider, kept, back_to=_build_back_url(request, provider))
         user = admit(identity)
@@ -70,7 +70,12 @@ def _look_at_answer(request: HttpRequest, provider: OidcProvider) -> HttpRespons
         forget_answer(request)
         return _tell_silence(request, provider, error)
     except SignInRefused as refusal:
-        return _refuse(request, provider, refusal)
+        # Of stray answers, which cost nothing to send, not all are on record.
+        if not isinstance(refusal, StrayAnswer) or count_answer(request, is_stray=True):
+            reason = str(refusal)[:200]
+            record_sign_in(request, "failed", user=None, provider=provider.id, reason=reason)
+        context = {"provider": provider}
+        return render(request, "console/provider_refused.html", context, status=403)
     forget_answer(request)
     record_authentication(request, user, "oidc", provider=provider.id)
     keep_entry(request, identity)
@@ -90,15 +95,6 @@ def _build_back_url(request: HttpRequest, provider: OidcProvider) -> str:
     path = reverse("provider_back", args=[provider.id])
     root: Any = settings.PUBLIC_URL
     return root.rstrip("/") + path if root else request.build_absolute_uri(path)
-
-
-def _refuse(request: HttpRequest, provider: OidcProvider, refusal: SignInRefused) -> HttpResponse:
-    """Say and record it. Of stray answers, which cost nothing to send, not all are on record."""
-    if not isinstance(refusal, StrayAnswer) or count_answer(request, is_stray=True):
-        reason = str(refusal)[:200]
-        record_sign_in(request, "failed", user=None, provider=provider.id, reason=reason)
-    context = {"provider": provider}
-    return render(request, "console/provider_refused.html", context, status=403)
 
 
 def _tell_silence(

@@ -6,6 +6,7 @@ from typing import Any, Final
 from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 from pydantic import TypeAdapter, ValidationError
@@ -215,7 +216,7 @@ def add_one(request: HttpRequest, page: PageContext) -> HttpResponse:
 def change_prices(request: HttpRequest, page: PageContext, slug: str) -> HttpResponse:
     """Prices for a million tokens, in two fields for each model; what has both is served."""
     _require_operator(page.scope)
-    provider = _find(slug)
+    provider = get_object_or_404(Provider, slug=slug)
     text, cursor = request.GET.get("text", ""), request.GET.get("cursor", "")
     rows, more = list_prices(provider, text, cursor)
     wrong: set[int] = set()
@@ -289,7 +290,7 @@ def _build_price_row(request: HttpRequest, each: EndpointPrice, wrong: set[int])
 def switch_one(request: HttpRequest, page: PageContext, slug: str) -> HttpResponse:
     """Park a provider, or unpark it."""
     _require_operator(page.scope)
-    provider, to = _find(slug), request.POST.get("to")
+    provider, to = get_object_or_404(Provider, slug=slug), request.POST.get("to")
     if to not in ("parked", "unparked"):
         raise Http404
     is_parked = to == "parked"
@@ -306,17 +307,14 @@ def send_test(request: HttpRequest, page: PageContext, slug: str) -> HttpRespons
     _require_operator(page.scope)
     from routing.admin.trial import TRIALS_MAX, try_endpoints
 
-    endpoints = Endpoint.objects.filter(provider=_find(slug), pricing__isnull=False)
+    endpoints = Endpoint.objects.filter(provider__slug=slug, pricing__isnull=False)
     chosen = list(endpoints.select_related("provider", "model").order_by("model")[:TRIALS_MAX])
     return _render(request, page, slug, trials=try_endpoints(chosen))
 
 
 def _render(request: HttpRequest, page: PageContext, slug: str, **more: Any) -> HttpResponse:
     start = page.period.start(page.now)
-    found = find_provider(slug, page.scope, start, page.now)
-    if found is None:
-        raise Http404
-    row, prices = found
+    row, prices = find_provider(slug, page.scope, start, page.now)
     is_operator = page.scope.is_operator
     history = load_history(row.provider, page.now, page.period.length)
     incidents = list_incidents(row.provider, history.samples, start, has_counts=is_operator)
@@ -345,13 +343,6 @@ def _render(request: HttpRequest, page: PageContext, slug: str, **more: Any) -> 
         **more,
     }
     return render_page(request, page, "console/provider.html", context)
-
-
-def _find(slug: str) -> Provider:
-    provider = Provider.objects.filter(slug=slug).first()
-    if provider is None:
-        raise Http404
-    return provider
 
 
 def _require_operator(scope: Scope) -> None:

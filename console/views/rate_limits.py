@@ -112,13 +112,12 @@ def find_whole_limit(limits: Limits) -> JsonObject:
 
 def list_scoped_limits(limits: Limits) -> list[tuple[int, str]]:
     """The limits with a scope, by their places, in words."""
-    places = enumerate(limits or ())
-    return [(place, _describe_limit(each)) for place, each in places if each.get("scope")]
-
-
-def _describe_limit(limit: JsonObject) -> str:
-    scope = ", ".join(f"{name} {value}" for name, value in limit["scope"].items())
-    return f"{scope}: {describe_figures(limit)}"
+    found = []
+    for place, limit in enumerate(limits or ()):
+        if limit.get("scope"):
+            scope = ", ".join(f"{name} {value}" for name, value in limit["scope"].items())
+            found.append((place, f"{scope}: {describe_figures(limit)}"))
+    return found
 
 
 def describe_figures(limit: JsonObject) -> str:

@@ -7,8 +7,8 @@ from django.urls import reverse
 
 from console.page import PageContext, keep_query, page, render_page
 from console.queries.explanation import shorten_provider, tell_in_a_sentence
-from console.queries.outage import find_simulated
-from console.queries.request_detail import find_refused, find_request
+from console.queries.refused_request import find_refused
+from console.queries.request_detail import find_request
 from console.queries.requests import (
     KEYS_MAX,
     NEWEST_FIRST,
@@ -21,15 +21,12 @@ from console.queries.requests import (
     list_requests,
 )
 from console.table import CSV_ROWS_MAX, Column, Table, csv_response, read_pages, render_table
+from console.views.outage import find_simulated
 from console.words import Badge, format_tags
 from routing.entities.exchange import CANCELLED
 from routing.metering.models import Generation
 
 _CSV_PAGE: Final = 250
-
-
-def _find_link(row: RequestRow) -> str:
-    return reverse("console:refused" if row.is_refused else "console:request", args=[row.pk])
 
 
 def describe_outcome(row: RequestRow) -> Badge:
@@ -57,7 +54,15 @@ def tell_attempts(row: RequestRow) -> str:
 
 
 COLUMNS: Final = (
-    Column("Time", lambda row: row.created_at, "time", _find_link, order="time"),
+    Column(
+        "Time",
+        lambda row: row.created_at,
+        "time",
+        lambda row: reverse(
+            "console:refused" if row.is_refused else "console:request", args=[row.pk]
+        ),
+        order="time",
+    ),
     Column("Outcome", describe_outcome, "badge", note=tell_attempts),
     Column("Model", lambda row: row.model),
     Column("Provider", lambda row: row.provider_name and shorten_provider(row.provider_name)),
@@ -139,7 +144,5 @@ def show_request(request: HttpRequest, page: PageContext, generation_id: str) ->
 @page
 def show_refused(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
     refused = find_refused(page.scope, number)
-    if refused is None:
-        raise Http404
     context = {"title": "Refused request", "nav": "Requests", "refused": refused}
     return render_page(request, page, "console/refused_request.html", context)

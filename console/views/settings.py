@@ -30,7 +30,12 @@ _TABS: Final = (
 )
 _RANKS: Final = {role: rank for rank, role in enumerate(Role)}
 CHANGES: Final = (
-    Column("When", lambda row: row.record.at, "time", lambda row: _link_change(row)),
+    Column(
+        "When",
+        lambda row: row.record.at,
+        "time",
+        link=lambda row: reverse("console:change", args=[row.record.pk]),
+    ),
     Column("Who", lambda row: row.by),
     Column("What", lambda row: row.what),
     Column("Of", lambda row: row.record.object_id, "code", detail=True),
@@ -39,12 +44,26 @@ CHANGES: Final = (
     Column("Change", lambda row: row.changes),
 )
 _CSV_CHANGES: Final = (*CHANGES[:-1], Column("Change", lambda row: row.all_changes))
+_KEPT, _NOT_KEPT = Badge("warn", "kept, sealed"), Badge("plain", "not kept")
+_SENT, _NOT_SENT = Badge("warn", "sent"), Badge("plain", "not sent")
 LOGGING: Final = (
-    Column("Workspace", lambda row: row.name, link=lambda row: _link_workspace(row)),
-    Column("Prompts and answers", lambda row: _name_logging(row), "badge"),
+    Column(
+        "Workspace",
+        lambda row: row.name,
+        link=lambda row: reverse("console:workspace", args=[row.pk]),
+    ),
+    Column(
+        "Prompts and answers",
+        lambda row: _KEPT if row.is_observability_io_logging_enabled else _NOT_KEPT,
+        "badge",
+    ),
     Column("Share kept", lambda row: row.io_logging_sampling_rate * 100, "percent"),
-    Column("Keys", lambda row: _name_keys(row), detail=True),
-    Column("Traces to destinations", lambda row: _name_broadcast(row), "badge"),
+    Column("Keys", lambda row: _count_logged_keys(row), detail=True),
+    Column(
+        "Traces to destinations",
+        lambda row: _SENT if row.is_observability_broadcast_enabled else _NOT_SENT,
+        "badge",
+    ),
 )
 
 
@@ -183,31 +202,11 @@ def show_audit(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_change(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
     require_role(page.scope, Role.ADMIN)
-    change = find_change(page.scope, number)
-    if change is None:
-        raise Http404
+    context = {"change": find_change(page.scope, number)}
     template = "console/settings_change.html"
-    return render_settings(request, page, "console:audit", {"change": change}, template=template)
+    return render_settings(request, page, "console:audit", context, template=template)
 
 
-def _link_change(row: Any) -> str:
-    return reverse("console:change", args=[row.record.pk])
-
-
-def _link_workspace(row: Any) -> str:
-    return reverse("console:workspace", args=[row.pk])
-
-
-def _name_logging(row: Any) -> Badge:
-    is_on = row.is_observability_io_logging_enabled
-    return Badge("warn", "kept, sealed") if is_on else Badge("plain", "not kept")
-
-
-def _name_broadcast(row: Any) -> Badge:
-    is_on = row.is_observability_broadcast_enabled
-    return Badge("warn", "sent") if is_on else Badge("plain", "not sent")
-
-
-def _name_keys(row: Any) -> str:
+def _count_logged_keys(row: Any) -> str:
     keys = row.io_logging_api_key_ids
     return "all" if keys is None else f"{len(keys)} of its keys"

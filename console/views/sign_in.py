@@ -1,12 +1,16 @@
-"""The front page for those who are not signed in, one-time links, and the ways from the admin and
-out."""
+"""Signing in and out: the front page, one-time links, the way from the admin, and what belongs to a
+person alone: second factors, passkeys and sessions."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from allauth.account import views as account
 from allauth.account.internal.flows.login import perform_login, record_authentication
 from allauth.account.models import Login
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django.contrib.auth import logout
+from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render, resolve_url
@@ -14,6 +18,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from accounts.people.adapter import list_factors, needs_second_factor
 from accounts.people.addresses import (
     ask_to_confirm,
     confirm_address,
@@ -34,7 +39,7 @@ _show_form = secure(account.login)
 def front_page(request: HttpRequest) -> HttpResponseBase:
     """`/`: home for people who are signed in, a sign-in form for others. Programs that ask for no
     HTML get the API's own answer to an unknown path."""
-    if not _wants_html(request):
+    if "text/html" not in request.headers.get("Accept", ""):
         return error_response(UnknownPath())
     if request.method not in ("GET", "HEAD"):
         return error_response(MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
@@ -103,6 +108,37 @@ def show_nothing(request: HttpRequest, page: PageContext) -> HttpResponse:
     raise Http404
 
 
+@require_safe
+@login_required
+def show_factors(request: HttpRequest) -> HttpResponse:
+    user: Any = request.user
+    factors = list_factors(user)
+    kinds = {each.type for each in factors}
+    sessions = UserSession.objects.purge_and_list(user)
+    context = {
+        "app": Authenticator.Type.TOTP in kinds,
+        "passkeys": [each.wrap() for each in factors if each.type == Authenticator.Type.WEBAUTHN],
+        "is_missing": needs_second_factor(user) and not factors,
+        "has_factors": bool(factors),
+        "sessions": sorted(sessions, key=lambda each: each.created_at, reverse=True),
+    }
+    return render(request, "console/you.html", context)
+
+
+@require_POST
+@login_required
+def end_sessions(request: HttpRequest) -> HttpResponse:
+    """End the session that the form names, or all others."""
+    sessions = UserSession.objects.filter(user=request.user.pk)
+    if number := request.POST.get("session", ""):
+        sessions = sessions.filter(pk=number) if number.isdecimal() else sessions.none()
+    else:
+        sessions = sessions.exclude(session_key=request.session.session_key)
+    for session in sessions:
+        session.end()
+    return HttpResponseRedirect(reverse("mfa_index"))
+
+
 def find_target(request: HttpRequest, otherwise: str) -> str:
     """The page of ours that the query names."""
     target = request.GET.get("next", "")
@@ -110,7 +146,3 @@ def find_target(request: HttpRequest, otherwise: str) -> str:
         target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
     return target if ours else reverse(otherwise)
-
-
-def _wants_html(request: HttpRequest) -> bool:
-    return "text/html" in request.headers.get("Accept", "")

@@ -1,28 +1,28 @@
 """What-if: past requests under rules that do not hold yet."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from django import forms
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from accounts.guard_rules import GuardrailEntry, build_entry
+from accounts.models import ApiKey, Guardrail
 from console.page import PageContext, page, render_page
-from console.queries.what_if import (
-    KEYS_SHOWN,
-    REQUESTS_MAX,
-    find_guardrails,
-    list_key_moves,
-    list_providers,
-    list_refusals,
-    list_shares,
-    replay_view,
-)
+from console.queries.explanation import describe_step, shorten_provider
 from console.scope import Scope
 from console.table import Column, Table, csv_response, render_table
 from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
-from routing.what_if.comparison import Comparison
-from routing.what_if.period import NoSuchEndpoint, PriceChange, Rules
+from routing.metering.models import Generation
+from routing.what_if.comparison import ALL_FAILED, Comparison
+from routing.what_if.period import NoSuchEndpoint, Period, PriceChange, Rules, replay_period
 
+REQUESTS_MAX: Final = 1_000
+KEYS_SHOWN: Final = 50
 _SORTS: Final = [
     ("", "As the requests asked"),
     ("price", "The cheapest first"),
@@ -81,7 +81,8 @@ class RulesForm(forms.Form):
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        providers = list_providers()
+        known = catalogue.current().providers.values()
+        providers = sorted(((each.slug, each.name) for each in known), key=lambda pair: pair[1])
         guardrails = find_guardrails(scope).values_list("pk", "name")
         choices = {
             "first": [("", "Nobody in particular"), *providers],
@@ -122,16 +123,15 @@ class RulesForm(forms.Form):
         if given["no_fallbacks"]:
             wishes["allow_fallbacks"] = False
         fields = {"max_price_usd" if name == "max_price" else name: wishes[name] for name in wishes}
+        price = PriceChange(
+            given["model"], given["provider"], given["price_in"], given["price_out"]
+        )
         return Rules(
             preferences=ProviderPreferences(**fields),
             named=tuple(wishes),
             ignored_providers=[given["without"]] if given["without"] else [],
-            prices=[self._read_price()] if given["model"] else [],
+            prices=[price] if price.model else [],
         )
-
-    def _read_price(self) -> PriceChange:
-        given = self.cleaned_data
-        return PriceChange(given["model"], given["provider"], given["price_in"], given["price_out"])
 
 
 @page
@@ -154,11 +154,15 @@ def show_what_if(request: HttpRequest, page: PageContext) -> HttpResponse:
     context: dict[str, Any] = {"title": "What-if", "form": form, "requests_max": REQUESTS_MAX}
     if found is not None:
         moves = list_key_moves(found)
+        known, latency = found.latency_known, None
+        if known:
+            # Expected milliseconds to the first token.
+            latency = [1000 * each.latency_s / known for each in (found.before, found.after)]
         if request.GET.get("csv"):
             return csv_response("what-if", _COLUMNS, moves)
         context |= {
             "found": found,
-            "latency": _describe_latency(found),
+            "latency": latency,
             "refused": list_refusals(found),
             "refused_count": found.refused.total(),
             "not_replayed": found.not_replayed.most_common(),
@@ -169,9 +173,98 @@ def show_what_if(request: HttpRequest, page: PageContext) -> HttpResponse:
     return render_page(request, page, "console/what_if.html", context)
 
 
-def _describe_latency(found: Comparison) -> tuple[float, float] | None:
-    """Expected milliseconds to the first token before and after, where it is known."""
-    known = found.latency_known
-    if not known:
-        return None
-    return 1000 * found.before.latency_s / known, 1000 * found.after.latency_s / known
+class KeyMove(NamedTuple):
+    """What the rules change for one key; amounts are nano-USD."""
+
+    name: str
+    requests: int
+    moved: int
+    refused: int
+    cost_before_nano: int
+    cost_after_nano: int
+
+
+class Share(NamedTuple):
+    """How many requests a provider answers, before and after, and the same in percent."""
+
+    name: str
+    before: int
+    after: int
+    before_percent: float
+    after_percent: float
+
+
+def replay_view(
+    scope: Scope,
+    rules: Rules,
+    *,
+    guardrail_id: str,
+    banned_model: str,
+    start: datetime,
+    end: datetime,
+) -> Comparison:
+    """The newest requests of the view under the rules, without the banned model (empty: none is).
+    Raises `NoSuchEndpoint`."""
+    entry: GuardrailEntry | None = None
+    if guardrail_id:
+        entry = build_entry(find_guardrails(scope).get(pk=guardrail_id), "workspace")
+    if banned_model:
+        entry = entry or GuardrailEntry("workspace")
+        entry = replace(entry, ignored_models=entry.ignored_models | {banned_model})
+    rules = rules._replace(guardrail=entry)
+    rows = scope.filter(Generation.objects.all())
+    return replay_period(Period(start, end, rows, REQUESTS_MAX), rules, catalogue.current())
+
+
+def find_guardrails(scope: Scope) -> QuerySet[Guardrail]:
+    """Those of the view's workspaces; a view of one's own keys has none."""
+    rows = Guardrail.objects.filter(workspace__account=scope.account).order_by("name")
+    if scope.view.is_own:
+        return rows.none()
+    if scope.view.workspace_ids is not None:
+        return rows.filter(workspace__in=scope.view.workspace_ids)
+    return rows
+
+
+def list_refusals(comparison: Comparison) -> list[tuple[str, int]]:
+    """Why requests would be refused, in words, and how many, most first."""
+    return [
+        (f"no endpoint is left: {describe_step(step)}" if step != ALL_FAILED else step, number)
+        for step, number in comparison.refused.most_common()
+    ]
+
+
+def list_key_moves(comparison: Comparison) -> list[KeyMove]:
+    """All keys, those that paid most first."""
+    shown = sorted(comparison.keys.items(), key=lambda item: -item[1].cost_before_nano)
+    names: Mapping[int | None, str] = dict(
+        ApiKey.objects.filter(pk__in=[key for key, _ in shown if key]).values_list("pk", "name")
+    )
+    return [
+        KeyMove(
+            names.get(key, "deleted key"),
+            change.requests,
+            change.moved,
+            change.refused,
+            change.cost_before_nano,
+            change.cost_after_nano,
+        )
+        for key, change in shown
+    ]
+
+
+def list_shares(comparison: Comparison) -> list[Share]:
+    """Providers by how many of the compared requests they answer."""
+    before, after = comparison.before.providers, comparison.after.providers
+    whole = max(comparison.compared, 1)
+    shares = [
+        Share(
+            shorten_provider(name),
+            before[name],
+            after[name],
+            100 * before[name] / whole,
+            100 * after[name] / whole,
+        )
+        for name in before.keys() | after.keys()
+    ]
+    return sorted(shares, key=lambda share: (-share.after, share.name))

@@ -31,6 +31,10 @@ def _build_amount(label: str, **options: Any) -> UsdField:
     return UsdField(label=label, min_value=Decimal("1E-9"), widget=widget, **options)
 
 
+def _build_switch(label: str, help_text: str) -> forms.BooleanField:
+    return forms.BooleanField(required=False, label=label, help_text=help_text)
+
+
 class BudgetForm(forms.Form):
     """A budget of one interval. It holds from the moment it is saved."""
 
@@ -58,20 +62,15 @@ class SettingsForm(forms.Form):
         empty_value=None,
         choices=[("", "Balanced by price and health"), *Workspace.ProviderSort.choices],
     )
-    hedge = forms.BooleanField(
-        required=False,
-        label="Ask a second endpoint where the first is late",
-        help_text="Both are charged. Requests may say otherwise.",
+    hedge = _build_switch(
+        "Ask a second endpoint where the first is late",
+        "Both are charged. Requests may say otherwise.",
     )
-    rescue = forms.BooleanField(
-        required=False,
-        label="Continue streams that break off",
-        help_text="Both parts are charged. Requests may say otherwise.",
+    rescue = _build_switch(
+        "Continue streams that break off", "Both parts are charged. Requests may say otherwise."
     )
-    is_observability_io_logging_enabled = forms.BooleanField(
-        required=False,
-        label="Keep prompts and answers",
-        help_text="Sealed; admins of the account can read them.",
+    is_observability_io_logging_enabled = _build_switch(
+        "Keep prompts and answers", "Sealed; admins of the account can read them."
     )
     io_logging_sampling_rate = forms.FloatField(
         min_value=SAMPLING_RATE_MIN,
@@ -79,10 +78,8 @@ class SettingsForm(forms.Form):
         label="Share of requests that are kept",
         help_text="1 keeps all of them.",
     )
-    is_observability_broadcast_enabled = forms.BooleanField(
-        required=False,
-        label="Send traces to destinations",
-        help_text="See Settings, Destinations.",
+    is_observability_broadcast_enabled = _build_switch(
+        "Send traces to destinations", "See Settings, Destinations."
     )
     disabled_server_tools = forms.MultipleChoiceField(
         choices=[(name, name.removeprefix("router:")) for name in SERVER_TOOLS],

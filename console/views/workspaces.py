@@ -92,14 +92,14 @@ def make_workspace(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def show_workspace(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
-    workspace, scope = _find(page, workspace_id)
+    workspace, scope = find_workspace(page.scope, workspace_id)
     return _render(request, page, workspace, scope)
 
 
 @require_POST
 @page
 def change_settings(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
-    workspace, scope = _find(page, workspace_id)
+    workspace, scope = find_workspace(page.scope, workspace_id)
     form = SettingsForm(scope, workspace, request.POST)
     if not form.is_valid():
         return _render(request, page, workspace, scope, settings_form=form)
@@ -210,7 +210,7 @@ def _save_limits(
 @page
 def change_members(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
     """Add somebody of the account, make them lead, member or viewer, or let them go."""
-    workspace, _ = _find(page, workspace_id)
+    workspace, _ = find_workspace(page.scope, workspace_id)
     user_id, action = request.POST.get("user", ""), request.POST.get("to", "")
     place: dict[str, Any] = {
         "account_id": workspace.account_id,
@@ -233,14 +233,14 @@ def _render(
     request: HttpRequest, page: PageContext, workspace: Workspace, scope: Scope, **forms: Any
 ) -> HttpResponse:
     """The page of a workspace; `forms` are those that were not saved."""
+    member_text = request.GET.get("member", "").strip()
     context = {
         "title": workspace.name,
         "nav": "Workspaces",
         "workspace": workspace,
         "budgets": list_budgets_of(workspace, page.now),
-        "members": list_members(
-            workspace, request.GET.get("member", "").strip(), request.GET.get("members", "")
-        ),
+        "members": list_members(workspace, member_text, request.GET.get("members", "")),
+        "member_text": member_text,
         "is_later_page": bool(request.GET.get("members")),
         "people": [] if workspace.is_default else list_people_outside(workspace),
         "may_set_budgets": scope.rules_account,
@@ -257,16 +257,9 @@ def _render(
     return render_page(request, page, "console/workspace.html", context, status=status)
 
 
-def _find(page: PageContext, workspace_id: UUID) -> tuple[Workspace, Scope]:
-    found = find_workspace(page.scope, workspace_id)
-    if found is None:
-        raise Http404
-    return found
-
-
 def _find_ruled(page: PageContext, workspace_id: UUID) -> tuple[Workspace, Scope]:
     """One whose budgets the person sets."""
-    workspace, scope = _find(page, workspace_id)
+    workspace, scope = find_workspace(page.scope, workspace_id)
     if not scope.rules_account:
         raise Http404
     return workspace, scope

@@ -20,8 +20,7 @@ from accounts.models import (
 from accounts.services.guardrail_assignments import assign_keys, assign_members
 from accounts.services.guardrails import create_guardrail
 from accounts.services.records import SYSTEM
-from console.queries.guardrail_replay import Replay, replay_yesterday
-from console.queries.guardrails import try_text
+from console.queries.guardrail_trials import Replay, replay_yesterday, try_text
 from console.scope import find_scope_of_account
 from gateway.http.jsonio import dumps
 from gateway.sealing import seal_bytes

@@ -15,8 +15,8 @@ from accounts.services.organization import admit_member
 from console.queries.credits import PAGE_ROWS as PAYMENTS
 from console.queries.keys import PAGE_ROWS as KEYS
 from console.queries.models import PAGE_ROWS as MODELS
-from console.queries.presets import PAGE_ROWS as PRESETS
 from console.queries.workspaces import PEOPLE_ROWS as PEOPLE
+from console.views.presets import PAGE_ROWS as PRESETS
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
 from tests.console.people import Team, make_team

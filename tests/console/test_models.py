@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from accounts.models import Account
 from console.charts import line_chart
-from console.queries.health_history import load_health_history
+from console.queries.endpoint_health import load_health_history
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
 from routing.statistics.models import EndpointSample

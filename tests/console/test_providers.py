@@ -9,10 +9,10 @@ from django.urls import reverse
 
 from accounts.events.outbox import record_event
 from accounts.models import AuditRecord
-from console.queries.catalogue import LearnedStats
 from console.queries.providers import judge_health, list_incidents, list_providers
 from console.scope import find_scope_of_account
 from routing.admin.charts import Stretch
+from routing.catalogue.listing import LearnedStats
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.snapshot import build_snapshot, catalogue
 from routing.selection.types import HealthSnapshot

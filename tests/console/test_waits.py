@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from accounts.identity.issuers import forget_issuers
 from accounts.services.records import SYSTEM
-from console.queries.outage import SimulatedProvider, SimulatorGone, begin_outage
+from console.views.outage import SimulatedProvider, SimulatorGone, fail_for_a_minute
 from gateway.environment.sign_in import OidcProvider
 from gateway.outbound.doors import door_for
 from routing.destinations.services import create_destination
@@ -76,13 +76,13 @@ def sign_in(team: Team, site: Observer, settings: Any) -> None:
     client.get(reverse("provider_sign_in", args=["acme"]))
 
 
-def fail_for_a_minute(team: Team, site: Observer, _: Any) -> None:
+def cause_outage(team: Team, site: Observer, _: Any) -> None:
     team.account.refresh_from_db()
     with pytest.raises(SimulatorGone):
-        begin_outage(SimulatedProvider("one", "One", site.url))
+        fail_for_a_minute(SimulatedProvider("one", "One", site.url))
 
 
-@pytest.mark.parametrize("wait", [ask_destination, add_provider, sign_in, fail_for_a_minute])
+@pytest.mark.parametrize("wait", [ask_destination, add_provider, sign_in, cause_outage])
 def test_no_connection_is_held(
     site: Observer, settings: Any, wait: Callable[[Team, Observer, Any], None]
 ) -> None:

@@ -1,26 +1,27 @@
-"""What a guardrail would have done yesterday: to the requests that it governs, as it is now."""
+"""What a guardrail as it is now does to a text, and would have done to yesterday's requests."""
 
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from django.db.models import Q
 
-from accounts.guard_rules import NO_RULES, build_entry, narrow_rules
+from accounts.guard_rules import NO_RULES, GuardrailFilter, build_entry, narrow_rules
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember
-from console.queries.guardrails import filter_messages, list_filters
+from console.queries.guardrails import list_filters
 from console.queries.sums import SumQuery, fetch_sums
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Scope
+from console.words import Badge
 from gateway.database.db import let_others_run
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject, loads
 from gateway.sealing import UnsealError, unseal_bytes
 from routing.catalogue.snapshot import catalogue
-from routing.entities.entries import EndpointEntry
-from routing.guarding.filters import Filtered
+from routing.formats.chat.request import parse_chat
+from routing.guarding.filters import Filtered, apply_filters
 from routing.history.contents import PURPOSE
 from routing.history.dialect import dialect
 from routing.history.metrics import METRICS
@@ -32,10 +33,48 @@ from routing.selection.filters import policy_tests
 from routing.selection.policy import apply_guardrails
 from routing.selection.types import NO_POLICY
 
+TEXT_CHARS_MAX: Final = 20_000
 # A replay reads the newest kept prompts of a day, as far as a page may take.
 _PROMPTS_MAX: Final = 100
 _PROMPT_CHARS_MAX: Final = 8_000
 _AT_ONCE: Final = 10
+
+
+class TextTrial(NamedTuple):
+    """What happens to a text: a verdict, why in words, and the text as it would go on."""
+
+    verdict: Badge
+    why: str
+    text: str
+
+
+def try_text(guardrail: Guardrail, text: str) -> TextTrial:
+    """The text as if a user had said it."""
+    try:
+        done = filter_messages(guardrail, [{"role": "user", "content": text}])
+    except GatewayError as error:
+        return TextTrial(Badge("bad", "refused"), error.text, "")
+    if done.refusal is not None:
+        return TextTrial(Badge("bad", "blocked"), done.refusal().text, "")
+    summaries = "; ".join(stage["summary"] for stage in done.stages)
+    after = done.chat.body["messages"][0]["content"]
+    if after != text:
+        return TextTrial(Badge("warn", "redacted"), summaries, after)
+    if done.stages:
+        return TextTrial(Badge("plain", "noted"), summaries, after)
+    return TextTrial(Badge("good", "goes through"), "No filter found anything.", after)
+
+
+def filter_messages(guardrail: Guardrail, messages: list[JsonObject]) -> Filtered:
+    filters = tuple(
+        GuardrailFilter(each, "workspace", guardrail.pk)
+        for each in build_entry(guardrail, "workspace").filters
+    )
+    chat = parse_chat({"model": "any/model", "messages": messages}, session_header=None)
+    return apply_filters(chat, filters, guardrail.workspace.account_id)
+
+
+# --- Yesterday ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -108,7 +147,15 @@ def _replay_texts(
         except GatewayError:
             continue
         replay.read += 1
-        _count_stages(done, replay)
+        actions = {stage["data"]["action"] for stage in done.stages}
+        if done.refusal is not None:
+            replay.blocked += 1
+        elif "redacted" in actions:
+            replay.redacted += 1
+        elif actions:
+            replay.noted += 1
+        for stage in done.stages:
+            replay.found.update(stage["data"]["detected"])
 
 
 def _read_messages(row: GenerationContent) -> list[JsonObject] | None:
@@ -122,19 +169,6 @@ def _read_messages(row: GenerationContent) -> list[JsonObject] | None:
     messages: list[JsonObject] = content["input"]["messages"]
     length = sum(len(str(each.get("content"))) for each in messages)
     return messages if length <= _PROMPT_CHARS_MAX else None
-
-
-def _count_stages(done: Filtered, replay: Replay) -> None:
-    actions = {stage["data"]["action"] for stage in done.stages}
-    if done.refusal is not None:
-        replay.blocked += 1
-    elif "redacted" in actions:
-        replay.redacted += 1
-    elif actions:
-        replay.noted += 1
-    for stage in done.stages:
-        for name in stage["data"]["detected"]:
-            replay.found[name] += 1
 
 
 def _replay_places(
@@ -157,15 +191,11 @@ def _replay_places(
     tests = policy_tests(apply_guardrails(NO_POLICY, rules))
     for (model, tag), (count,) in fetch_sums(query, now).items():
         replay.requests += count
-        endpoint = _find_endpoint(model, tag)
+        entry = catalogue.current().models.get(model)
+        endpoints = entry.endpoints if entry else ()
+        endpoint = next((each for each in endpoints if each.tag == tag), None)
         if endpoint is None:
             replay.unjudged += count
         elif not all(test(endpoint) for test in tests):
             replay.elsewhere += count
             replay.places[f"{model} at {endpoint.provider.name}"] += count
-
-
-def _find_endpoint(model_id: str, tag: str | None) -> EndpointEntry | None:
-    model = catalogue.current().models.get(model_id)
-    endpoints = model.endpoints if model else ()
-    return next((each for each in endpoints if each.tag == tag), None)

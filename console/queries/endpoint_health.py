@@ -1,4 +1,4 @@
-"""How endpoints did over a period: five minutes each, and as the longer steps of a chart."""
+"""How endpoints do now, as this process knows it, and how they did over a period."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,11 +7,18 @@ from typing import Any, Final, NamedTuple
 from django.conf import settings
 
 from routing.admin.charts import Stretch, load_stretches
+from routing.catalogue.listing import LearnedStats
 from routing.history.spans import DAY
+from routing.statistics import observation
 from routing.statistics.models import EndpointSample
 
 _STEP_OF_DAY: Final = timedelta(minutes=30)
 _STEP: Final = timedelta(hours=6)
+
+
+def read_learned() -> LearnedStats:
+    """Figures and health of endpoints."""
+    return LearnedStats(observation.endpoint_stats(), observation.health_snapshot())
 
 
 class HealthHistory(NamedTuple):
@@ -42,22 +49,14 @@ def load_health_history(endpoints: Any, now: datetime, length: timedelta) -> Hea
     start = now - length
     rows = EndpointSample.objects.filter(endpoint__in=endpoints, started_at__gte=start)
     samples = load_stretches(rows)
-    stretches = _merge(samples, start, now, step) if samples else []
-    return HealthHistory(start, length // DAY, step, samples, stretches)
-
-
-def _merge(
-    samples: Sequence[Stretch], start: datetime, now: datetime, step: timedelta
-) -> list[Stretch]:
-    """The samples of each step as one stretch; a step without any has no calls."""
     parts: dict[datetime, list[Stretch]] = {}
     for each in samples:
         parts.setdefault(_floor(each.started_at, step), []).append(each)
-    at, merged = _floor(start, step), []
-    while at <= now:
-        merged.append(_add_up(at, parts.get(at, ())))
+    at, stretches = _floor(start, step), []
+    while samples and at <= now:
+        stretches.append(_add_up(at, parts.get(at, ())))
         at += step
-    return merged
+    return HealthHistory(start, length // DAY, step, samples, stretches)
 
 
 def _floor(at: datetime, step: timedelta) -> datetime:
@@ -67,6 +66,7 @@ def _floor(at: datetime, step: timedelta) -> datetime:
 
 
 def _add_up(start: datetime, parts: Sequence[Stretch]) -> Stretch:
+    """The samples of a step as one stretch; a step without any has no calls."""
     return Stretch(
         start,
         sum(each.calls for each in parts),
