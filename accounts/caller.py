@@ -36,6 +36,7 @@ from accounts.spending import (
 )
 from accounts.windows import find_limited_window
 from gateway.database.compiled_queries import CompiledQuery
+from gateway.end_users import hash_user
 from gateway.http.address import Network
 from gateway.http.jsonio import JsonObject
 from gateway.limits.rules import RateRule, build_rules
@@ -123,6 +124,15 @@ class Caller:
 
     def is_usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
+
+    def list_budgets(self, user: str | None) -> tuple[SpendScope, ...]:
+        """The budgets that a request for this end user counts against: the key's, and the user's
+        own last, in the order in which they refuse."""
+        budget = self.end_user_budget
+        if budget is None or not user:
+            return self.budgets
+        scope = budget.build_scope(hash_user(self.account_id, user))
+        return self.budgets if scope is None else (*self.budgets, scope)
 
 
 def read_caller(key_hash: str) -> Caller | None:

@@ -94,7 +94,7 @@ def resolve(
         chat,
         ask,
         policy=wanted if has_router else None,
-        random=dice or conversation.random_of_models(),
+        random=dice or conversation.random(b"model"),
         sticky_model=sticky_model,
     )
     return ResolvedRequest(tuple(references), ask, conversation, resolution, wanted(resolution))

@@ -54,7 +54,6 @@ from routing.selection.select import select
 from routing.selection.trace import freeze_state
 from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan
 from routing.serving.attempts.first_byte import find_total_s
-from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import (
     Choice,
     RequestContext,
@@ -348,7 +347,7 @@ def build_payer(caller: Caller, at: datetime, user: str | None) -> Payer:
         caller.workspace_id,
         caller.key_id,
         list_windows(at.date()),
-        list_budgets(caller, user),
+        caller.list_budgets(user),
         caller.limits_version,
         caller.limited,
     )

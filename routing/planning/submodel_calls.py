@@ -15,11 +15,11 @@ from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.planning.pipeline import Planning, plan_request
 from routing.serving.admission import rate_limits
+from routing.serving.answer.tool_loop import run_tool_loop
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestContext, RequestProgress, measure_demand
 from routing.serving.request.loop import Loop
 from routing.serving.request.process import slots
-from routing.serving.tool_loop.turns import run_tool_loop
 from routing.tools.interface import ModelAnswer, ToolFailed
 from routing.tools.toolbox import Toolbox
 

@@ -15,7 +15,7 @@ from gateway.http.request_id import get_identity
 from gateway.http.tags import NO_TAGS, Tags, TagsInvalid, read_tags
 from routing.reports.flood import gate
 from routing.reports.report import NO_PHASES, Phases, RequestReport
-from routing.serving.request.error_facts import describe_error
+from routing.serving.request.errors import describe_error
 from routing.serving.request.process import now
 
 _CREDENTIALS: Final = ("HTTP_AUTHORIZATION", "HTTP_X_API_KEY")

@@ -13,7 +13,7 @@ from routing.formats.caller import ToolActivity
 from routing.history.content_draft import ContentDraft
 from routing.ledger.tickets import Ticket
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.error_facts import ErrorFacts
+from routing.serving.request.errors import ErrorFacts
 
 
 class Phases(NamedTuple):

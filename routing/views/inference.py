@@ -33,8 +33,12 @@ from routing.planning.submodel_calls import ask_model
 from routing.reports.publisher import publisher
 from routing.reports.refusals import build_refusal_report
 from routing.reports.report import NO_PHASES, RequestReport, read_phases
-from routing.serving.admission.limit_headers import build_limit_headers, describe_stay
-from routing.serving.admission.rate_limits import end_places, has_limits
+from routing.serving.admission.rate_limits import (
+    build_limit_headers,
+    describe_stay,
+    end_places,
+    has_limits,
+)
 from routing.serving.answer.hedged_stream import HedgedStream
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.nonstreaming import serve_answer

@@ -1,19 +1,30 @@
 """Rate limits of inference: free variants per account, everything else per key, and those that
-somebody set on the key or its workspace.
+somebody set on the key or its workspace. What is left of them stands in the answer's headers.
 
 Requests count once they are sent to an upstream. Tokens are reserved by an upper bound, so that
 what is admitted in a minute never exceeds the limit, and corrected once their number is known.
 """
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from accounts.caller import Caller
 from accounts.rates import FREE_DAY, daily_limit, has_low_quota
 from gateway.http.errors import GatewayError
+from gateway.http.jsonio import format_time
 from gateway.limits.concurrency import Bound, concurrency_limiter
-from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
-from gateway.limits.rules import RateRule, find_bound, list_windows
+from gateway.limits.limits import (
+    MINUTE_S,
+    Exceeded,
+    Limit,
+    Taken,
+    build_refusal,
+    find_window_start,
+    rate_limiter,
+)
+from gateway.limits.rules import TOKENS, RateRule, find_bound, list_windows
 from gateway.live_settings import settings
 from routing.metering.usage import Usage
 from routing.serving.admission.endpoint_limits import (
@@ -23,11 +34,11 @@ from routing.serving.admission.endpoint_limits import (
     build_limit_error,
     correct_tokens,
     is_shared,
+    list_own_rules,
     read_marks,
     settle_attempts,
     take_limits,
 )
-from routing.serving.admission.limit_headers import describe_exceeded
 from routing.serving.request.context import RequestProgress
 
 _FREE: Final = ":free"
@@ -39,13 +50,20 @@ _SOURCES: Final = {
     _REQUESTS: "router_key_requests",
     KEY_TOKENS: "router_key_tokens",
 }
+_MESSAGES: Final = "messages"
 
 
 def too_many(progress: RequestProgress) -> GatewayError | None:
     """Count a request that is about to be sent; the 429 where there were too many."""
     if not has_limits(progress.context.caller):
         return None
-    taken = take_limits(_limits_of(progress), _bounds_of(progress))
+    bounds: list[Bound] = []
+    if progress.parent is None:
+        # Who asks a model for a tool is one of those under way already.
+        marks = read_marks(progress)
+        found = (find_bound(rule, marks) for rule in _list_rules(progress))
+        bounds = [bound for bound in found if bound is not None]
+    taken = take_limits(_list_limits(progress), bounds)
     if isinstance(taken, Full):
         return refuse_full(progress, taken)
     progress.limits_taken, progress.places = taken.windows, taken.places
@@ -54,7 +72,7 @@ def too_many(progress: RequestProgress) -> GatewayError | None:
 
 def would_be_too_many(progress: RequestProgress) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
-    limits = _limits_of(progress) if has_limits(progress.context.caller) else []
+    limits = _list_limits(progress) if has_limits(progress.context.caller) else []
     exceeded = rate_limiter().find_exceeded(*limits) if limits else None
     return None if exceeded is None else refuse_full(progress, Full(exceeded))
 
@@ -88,23 +106,24 @@ def end_places(progress: RequestProgress) -> None:
             concurrency_limiter().give_back(attempt.limits.places)
 
 
-def _limits_of(progress: RequestProgress) -> list[Limit]:
+def _list_limits(progress: RequestProgress) -> list[Limit]:
     """Those that are on and concern this call."""
-    free, other = _tiers_of(progress)
-    limits = (_free_limits(progress) if free else []) + (_key_limits(progress) if other else [])
+    payer, limits = progress.context.payer, []
+    is_free, is_other = _find_tiers(progress)
+    if is_free and (per_minute := settings.ROUTER_FREE_RPM):
+        limits.append(Limit(f"{_FREE_MINUTE}:{payer.account_id}", per_minute, MINUTE_S))
+    if is_free and (per_day := daily_limit(progress.context.caller)):
+        limits.append(per_day)
+    if is_other and (requests := settings.ROUTER_KEY_RPM):
+        limits.append(_one_request(payer.key_id, requests))
+    if is_other and (tokens := settings.ROUTER_KEY_TPM):
+        # One that may use more than the whole limit waits for a minute that is all its own.
+        cost = min(_most_tokens(progress), tokens)
+        limits.append(Limit(f"{KEY_TOKENS}:{payer.key_id}", tokens, MINUTE_S, cost))
     if rules := _list_rules(progress):
         marks, tokens = read_marks(progress), _most_tokens(progress)
         limits += [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
     return limits
-
-
-def _bounds_of(progress: RequestProgress) -> list[Bound]:
-    """How many requests may be under way. Who asks a model for a tool is one of them already."""
-    if progress.parent is not None:
-        return []
-    marks = read_marks(progress)
-    bounds = (find_bound(rule, marks) for rule in _list_rules(progress))
-    return [bound for bound in bounds if bound is not None]
 
 
 def _list_rules(progress: RequestProgress) -> list[RateRule]:
@@ -129,7 +148,7 @@ def has_limits(caller: Caller) -> bool:
     )
 
 
-def _tiers_of(progress: RequestProgress) -> tuple[bool, bool]:
+def _find_tiers(progress: RequestProgress) -> tuple[bool, bool]:
     """Whether free variants may serve it, and whether anything else may."""
     if progress.context.strategy == "free":
         return True, False
@@ -141,29 +160,6 @@ def _tiers_of(progress: RequestProgress) -> tuple[bool, bool]:
     }
     free = {model for model in models if model.endswith(_FREE)}
     return bool(free), models != free or not models
-
-
-def _free_limits(progress: RequestProgress) -> list[Limit]:
-    account = progress.context.payer.account_id
-    limits = []
-    if per_minute := settings.ROUTER_FREE_RPM:
-        limits.append(Limit(f"{_FREE_MINUTE}:{account}", per_minute, MINUTE_S))
-    if per_day := daily_limit(progress.context.caller):
-        limits.append(per_day)
-    return limits
-
-
-def _key_limits(progress: RequestProgress) -> list[Limit]:
-    limits = []
-    if requests := settings.ROUTER_KEY_RPM:
-        limits.append(_one_request(progress.context.payer.key_id, requests))
-    if tokens := settings.ROUTER_KEY_TPM:
-        # One that may use more than the whole limit waits for a minute that is all its own.
-        cost = min(_most_tokens(progress), tokens)
-        limits.append(
-            Limit(f"{KEY_TOKENS}:{progress.context.payer.key_id}", tokens, MINUTE_S, cost)
-        )
-    return limits
 
 
 @lru_cache(4_096)
@@ -181,38 +177,105 @@ def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
     exceeded = full.cause
     if isinstance(exceeded, Bound):
         return build_limit_error(full)
-    kind = _kind(exceeded.limit)
-    error = (
-        build_refusal(exceeded, source=_SOURCES[kind], message=_texts(progress, exceeded)[kind])
-        if kind in _SOURCES
-        else build_limit_error(full)
-    )
+    kind = exceeded.limit.scope.partition(":")[0]
+    if kind in _SOURCES:
+        text = _write_refusal(progress.context.caller, exceeded, kind)
+        error = build_refusal(exceeded, source=_SOURCES[kind], message=text)
+    else:
+        error = build_limit_error(full)
     if not is_shared(exceeded.limit):
         error.headers |= describe_exceeded(exceeded, progress.context.format.name)
     return error
 
 
-def _texts(progress: RequestProgress, exceeded: Exceeded) -> dict[str, str]:
-    limit = exceeded.limit
-    return {
-        _FREE_MINUTE: "Rate limit exceeded: free-models-per-min",
-        FREE_DAY: _daily_text(progress),
-        _REQUESTS: "Rate limit exceeded: requests-per-min",
-        KEY_TOKENS: f"Rate limit exceeded: tokens-per-min. This request may use up to {limit.cost} "
-        f"tokens, and {max(0, limit.most - exceeded.used)} of {limit.most} are left",
-    }
-
-
-def _daily_text(progress: RequestProgress) -> str:
-    if not has_low_quota(progress.context.caller):
+def _write_refusal(caller: Caller, exceeded: Exceeded, kind: str) -> str:
+    """What the caller reads of a limit that is one of the gateway's own settings."""
+    if kind == _FREE_MINUTE:
+        return "Rate limit exceeded: free-models-per-min"
+    if kind == _REQUESTS:
+        return "Rate limit exceeded: requests-per-min"
+    if kind == KEY_TOKENS:
+        limit = exceeded.limit
+        return (
+            f"Rate limit exceeded: tokens-per-min. This request may use up to {limit.cost} "
+            f"tokens, and {max(0, limit.most - exceeded.used)} of {limit.most} are left"
+        )
+    if not has_low_quota(caller):
         return "Rate limit exceeded: free-models-per-day-high-balance"
-    credits = settings.ROUTER_FREE_CREDIT_THRESHOLD
     more = settings.ROUTER_FREE_RPD_HIGH or "unlimited"
     return (
-        f"Rate limit exceeded: free-models-per-day. Add {credits} credits to unlock {more} free "
-        "model requests per day"
+        f"Rate limit exceeded: free-models-per-day. Add {settings.ROUTER_FREE_CREDIT_THRESHOLD} "
+        f"credits to unlock {more} free model requests per day"
     )
 
 
-def _kind(limit: Limit) -> str:
-    return limit.scope.partition(":")[0]
+# --- What is left, in the headers that the official clients' users read ---------------------------
+
+
+class _Standing(NamedTuple):
+    left: int
+    limit: Limit
+    reset_s: int
+
+
+def build_limit_headers(
+    progress: RequestProgress, taken: Taken | None, *, now_s: float
+) -> dict[str, str]:
+    """Of the tightest limits of requests and of tokens: how much they allow, what is left of that
+    as far as this process knows, and when they begin anew. `now_s` is Unix time.
+
+    `taken` is what the request took as it came in. Once it has been sent, rules of key and
+    workspace that name the model or provider count too. Those that are shared are not told.
+    """
+    if taken is None and not progress.context.caller.rate_rules:
+        return {}
+    windows = [] if taken is None else list(zip(taken.limits, taken.starts, strict=True))
+    attempt = progress.last_attempt
+    if attempt is not None:
+        marks = read_marks(progress)
+        for rule in list_own_rules(progress, attempt.endpoint):
+            windows += [
+                (limit, find_window_start(now_s, limit.window_s))
+                for limit in list_windows(rule, marks, tokens=1)
+            ]
+    headers: dict[str, str] = {}
+    for word, is_tokens in (("requests", False), ("tokens", True)):
+        standings = []
+        for limit, start in windows:
+            if limit.scope.startswith((TOKENS, KEY_TOKENS)) is is_tokens:
+                left = max(0, limit.most - rate_limiter().estimate_used(limit))
+                standings.append(_Standing(left, limit, start + limit.window_s))
+        if standings:
+            headers |= _write_headers(word, standings, progress.context.format.name, now_s)
+    return headers
+
+
+def describe_stay(progress: RequestProgress) -> dict[str, str]:
+    """The place in the queue that the request had to begin with, and how long it waited there."""
+    stay = progress.queue_stay
+    if stay is None:
+        return {}
+    waited_ms = round(stay.waited_s * 1000)
+    return {"X-Router-Queue-Place": str(stay.place), "X-Router-Queue-Ms": str(waited_ms)}
+
+
+def describe_exceeded(exceeded: Exceeded, format_name: str) -> dict[str, str]:
+    """The same of the limit that is used up."""
+    limit = exceeded.limit
+    word = "tokens" if limit.scope.startswith((TOKENS, KEY_TOKENS)) else "requests"
+    left = max(0, limit.most - exceeded.used)
+    standing = _Standing(left, limit, exceeded.reset_s)
+    return _write_headers(word, [standing], format_name, exceeded.at_s)
+
+
+def _write_headers(
+    word: str, standings: Sequence[_Standing], format_name: str, now_s: float
+) -> dict[str, str]:
+    left, limit, reset_s = min(standings)
+    if format_name == _MESSAGES:
+        moment = format_time(datetime.fromtimestamp(reset_s, UTC))
+        values = {"limit": str(limit.most), "remaining": str(left), "reset": moment}
+        return {f"anthropic-ratelimit-{word}-{name}": value for name, value in values.items()}
+    seconds = f"{max(0, round(reset_s - now_s))}s"
+    values = {"limit": str(limit.most), "remaining": str(left), "reset": seconds}
+    return {f"x-ratelimit-{name}-{word}": value for name, value in values.items()}

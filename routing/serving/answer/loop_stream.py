@@ -4,8 +4,15 @@ from functools import partial
 
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
+from routing.serving.answer.relays import LoopRelay
 from routing.serving.answer.stream import AnswerStream, CallerGone, Work
 from routing.serving.answer.stream_setup import flush_guard
+from routing.serving.answer.tool_loop import (
+    add_tool_stage,
+    build_tool_context,
+    filter_results,
+    list_next_candidates,
+)
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end
@@ -22,13 +29,6 @@ from routing.serving.request.outcome import (
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle
 from routing.serving.settlement.router_metadata import metadata_if_wanted
-from routing.serving.tool_loop.loop_relay import LoopRelay
-from routing.serving.tool_loop.turns import (
-    add_tool_stage,
-    build_tool_context,
-    filter_results,
-    list_next_candidates,
-)
 from routing.statistics.observation import record_attempt
 from routing.tools.calls import RunningCalls, ServerToolCall
 

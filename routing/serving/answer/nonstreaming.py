@@ -9,16 +9,14 @@ from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending, ToolAct
 from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
 from routing.guarding.answer_texts import CALLED, CAME_TO
 from routing.guarding.output_guard import OutputGuard
-from routing.metering.usage import Usage
 from routing.plugins.interface import replace_text, rewrite_message
+from routing.serving.answer.tool_loop import LoopResult, add_tool_stage, run_tool_loop
 from routing.serving.attempts.attempt_answer import read_finish, request_answer
 from routing.serving.attempts.attempts import record_success
 from routing.serving.attempts.hedging import build_attempts
-from routing.serving.request.context import Attempt, RequestProgress
+from routing.serving.request.context import Attempt, RequestContext, RequestProgress
 from routing.serving.request.errors import ProviderError
-from routing.serving.request.legs import sum_legs
 from routing.serving.request.outcome import (
-    CHARGE_MAX_NANO,
     Outcome,
     answered_outcome,
     failed_outcome,
@@ -28,12 +26,12 @@ from routing.serving.request.outcome import (
     measure_usage,
     price,
     report_usage,
+    unserved_outcome,
 )
 from routing.serving.request.stickiness import remember
 from routing.serving.request.tool_call_checks import are_well_formed
 from routing.serving.settlement.booking import FailureRecorder, settle
 from routing.serving.settlement.router_metadata import router_metadata
-from routing.serving.tool_loop.turns import LoopResult, add_tool_stage, run_tool_loop
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure
 
@@ -42,7 +40,7 @@ def serve_answer(progress: RequestProgress) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
     attempts = build_attempts(progress)
     try:
-        with FailureRecorder(progress, attempts, partial(_owe, progress)):
+        with FailureRecorder(progress, attempts, partial(unserved_outcome, progress)):
             if progress.loop is not None:
                 return _finish_loop(progress, run_tool_loop(progress, attempts))
             served = request_answer(progress, attempts)
@@ -52,14 +50,6 @@ def serve_answer(progress: RequestProgress) -> bytes:
     finally:
         if progress.loop is not None:
             progress.loop.close()
-
-
-def _owe(progress: RequestProgress, error: GatewayError) -> Outcome:
-    """What is owed of a request that failed."""
-    if not progress.legs:
-        return failed_outcome(error, loop=progress.loop)
-    usage, cost = sum_legs(progress.legs, most_nano=CHARGE_MAX_NANO)
-    return failed_outcome(error, usage=usage, cost=cost)
 
 
 def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
@@ -109,7 +99,7 @@ def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) 
         calls, tokens = answer.message.get("tool_calls"), usage.completion_tokens
         are_tools_good = are_well_formed(calls) if calls else None
         record_attempt(attempt, streamed=False, tokens=tokens, tools_good=are_tools_good)
-    context, message = progress.context, _clean(progress, answer)
+    context, message = progress.context, _clean_message(progress.context, answer)
     if context.plugins:
         message = rewrite_message(context.plugins, context.chat, message, progress.stages)
     finish = read_finish(answer, message)
@@ -118,7 +108,14 @@ def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) 
         finish = guarded_finish(progress, finish)
     if progress.content is not None:
         progress.content.set_answer(message)
-    outcome = _build_outcome(progress, attempt, answer, usage, finish)
+    outcome = answered_outcome(
+        progress,
+        attempt,
+        usage,
+        finish_reason=finish,
+        native_finish=answer.native_finish,
+        service_tier=answer.service_tier,
+    )
 
     def write() -> bytes:
         if context.conversation_key is not None:
@@ -136,8 +133,15 @@ def _finish_broken(
     """What there is, in formats that can say that it broke off; the failure in others."""
     progress.served_by = attempt
     usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))
-    outcome = _build_outcome(progress, attempt, answer, usage, "error")
-    message = _clean(progress, answer)
+    outcome = answered_outcome(
+        progress,
+        attempt,
+        usage,
+        finish_reason="error",
+        native_finish=answer.native_finish,
+        service_tier=answer.service_tier,
+    )
+    message = _clean_message(progress.context, answer)
     if progress.output_guard is not None:
         message = _guard_message(progress.output_guard, answer, message)
     if progress.content is not None:
@@ -183,24 +187,11 @@ def _guard_pieces(progress: RequestProgress, pieces: AnswerPieces) -> AnswerPiec
     return guarded
 
 
-def _clean(progress: RequestProgress, answer: Answer) -> JsonObject:
+def _clean_message(context: RequestContext, answer: Answer) -> JsonObject:
     return clean_message(
         answer.message,
-        exclude_reasoning=progress.context.hides_reasoning,
-        new_call_id=progress.context.format.new_call_id,
-    )
-
-
-def _build_outcome(
-    progress: RequestProgress, attempt: Attempt, answer: Answer, usage: Usage, finish: str
-) -> Outcome:
-    return answered_outcome(
-        progress,
-        attempt,
-        usage,
-        finish_reason=finish,
-        native_finish=answer.native_finish,
-        service_tier=answer.service_tier,
+        exclude_reasoning=context.hides_reasoning,
+        new_call_id=context.format.new_call_id,
     )
 
 

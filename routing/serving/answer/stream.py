@@ -21,10 +21,11 @@ from gateway.outbound.errors import Aborted, BodyTooLarge, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
-from routing.serving.answer.rescue_stream import RescueRelay, begin_rescue
+from routing.serving.answer.relays import RescueRelay
 from routing.serving.answer.stream_setup import (
     Echo,
     PendingReply,
+    begin_rescue,
     build_relay,
     choose_writer,
     flush_guard,

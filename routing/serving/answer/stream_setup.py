@@ -1,5 +1,5 @@
-"""What a stream needs before its first byte: a writer and a relay for the attempt, and a reply that
-another greenlet waits for."""
+"""What a stream needs before its first byte: a writer and a relay for the attempt, what the one
+before has said, and a reply that another greenlet waits for."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,17 +8,17 @@ from typing import Any
 import orjson
 from django.conf import settings
 
-from gateway.outbound.errors import OutboundError
 from gateway.outbound.reply import Reply
 from routing.entities.exchange import WireRequest
 from routing.formats.caller import StreamWriter
 from routing.guarding.stream_guard import GuardedWriter
-from routing.serving.answer.rescue_stream import RescueRelay
+from routing.serving.admission.endpoint_limits import settle_attempt
+from routing.serving.answer.relays import LoopRelay, RescueRelay
 from routing.serving.attempts.relay import Relay
+from routing.serving.attempts.upstream_call import catch_errors
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.outcome import measure_usage, note_house_cost
-from routing.serving.tool_loop.loop_relay import LoopRelay
-from routing.upstreams.failures import UpstreamFailure
+from routing.serving.request.legs import Leg
+from routing.serving.request.outcome import measure_usage, note_house_cost, price
 from routing.upstreams.wires import get_wire
 
 
@@ -93,13 +93,39 @@ def note_unread(progress: RequestProgress, attempt: Attempt, relay: Relay) -> No
     note_house_cost(progress, attempt, usage)
 
 
+def begin_rescue(progress: RequestProgress, attempt: Attempt, relay: Relay) -> bool:
+    """Note what the attempt has said before it broke off, and what that costs; False where nobody
+    can go on with it."""
+    rescue = progress.rescue
+    if rescue is None or not isinstance(relay, RescueRelay) or not relay.can_go_on:
+        return False
+    # Nobody pays for the rest of an answer that is kept back.
+    if progress.output_guard is not None and progress.output_guard.withheld:
+        return False
+    usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
+    note_house_cost(progress, attempt, usage)
+    settle_attempt(attempt, usage.total_tokens)
+    attempt.upstream_id = relay.upstream_id
+    rescue.legs.append(Leg(attempt, usage, price(progress, attempt, usage)))
+    rescue.said += relay.delivered_text
+    rescue.writer = relay.writer
+    chat = rescue.build_chat(prefills=False)
+    demand = progress.context.demand._replace(
+        text_bytes=chat.text_bytes,
+        messages=chat.message_count,
+        output_tokens_asked=chat.max_output_tokens,
+    )
+    progress.context = progress.context._replace(chat=chat, demand=demand)
+    return True
+
+
 class PendingReply:
     """Runs `work` at once. Needs gevent."""
 
     def __init__(self, work: Callable[[], Reply]) -> None:
         from gevent import spawn
 
-        self._job = spawn(_catch_errors, work)
+        self._job = spawn(catch_errors, work)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Whether it has ended within that time; None waits until it has."""
@@ -123,14 +149,6 @@ class PendingReply:
     def let_go(self) -> None:
         """Close the reply when it comes: nobody will ask for it any more."""
         self._job.link(_close_late)
-
-
-def _catch_errors(work: Callable[[], Reply]) -> tuple[Reply | None, Any]:
-    """gevent prints what a greenlet raises; so errors come back as values."""
-    try:
-        return work(), None
-    except (UpstreamFailure, OutboundError) as error:
-        return None, error
 
 
 def _close_late(job: Any) -> None:

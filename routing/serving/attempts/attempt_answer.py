@@ -20,7 +20,7 @@ from routing.formats.chat.answer import count_text_chars, has_content, normalize
 from routing.metering.usage import Usage
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.hedging import HedgingAttempts, Race
-from routing.serving.attempts.upstream_call import send
+from routing.serving.attempts.upstream_call import catch_errors, send
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import measure_usage, note_house_cost, note_turn
@@ -55,14 +55,19 @@ def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
             if isinstance(attempts, HedgingAttempts) and attempts.may_race(attempt):
                 race = Race(progress, attempts, attempt, partial(_WholeCall, progress))
                 attempt, answer = _run_race(race)
+            elif progress.parent is None or not under_gevent():
+                answer = _read_answer(attempt, send(progress, attempt))
             else:
-                answer = _ask(progress, attempt)
-            if _is_plain(answer):
+                answer = run_counted_turn(progress, attempt, partial(_ask, progress, attempt))
+            has_refusal = bool(answer.message.get("refusal"))
+            if answer.native_finish == "stop" and answer.error is None and not has_refusal:
+                # Nearly all answers end so; what does not is looked at closely.
                 return Served(attempt, answer)
             failure = _find_breakage(answer)
+            has_refusal |= read_finish(answer, answer.message) == "content_filter"
             if failure is not None:
                 fallback = Served(attempt, answer, failure)
-            elif _is_refusal(answer) and attempts.has_another_model(attempt):
+            elif has_refusal and attempts.has_another_model(attempt):
                 failure, fallback = refused_answer(), Served(attempt, answer)
             else:
                 return Served(attempt, answer)
@@ -81,11 +86,8 @@ def read_finish(answer: Answer, message: JsonObject) -> str:
     return normalize_finish(answer.native_finish, has_tool_calls=bool(message.get("tool_calls")))
 
 
-def _ask(progress: RequestProgress, attempt: Attempt) -> Answer:
-    ask = partial(_receive_answer, progress, attempt)
-    if progress.parent is None or not under_gevent():
-        return ask(AbortHandle())
-    return run_counted_turn(progress, attempt, ask, is_good=_is_good)
+def _ask(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:
+    return _read_answer(attempt, send(progress, attempt, abort_handle=abort))
 
 
 class _WholeCall:
@@ -136,10 +138,6 @@ def _run_race(race: Race[_WholeCall]) -> tuple[Attempt, Answer]:
     return race.winner.attempt, race.winner.answer
 
 
-def _receive_answer(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:
-    return _read_answer(attempt, send(progress, attempt, abort_handle=abort))
-
-
 def _read_answer(attempt: Attempt, reply: Reply) -> Answer:
     try:
         with reply:
@@ -161,12 +159,6 @@ def _note_unserved(progress: RequestProgress, attempt: Attempt, answer: Answer) 
         note_house_cost(progress, attempt, measure_usage(progress, attempt, answer.usage, chars))
 
 
-def _is_plain(answer: Answer) -> bool:
-    """Whether it ended as nearly all do; what is not so is looked at closely."""
-    is_good = answer.native_finish == "stop" and answer.error is None
-    return is_good and not answer.message.get("refusal")
-
-
 def _find_breakage(answer: Answer) -> UpstreamFailure | None:
     if answer.error is not None:
         return from_error_object(answer.error)
@@ -175,35 +167,19 @@ def _find_breakage(answer: Answer) -> UpstreamFailure | None:
     return from_error_object({"message": "the upstream broke off its answer"})
 
 
-def _is_good(answer: Answer) -> bool:
-    return _find_breakage(answer) is None
-
-
-def _is_refusal(answer: Answer) -> bool:
-    is_filtered = read_finish(answer, answer.message) == "content_filter"
-    return is_filtered or bool(answer.message.get("refusal"))
-
-
-AskUpstream = Callable[[AbortHandle], Answer]
-
-
 def run_counted_turn(
-    progress: RequestProgress,
-    attempt: Attempt,
-    ask: AskUpstream,
-    *,
-    is_good: Callable[[Answer], bool],
+    progress: RequestProgress, attempt: Attempt, ask: Callable[[AbortHandle], Answer]
 ) -> Answer:
     """What `ask` returns, or raises. Who is killed meanwhile because the caller left stays until
     the turn is counted: at once where the provider stops its bill, else once it has answered."""
     abort = AbortHandle()
-    job = spawn(_catch_errors, ask, abort)
+    job = spawn(catch_errors, partial(ask, abort))
     try:
         job.join()
     except GreenletExit:
         try:
             if progress.root_loop.caller_left:
-                _count_abandoned_turn(progress, attempt, job, abort, is_good)
+                _count_abandoned_turn(progress, attempt, job, abort)
             raise
         finally:
             if not job.ready():
@@ -216,11 +192,7 @@ def run_counted_turn(
 
 
 def _count_abandoned_turn(
-    progress: RequestProgress,
-    attempt: Attempt,
-    job: "Greenlet",
-    abort: AbortHandle,
-    is_good: Callable[[Answer], bool],
+    progress: RequestProgress, attempt: Attempt, job: "Greenlet", abort: AbortHandle
 ) -> None:
     if not job.ready() and attempt.endpoint.supports_cancellation:
         # There is a connection once there is somebody to be sent the prompt.
@@ -231,14 +203,6 @@ def _count_abandoned_turn(
     job.join()
     # Without a value there is a bug, of which gevent has told.
     answer = job.value[0] if job.value else None
-    if answer is not None and is_good(answer):
+    if answer is not None and _find_breakage(answer) is None:
         usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))
         note_turn(progress, attempt, usage, native_finish=answer.native_finish, cancelled=True)
-
-
-def _catch_errors(ask: AskUpstream, abort: AbortHandle) -> tuple[Answer | None, Exception | None]:
-    """gevent prints what a greenlet raises; so errors come back as values."""
-    try:
-        return ask(abort), None
-    except (UpstreamFailure, OutboundError) as error:
-        return None, error

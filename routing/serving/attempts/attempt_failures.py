@@ -6,10 +6,9 @@ from gateway.http.errors import GatewayError
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import HoldRefusal
-from routing.metering.usage import estimate_nano, output_tokens_bound
+from routing.metering.usage import Room, estimate_nano, output_tokens_bound
 from routing.serving.admission.payment_errors import payment_required
 from routing.serving.attempts.first_byte import used_its_own_time
-from routing.serving.attempts.holds import find_room
 from routing.serving.attempts.own_credentials import find_secret
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
@@ -91,7 +90,8 @@ def build_affordability_error(
     """What the caller is told whose hold for this endpoint was refused."""
     prices = endpoint.prices
     assert prices is not None
-    demands, room = progress.demands(endpoint), find_room(endpoint)
+    room = Room(endpoint.context_length, endpoint.max_completion_tokens)
+    demands = progress.demands(endpoint)
     prompts = [each._replace(output_tokens_asked=0) for each in demands]
     cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
     return payment_required(

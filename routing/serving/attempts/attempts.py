@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from accounts.byok import ByokEntry
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.limits.rules import LimitsTaken
 from gateway.live_settings import settings
@@ -148,8 +147,13 @@ class Attempts:
         """The next attempt of this turn, covered by a hold; None where there is none."""
         progress, endpoint = self._progress, turn.endpoint
         own, self._key = find_entry(turn, self._entries), None
-        if not self._may_try(turn) or (own is not None and not self._unseal_own_key(own)):
+        if not self._may_try(turn):
             return None
+        if own is not None:
+            self._key = open_key(own)
+            if self._key is None:
+                self._unopened = True
+                return None
         taken: LimitsTaken | ChosenCredential | Full | AllParked | None
         if own is None and endpoint.provider.credentials:
             taken = take_credential(
@@ -293,13 +297,6 @@ class Attempts:
         if endpoint is not None:
             release_probe(endpoint)
 
-    def _unseal_own_key(self, own: ByokEntry) -> bool:
-        """Have the team's own key at hand, for the writing of one request; False where it is not
-        to be had."""
-        self._key = open_key(own)
-        self._unopened |= self._key is None
-        return self._key is not None
-
     def _write_request(self, endpoint: EndpointEntry) -> WireRequest | None:
         return build_upstream_request(self._progress, endpoint, own_key=self._key)
 
@@ -347,25 +344,21 @@ class Attempts:
             )
             return self._book_hold(order, endpoint)
         more = missing_hold(needed, NeededHold(root.held_nano, root.held_byok_nano))
-        return more is None or self._raise_hold(endpoint, more)
+        if more is None:
+            return True
+        raising = TopUpOrder(root.context.generation_id, root.context.payer, *more)
+        # At once, so that others on the same hold do not ask for it as well.
+        add_to_hold(root, raising)
+        is_held = False
+        try:
+            is_held = self._book_hold(raising, endpoint)
+        finally:
+            if not is_held:
+                add_to_hold(root, raising, sign=-1)
+        return is_held
 
     def _needed_hold(self, estimated_nano: int, *, is_own: bool) -> NeededHold:
         return hold_for_estimate(estimated_nano, is_own=is_own)
-
-    def _raise_hold(self, endpoint: EndpointEntry, more: NeededHold) -> bool:
-        root = self._progress.root
-        order = TopUpOrder(
-            root.context.generation_id, root.context.payer, more.amount_nano, more.byok_nano
-        )
-        # At once, so that others on the same hold do not ask for it as well.
-        add_to_hold(root, order)
-        is_held = False
-        try:
-            is_held = self._book_hold(order, endpoint)
-        finally:
-            if not is_held:
-                add_to_hold(root, order, sign=-1)
-        return is_held
 
     def _book_hold(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry) -> bool:
         ticket = ledger.submit(order)

@@ -40,8 +40,7 @@ from routing.serving.attempts.house_credentials import (
 from routing.serving.attempts.queue_wait import QueueingAttempts
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.hedge import Hedge
-from routing.serving.request.legs import Leg
+from routing.serving.request.legs import Hedge, Leg
 from routing.serving.request.outcome import note_house_cost, price
 from routing.statistics.observation import observer, record_cancelled
 from routing.upstreams.failures import UpstreamFailure, cancelled_attempt, from_outbound_error
@@ -126,22 +125,20 @@ class HedgingAttempts(QueueingAttempts):
     def record_failure(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         super().record_failure(attempt, failure)
         turn = next((turn for turn, each in self._raced if each is attempt), None)
-        if turn is not None and self._may_change_credential(attempt, failure):
-            self._raced = [each for each in self._raced if each[1] is not attempt]
-        elif turn is not None:
-            self._failed_turns.append((turn, failure))
+        if turn is not None:
+            refusals = [
+                each.failure
+                for each in self._progress.attempts
+                if each.endpoint is attempt.endpoint and each.failure and each.failure.credential
+            ]
+            doubts = sum(not is_unusable_credential(each) for each in refusals)
+            if is_pool_failure(attempt, failure) and doubts < DOUBTS_MAX:
+                # Another one of the endpoint's pool may do better.
+                self._raced = [each for each in self._raced if each[1] is not attempt]
+            else:
+                self._failed_turns.append((turn, failure))
         # The race is over, and nothing was wrong with who was cancelled for this one.
         self._raced = [each for each in self._raced if not each[1].is_cancelled]
-
-    def _may_change_credential(self, attempt: Attempt, failure: UpstreamFailure) -> bool:
-        """Whether another one of the endpoint's pool may do better."""
-        refusals = [
-            each.failure
-            for each in self._progress.attempts
-            if each.endpoint is attempt.endpoint and each.failure and each.failure.credential
-        ]
-        doubts = sum(not is_unusable_credential(each) for each in refusals)
-        return is_pool_failure(attempt, failure) and doubts < DOUBTS_MAX
 
     def end_probe_of(self, attempt: Attempt) -> None:
         """Let others probe the endpoint, if it is the one that was to be probed."""
@@ -318,7 +315,10 @@ class Race(Generic[C]):
             self.attempt = call.attempt
             failure = error or (call.find_failure() if self._running else None)
             if failure is None:
-                self._end_with(call)
+                self.winner = call
+                if self._progress.hedge is not None:
+                    self._progress.hedge.winner = call.attempt
+                self.cancel_all()
                 return True
             if self._running:
                 self._attempts.record_failure(call.attempt, failure)
@@ -327,12 +327,6 @@ class Race(Generic[C]):
             else:
                 self.failure = failure
         return not self._running
-
-    def _end_with(self, winner: C) -> None:
-        self.winner = winner
-        if self._progress.hedge is not None:
-            self._progress.hedge.winner = winner.attempt
-        self.cancel_all()
 
     def _cancel(self, call: C, job: Any) -> None:
         """Close the connection, and note what the provider bills until now."""

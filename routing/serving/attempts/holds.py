@@ -10,7 +10,6 @@ from routing.ledger.orders import HoldOrder, HoldRefusal, Outdated, TopUpOrder
 from routing.ledger.writer import HOLD_WAIT_S, ledger
 from routing.metering.byok import fee_bound_nano
 from routing.metering.usage import ESTIMATE_MAX_NANO, Room, estimate_nano
-from routing.serving.request.budgets import list_budgets
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.loop_costs import Charge
 
@@ -27,7 +26,8 @@ class NeededHold(NamedTuple):
 
 def estimate_attempt_nano(progress: RequestProgress, endpoint: EndpointEntry) -> int:
     """The most that asking this endpoint is thought to cost, at list price."""
-    prices, room, cap = endpoint.prices, find_room(endpoint), settings.ROUTER_ESTIMATE_OUTPUT_CAP
+    room = Room(endpoint.context_length, endpoint.max_completion_tokens)
+    prices, cap = endpoint.prices, settings.ROUTER_ESTIMATE_OUTPUT_CAP
     assert prices is not None
     demands = progress.demands(endpoint)
     if len(demands) == 1:
@@ -83,10 +83,6 @@ def may_cheaper_fit(refusal: HoldRefusal) -> bool:
     return min(lefts, default=0) > 0
 
 
-def find_room(endpoint: EndpointEntry) -> Room:
-    return Room(endpoint.context_length, endpoint.max_completion_tokens)
-
-
 def rebook_with_current_limits(progress: RequestProgress, order: HoldOrder | TopUpOrder) -> Any:
     """The outcome of an order whose payer knew older limits, once it knows those of now.
 
@@ -98,7 +94,7 @@ def rebook_with_current_limits(progress: RequestProgress, order: HoldOrder | Top
         if caller.workspace_id != progress.root.context.payer.workspace_id:
             raise Unavailable
         payer = progress.root.context.payer._replace(
-            budgets=list_budgets(caller, progress.root.context.chat.user),
+            budgets=caller.list_budgets(progress.root.context.chat.user),
             limits_version=caller.limits_version,
             limited=caller.limited,
         )

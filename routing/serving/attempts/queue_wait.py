@@ -65,18 +65,12 @@ class QueueingAttempts(Attempts):
 
     def _pass_over(self, endpoint: EndpointEntry, cause: Full | AllParked) -> None:
         super()._pass_over(endpoint, cause)
-        if isinstance(cause, Full) and (scope := _find_scope(self._progress, cause)) is not None:
-            self._full_scopes.add(scope)
-
-
-def _find_scope(progress: RequestProgress, full: Full) -> str | None:
-    """What to wait for; None where waiting is off or would not help. What a tool asks of a model
-    does not wait: the request that it serves may have the place."""
-    bound = full.cause
-    if not (isinstance(bound, Bound) and bound.scope.startswith(_SHARED)):
-        return None
-    may_wait = settings.ROUTER_QUEUE_SECONDS and progress.parent is None and under_gevent()
-    return bound.scope if may_wait else None
+        bound = cause.cause if isinstance(cause, Full) else None
+        if not (isinstance(bound, Bound) and bound.scope.startswith(_SHARED)):
+            return
+        # What a tool asks of a model does not wait: the request that it serves may have the place.
+        if settings.ROUTER_QUEUE_SECONDS and self._progress.parent is None and under_gevent():
+            self._full_scopes.add(bound.scope)
 
 
 @contextmanager

@@ -141,7 +141,12 @@ class Relay:
                     out.append(self._write_event(event))
                 self.ended = self._reader.ended
         if not data and not self.ended:
-            self._end_unmarked()
+            # The connection closed without the wire's own end.
+            if self.native_finish is None:
+                broken = malformed_answer("the stream broke off")
+                broken.outage = True
+                raise broken
+            self.ended = True
 
     def _write_event(self, event: Event) -> bytes:
         if event.error is not None:
@@ -220,8 +225,12 @@ class Relay:
             self._fingerprint_said = True
             # It is repeated in every chunk, so its length is a factor of all that goes out.
             self.writer.set_fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
-        if event.beside is not None:
-            self._beside = _merge_extras(self._beside, event.beside)
+        if (later := event.beside) is not None:
+            earlier = self._beside or ProviderExtras({}, {})
+            self._beside = ProviderExtras(
+                _merge_objects(earlier.answer, later.answer),
+                _merge_objects(earlier.choice, later.choice),
+            )
         if event.stop_sequence is not None:
             self._stop_sequence = event.stop_sequence
         if self._passes and event.native is not None:
@@ -231,22 +240,6 @@ class Relay:
             self._said_last = self._saying
             if self.finish_reason == "error":
                 raise from_error_object({"message": "the upstream broke off its answer"})
-
-    def _end_unmarked(self) -> None:
-        """The connection closed without the wire's own end: an end where the model had finished."""
-        if self.native_finish is None:
-            broken = malformed_answer("the stream broke off")
-            broken.outage = True
-            raise broken
-        self.ended = True
-
-
-def _merge_extras(earlier: ProviderExtras | None, later: ProviderExtras) -> ProviderExtras:
-    if earlier is None:
-        return later
-    return ProviderExtras(
-        _merge_objects(earlier.answer, later.answer), _merge_objects(earlier.choice, later.choice)
-    )
 
 
 def _merge_objects(earlier: JsonObject, later: JsonObject) -> JsonObject:

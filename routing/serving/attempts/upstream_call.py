@@ -1,8 +1,9 @@
 """One attempt on the wire: the body for this endpoint with an effort that its model takes, the HTTP
 client, and the head of the answer."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from gateway.end_users import hash_user
 from gateway.http.jsonio import JsonObject
@@ -20,6 +21,7 @@ from routing.metering.usage import OUTPUT_TOKENS_DEFAULT
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.upstreams.failures import (
+    UpstreamFailure,
     from_error_object,
     from_outbound_error,
     from_status,
@@ -38,6 +40,8 @@ _OF_TOOLS: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 # Less room than this for an answer is not believed: the upstream counts the prompt itself.
 _ROOM_TOKENS_MIN: Final = 1_024
 
+T = TypeVar("T")
+
 
 def build_upstream_request(
     progress: RequestProgress, endpoint: EndpointEntry, *, own_key: str | None = None
@@ -47,7 +51,7 @@ def build_upstream_request(
     chat, kind = choose_chat(progress, endpoint), endpoint.provider.kind
     if chat.reasoning is not None:
         # What a share of the output is a share of.
-        default = terms.output_default if get_wire(kind).needs_output_cap else None
+        default = terms.output_default if wire.needs_output_cap else None
         output_tokens = chat.max_output_tokens or default
         chat = fit_reasoning(
             chat,
@@ -111,12 +115,16 @@ def choose_chat(progress: RequestProgress, endpoint: EndpointEntry) -> ChatReque
 
 def build_terms(progress: RequestProgress, endpoint: EndpointEntry, own_key: str | None) -> Terms:
     """What this endpoint takes, with the team's own key where there is one."""
+    context, user_hash = progress.context, None
+    if "user" in endpoint.taken_fields:
+        # An end user's identity as providers see it: never raw, apart for every account.
+        user_hash = hash_user(context.caller.account_id, context.chat.user or "")
     return Terms(
         upstream_model=endpoint.upstream_model,
         supported=endpoint.taken_fields,
-        user_hash=_user_hash(progress, endpoint),
+        user_hash=user_hash,
         credential=own_key or endpoint.provider.credential,
-        output_cap=progress.context.plan.output_caps.get(endpoint.pk),
+        output_cap=context.plan.output_caps.get(endpoint.pk),
         output_default=output_default(progress, endpoint),
     )
 
@@ -188,6 +196,14 @@ def _build_identity_headers(progress: RequestProgress, attempt: Attempt) -> list
     return headers
 
 
+def catch_errors(work: Callable[[], T]) -> tuple[T | None, Any]:
+    """What a greenlet's work comes to: its errors as values, as gevent prints what is raised."""
+    try:
+        return work(), None
+    except (UpstreamFailure, OutboundError) as error:
+        return None, error
+
+
 def error_body(reply: Reply) -> bytes:
     """The beginning of an error body; a body that breaks off or dawdles is as good as its part."""
     body = b""
@@ -224,14 +240,6 @@ def read_to_end(reply: Reply) -> None:
                 return
     except OutboundError as error:
         forget_origin(error)
-
-
-def _user_hash(progress: RequestProgress, endpoint: EndpointEntry) -> str | None:
-    """An end user's identity as providers see it: never raw, apart for every account. None where
-    the endpoint does not ask for it."""
-    if "user" not in endpoint.taken_fields:
-        return None
-    return hash_user(progress.context.caller.account_id, progress.context.chat.user or "")
 
 
 def fit_reasoning(

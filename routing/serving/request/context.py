@@ -33,8 +33,7 @@ from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.entry import Entry
 from routing.selection.guardrail_filters import zdr_group
 from routing.selection.types import EndpointState, Plan, Policy, Requirements
-from routing.serving.request.hedge import Hedge
-from routing.serving.request.legs import Leg
+from routing.serving.request.legs import Hedge, Leg
 from routing.serving.request.loop import Loop
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import ConversationKey

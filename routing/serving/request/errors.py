@@ -1,7 +1,7 @@
-"""Errors that exist once routing has begun."""
+"""Errors that exist once routing has begun, and what records say of any error."""
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 from django.conf import settings
 
@@ -17,6 +17,35 @@ from routing.selection.filters import GUARDRAILS_STEP
 from routing.serving.request.context import Attempt
 
 _RETRY_HINTED = (429, 503, 529)
+# Metadata that records keep. Others, such as an upstream's raw error, may quote the prompt.
+_DETAIL_FIELDS: Final[tuple[str, ...]] = (
+    *("available_providers", "requested_providers", "failed_routing_step"),
+    *("limit_source", "reason", "remedy_hint", "detected"),
+    *("provider_name", "provider_code", "is_byok", "previous_errors"),
+)
+
+
+class ErrorFacts(NamedTuple):
+    """Why a request failed. `reason` is a word of a small vocabulary, such as `key_limit`: which
+    limit, budget or filter it was. `detail` is that part of `error.metadata` that cannot quote a
+    prompt."""
+
+    error_type: str
+    reason: str
+    text: str
+    detail: JsonObject
+
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether the account's credits, its key's limit or a budget did not suffice."""
+        return self.reason in ("credits", "key_limit") or self.reason.endswith("_budget")
+
+
+def describe_error(error: GatewayError) -> ErrorFacts:
+    """The facts of an error, in the words that its caller read."""
+    metadata = error.metadata
+    detail: JsonObject = {name: metadata[name] for name in _DETAIL_FIELDS if name in metadata}
+    return ErrorFacts(error.error_type, error.record_reason, error.text, detail)
 
 
 class ProviderError(GatewayError):
@@ -26,7 +55,13 @@ class ProviderError(GatewayError):
         attempts = [each for each in attempts if not each.is_cancelled]
         failure = attempts[-1].failure
         assert failure is not None
-        super().__init__(failure.message, metadata=_metadata(attempts), headers=_headers(attempts))
+        failures = [attempt.failure for attempt in attempts if attempt.failure]
+        hints = [each.retry_after_s for each in failures if each.retry_after_s is not None]
+        headers = {}
+        # The smallest hint, where every attempted endpoint gave one.
+        if failure.told_status in _RETRY_HINTED and len(hints) == len(attempts):
+            headers["Retry-After"] = str(max(0, round(min(hints))))
+        super().__init__(failure.message, metadata=_describe_attempts(attempts), headers=headers)
         self.status = failure.told_status
         self.error_type = failure.error_type
 
@@ -119,7 +154,7 @@ class GuardedOut(PermissionDenied):
         )
 
 
-def _metadata(attempts: list[Attempt]) -> JsonObject:
+def _describe_attempts(attempts: list[Attempt]) -> JsonObject:
     last = attempts[-1]
     failure = last.failure
     assert failure is not None
@@ -145,14 +180,3 @@ def _metadata(attempts: list[Attempt]) -> JsonObject:
             for each in attempts[:-1]
         ]
     return metadata
-
-
-def _headers(attempts: list[Attempt]) -> dict[str, str]:
-    """Retry-After: the smallest hint, where every attempted endpoint gave one."""
-    failures = [attempt.failure for attempt in attempts]
-    hints = [failure.retry_after_s for failure in failures if failure]
-    status = failures[-1].told_status if failures[-1] else 0
-    given_hints = [hint for hint in hints if hint is not None]
-    if status not in _RETRY_HINTED or len(given_hints) != len(attempts):
-        return {}
-    return {"Retry-After": str(max(0, round(min(given_hints))))}

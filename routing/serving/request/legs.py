@@ -1,17 +1,17 @@
 """What a request owes for attempts beside the one that answered it: the parts of a stream that were
-broken off (`rescue`), and what had lost a race when it was cancelled (`hedge`)."""
+broken off (`rescue`), and what had lost a race when it was cancelled (`Hedge`)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
-from routing.metering.byok import fee_bound_nano, fee_nano
+from routing.metering.byok import fee_bound_nano
 from routing.metering.cost import FREE, Cost
 from routing.metering.usage import Usage, add_usages
 
 if TYPE_CHECKING:
     from routing.serving.request.context import Attempt
-    from routing.serving.request.outcome import Outcome
 
 _NOTHING: Final = Usage(prompt_tokens=0, completion_tokens=0)
 
@@ -32,6 +32,40 @@ class Leg(NamedTuple):
             "tokens_completion": self.usage.completion_tokens,
             "cost_nano": self.cost.total_nano,
         }
+
+
+@dataclass
+class Hedge:
+    """The one race of a request: an endpoint that has given no content for a while is raced by a
+    second one. `racing` are its attempts, `winner` the one whose content came first, `legs` what
+    the provider of a cancelled one bills."""
+
+    delay_s: float
+    racing: "list[Attempt]"
+    winner: "Attempt | None" = None
+    legs: list[Leg] = field(default_factory=list)
+
+    def describe(self) -> JsonObject:
+        """As the trace keeps it, for operators and the caller."""
+        attempts = []
+        for attempt in self.racing:
+            result = "failed" if attempt.failure is not None else "left"
+            if attempt is self.winner:
+                result = "won"
+            elif attempt.is_cancelled:
+                result = "cancelled"
+            leg = next((each for each in self.legs if each.attempt is attempt), None)
+            attempts.append(
+                {
+                    "endpoint_id": attempt.endpoint.tag,
+                    "model": attempt.endpoint.model_id,
+                    "result": result,
+                    "tokens_prompt": leg.usage.prompt_tokens if leg else 0,
+                    "tokens_completion": leg.usage.completion_tokens if leg else 0,
+                    "cost_nano": leg.cost.total_nano if leg else 0,
+                }
+            )
+        return {"after_ms": round(self.delay_s * 1000), "attempts": attempts}
 
 
 def sum_charges(legs: Sequence[Leg]) -> tuple[int, int]:
@@ -56,23 +90,3 @@ def sum_legs(
         usage = add_usages(leg.usage, usage)
         cost = Cost(*[min(most_nano, sum(parts)) for parts in zip(leg.cost, cost, strict=True)])
     return usage, cost
-
-
-def include_legs(
-    outcome: "Outcome", legs: Sequence[Leg], *, is_own: bool, most_nano: int
-) -> "Outcome":
-    """The outcome of the attempt that answered, made that of the whole request. `is_own` says that
-    it was made with the team's own credential."""
-    shared_nano, own_nano = sum_charges(legs)
-    if is_own:
-        own_nano += outcome.byok_nano
-    else:
-        shared_nano += outcome.charged_nano
-    usage, cost = sum_legs(legs, outcome.usage, outcome.cost, most_nano=most_nano)
-    return outcome._replace(
-        usage=usage,
-        cost=cost,
-        charged_nano=min(most_nano, shared_nano + fee_nano(own_nano)),
-        byok_nano=own_nano,
-        shared_nano=shared_nano if own_nano else 0,
-    )

@@ -134,16 +134,14 @@ class Loop:
             if "reasoning" in visible:
                 visible["reasoning"] = None
         elif isinstance(details := visible.get("reasoning_details"), list):
-            visible["reasoning_details"] = [self._shift_index(detail) for detail in details]
+            shifted = visible["reasoning_details"] = list(details)
+            for number, detail in enumerate(details):
+                index = detail.get("index") if isinstance(detail, dict) else None
+                if type(index) is int:
+                    place = self._first_detail + index
+                    self._next_detail = max(self._next_detail, place + 1)
+                    shifted[number] = {**detail, "index": place}
         return visible
-
-    def _shift_index(self, detail: Any) -> Any:
-        index = detail.get("index") if isinstance(detail, dict) else None
-        if type(index) is not int:
-            return detail
-        place = self._first_detail + index
-        self._next_detail = max(self._next_detail, place + 1)
-        return {**detail, "index": place}
 
     def _plan_calls(
         self, server: list[JsonObject], finish: str, names: list[str]
@@ -151,26 +149,22 @@ class Loop:
         calls_left = CALLS_PER_TURN_MAX
         if not self._conditions:
             calls_left = min(calls_left, max(0, self._steps_max - self.executed))
-        pending = [
-            self._build_call(call, runs=place < calls_left) for place, call in enumerate(server)
-        ]
+        pending, self._activities = [], []
+        for number, call in enumerate(server):
+            fitted = self._toolbox.find(_name(call))
+            assert fitted is not None
+            arguments = call["function"]["arguments"]
+            refusal = None if number < calls_left else _NO_STEPS_LEFT
+            pending.append(ServerToolCall(fitted, call["id"], arguments, refusal))
+            place = self._first_detail
+            self._first_detail = self._next_detail = place + 1
+            self._activities.append(
+                ToolActivity(call["id"], fitted.type, fitted.name, arguments, index=place)
+            )
         self.executed += min(calls_left, len(server))
-        self._activities = [self._begin_activity(call) for call in pending]
         self.pieces += self._activities
         self._tools_off = self._is_last_turn(finish, names)
         return pending
-
-    def _build_call(self, call: JsonObject, *, runs: bool) -> ServerToolCall:
-        fitted = self._toolbox.find(_name(call))
-        assert fitted is not None
-        arguments = call["function"]["arguments"]
-        return ServerToolCall(fitted, call["id"], arguments, None if runs else _NO_STEPS_LEFT)
-
-    def _begin_activity(self, call: ServerToolCall) -> ToolActivity:
-        place = self._first_detail
-        self._first_detail = self._next_detail = place + 1
-        fitted = call.fitted
-        return ToolActivity(call.id, fitted.type, fitted.name, call.arguments, index=place)
 
     def _is_last_turn(self, finish: str, names: list[str]) -> bool:
         """Whether the next turn is the last: steps are counted with those that were asked for."""
@@ -251,7 +245,12 @@ class Loop:
         """What the model is asked next; `chat` is what it was asked before."""
         facts = read_prompt(self._new)
         body = {**chat.body, "messages": [*chat.body["messages"], *self._new]}
-        added_bytes = self._show_found_functions(body)
+        added_bytes = 0
+        if self._toolbox.found_count != self._found:
+            # The functions that a tool has found since are shown from now on.
+            self._found, before = self._toolbox.found_count, body["tools"]
+            body["tools"] = self._toolbox.visible_tools
+            added_bytes = len(dumps(body["tools"])) - len(dumps(before))
         if self._tools_off:
             body["tool_choice"] = "none"
         elif must_call(body):
@@ -267,14 +266,6 @@ class Loop:
             prompt_text_chars=chat.prompt_text_chars + facts.text_chars + added_bytes,
             message_count=chat.message_count + len(self._new),
         )
-
-    def _show_found_functions(self, body: JsonObject) -> int:
-        """Show the functions that were found; by how much that makes the tools longer."""
-        if self._toolbox.found_count == self._found:
-            return 0
-        self._found, before = self._toolbox.found_count, body["tools"]
-        body["tools"] = self._toolbox.visible_tools
-        return len(dumps(body["tools"])) - len(dumps(before))
 
     def close(self) -> None:
         """Leave nothing behind of what its tools have made."""

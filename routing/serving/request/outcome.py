@@ -1,6 +1,6 @@
 """How a call ended, and what it is charged."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gateway.http.errors import GatewayError
@@ -21,8 +21,8 @@ from routing.metering.cost import (
 from routing.metering.usage import Usage, add_usages, estimate_tokens, read_reported_usage
 from routing.response_cache.entry import Entry
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.error_facts import ErrorFacts, describe_error
-from routing.serving.request.legs import include_legs
+from routing.serving.request.errors import ErrorFacts, describe_error
+from routing.serving.request.legs import Leg, sum_charges, sum_legs
 from routing.serving.request.loop import Loop
 from routing.tools.interface import Result
 
@@ -123,8 +123,9 @@ def answered_outcome(
             service_tier=service_tier,
             cancelled=cancelled,
         )
-    note_house_cost(progress, attempt, usage)
     cost = price(progress, attempt, usage)
+    if attempt.house is not None:
+        attempt.house_nano = cost.total_nano
     empty = usage.completion_tokens == 0 and native_finish is None and not cancelled
     priced_nano = 0 if empty or finish_reason == "error" else cost.total_nano
     is_byok = attempt.own is not None
@@ -139,22 +140,32 @@ def answered_outcome(
         cancelled=cancelled,
         service_tier=service_tier,
     )
-    is_free = empty or finish_reason == "error"
-    return _include_legs(progress, outcome, is_own=is_byok, is_free=is_free)
-
-
-def _include_legs(
-    progress: RequestProgress, outcome: Outcome, *, is_own: bool, is_free: bool = False
-) -> Outcome:
-    """The outcome of the last part of an answer, made that of the whole. Nobody pays for what was
-    cancelled in favour of an answer that is free."""
-    legs = progress.legs
-    if not legs:
+    if not (legs := progress.legs):
         return outcome
-    whole = include_legs(outcome, legs, is_own=is_own, most_nano=CHARGE_MAX_NANO)
+    whole = include_legs(outcome, legs, is_own=is_byok)
+    is_free = empty or finish_reason == "error"
     if is_free and (progress.rescue is None or not progress.rescue.legs):
+        # Nobody pays for what was cancelled in favour of an answer that is free.
         return whole._replace(charged_nano=0, byok_nano=0, shared_nano=0)
     return whole
+
+
+def include_legs(outcome: Outcome, legs: Sequence[Leg], *, is_own: bool) -> Outcome:
+    """The outcome of the attempt that answered, made that of the whole request. `is_own` says that
+    it was made with the team's own credential."""
+    shared_nano, own_nano = sum_charges(legs)
+    if is_own:
+        own_nano += outcome.byok_nano
+    else:
+        shared_nano += outcome.charged_nano
+    usage, cost = sum_legs(legs, outcome.usage, outcome.cost, most_nano=CHARGE_MAX_NANO)
+    return outcome._replace(
+        usage=usage,
+        cost=cost,
+        charged_nano=min(CHARGE_MAX_NANO, shared_nano + fee_nano(own_nano)),
+        byok_nano=own_nano,
+        shared_nano=shared_nano if own_nano else 0,
+    )
 
 
 def note_turn(
@@ -265,6 +276,14 @@ def failed_outcome(
     )
 
 
+def unserved_outcome(progress: RequestProgress, error: GatewayError) -> Outcome:
+    """The failure of a request of whose last attempt nothing came."""
+    if not (legs := progress.legs):
+        return failed_outcome(error, loop=progress.loop)
+    usage, cost = sum_legs(legs, most_nano=CHARGE_MAX_NANO)
+    return failed_outcome(error, usage=usage, cost=cost)
+
+
 def mark_broken(outcome: Outcome, attempt: Attempt) -> Outcome:
     """The outcome of an answer that its caller gets as far as it came before the upstream broke it
     off: a failure on record, as it is of a stream."""
@@ -281,9 +300,9 @@ def abandoned_outcome(progress: RequestProgress) -> Outcome:
     a loop."""
     if progress.loop is not None and progress.loop.turns:
         return loop_outcome(progress, finish_reason="stop", cancelled=True)
-    if progress.legs:
+    if legs := progress.legs:
         outcome = Outcome(200, _NOTHING, FREE, charged_nano=0, cancelled=True)
-        return _include_legs(progress, outcome, is_own=False)
+        return include_legs(outcome, legs, is_own=False)
     return Outcome(status=499, usage=_NOTHING, cost=FREE, charged_nano=0, cancelled=True)
 
 

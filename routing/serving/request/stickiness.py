@@ -114,10 +114,15 @@ def recall(key: ConversationKey) -> StickyEndpoint | None:
     """Who served this conversation last, if anybody kept it. Asks the hint store once."""
     name = _name(key)
     stored = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
+    if isinstance(stored, bytes):
+        try:
+            version, model_id, tag = orjson.loads(stored)
+        except (ValueError, TypeError):
+            version = model_id = tag = None
+        if version == VERSION and isinstance(model_id, str) and isinstance(tag, str):
+            return StickyEndpoint(model_id, tag)
     # A store that says nothing may have been emptied: what this process knows is as good.
-    return (_parse_record(stored) if isinstance(stored, bytes) else None) or _local_records().get(
-        key.digest
-    )
+    return _local_records().get(key.digest)
 
 
 def remember(key: ConversationKey | None, endpoint: EndpointEntry, usage: Usage) -> None:
@@ -182,17 +187,10 @@ class Conversation:
         sticky = self._recall_once(models)
         return sticky.endpoint_in(models) if sticky is not None else None
 
-    def random(self) -> Callable[[], float]:
+    def random(self, purpose: bytes = b"") -> Callable[[], float]:
         """The source of its draws: for a session the same in every process, so that those that know
-        of no record choose alike."""
-        return self._random_source(b"")
-
-    def random_of_models(self) -> Callable[[], float]:
-        """The source of a virtual router's draw of a model. Its seed is another one: equal draws
-        would tie a model to one of its endpoints."""
-        return self._random_source(b"model")
-
-    def _random_source(self, purpose: bytes) -> Callable[[], float]:
+        of no record choose alike. Each purpose has another one: equal draws would tie a model to
+        one of its endpoints."""
         if self._key is not None and self._key.by_session:
             return seeded_random(self._key.digest + purpose)
         return process.chance
@@ -272,12 +270,3 @@ def _feed(digest: Any, value: Any) -> None:
 
 def _name(key: ConversationKey) -> str:
     return f"{hints_key('sticky')}:{key.digest.hex()}"
-
-
-def _parse_record(stored: bytes) -> StickyEndpoint | None:
-    try:
-        version, model_id, tag = orjson.loads(stored)
-    except (ValueError, TypeError):
-        return None
-    good = version == VERSION and isinstance(model_id, str) and isinstance(tag, str)
-    return StickyEndpoint(model_id, tag) if good else None

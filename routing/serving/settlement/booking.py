@@ -33,6 +33,7 @@ from routing.serving.request.outcome import (
     measure_usage,
     note_house_cost,
     price,
+    unserved_outcome,
 )
 from routing.serving.settlement.records import build_report, replace_end, settle_order
 
@@ -71,17 +72,13 @@ def publish(
     report = booking.report
     if report is None:
         return
-    if error is not None:
-        report = replace_end(report, _find_told_error(error))
+    if isinstance(error, GatewayError):
+        report = replace_end(report, error)
+    elif error is not None:
+        is_stopping = isinstance(error, GreenletExit)
+        report = replace_end(report, Unavailable() if is_stopping else GatewayError())
     progress.is_reported = True
     publisher.publish(report)
-
-
-def _find_told_error(error: BaseException) -> GatewayError:
-    """What the caller is told where this ends his request."""
-    if isinstance(error, GatewayError):
-        return error
-    return Unavailable() if isinstance(error, GreenletExit) else GatewayError()
 
 
 class FailureRecorder:
@@ -210,7 +207,6 @@ def settle_failure(
 def _failed_outcome(
     progress: RequestProgress, attempt: Attempt, relay: Relay | None, error: GatewayError
 ) -> Outcome:
-    legs = progress.legs
     if isinstance(error, DeadlinePassed) and wants_deadline(progress.context.chat):
         # A caller who ends a stream by a time of his own pays for what he read, as one who leaves.
         if relay is not None and relay.started:
@@ -218,13 +214,10 @@ def _failed_outcome(
         if progress.loop is not None and progress.loop.turns:
             return abandoned_outcome(progress)
     if relay is None or not relay.seen:
-        if legs:
-            usage, cost = sum_legs(legs, most_nano=CHARGE_MAX_NANO)
-            return failed_outcome(error, usage=usage, cost=cost)
-        return failed_outcome(error, loop=progress.loop)
+        return unserved_outcome(progress, error)
     usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
     note_house_cost(progress, attempt, usage)
     cost = price(progress, attempt, usage)
-    if legs:
+    if legs := progress.legs:
         usage, cost = sum_legs(legs, usage, cost, most_nano=CHARGE_MAX_NANO)
     return failed_outcome(error, usage=usage, cost=cost, loop=progress.loop)

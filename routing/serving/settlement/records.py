@@ -22,7 +22,7 @@ from routing.reports.report import RequestReport, read_phases
 from routing.selection.model_references import ROUTERS
 from routing.selection.trace import TracedAttempt, build_trace
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.error_facts import describe_error
+from routing.serving.request.errors import describe_error
 from routing.serving.request.outcome import Outcome
 from routing.serving.request.process import now
 
@@ -114,18 +114,18 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
         first = next((each for each in progress.attempts if each.failure is None), last)
     if progress.rescue is not None and progress.rescue.legs:
         first = progress.rescue.legs[0].attempt
-    usage, held_nano = outcome.usage, progress.held_nano or 0
+    context, usage, held_nano = progress.context, outcome.usage, progress.held_nano or 0
     model, provider_name, endpoint_tag = _find_server(progress, last)
     return {
-        "created_at": progress.context.created_at,
-        "api_type": progress.context.format.api_type,
+        "created_at": context.created_at,
+        "api_type": context.format.api_type,
         "model": model,
         "provider_name": provider_name,
         "endpoint_tag": endpoint_tag,
-        "requested_model": progress.context.requested_model[:300],
+        "requested_model": context.requested_model[:300],
         "status": outcome.status,
         "error_type": outcome.error_type,
-        "streamed": progress.context.chat.stream,
+        "streamed": context.chat.stream,
         "cancelled": outcome.cancelled,
         "lost": False,
         "overrun": outcome.charged_nano > held_nano,
@@ -144,51 +144,44 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
         "latency_ms": _ms(first.started, first.first_token) if first else None,
         "generation_time_ms": _ms(first.started, last.ended) if first and last else None,
         "upstream_id": (last.upstream_id or "")[:200] or None if last else None,
-        "session_id": progress.context.chat.session_id,
-        "external_user": progress.context.chat.user,
+        "session_id": context.chat.session_id,
+        "external_user": context.chat.user,
         "service_tier": (outcome.service_tier or "")[:32] or None,
-        "preset_id": progress.context.preset_id,
+        "preset_id": context.preset_id,
         "attempts": dumps(
-            [
-                {
-                    "status": attempt.status,
-                    "provider_name": attempt.endpoint.provider.name,
-                    "model_permaslug": attempt.endpoint.canonical_slug,
-                    "endpoint_id": attempt.endpoint.tag,
-                    "id": attempt.upstream_id,
-                    "latency": _ms(attempt.started, attempt.first_token or attempt.ended),
-                    "is_byok": attempt.own is not None,
-                    "routed_service_tier": attempt.endpoint.tier,
-                    "error_type": attempt.failure.error_type if attempt.failure else None,
-                    **_describe_break(attempt),
-                    # For operators; callers are not told of it.
-                    **({"credential": attempt.house.label} if attempt.house else {}),
-                    **_hedge_facts(progress, attempt),
-                }
-                for attempt in progress.attempts
-            ]
+            [_describe_attempt(progress, attempt) for attempt in progress.attempts]
         ).decode(),
         "detail": dumps(_build_detail(progress, last, outcome)).decode(),
         "trace": write_trace(progress, last, outcome.error_type),
     }
 
 
-def _hedge_facts(progress: RequestProgress, attempt: Attempt) -> JsonObject:
-    """Of an attempt that was asked beside the first of a race, how long after that it began."""
-    hedge = progress.hedge
-    if hedge is None or all(attempt is not each for each in hedge.racing[1:]):
-        return {}
-    return {"hedged_after": _ms(hedge.racing[0].started, attempt.started)}
-
-
-def _describe_break(attempt: Attempt) -> JsonObject:
-    """When an answer that had begun broke off, in milliseconds since it was asked for."""
+def _describe_attempt(progress: RequestProgress, attempt: Attempt) -> JsonObject:
+    """Times are milliseconds since it was asked for."""
     begun, ended, failure = attempt.first_token, attempt.ended, attempt.failure
-    if failure is None or failure.error_type == CANCELLED:
-        return {}
-    if begun is None or ended is None or ended <= begun:
-        return {}
-    return {"broke_off_ms": _ms(attempt.started, ended)}
+    described: JsonObject = {
+        "status": attempt.status,
+        "provider_name": attempt.endpoint.provider.name,
+        "model_permaslug": attempt.endpoint.canonical_slug,
+        "endpoint_id": attempt.endpoint.tag,
+        "id": attempt.upstream_id,
+        "latency": _ms(attempt.started, begun or ended),
+        "is_byok": attempt.own is not None,
+        "routed_service_tier": attempt.endpoint.tier,
+        "error_type": failure.error_type if failure else None,
+    }
+    is_cut = failure is not None and failure.error_type != CANCELLED
+    if is_cut and begun is not None and ended is not None and ended > begun:
+        # An answer that had begun broke off.
+        described["broke_off_ms"] = _ms(attempt.started, ended)
+    if attempt.house:
+        # For operators; callers are not told of it.
+        described["credential"] = attempt.house.label
+    hedge = progress.hedge
+    if hedge is not None and any(attempt is each for each in hedge.racing[1:]):
+        # How long after the first of its race it was asked.
+        described["hedged_after"] = _ms(hedge.racing[0].started, attempt.started)
+    return described
 
 
 def _find_server(
@@ -243,46 +236,44 @@ def write_trace(
 
 def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
     """What nobody filters by: app facts, the estimator's mark, the price list that was pinned."""
+    context = progress.context
+    used = [each.own for each in progress.attempts if each.own is not None]
+    # The last attempt's; or, of a request that was partly on the gateway's, the last that was used.
+    own = used[-1] if used and outcome.byok_nano else last.own if last else None
     detail: JsonObject = {
-        "format": progress.context.format.name,
-        "request_id": progress.context.identity.id if progress.context.identity else None,
-        "http_referer": progress.context.app.referer,
-        "app_title": progress.context.app.title,
-        "app_categories": progress.context.app.categories,
-        "user_agent": progress.context.app.user_agent,
-        "tags": progress.context.tags,
+        "format": context.format.name,
+        "request_id": context.identity.id if context.identity else None,
+        "http_referer": context.app.referer,
+        "app_title": context.app.title,
+        "app_categories": context.app.categories,
+        "user_agent": context.app.user_agent,
+        "tags": context.tags,
         "usage_estimated": outcome.usage.estimated,
         "completion_images": outcome.usage.completion_image_tokens,
-        "media_parts": progress.context.chat.media_parts,
-        "images": progress.context.demand.images,
+        "media_parts": context.chat.media_parts,
+        "images": context.demand.images,
         **dict(zip(PRICED_COUNTS, _priced_counts(outcome.usage), strict=True)),
-        **history_facts(progress, last, outcome),
+        **_collect_history_facts(progress, last, outcome),
         "decisions": progress.decisions_record,
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
-        "byok": own_credential(progress, last, outcome),
+        "byok": {"id": own.id, "label": own.label} if own is not None else None,
         "server_tools": outcome.tools._asdict() if outcome.tools else None,
         "response_cache_source_id": progress.cached.generation_id if progress.cached else None,
-        **_phase_facts(progress),
     }
-    facts = {
-        name: fact for plugin in progress.context.plugins for name, fact in plugin.facts.items()
-    }
+    if progress.received is not None:
+        # Microseconds from the request's arrival to its plan, and that its hold took.
+        detail["plan_us"] = round((context.started - progress.received) * 1e6)
+        if progress.hold_asked is not None and progress.attempts:
+            detail["hold_us"] = round((progress.attempts[0].started - progress.hold_asked) * 1e6)
     if progress.rescue is not None and progress.rescue.legs:
         detail["rescued_from"] = [leg.describe() for leg in progress.rescue.legs]
-    return (
-        dict(filter(_value, detail.items())) | facts | own_credential_part(progress, last, outcome)
-    )
-
-
-def _phase_facts(progress: RequestProgress) -> JsonObject:
-    """Microseconds from the request's arrival to its plan, and that its hold took."""
-    if progress.received is None:
-        return {}
-    facts: JsonObject = {"plan_us": round((progress.context.started - progress.received) * 1e6)}
-    if progress.hold_asked is not None and progress.attempts:
-        facts["hold_us"] = round((progress.attempts[0].started - progress.hold_asked) * 1e6)
-    return facts
+    kept = dict(filter(_value, detail.items()))
+    for plugin in context.plugins:
+        kept |= plugin.facts
+    if outcome.byok_nano or (last is not None and last.own is not None):
+        kept |= _price_own_part(last, outcome)
+    return kept
 
 
 def _ms(started: float, ended: float | None) -> int | None:
@@ -292,92 +283,57 @@ def _ms(started: float, ended: float | None) -> int | None:
 _GUARDING: Final = "guardrail"
 
 
-def history_facts(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
+def _collect_history_facts(
+    progress: RequestProgress, last: Attempt | None, outcome: Outcome
+) -> JsonObject:
     """By the names that `routing.history.columns` reads; empty values are left out later."""
-    referer = progress.context.app.referer
-    app = parse_app(referer) if referer else NO_APP
-    return {
+    context, usage, router = progress.context, outcome.usage, None
+    app = parse_app(context.app.referer) if context.app.referer else NO_APP
+    if context.strategy in ROUTERS.values():
+        # The virtual router that was named and chose the model.
+        named = (each for each in context.choice.requested if each.split(":", 1)[0] in ROUTERS)
+        router = next(named, None)
+    has_audio = "audio" in context.chat.input_modalities
+    facts: JsonObject = {
         "app": app.url,
         "origin": app.origin,
-        "router": _router(progress),
+        "router": router,
         "guarded": any(stage.get("type") == _GUARDING for stage in progress.stages),
-        "audio_parts": _audio_parts(progress),
-        "web_searches": outcome.usage.web_searches,
-        **_tool_facts(progress),
-        **(_attempt_facts(progress, last, outcome) if last is not None else {}),
+        "audio_parts": _count_audio_parts(context.chat.body["messages"]) if has_audio else 0,
+        "web_searches": usage.web_searches,
     }
+    if progress.loop is not None:
+        # What the gateway's own tools did on the web.
+        tally = progress.loop.tally
+        facts["search_results"], facts["fetches"] = tally.search_results, tally.fetches
+        facts["search_engine"] = tally.search_engine
+    if last is None:
+        return facts
+    slug = last.endpoint.canonical_slug
+    facts["permaslug"] = slug if slug != last.endpoint.model_id else None
+    if usage.cached_tokens or usage.cache_write_tokens or usage.web_searches:
+        assert last.endpoint.prices is not None
+        prices = last.endpoint.prices.effective(usage.prompt_tokens, context.created_at)
+        searched_nano, is_charged = web_search_nano(usage, prices), outcome.charged_nano > 0
+        facts["cache_saved_nano"] = cache_saving_nano(usage, prices) if is_charged else 0
+        facts["web_nano"] = searched_nano if is_charged else 0
+        facts["web_cost_nano"] = searched_nano
+    return facts
 
 
-def own_credential(
-    progress: RequestProgress, last: Attempt | None, outcome: Outcome
-) -> dict[str, str] | None:
-    """The last attempt's; or, of a request that was partly on the gateway's, the last that was
-    used."""
-    used = [each.own for each in progress.attempts if each.own is not None]
-    own = used[-1] if used and outcome.byok_nano else last.own if last else None
-    return {"id": own.id, "label": own.label} if own is not None else None
+def _count_audio_parts(messages: Sequence[JsonObject]) -> int:
+    contents = (message.get("content") for message in messages)
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    return sum(part.get("type") == "input_audio" for part in parts)
 
 
-def own_credential_part(
-    progress: RequestProgress, last: Attempt | None, outcome: Outcome
-) -> dict[str, int]:
+def _price_own_part(last: Attempt | None, outcome: Outcome) -> dict[str, int]:
     """What of cost and charge is of the team's own credentials, where the record's `is_byok` does
     not tell: that says all or nothing."""
     is_byok = last is not None and last.own is not None
-    if not is_byok and not outcome.byok_nano:
-        return {}
     fee_nano = outcome.charged_nano - outcome.shared_nano if outcome.byok_nano else 0
     told_nano = outcome.cost.total_nano if is_byok else 0
     is_told = fee_nano == (outcome.charged_nano if is_byok else 0)
     if is_told and outcome.byok_nano in (0, told_nano):
         return {}
     return {"own_cost_nano": outcome.byok_nano, "own_fee_nano": fee_nano}
-
-
-def _attempt_facts(progress: RequestProgress, last: Attempt, outcome: Outcome) -> JsonObject:
-    endpoint, usage = last.endpoint, outcome.usage
-    slug = endpoint.canonical_slug
-    facts: JsonObject = {"permaslug": slug if slug != endpoint.model_id else None}
-    if not (usage.cached_tokens or usage.cache_write_tokens or usage.web_searches):
-        return facts
-    assert endpoint.prices is not None
-    prices = endpoint.prices.effective(usage.prompt_tokens, progress.context.created_at)
-    searched_nano = web_search_nano(usage, prices)
-    charged = outcome.charged_nano > 0
-    return facts | {
-        "cache_saved_nano": cache_saving_nano(usage, prices) if charged else 0,
-        "web_nano": searched_nano if charged else 0,
-        "web_cost_nano": searched_nano,
-    }
-
-
-def _tool_facts(progress: RequestProgress) -> JsonObject:
-    """What the gateway's own tools did on the web."""
-    if progress.loop is None:
-        return {}
-    tally = progress.loop.tally
-    return {
-        "search_results": tally.search_results,
-        "search_engine": tally.search_engine,
-        "fetches": tally.fetches,
-    }
-
-
-def _router(progress: RequestProgress) -> str | None:
-    """The virtual router that was named and chose the model."""
-    if progress.context.strategy not in ROUTERS.values():
-        return None
-    routers = (
-        reference
-        for reference in progress.context.choice.requested
-        if reference.split(":", 1)[0] in ROUTERS
-    )
-    return next(routers, None)
-
-
-def _audio_parts(progress: RequestProgress) -> int:
-    if "audio" not in progress.context.chat.input_modalities:
-        return 0
-    contents = (message.get("content") for message in progress.context.chat.body["messages"])
-    parts = (part for content in contents if isinstance(content, list) for part in content)
-    return sum(part.get("type") == "input_audio" for part in parts)

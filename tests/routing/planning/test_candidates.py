@@ -65,7 +65,7 @@ def resolved(
 ) -> Resolution:
     """As a request of that session resolves it."""
     chat, talk = conversation(reference, session, **body)
-    draws: dict[str, Any] = {"sticky_model": talk.model_id(), "random": talk.random_of_models()}
+    draws: dict[str, Any] = {"sticky_model": talk.model_id(), "random": talk.random(b"model")}
     return resolve_references(
         catalogue, [reference], chat, read_requirements(chat), policy=lambda _: policy, **draws
     )

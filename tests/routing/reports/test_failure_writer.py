@@ -14,7 +14,7 @@ from routing.reports.failed_requests import FailureWriter, store_failures
 from routing.reports.flood import FloodGate, admit_records
 from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.reports.report import RequestReport
-from routing.serving.request.error_facts import ErrorFacts
+from routing.serving.request.errors import ErrorFacts
 from tests.support.valkey import ValkeyServer
 
 AT = datetime(2026, 5, 4, 10, 42, 7, tzinfo=UTC)

@@ -17,7 +17,7 @@ from routing.reports.request_lines import (
     build_text_line,
 )
 from routing.serving.request.context import Attempt
-from routing.serving.request.error_facts import ErrorFacts
+from routing.serving.request.errors import ErrorFacts
 from tests.routing.reports.test_failure_writer import AT, CALLER, report
 
 KEY = "sk-rt-v1-au7...890"

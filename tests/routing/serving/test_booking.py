@@ -2,6 +2,7 @@
 end leaves before its charge is in the books."""
 
 import json
+from fractions import Fraction
 from typing import Any
 from unittest.mock import Mock, call, create_autospec
 
@@ -21,6 +22,7 @@ from routing.serving.answer import nonstreaming as whole
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.stream import AnswerStream
 from routing.serving.answer.stream_setup import build_relay
+from routing.serving.answer.tool_loop import LoopResult
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
 from routing.serving.request.context import Attempt, RequestProgress
@@ -39,7 +41,6 @@ from routing.serving.settlement.booking import (
     settle_failure,
     stream_outcome,
 )
-from routing.serving.tool_loop.turns import LoopResult
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.failures import from_error_object
 from tests.routing.selection.entries import endpoint
@@ -233,14 +234,14 @@ def test_a_whole_answer_that_broke_off_is_a_failure_on_record(desk) -> None:
 
 
 def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(desk, monkeypatch) -> None:
-    relays, spy = (None, desk.relay("Hi")), Mock()
-    desk.call.loop = loop = Mock()
-    monkeypatch.setattr(booking, "failed_outcome", spy)
     monkeypatch.setattr(booking, "book", Mock())
     monkeypatch.setattr(booking, "publish", Mock())
-    for relay in relays:
-        desk.fail(desk.attempt, relay)
-        assert spy.call_args.kwargs["loop"] is loop
+    desk.call.loop = loop = Loop(desk.call.context.chat, Toolbox(()))
+    loop.tally.add_fee(Fraction(500))
+    for relay in (None, desk.relay("Hi")):
+        outcome = desk.fail(desk.attempt, relay)
+        assert outcome is not None
+        assert outcome.charged_nano == 500
 
 
 ENDS: list[tuple[BaseException, type[BaseException], int, bool]] = [

@@ -16,14 +16,14 @@ from routing.metering.cost import ExactCost
 from routing.metering.usage import Usage
 from routing.planning import submodel_calls
 from routing.serving.admission import rate_limits
+from routing.serving.answer import tool_loop as loop_turns
+from routing.serving.answer.tool_loop import run_tool_loop
 from routing.serving.attempts.attempt_answer import Served
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.loop import Loop
 from routing.serving.request.loop_costs import Tally
 from routing.serving.request.outcome import Outcome, failed_outcome, price
-from routing.serving.tool_loop import turns as loop_turns
-from routing.serving.tool_loop.turns import run_tool_loop
 from routing.tools.toolbox import Toolbox
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to, failed_at

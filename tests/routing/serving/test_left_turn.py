@@ -41,9 +41,7 @@ class Agent:
         call.parent = root
         self.outcome, self.connected, self.cuts = outcome, connected, 0
         self.began, self.goes = Event(), Event()
-        self.job = spawn(
-            run_counted_turn, call, attempt_at(offer), self._answer, is_good=lambda _: True
-        )
+        self.job = spawn(run_counted_turn, call, attempt_at(offer), self._answer)
         self.began.wait()
 
     def _answer(self, abort: AbortHandle) -> Answer:

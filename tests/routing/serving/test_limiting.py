@@ -26,7 +26,7 @@ from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.cost import FREE as FREE_OF_CHARGE
 from routing.metering.usage import Usage, add_usages
 from routing.planning import admission_errors
-from routing.serving.admission import endpoint_limits, limit_headers, rate_limits
+from routing.serving.admission import endpoint_limits, rate_limits
 from routing.serving.admission.endpoint_limits import Full
 from routing.serving.attempts import holds
 from routing.serving.attempts.holds import rebook_with_current_limits
@@ -86,8 +86,8 @@ def at(model_id: str, **more: Any) -> EndpointEntry:
 
 def wanted(call: RequestProgress) -> list[tuple[str, int, int, int]]:
     """Kind, number, window and cost of each limit that the call counts against."""
-    found = rate_limits._limits_of(call)
-    return [(rate_limits._kind(each), each.most, each.window_s, each.cost) for each in found]
+    found = rate_limits._list_limits(call)
+    return [(each.scope.partition(":")[0], each.most, each.window_s, each.cost) for each in found]
 
 
 def test_by_default_nothing_is_counted(counters) -> None:
@@ -100,7 +100,7 @@ def test_who_is_refused_early_is_refused_for_nothing(all_on, counters, monkeypat
     # Of money another test speaks: this call has no account that could be read.
     monkeypatch.setattr(admission_errors, "_refuse_broke", lambda call: None)
     call = call_to()
-    limit = rate_limits._limits_of(call)[0]
+    limit = rate_limits._list_limits(call)[0]
     with monkeypatch.context() as patch:
         # Whoever takes, though it be to give back, fails here.
         patch.setattr(counters, "take", None)
@@ -147,7 +147,7 @@ def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, te
     all_on.ROUTER_FREE_RPM = 0
     call = call_to(at(FREE))
     call.context = call.context._replace(caller=replace(call.context.caller, bought_nano=bought))
-    (limit,) = rate_limits._limits_of(call)
+    (limit,) = rate_limits._list_limits(call)
     assert limit.most == most
     assert isinstance(counters.take(limit._replace(cost=most)), Taken)
 
@@ -336,10 +336,7 @@ def test_every_call_of_decisions_counts_at_its_endpoint(counters, places) -> Non
     assert "sent in 6 calls" in str(endpoint_limits.build_limit_error(refused))
 
 
-def test_headers_tell_the_caller_s_own_limits_and_nothing_of_others(
-    counters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limit_headers, "rate_limiter", lambda: counters)
+def test_headers_tell_the_caller_s_own_limits_and_nothing_of_others(counters) -> None:
     shared = build_rules("endpoint:1", [{"requests_per_minute": 2}])
     own: list[Any] = [
         {"requests_per_minute": 9},
@@ -352,7 +349,7 @@ def test_headers_tell_the_caller_s_own_limits_and_nothing_of_others(
     call.context = call.context._replace(caller=replace(call.context.caller, rate_rules=rules))
 
     def headers() -> dict[str, str]:
-        return limit_headers.build_limit_headers(call, call.limits_taken, now_s=counters.now)
+        return rate_limits.build_limit_headers(call, call.limits_taken, now_s=counters.now)
 
     assert rate_limits.too_many(call) is None
     assert headers()["x-ratelimit-remaining-requests"] == "8"
@@ -477,9 +474,7 @@ def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
 ) -> None:
     call, asked = call_to(), list[TopUpOrder]()
     place = uuid.uuid4() if moved else call.context.caller.workspace_id
-    now = SimpleNamespace(
-        workspace_id=place, budgets=(), limits_version=7, limited="day", end_user_budget=None
-    )
+    now = replace(call.context.caller, workspace_id=place, limits_version=7, limited="day")
     ledger = SimpleNamespace(submit=asked.append, wait=lambda ticket, timeout_s: True)
     monkeypatch.setattr(holds, "ledger", ledger)
     monkeypatch.setattr(holds, "reload_caller", lambda caller: now)

@@ -13,9 +13,9 @@ from routing.formats.chat.answer import merge_pieces
 from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.metering.cost import NO_COST
 from routing.metering.usage import Usage
+from routing.serving.answer.relays import Recorder
 from routing.serving.request.loop import CALLS_PER_TURN_MAX, STEPS_MAX, Loop, with_tools
 from routing.serving.request.tool_call_checks import StreamedCalls, are_well_formed
-from routing.serving.tool_loop.loop_relay import Recorder
 from routing.tools.interface import Result
 from routing.tools.toolbox import Toolbox
 

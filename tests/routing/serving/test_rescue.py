@@ -10,8 +10,8 @@ import pytest
 from routing.entities.credentials import HouseCredential
 from routing.entities.entries import EndpointEntry
 from routing.metering.byok import fee_nano
-from routing.serving.answer.rescue_stream import RescueRelay, begin_rescue
-from routing.serving.answer.stream_setup import build_relay
+from routing.serving.answer.relays import RescueRelay
+from routing.serving.answer.stream_setup import begin_rescue, build_relay
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request.context import Attempt, RequestProgress

@@ -12,7 +12,7 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.hedging import HedgingAttempts, Race
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.serving.request.hedge import Hedge
+from routing.serving.request.legs import Hedge
 from routing.statistics import observation, peer_sync
 from routing.statistics.peer_sync import may_probe, probe_key
 from routing.upstreams.failures import (

@@ -1,4 +1,6 @@
-"""One turn of a tool loop as a stream: the caller sees the answer without calls of server tools."""
+"""Relays of streams that several attempts make: the turns of a tool loop, whose caller sees the
+answer without calls of server tools, and the parts of an answer that another upstream goes on with.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -8,9 +10,12 @@ from routing.formats.caller import ToolActivity
 from routing.formats.chat.answer import clean_message, has_content
 from routing.serving.attempts.relay import Keeps, Relay
 from routing.serving.request.loop import Loop
+from routing.serving.request.rescue import Rescue
 from routing.tools.interface import Result
 
 _TEXTS: Final = ("content", "reasoning", "reasoning_content", "refusal")
+# What only one model can have begun: nobody else goes on with a picture or a voice.
+_ONLY_ITS_OWN: Final = ("images", "audio")
 
 
 class Recorder:
@@ -137,6 +142,76 @@ class LoopRelay(Relay):
             return super()._write_opening()
         self.started = True
         return b""
+
+
+class RescueRelay(Relay):
+    """See `Relay`. Calls of tools are told once the upstream has ended well: one that broke off is
+    made anew by the next upstream, and none is told twice."""
+
+    def __init__(
+        self,
+        *given: Any,
+        rescue: Rescue,
+        seam: JsonObject | None,
+        is_prefilled: bool,
+        kept: Keeps | None,
+        **options: Any,
+    ) -> None:
+        self._seam = seam
+        self._recorder = Recorder()
+        self._draft = kept
+        self.can_go_on = True
+        # How many blanks at the end of what was said this upstream was not shown, and how many of
+        # those that it said again were left out.
+        self._blanks_left = len(rescue.said) - len(rescue.said.rstrip()) if is_prefilled else 0
+        self._dropped = 0
+        super().__init__(*given, kept=Tee(self._recorder, kept), **options)
+
+    @property
+    def delivered_text(self) -> str:
+        """The text that the caller has got of this part."""
+        return (self._recorder.message["content"] or "")[self._dropped :]
+
+    def _read_payloads(self, data: bytes, out: list[bytes]) -> None:
+        super()._read_payloads(data, out)
+        if self.ended and (calls := self._recorder.message.get("tool_calls")):
+            told = self._clean_delta(
+                {"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]}
+            )
+            if self._draft is not None:
+                self._draft.add(told)
+            out.append(self._write_opening() + self.writer.delta(told))
+
+    def _translate_delta(self, delta: JsonObject, logprobs: object) -> bytes:
+        if delta.get("tool_calls"):
+            self._has_tool_calls = True
+        if "tool_calls" in delta:
+            delta = {name: each for name, each in delta.items() if name != "tool_calls"}
+        if not has_content(delta) and logprobs is None:
+            return b""
+        self.can_go_on = self.can_go_on and not any(delta.get(name) for name in _ONLY_ITS_OWN)
+        text = delta.get("content")
+        if self._blanks_left and isinstance(text, str) and text:
+            delta = {**delta, "content": self._drop_blanks(text)}
+            if not has_content(delta):
+                return b""
+        return super()._translate_delta(delta, logprobs)
+
+    def _drop_blanks(self, text: str) -> str:
+        """The text without the blanks at its beginning that the caller has got already."""
+        blanks = min(self._blanks_left, len(text) - len(text.lstrip()))
+        self._blanks_left = self._blanks_left - blanks if blanks == len(text) else 0
+        self._dropped += blanks
+        return text[blanks:]
+
+    def _write_opening(self) -> bytes:
+        if self.started:
+            return b""
+        if self._seam is None:
+            return super()._write_opening()
+        # The caller's stream is open.
+        self.started = True
+        return self.writer.mark_seam(self._seam)
 
 
 class Tee:

@@ -1,6 +1,7 @@
 """The turns of a request whose model calls server tools: what each may be tried at, what its tools
 may know, and how they are carried out in one piece."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -186,38 +187,29 @@ _WITHHELD = "A content filter kept the result back"
 def filter_results(progress: RequestProgress, results: Sequence[Result]) -> list[Result]:
     """The results after the filters of the caller's guardrails. In place of one that is blocked, or
     that cannot be looked at, the model is told so; what it cost stays."""
-    guard = progress.context.caller.guard
-    if guard is None or not guard.filters:
+    caller, filtered = progress.context.caller, []
+    if caller.guard is None or not caller.guard.filters:
         return list(results)
-    return [_filter_result(progress, result) for result in results]
-
-
-def _filter_result(progress: RequestProgress, result: Result) -> Result:
-    caller = progress.context.caller
-    assert caller.guard is not None
-    try:
-        chat, stages, refusal = apply_filters(
-            replace(
-                progress.context.chat,
-                body={"messages": [{"role": "tool", "tool_call_id": "", "content": result.text}]},
-                original=None,
-                text_bytes=utf8_bytes(result.text),
-                message_count=1,
-                media_parts=0,
-            ),
-            caller.guard.filters,
-            caller.account_id,
+    for result in results:
+        chat = replace(
+            progress.context.chat,
+            body={"messages": [{"role": "tool", "tool_call_id": "", "content": result.text}]},
+            original=None,
+            text_bytes=utf8_bytes(result.text),
+            message_count=1,
+            media_parts=0,
         )
-    except GatewayError:
-        return _build_withheld_result(result)
-    progress.root.stages += stages
-    if refusal is not None:
-        return _build_withheld_result(result)
-    return replace(result, text=chat.body["messages"][0]["content"])
-
-
-def _build_withheld_result(result: Result) -> Result:
-    told = failed_result(_WITHHELD)
-    told.cost_nano, told.web_searches = result.cost_nano, result.web_searches
-    told.started, told.ended = result.started, result.ended
-    return told
+        text: str | None = None
+        with contextlib.suppress(GatewayError):
+            found = apply_filters(chat, caller.guard.filters, caller.account_id)
+            progress.root.stages += found.stages
+            if found.refusal is None:
+                text = found.chat.body["messages"][0]["content"]
+        if text is not None:
+            filtered.append(replace(result, text=text))
+            continue
+        withheld = failed_result(_WITHHELD)
+        withheld.cost_nano, withheld.web_searches = result.cost_nano, result.web_searches
+        withheld.started, withheld.ended = result.started, result.ended
+        filtered.append(withheld)
+    return filtered
