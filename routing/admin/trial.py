@@ -19,8 +19,7 @@ from routing.catalogue.credentials import find_credential
 from routing.catalogue.models import Endpoint
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.failures import RAW_CHARS_MAX, UpstreamFailure
-from routing.upstreams.single_call import call_once
-from routing.upstreams.wires import CHAT_KINDS, get_wire
+from routing.upstreams.wires import CHAT_KINDS, call_once, get_wire
 
 TRIALS_MAX: Final = 10
 TOTAL_S: Final = 15.0

@@ -8,7 +8,7 @@ from routing.formats.messages.block_writer import ObjectScanner
 from routing.guarding.answer_texts import DETAIL_FIELDS, map_arguments
 from routing.guarding.long_texts import decode, encode
 from routing.guarding.output_guard import OutputGuard
-from routing.upstreams.responses.reasoning_items import CONTINUES, is_of_this_wire
+from routing.upstreams.responses.input_items import CONTINUES, is_of_this_wire
 
 # Of what has left, as much stays as borders of words and checks of matches look back.
 _CONTEXT_BYTES: Final = 64

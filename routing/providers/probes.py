@@ -14,8 +14,7 @@ from gateway.outbound.errors import OutboundError
 from routing.entities.exchange import Answer, Prompt, Terms
 from routing.providers.discovery import FoundModel, KnownProvider
 from routing.upstreams.failures import UpstreamFailure
-from routing.upstreams.single_call import call_once
-from routing.upstreams.wires import get_wire
+from routing.upstreams.wires import call_once, get_wire
 
 # Models of one provider; their calls take this long together at most.
 MODELS_MAX: Final = 20

@@ -55,11 +55,19 @@ def _flatten_content(message: JsonObject) -> JsonObject:
     shaped = dict(message)
     if not isinstance(content, list):
         return shaped
-    parts = [part for part in content if isinstance(part, dict)]
-    shaped["content"] = "".join(map(_read_text, parts)) or None
-    thoughts = "".join(_read_thinking(part) for part in parts)
-    if thoughts and not message.get("reasoning"):
-        shaped["reasoning"] = thoughts
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for part in content:
+        if isinstance(part, dict):
+            texts.append(_read_text(part))
+            thinking = part.get("thinking")
+            if isinstance(thinking, list):
+                thoughts += [_read_text(each) for each in thinking if isinstance(each, dict)]
+            elif isinstance(thinking, str):
+                thoughts.append(thinking)
+    shaped["content"] = "".join(texts) or None
+    if (thought := "".join(thoughts)) and not message.get("reasoning"):
+        shaped["reasoning"] = thought
     return shaped
 
 
@@ -76,13 +84,6 @@ def _convert_function_call(message: JsonObject) -> JsonObject:
 def _read_text(part: JsonObject) -> str:
     text = part.get("text")
     return text if isinstance(text, str) else ""
-
-
-def _read_thinking(part: JsonObject) -> str:
-    thinking = part.get("thinking")
-    if isinstance(thinking, list):
-        return "".join(_read_text(each) for each in thinking if isinstance(each, dict))
-    return thinking if isinstance(thinking, str) else ""
 
 
 class StreamedCalls:
@@ -124,7 +125,13 @@ class StreamedCalls:
         number = self._find_number(call, is_named)
         is_new = number is None
         if number is None:
-            number = self._begin(call)
+            number = len(self._ids)
+            self._ids.append(str(call.get("id") or ""))
+            self._nameless.add(number)
+            index = call.get("index")
+            self._by_index[index if type(index) is int else number] = number
+            if isinstance(function, dict):
+                self._silent.add(number)
         # Clients add up what they are told twice.
         shaped = {**call, "index": number}
         shaped.pop("id", None)
@@ -158,16 +165,6 @@ class StreamedCalls:
         if call_id in self._ids:
             return self._ids.index(str(call_id))
         return None if call_id or is_named or not self._ids else len(self._ids) - 1
-
-    def _begin(self, call: JsonObject) -> int:
-        number = len(self._ids)
-        self._ids.append(str(call.get("id") or ""))
-        self._nameless.add(number)
-        index = call.get("index")
-        self._by_index[index if type(index) is int else number] = number
-        if isinstance(call.get("function"), dict):
-            self._silent.add(number)
-        return number
 
 
 # --- Usage ----------------------------------------------------------------------------------------
@@ -211,7 +208,12 @@ def _add_reasoning_tokens(usage: JsonObject) -> JsonObject:
     if not (type(prompt) is type(completion) is type(total) is int):
         return usage
     uncounted = total - prompt - completion
-    if uncounted <= 0 or prompt < 0 or completion < 0 or _leaves_out_cached(usage, prompt):
+    if uncounted <= 0 or prompt < 0 or completion < 0:
+        return usage
+    prompt_details = usage.get(_PROMPT_DETAILS)
+    cached = prompt_details.get("cached_tokens") if isinstance(prompt_details, dict) else None
+    if type(cached) is int and cached > prompt:
+        # More was read from the cache than the prompt has: the total holds that as well.
         return usage
     details = usage.get(_COMPLETION_DETAILS)
     details = details if isinstance(details, dict) else {}
@@ -220,13 +222,6 @@ def _add_reasoning_tokens(usage: JsonObject) -> JsonObject:
         return usage
     more = {"completion_tokens": completion + uncounted}
     return {**usage, **more, _COMPLETION_DETAILS: {**details, "reasoning_tokens": uncounted}}
-
-
-def _leaves_out_cached(usage: JsonObject, prompt: int) -> bool:
-    """Whether more was read from the cache than the prompt has: the total holds that as well."""
-    details = usage.get(_PROMPT_DETAILS)
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return type(cached) is int and cached > prompt
 
 
 def _find_count(owner: JsonObject, names: tuple[str, ...]) -> Any:

@@ -6,7 +6,7 @@ here.
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import dumps, loads
@@ -52,11 +52,18 @@ class Decisions(BearerWire):
         error = value.get("error")
         if error or not isinstance(value.get("answers"), dict):
             raise from_error_object(error) if error else malformed_answer("no answers", raw=body)
+        usage = value.get("usage")
+        if isinstance(usage, dict):
+            # The counts in the chat format's words.
+            words = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+            usage = {chat: usage.get(name, usage.get(chat)) for name, chat in words.items()}
+        else:
+            usage = None
         return Answer(
             message={},
             native_finish="stop",
             logprobs=None,
-            usage=_read_usage(value.get("usage")),
+            usage=usage,
             error=None,
             upstream_id=read_word(value.get("id")),
             system_fingerprint=None,
@@ -75,10 +82,12 @@ def find_blamed_questions(failure: UpstreamFailure, names: Iterable[str]) -> Bla
     """
     raw = failure.raw or ""
     places = [_read_json_string(each.group(1)) for each in _PLACES.finditer(raw)]
-    paths = [
-        _find_question(names, _read_json_string(f'"{each.group(1) or ""}"'))
-        for each in _PATHS.finditer(raw)
-    ]
+    paths = []
+    for each in _PATHS.finditer(raw):
+        path = _read_json_string(f'"{each.group(1) or ""}"')
+        # The question that the path begins with: names may have dots in them.
+        begun = [name for name in names if path and f"{path}.".startswith(f"{name}.")]
+        paths.append(max(begun, key=len, default=path))
     if places or paths:
         return frozenset([*places, *paths])
     if _PLACE.search(raw):
@@ -94,14 +103,6 @@ def _read_json_string(quoted: str | None) -> str | None:
     except MalformedJson:
         return None
     return text if isinstance(text, str) and text else None
-
-
-def _find_question(names: Iterable[str], path: str | None) -> str | None:
-    """The question that a path begins with: names may have dots in them."""
-    if path is None:
-        return None
-    fitting = [name for name in names if path == name or path.startswith(f"{name}.")]
-    return max(fitting, key=len, default=path)
 
 
 def adapt_failure(failure: UpstreamFailure, *, of_caller: bool | None) -> UpstreamFailure:
@@ -121,14 +122,6 @@ def adapt_failure(failure: UpstreamFailure, *, of_caller: bool | None) -> Upstre
         failure.told_status, failure.error_type = 502, "provider_unavailable"
         failure.message, failure.elsewhere = PROVIDER_RETURNED_ERROR, True
     return failure
-
-
-def _read_usage(reported: object) -> Any:
-    """The counts in the chat format's words."""
-    if not isinstance(reported, dict):
-        return None
-    names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
-    return {chat: reported.get(name, reported.get(chat)) for name, chat in names.items()}
 
 
 DECISIONS: Final[Wire] = Decisions()

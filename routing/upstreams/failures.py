@@ -4,7 +4,6 @@ One table says which failures make the gateway try another endpoint, the other w
 caller gets when no endpoint is left.
 """
 
-import math
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -39,8 +38,8 @@ class UpstreamFailure(Exception):
     `error_type` and `message` are what the caller gets. `elsewhere` says whether another endpoint
     of the same model may do better, `larger_only` that it would need a larger context, `credential`
     that the credential, or the account behind it, was refused. `first_byte` says that the first
-    byte came too late. `failed_generation` is what the
-    model wrote where that is what the upstream refuses.
+    byte came too late. `failed_generation` is what the model wrote where that is what the upstream
+    refuses.
     """
 
     status: int
@@ -315,16 +314,11 @@ def parse_retry_after(value: str | None, *, now_s: float) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
-        seconds = _parse_http_date(value, now_s)
+        try:
+            seconds = max(0.0, parsedate_to_datetime(value).timestamp() - now_s)
+        except (ValueError, OverflowError):
+            return None
     return seconds if 0 <= seconds <= 86_400 else None
-
-
-def _parse_http_date(date: str, now_s: float) -> float:
-    """Not a number where it is no date."""
-    try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - now_s)
-    except (ValueError, OverflowError):
-        return math.nan
 
 
 # --- What error bodies say ------------------------------------------------------------------------

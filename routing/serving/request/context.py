@@ -37,7 +37,7 @@ from routing.serving.request.legs import Hedge, Leg
 from routing.serving.request.loop import Loop
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import ConversationKey
-from routing.upstreams.anthropic.wire import parse_betas
+from routing.upstreams.anthropic.betas import parse_betas
 from routing.upstreams.failures import UpstreamFailure
 
 

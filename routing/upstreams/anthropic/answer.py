@@ -59,7 +59,9 @@ def build_citation(citation: object, start: int, end: int) -> JsonObject | None:
     of the content. The other kinds point into documents, which chat annotations cannot."""
     if not isinstance(citation, dict):
         return None
-    url = read_word(citation.get("url")) or _read_web_url(citation.get("source"))
+    source = read_word(citation.get("source")) or ""
+    web_source = source if source.startswith(("https://", "http://")) else None
+    url = read_word(citation.get("url")) or web_source
     if not url:
         return None
     cited = {"url": url, "title": read_word(citation.get("title")) or ""}
@@ -69,11 +71,6 @@ def build_citation(citation: object, start: int, end: int) -> JsonObject | None:
         "type": "url_citation",
         "url_citation": {**cited, "start_index": start, "end_index": end},
     }
-
-
-def _read_web_url(source: object) -> str | None:
-    location = read_word(source)
-    return location if location and location.startswith(("https://", "http://")) else None
 
 
 def read_refusal(stop_reason: object, details: object) -> str | None:
@@ -101,8 +98,8 @@ def read_answer(body: bytes, content_type: str) -> Answer:
             raise from_error_object(put_status_code(error))
         raise malformed_answer("no content", raw=body)
     usage = value.get("usage")
-    tally = UsageCounter()
-    tally.add(usage)
+    counter = UsageCounter()
+    counter.add(usage)
     stop_reason = read_word(value.get("stop_reason"))
     message = _build_message([block for block in blocks if isinstance(block, dict)])
     _put_refusal(message, stop_reason, value.get("stop_details"))
@@ -110,7 +107,7 @@ def read_answer(body: bytes, content_type: str) -> Answer:
         message=message,
         native_finish=stop_reason,
         logprobs=None,
-        usage=tally.report(),
+        usage=counter.report(),
         error=put_status_code(value["error"]) if value.get("error") else None,
         upstream_id=read_word(value.get("id")),
         system_fingerprint=None,
@@ -123,7 +120,20 @@ def read_answer(body: bytes, content_type: str) -> Answer:
 def _build_message(blocks: list[JsonObject]) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None}
     _put_text(message, [block for block in blocks if block.get("type") == "text"])
-    _put_reasoning(message, blocks)
+    details: list[JsonObject] = []
+    for block in blocks:
+        if block.get("type") == "redacted_thinking":
+            data = _read_text(block.get("data"))
+            details.append(build_reasoning_detail("reasoning.encrypted", len(details), data=data))
+        elif block.get("type") == "thinking":
+            fields = {"text": _read_text(block.get("thinking"))}
+            if signature := _read_text(block.get("signature")):
+                fields["signature"] = signature
+            details.append(build_reasoning_detail("reasoning.text", len(details), **fields))
+    if details:
+        message["reasoning_details"] = details
+    if text := "".join(item.get("text", "") for item in details):
+        message["reasoning"] = text
     calls = [
         build_tool_call(block, arguments_text(block.get("input")))
         for block in blocks
@@ -154,27 +164,6 @@ def _put_text(message: JsonObject, blocks: list[JsonObject]) -> None:
         message["content"] = "".join(texts)
     if annotations:
         message["annotations"] = annotations
-
-
-def _put_reasoning(message: JsonObject, blocks: list[JsonObject]) -> None:
-    kinds = ("thinking", "redacted_thinking")
-    reasoning = [block for block in blocks if block.get("type") in kinds]
-    details = [_read_reasoning_block(block, index) for index, block in enumerate(reasoning)]
-    if details:
-        message["reasoning_details"] = details
-    if text := "".join(item.get("text", "") for item in details):
-        message["reasoning"] = text
-
-
-def _read_reasoning_block(block: JsonObject, index: int) -> JsonObject:
-    if block["type"] == "redacted_thinking":
-        return build_reasoning_detail(
-            "reasoning.encrypted", index, data=_read_text(block.get("data"))
-        )
-    fields = {"text": _read_text(block.get("thinking"))}
-    if signature := _read_text(block.get("signature")):
-        fields["signature"] = signature
-    return build_reasoning_detail("reasoning.text", index, **fields)
 
 
 def _read_text(value: object) -> str:

@@ -126,17 +126,13 @@ def _build_document_source(data: _DataUrl) -> Block:
     if data.media_type in _UNSPECIFIC_TYPES and data.encoded.startswith(_PDF_BEGINNING):
         return _build_base64_source(_PDF, data.encoded)
     if data.media_type.startswith("text/") or data.media_type in _TEXT_TYPES:
-        text = _decode_text(data.encoded)
-        if text is not None:
+        try:
+            text = base64.b64decode(data.encoded).decode()
             return {"type": "text", "media_type": "text/plain", "data": text}
+        except (binascii.Error, ValueError):
+            # It travels as it is.
+            pass
     return _build_base64_source(data.media_type, data.encoded)
-
-
-def _decode_text(encoded: str) -> str | None:
-    try:
-        return base64.b64decode(encoded).decode()
-    except (binascii.Error, ValueError):
-        return None
 
 
 def _build_base64_source(media_type: str, data: str) -> Block:
@@ -203,25 +199,21 @@ def build_content_blocks(content: Content, name: str | None = None) -> list[Bloc
             parts = [{**parts[0], "text": f"{name}: {parts[0]['text']}"}, *parts[1:]]
         else:
             parts = [{"type": "text", "text": f"{name}: "}, *parts]
-    return [block for part in parts if (block := _build_block(part)) is not None]
-
-
-def _build_block(part: JsonObject) -> Block | None:
-    """None for a blank text, and for audio and video, which no endpoint of this wire takes."""
-    kind = part["type"]
-    if kind == "text":
-        if not part["text"].strip():
-            return None
-        block: Block = {"type": "text", "text": part["text"]}
-    elif kind == "image_url":
-        block = build_image_block(part["image_url"]["url"])
-    elif kind == "file":
-        block = build_document_block(part["file"])
-    else:
-        return None
-    if mark := read_cache_mark(part):
-        block["cache_control"] = mark
-    return block
+    blocks: list[Block] = []
+    for part in parts:
+        kind = part["type"]
+        if kind == "text" and part["text"].strip():
+            blocks.append({"type": "text", "text": part["text"]})
+        elif kind == "image_url":
+            blocks.append(build_image_block(part["image_url"]["url"]))
+        elif kind == "file":
+            blocks.append(build_document_block(part["file"]))
+        else:
+            # No endpoint of this wire takes audio and video.
+            continue
+        if mark := read_cache_mark(part):
+            blocks[-1]["cache_control"] = mark
+    return blocks
 
 
 def read_cache_mark(part: JsonObject) -> JsonObject | None:
@@ -269,18 +261,14 @@ def build_assistant_blocks(message: JsonObject, ids: CallIds) -> list[Block]:
 def _build_tool_use(call: JsonObject, ids: CallIds) -> Block:
     function = call["function"]
     name = INVALID_ID_CHAR.sub("_", function["name"])[:_NAME_CHARS_MAX]
+    try:
+        arguments = parse_exactly(function["arguments"].encode())
+    except ValueError:
+        arguments = None
     return {
         "type": "tool_use",
         "id": ids.assign(call["id"]),
         "name": name or "_",
-        "input": _parse_input(function["arguments"]),
+        # The API takes an object; arguments that are none are lost.
+        "input": arguments if isinstance(arguments, dict) else {},
     }
-
-
-def _parse_input(arguments: str) -> JsonObject:
-    """The API takes an object; arguments that are none are lost."""
-    try:
-        value = parse_exactly(arguments.encode())
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -39,7 +39,11 @@ def build_messages(messages: list[JsonObject]) -> tuple[list[Block], list[JsonOb
         turns.insert(0, {"role": "user", "content": []})
     for turn in turns:
         if turn["role"] == "user":
-            turn["content"] = _put_results_first(turn["content"])
+            # Results come before anything else that a user says to the calls.
+            blocks = turn["content"]
+            results = [block for block in blocks if block["type"] == "tool_result"]
+            others = [block for block in blocks if block["type"] != "tool_result"]
+            turn["content"] = results + others or [_build_placeholder()]
     # The API refuses an answer to continue that ends in white space.
     last = turns[-1]
     if last["role"] == "assistant" and last["content"][-1]["type"] == "text":
@@ -55,18 +59,6 @@ def _append_blocks(turns: list[JsonObject], role: str, blocks: list[Block]) -> N
         turns[-1]["content"] += blocks
     else:
         turns.append({"role": role, "content": blocks})
-
-
-def _put_results_first(blocks: list[Block]) -> list[Block]:
-    """Results come before anything else that a user says to the calls."""
-    if len(blocks) == 1:
-        return blocks
-    if not blocks:
-        return [_build_placeholder()]
-    results = [block for block in blocks if block["type"] == "tool_result"]
-    if not results:
-        return blocks
-    return results + [block for block in blocks if block["type"] != "tool_result"]
 
 
 def build_empty_turn() -> JsonObject:

@@ -94,17 +94,16 @@ def close_schema(schema: object) -> Any:
         return [close_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {key: _close_value(key, value) for key, value in schema.items()}
+    closed: JsonObject = {}
+    for key, value in schema.items():
+        if key in _OF_NAMES and isinstance(value, dict):
+            closed[key] = {name: close_schema(each) for name, each in value.items()}
+        else:
+            closed[key] = close_schema(value) if key in _OF_SCHEMAS else value
     kinds = schema.get("type")
     if "object" in (kinds if isinstance(kinds, list) else [kinds]):
         closed.setdefault("additionalProperties", False)
     return closed
-
-
-def _close_value(key: str, value: object) -> Any:
-    if key in _OF_NAMES and isinstance(value, dict):
-        return {name: close_schema(each) for name, each in value.items()}
-    return close_schema(value) if key in _OF_SCHEMAS else value
 
 
 # --- The body -------------------------------------------------------------------------------------
@@ -167,12 +166,30 @@ def put_common(sent: JsonObject, prompt: Prompt, terms: Terms, tier: object) -> 
 
 
 def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
-    strict = bool(supported & _SCHEMA_WORDS)
-    functions = [tool for tool in body.get("tools") or [] if tool["type"] == "function"]
-    if not functions:
+    tools: list[JsonObject] = []
+    for tool in body.get("tools") or []:
+        if tool["type"] != "function":
+            continue
+        function = tool["function"]
+        schema = function.get("parameters") or {"properties": {}}
+        built = {"name": function["name"], "input_schema": {"type": "object", **schema}}
+        if function.get("description"):
+            built["description"] = function["description"]
+        if supported & _SCHEMA_WORDS and function.get("strict"):
+            built["strict"] = True
+        if mark := read_cache_mark(tool):
+            built["cache_control"] = mark
+        tools.append(built)
+    if not tools:
         return
-    sent["tools"] = [_build_tool(tool, strict=strict) for tool in functions]
-    choice = _build_tool_choice(body.get("tool_choice")) if "tool_choice" in supported else None
+    sent["tools"] = tools
+    wanted = body.get("tool_choice") if "tool_choice" in supported else None
+    choice: JsonObject | None = None
+    if isinstance(wanted, str):
+        choice = {"type": _CHOICES[wanted]}
+    elif isinstance(wanted, dict) and wanted["type"] == "function":
+        # A choice that names a server tool is the gateway's own and not for the upstream.
+        choice = {"type": "tool", "name": wanted["function"]["name"]}
     one_at_a_time = body.get("parallel_tool_calls") is False
     if one_at_a_time and "parallel_tool_calls" in supported:
         choice = choice or {"type": "auto"}
@@ -180,28 +197,6 @@ def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) ->
             choice["disable_parallel_tool_use"] = True
     if choice is not None:
         sent["tool_choice"] = choice
-
-
-def _build_tool(tool: JsonObject, *, strict: bool) -> JsonObject:
-    function = tool["function"]
-    schema = function.get("parameters") or {"properties": {}}
-    sent = {"name": function["name"], "input_schema": {"type": "object", **schema}}
-    if function.get("description"):
-        sent["description"] = function["description"]
-    if strict and function.get("strict"):
-        sent["strict"] = True
-    if mark := read_cache_mark(tool):
-        sent["cache_control"] = mark
-    return sent
-
-
-def _build_tool_choice(choice: object) -> JsonObject | None:
-    """A choice that names a server tool is the gateway's own and not for the upstream."""
-    if isinstance(choice, str):
-        return {"type": _CHOICES[choice]}
-    if not isinstance(choice, dict) or choice["type"] != "function":
-        return None
-    return {"type": "tool", "name": choice["function"]["name"]}
 
 
 def refuses_thinking(sent: JsonObject) -> bool:

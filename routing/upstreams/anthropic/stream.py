@@ -1,7 +1,6 @@
 """Streams of the messages API, event by event."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -19,8 +18,6 @@ from routing.upstreams.anthropic.answer import (
 from routing.upstreams.anthropic.usage import UsageCounter, read_tier
 from routing.upstreams.failures import malformed_answer
 from routing.upstreams.payloads import DONE, read_word
-
-_Object = JsonObject
 
 
 class _OpenBlock:
@@ -48,7 +45,7 @@ class MessagesReader:
         self._text_chars = 0
         self._calls = 0
         self._reasonings = 0
-        self._tally = UsageCounter()
+        self._counter = UsageCounter()
 
     def events(self, payload: bytes) -> tuple[Event, ...]:
         """What the payload says. Raises `UpstreamFailure` for what is no event."""
@@ -72,10 +69,27 @@ class MessagesReader:
         if is_deeper_than(DEPTH_MAX, payload):
             raise malformed_answer("a stream event nests too deeply", raw=payload)
         event = Event(native=native)
-        if (take := _TAKERS.get(name)) is not None:
-            take(self, event, value)
-        elif value.get("error"):
-            event.error = put_status_code(value["error"])
+        match name:
+            case "message_start":
+                self._take_message_start(event, value)
+            case "content_block_start":
+                self._take_block_start(event, value)
+            case "content_block_stop":
+                self._take_block_stop(event, value)
+            case "message_delta":
+                self._take_message_delta(event, value)
+            case "message_stop":
+                self._close_all(event)
+                self._end()
+            case "ping":
+                event.has_choice = False
+            case "error":
+                event.has_choice = False
+                event.error = put_status_code(value.get("error")) or {
+                    "message": "the upstream broke off its answer"
+                }
+            case _ if value.get("error"):
+                event.error = put_status_code(value["error"])
         return (event,)
 
     def _end(self) -> None:
@@ -107,7 +121,7 @@ class MessagesReader:
             block.citations.append(piece.get("citation"))
         return event
 
-    def _block(self, value: _Object) -> _OpenBlock | None:
+    def _block(self, value: JsonObject) -> _OpenBlock | None:
         index = value.get("index")
         return self._open.get(index) if type(index) is int else None
 
@@ -128,7 +142,7 @@ class MessagesReader:
         """Reasoning whose beginning was not told belongs to the block before it."""
         return block.ordinal if block is not None else max(0, self._reasonings - 1)
 
-    def _take_block_start(self, event: Event, value: _Object) -> None:
+    def _take_block_start(self, event: Event, value: JsonObject) -> None:
         self._has_begun = True
         index, block = value.get("index"), value.get("content_block")
         if type(index) is not int or type(block) is not dict:
@@ -152,7 +166,7 @@ class MessagesReader:
         elif kind in ("thinking", "redacted_thinking"):
             self._open_reasoning(event, index, block)
 
-    def _open_reasoning(self, event: Event, index: int, block: _Object) -> None:
+    def _open_reasoning(self, event: Event, index: int, block: JsonObject) -> None:
         kind = str(block["type"])
         ordinal, self._reasonings = self._reasonings, self._reasonings + 1
         opened = self._open[index] = _OpenBlock(kind, ordinal, None, 0)
@@ -166,7 +180,7 @@ class MessagesReader:
             )
             event.delta.setdefault("reasoning_details", []).append(item)
 
-    def _take_block_stop(self, event: Event, value: _Object) -> None:
+    def _take_block_stop(self, event: Event, value: JsonObject) -> None:
         if (block := self._block(value)) is not None:
             del self._open[value["index"]]
             self._close(event, block)
@@ -186,7 +200,7 @@ class MessagesReader:
             self._close(event, block)
         self._open.clear()
 
-    def _take_message_start(self, event: Event, value: _Object) -> None:
+    def _take_message_start(self, event: Event, value: JsonObject) -> None:
         message = value.get("message")
         if type(message) is not dict or self._has_start:
             return
@@ -200,14 +214,14 @@ class MessagesReader:
         self._take_stop(event, message)
         usage = message.get("usage")
         event.service_tier = read_tier(usage)
-        completion = self._tally.completion
-        self._tally.add(usage)
+        completion = self._counter.completion
+        self._counter.add(usage)
         if event.native_finish is None:
             # The output count of an answer that only begins is a placeholder.
-            self._tally.completion = completion
-        event.usage = self._tally.report()
+            self._counter.completion = completion
+        event.usage = self._counter.report()
 
-    def _take_message_delta(self, event: Event, value: _Object) -> None:
+    def _take_message_delta(self, event: Event, value: JsonObject) -> None:
         self._close_all(event)
         change = value.get("delta")
         if type(change) is dict:
@@ -215,29 +229,14 @@ class MessagesReader:
         usage = value.get("usage")
         if type(usage) is dict:
             event.service_tier = read_tier(usage)
-            self._tally.add(usage)
-            event.usage = self._tally.report()
+            self._counter.add(usage)
+            event.usage = self._counter.report()
 
-    def _take_stop(self, event: Event, owner: _Object) -> None:
+    def _take_stop(self, event: Event, owner: JsonObject) -> None:
         event.native_finish = read_word(owner.get("stop_reason"))
         event.stop_sequence = read_word(owner.get("stop_sequence"))
         if refusal := read_refusal(event.native_finish, owner.get("stop_details")):
             event.delta["refusal"] = refusal
-
-    def _take_message_stop(self, event: Event, value: _Object) -> None:
-        del value
-        self._close_all(event)
-        self._end()
-
-    def _take_ping(self, event: Event, value: _Object) -> None:
-        del self, value
-        event.has_choice = False
-
-    def _take_error(self, event: Event, value: _Object) -> None:
-        event.has_choice = False
-        event.error = put_status_code(value.get("error")) or {
-            "message": "the upstream broke off its answer"
-        }
 
 
 def _put_fragment(event: Event, block: _OpenBlock | None, fragment: object) -> None:
@@ -246,14 +245,3 @@ def _put_fragment(event: Event, block: _OpenBlock | None, fragment: object) -> N
     block.has_fragments = True
     calls = event.delta.setdefault("tool_calls", [])
     calls.append({"index": block.ordinal, "function": {"arguments": fragment}})
-
-
-_TAKERS: Final[dict[str, Callable[[MessagesReader, Event, _Object], None]]] = {
-    "message_start": MessagesReader._take_message_start,
-    "content_block_start": MessagesReader._take_block_start,
-    "content_block_stop": MessagesReader._take_block_stop,
-    "message_delta": MessagesReader._take_message_delta,
-    "message_stop": MessagesReader._take_message_stop,
-    "ping": MessagesReader._take_ping,
-    "error": MessagesReader._take_error,
-}

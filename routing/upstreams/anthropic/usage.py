@@ -38,7 +38,11 @@ class UsageCounter:
             return
         counts = {name: usage[name] for name in _PROMPT_PARTS if usage.get(name) is not None}
         if "cache_creation_input_tokens" not in counts:
-            counts |= _sum_cache_writes(usage.get("cache_creation"))
+            # Some upstreams tell cache writes by lifetime only.
+            by_lifetime = usage.get("cache_creation")
+            writes = by_lifetime.values() if isinstance(by_lifetime, dict) else ()
+            if lifetimes := [count for count in writes if _is_count(count)]:
+                counts["cache_creation_input_tokens"] = sum(lifetimes)
         # Some upstreams fill in zeros at the end for what they counted at the start.
         if any(counts.values()) or not self._counts:
             self._counts |= counts
@@ -113,14 +117,6 @@ def _read_inner(usage: JsonObject, outer: str, name: str, before: object) -> Any
     value = usage.get(outer)
     count = value.get(name) if isinstance(value, dict) else None
     return before if count is None else count
-
-
-def _sum_cache_writes(by_lifetime: object) -> JsonObject:
-    """Cache writes of an upstream that tells them by lifetime only."""
-    if not isinstance(by_lifetime, dict):
-        return {}
-    counts = [count for count in by_lifetime.values() if _is_count(count)]
-    return {"cache_creation_input_tokens": sum(counts)} if counts else {}
 
 
 def _sum_compaction(iterations: list[Any]) -> dict[str, int]:

@@ -1,7 +1,9 @@
-"""Endpoints that speak the messages API: what to send, and how to read what they answer."""
+"""Endpoints that speak the messages API: what to send, and how to read what they answer.
 
-import re
-from collections.abc import Iterable, Iterator
+A caller's own body goes to an upstream of the same format as it came, with keys not known here. On
+top, only what the API knows and the endpoint lists is sent, and the gateway's own fields never.
+"""
+
 from typing import Final
 
 import orjson
@@ -9,8 +11,18 @@ import orjson
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer, ListedModel, Prompt, Terms, WireRequest
 from routing.upstreams.anthropic.answer import KIND, read_answer
-from routing.upstreams.anthropic.passthrough import build_passthrough
-from routing.upstreams.anthropic.request import build_request
+from routing.upstreams.anthropic.betas import INTERLEAVED, list_required_betas
+from routing.upstreams.anthropic.messages import build_empty_turn, lacks_thinking, limit_marks
+from routing.upstreams.anthropic.request import (
+    build_request,
+    close_schema,
+    fit_to_thinking,
+    limit_budget,
+    limit_output,
+    put_common,
+    refuses_thinking,
+    resolve_thinking,
+)
 from routing.upstreams.anthropic.stream import MessagesReader
 from routing.upstreams.bearer import MODELS_PATH
 
@@ -124,98 +136,124 @@ def _has_capability(entry: JsonObject, key: str) -> bool | None:
     return bool(capability.get("supported")) if isinstance(capability, dict) else None
 
 
-# --- Beta features --------------------------------------------------------------------------------
+# --- The caller's own body -----------------------------------------------------------------------
 
-_LONG_CACHE: Final = "extended-cache-ttl-2025-04-11"
-_CONTEXT: Final = "context-management-2025-06-27"
-_FILES: Final = "files-api-2025-04-14"
-_SYSTEM_TURNS: Final = "mid-conversation-system-2026-04-07"
-_TOOL_CHANGES: Final = "mid-conversation-tool-changes-2026-07-01"
-_TASK_BUDGET: Final = "task-budgets-2026-03-13"
-_FAST: Final = "fast-mode-2026-02-01"
-_THINKING_UPDATES: Final = "thinking-display-updates-2026-08-18"
-# For models that think between calls only where they are told to; the others ignore it.
-INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
-_EDITS: Final = {"compact_20260112": "compact-2026-01-12"}
-_TOOLS: Final = {
-    "advisor_20260301": "advisor-tool-2026-03-01",
-    "computer_20250124": "computer-use-2025-01-24",
-    "computer_20251124": "computer-use-2025-11-24",
-}
-_CHANGES: Final = ("tool_addition", "tool_removal")
-# What a caller's header of beta names may hold; no SDK comes near.
-_BETA_CHARS_MAX: Final = 1_000
-_SEPARATORS: Final = re.compile(r"[,\s]+")
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Written below, whatever the caller said.
+_BUILT_FIELDS: Final = frozenset(
+    {"model", "messages", "max_tokens", "stream", "metadata", "service_tier", "thinking"}
+    | {"output_config", "context_management", "tools", "tool_choice"}
+)
+# They address the gateway.
+_GATEWAY_FIELDS: Final = frozenset(
+    {"models", "fallbacks", "provider", "plugins", "route", "preset", "session_id", "trace"}
+    | {"user", "debug", "usage", "stop_server_tools_when", "max_tool_calls", "transforms"}
+)
+_NOT_COPIED: Final = _BUILT_FIELDS | _GATEWAY_FIELDS
+# No endpoint lists them.
+_ALWAYS_SENT: Final = ("system", "cache_control")
+_REASONING: Final = frozenset({"reasoning", "reasoning_effort"})
+_SCHEMA: Final = frozenset({"response_format", "structured_outputs"})
 
 
-def parse_betas(headers: Iterable[str]) -> str:
-    """The beta names of a caller's headers as one comma list, each once. What is no token of HTTP
-    is left out, for it goes into another head; so is a header of more than 1000 characters."""
-    names = [
-        name
-        for header in headers
-        if len(header) <= _BETA_CHARS_MAX
-        for name in _SEPARATORS.split(header)
-        if _TOKEN.fullmatch(name)
-    ]
-    return ",".join(dict.fromkeys(names))
+def build_passthrough(prompt: Prompt, terms: Terms) -> JsonObject:
+    """The JSON object to send. The caller's body is neither changed nor copied deeply."""
+    original = {key: value for key, value in (prompt.original or {}).items() if value is not None}
+    limit = limit_output(prompt, terms)
+    sent: JsonObject = {
+        "model": terms.upstream_model,
+        "max_tokens": limit,
+        "messages": original["messages"] or [build_empty_turn()],
+    }
+    for name, value in original.items():
+        listed_as = "stop" if name == "stop_sequences" else name
+        is_listed = name in _ALWAYS_SENT or listed_as in terms.supported
+        if is_listed and name not in _NOT_COPIED:
+            sent[name] = value
+    if "tools" in terms.supported:
+        tools = [
+            tool
+            for tool in original.get("tools") or []
+            if not str(tool.get("type") or "").startswith("router:")
+        ]
+        if tools:
+            sent["tools"] = tools
+            if "tool_choice" in original and "tool_choice" in terms.supported:
+                sent["tool_choice"] = original["tool_choice"]
+    if (thinking := _fit_thinking(original, terms.supported, limit)) is not None:
+        sent["thinking"] = thinking
+    if config := _fit_output_config(original.get("output_config") or {}, terms.supported):
+        sent["output_config"] = config
+    _put_chat_only(sent, original, prompt, terms)
+    if (edits := _fit_context_management(original, sent)) is not None:
+        sent["context_management"] = edits
+    put_common(sent, prompt, terms, original.get("service_tier"))
+    return limit_marks(sent)
 
 
-def list_required_betas(body: JsonObject) -> list[str]:
-    """The names of the features that a body uses and that the API hides behind `anthropic-beta`,
-    each once. Features that have since become part of the API need none."""
-    return list(dict.fromkeys([*_list_setting_betas(body), *_list_block_betas(body)]))
+def _fit_thinking(original: JsonObject, supported: frozenset[str], limit: int) -> JsonObject | None:
+    """As the caller wrote it; a budget that the endpoint's cap leaves no room for is shortened, and
+    where the reasoning of another model was taken out of the conversation there is none."""
+    thinking: JsonObject | None = original.get("thinking")
+    if thinking is None or not supported & _REASONING:
+        return None
+    if thinking.get("type") == "enabled" and lacks_thinking(original["messages"]):
+        return None
+    budget = thinking.get("budget_tokens")
+    if budget is None or budget < limit:
+        return thinking
+    shortened = limit_budget(limit, int(budget))
+    return None if shortened is None else {**thinking, "budget_tokens": shortened}
 
 
-def _list_setting_betas(body: JsonObject) -> Iterator[str]:
-    edits = (body.get("context_management") or {}).get("edits")
-    for edit in _list_objects(edits):
-        yield _EDITS.get(str(edit.get("type")), _CONTEXT)
-    if (body.get("output_config") or {}).get("task_budget") is not None:
-        yield _TASK_BUDGET
-    if body.get("speed") == "fast":
-        yield _FAST
-    if (body.get("thinking") or {}).get("display") == "updates":
-        yield _THINKING_UPDATES
-    if _has_long_ttl(body):
-        yield _LONG_CACHE
+def _fit_output_config(config: JsonObject, supported: frozenset[str]) -> JsonObject:
+    fitted = {key: value for key, value in config.items() if value is not None}
+    if not supported & (_REASONING | {"verbosity"}):
+        fitted.pop("effort", None)
+    if not supported & _SCHEMA:
+        fitted.pop("format", None)
+    return fitted
 
 
-def _list_block_betas(body: JsonObject) -> Iterator[str]:
-    for tool in _list_objects(body.get("tools")):
-        if (beta := _TOOLS.get(str(tool.get("type")))) is not None:
-            yield beta
-        if _has_long_ttl(tool):
-            yield _LONG_CACHE
-    for message in _list_objects(body.get("messages")):
-        if message.get("role") == "system":
-            yield _SYSTEM_TURNS
-        if isinstance(content := message.get("content"), list):
-            yield from _list_content_betas(content)
-    yield from _list_content_betas(body.get("system"))
+def _fit_context_management(original: JsonObject, sent: JsonObject) -> JsonObject | None:
+    """Clearing thinking is refused where there is none."""
+    management: JsonObject | None = original.get("context_management")
+    edits = (management or {}).get("edits")
+    if management is None or not isinstance(edits, list) or "thinking" in sent:
+        return management
+    remaining = [edit for edit in edits if edit.get("type") != "clear_thinking_20251015"]
+    if not remaining:
+        return None
+    return {**management, "edits": remaining}
 
 
-def _list_content_betas(content: object) -> list[str]:
-    """A list, for most contents have none, and a generator for each costs more than the look."""
-    betas: list[str] = []
-    for block in _list_objects(content):
-        if "cache_control" in block and _has_long_ttl(block):
-            betas.append(_LONG_CACHE)
-        source = block.get("source")
-        if isinstance(source, dict) and source.get("type") == "file":
-            betas.append(_FILES)
-        if block.get("type") in _CHANGES:
-            betas.append(_TOOL_CHANGES)
-        if isinstance(inner := block.get("content"), list):
-            betas += _list_content_betas(inner)
-    return betas
+def _put_chat_only(sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms) -> None:
+    """Add the reasoning, the effort and the schema that the caller's own body is silent about, and
+    take out the mark of the cache where only marked blocks are to be cached."""
+    config: JsonObject = original.get("output_config") or {}
+    added: JsonObject = {}
+    if "thinking" not in original and config.get("effort") is None:
+        added |= _put_chat_thinking(sent, original, prompt, terms)
+    wanted = prompt.body.get("response_format") or {}
+    if wanted.get("type") == "json_schema" and terms.supported & _SCHEMA:
+        schema = wanted["json_schema"].get("schema")
+        if config.get("format") is None and schema is not None:
+            added["format"] = {"type": "json_schema", "schema": close_schema(schema)}
+    if (prompt.body.get("prompt_cache_options") or {}).get("mode") == "explicit":
+        sent.pop("cache_control", None)
+    if added:
+        sent["output_config"] = {**sent.get("output_config", {}), **added}
 
 
-def _list_objects(value: object) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _has_long_ttl(marked: JsonObject) -> bool:
-    mark = marked.get("cache_control")
-    return isinstance(mark, dict) and mark.get("ttl") == "1h"
+def _put_chat_thinking(
+    sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms
+) -> JsonObject:
+    """The effort, which goes with the thinking or stands for how much is said."""
+    resolved = resolve_thinking(prompt, terms, sent["max_tokens"])
+    if resolved.thinking is not None and not (resolved.is_on and refuses_thinking(sent)):
+        sent["thinking"] = resolved.thinking
+        if resolved.is_on:
+            fit_to_thinking(sent)
+    effort = resolved.effort
+    if effort is None and "verbosity" in terms.supported and "verbosity" not in original:
+        effort = prompt.body.get("verbosity")
+    return {} if effort is None else {"effort": effort}

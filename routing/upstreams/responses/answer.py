@@ -41,13 +41,11 @@ def build_error(value: object, error_type: object = None) -> JsonObject:
     message = error.get("message") or (value if isinstance(value, str) else None)
     if not isinstance(message, str):
         message = "the upstream failed the response"
-    return {"code": _normalize_code(code), "message": message}
-
-
-def _normalize_code(code: object) -> int | str | None:
     if isinstance(code, str):
-        return _STATUS_OF.get(code) or _ALSO_CALLED.get(code, code)
-    return code if type(code) is int else None
+        code = _STATUS_OF.get(code) or _ALSO_CALLED.get(code, code)
+    elif type(code) is not int:
+        code = None
+    return {"code": code, "message": message}
 
 
 # --- Usage ----------------------------------------------------------------------------------------

@@ -1,11 +1,14 @@
-"""Chat messages as instructions and input items."""
+"""Chat messages as instructions and input items.
+
+`reasoning_details` are put together again as the reasoning items they came from. Pieces of one item
+share its id, or its index where they carry no id. A streamed piece comes in fragments: all but its
+first are marked with `CONTINUES`.
+"""
 
 import hashlib
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject
-from routing.upstreams.responses.reasoning_items import build_reasoning_items
 
 # --- Content parts --------------------------------------------------------------------------------
 
@@ -19,58 +22,35 @@ def is_marked(part: JsonObject) -> bool:
 
 def build_input_parts(content: list[JsonObject], *, marks: bool) -> list[JsonObject]:
     """The parts of anything but an answer; `marks` says whether cache breakpoints are told."""
-    return [_PARTS[part["type"]](part, marks) for part in content]
-
-
-def _build_text(part: JsonObject, marks: bool) -> JsonObject:
-    sent = {"type": "input_text", "text": part["text"]}
-    if marks and is_marked(part):
-        sent["prompt_cache_breakpoint"] = _BREAKPOINT
-    return sent
-
-
-def _build_image(part: JsonObject, marks: bool) -> JsonObject:
-    image = part["image_url"]
-    # Some servers insist on the word, and this one means what its absence does.
-    return {
-        "type": "input_image",
-        "image_url": image["url"],
-        "detail": image.get("detail") or "auto",
-    }
-
-
-def _build_audio(part: JsonObject, marks: bool) -> JsonObject:
-    audio = part["input_audio"]
-    return {
-        "type": "input_audio",
-        "input_audio": {"data": audio["data"], "format": audio["format"]},
-    }
-
-
-def _build_video(part: JsonObject, marks: bool) -> JsonObject:
-    return {"type": "input_video", "video_url": part["video_url"]["url"]}
-
-
-def _build_file(part: JsonObject, marks: bool) -> JsonObject:
-    file = part["file"]
-    sent: JsonObject = {"type": "input_file"}
-    data = file.get("file_data")
-    if data is not None:
-        sent["file_data" if data[:5].lower() == "data:" else "file_url"] = data
-    for name in ("file_id", "filename"):
-        if file.get(name) is not None:
-            sent[name] = file[name]
-    return sent
-
-
-_PARTS: Final[dict[str, Callable[[JsonObject, bool], JsonObject]]] = {
-    "text": _build_text,
-    "image_url": _build_image,
-    "input_audio": _build_audio,
-    "video_url": _build_video,
-    "input_video": _build_video,
-    "file": _build_file,
-}
+    parts: list[JsonObject] = []
+    for part in content:
+        kind = part["type"]
+        sent: JsonObject
+        if kind == "text":
+            sent = {"type": "input_text", "text": part["text"]}
+            if marks and is_marked(part):
+                sent["prompt_cache_breakpoint"] = _BREAKPOINT
+        elif kind == "image_url":
+            # Some servers insist on a detail, and "auto" means what its absence does.
+            image = part["image_url"]
+            detail = image.get("detail") or "auto"
+            sent = {"type": "input_image", "image_url": image["url"], "detail": detail}
+        elif kind == "input_audio":
+            audio = {name: part["input_audio"][name] for name in ("data", "format")}
+            sent = {"type": "input_audio", "input_audio": audio}
+        elif kind == "file":
+            file = part["file"]
+            sent = {"type": "input_file"}
+            data = file.get("file_data")
+            if data is not None:
+                sent["file_data" if data[:5].lower() == "data:" else "file_url"] = data
+            for name in ("file_id", "filename"):
+                if file.get(name) is not None:
+                    sent[name] = file[name]
+        else:
+            sent = {"type": "input_video", "video_url": part["video_url"]["url"]}
+        parts.append(sent)
+    return parts
 
 
 # --- Items ----------------------------------------------------------------------------------------
@@ -86,7 +66,21 @@ def build_input(messages: list[JsonObject], *, marks: bool) -> tuple[str | None,
     others = messages[1:] if instructions else messages
     items: list[JsonObject] = []
     for message in others:
-        items += _ITEMS[message["role"]](message, marks)
+        if message["role"] == "assistant":
+            items += _build_assistant_items(message)
+            continue
+        is_result = message["role"] == "tool"
+        content = message["content"]
+        if not is_result:
+            content = _prefix_name(content, message.get("name"))
+        if isinstance(content, list):
+            content = build_input_parts(content, marks=marks)
+        if is_result:
+            call_id = shorten_call_id(message["tool_call_id"])
+            item = {"type": "function_call_output", "call_id": call_id, "output": content}
+        else:
+            item = {"type": "message", "role": message["role"], "content": content or ""}
+        items.append(item)
     return instructions or None, _drop_idle_reasoning(items) or [_build_answer("")]
 
 
@@ -117,13 +111,6 @@ def _read_instructions(message: JsonObject, marks: bool) -> str | None:
     return f"{name}: {content}" if name else str(content)
 
 
-def _build_message(message: JsonObject, marks: bool) -> list[JsonObject]:
-    content = _prefix_name(message["content"], message.get("name"))
-    if isinstance(content, list):
-        content = build_input_parts(content, marks=marks)
-    return [{"type": "message", "role": message["role"], "content": content or ""}]
-
-
 def _prefix_name(content: str | list[JsonObject], name: str | None) -> str | list[JsonObject]:
     """The format has no field for who speaks."""
     if not name:
@@ -133,19 +120,12 @@ def _prefix_name(content: str | list[JsonObject], name: str | None) -> str | lis
     return [{"type": "text", "text": f"{name}: "}, *content]
 
 
-def _build_assistant_items(message: JsonObject, marks: bool) -> list[JsonObject]:
-    items = build_reasoning_items(message.get("reasoning_details"))
-    if parts := _build_answer_parts(message):
-        items.append(_build_answer(parts))
-    items += map(_build_function_call, message.get("tool_calls") or ())
-    return items or [_build_answer("")]
-
-
 def _build_answer(content: str | list[JsonObject]) -> JsonObject:
     return {"type": "message", "role": "assistant", "content": content}
 
 
-def _build_answer_parts(message: JsonObject) -> list[JsonObject]:
+def _build_assistant_items(message: JsonObject) -> list[JsonObject]:
+    items = build_reasoning_items(message.get("reasoning_details"))
     content = _prefix_name(message.get("content") or "", message.get("name"))
     texts = (
         [content]
@@ -159,7 +139,19 @@ def _build_answer_parts(message: JsonObject) -> list[JsonObject]:
         parts[0]["annotations"] = _build_citations(message.get("annotations"))
     if refusal := message.get("refusal"):
         parts.append({"type": "refusal", "refusal": refusal})
-    return parts
+    if parts:
+        items.append(_build_answer(parts))
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        items.append(
+            {
+                "type": "function_call",
+                "call_id": shorten_call_id(call["id"]),
+                "name": function["name"],
+                "arguments": function["arguments"],
+            }
+        )
+    return items or [_build_answer("")]
 
 
 def _build_citations(annotations: list[JsonObject] | None) -> list[JsonObject]:
@@ -185,33 +177,96 @@ def shorten_call_id(id: str) -> str:
     return f"call_{hashlib.sha256(id.encode()).hexdigest()[:32]}"
 
 
-def _build_function_call(call: JsonObject) -> JsonObject:
-    function = call["function"]
-    return {
-        "type": "function_call",
-        "call_id": shorten_call_id(call["id"]),
-        "name": function["name"],
-        "arguments": function["arguments"],
-    }
+# --- Reasoning that a caller replays --------------------------------------------------------------
+
+CONTINUES: Final = "continues"
+FORMAT: Final = "openai-responses-v1"
+_FORMAT_END: Final = "-responses-v1"
+_UNNAMED: Final = (None, "unknown")
 
 
-def _build_tool_result(message: JsonObject, marks: bool) -> list[JsonObject]:
-    output = message["content"]
-    if isinstance(output, list):
-        output = build_input_parts(output, marks=marks)
-    return [
-        {
-            "type": "function_call_output",
-            "call_id": shorten_call_id(message["tool_call_id"]),
-            "output": output,
-        }
-    ]
+def is_of_this_wire(format: object) -> bool:
+    """Whether reasoning of that format was written by an upstream of this wire kind."""
+    return isinstance(format, str) and format.endswith(_FORMAT_END)
 
 
-_ITEMS: Final[dict[str, Callable[[JsonObject, bool], list[JsonObject]]]] = {
-    "system": _build_message,
-    "developer": _build_message,
-    "user": _build_message,
-    "assistant": _build_assistant_items,
-    "tool": _build_tool_result,
-}
+def build_reasoning_items(details: list[JsonObject] | None) -> list[JsonObject]:
+    """The items of one assistant message, in order; details of other formats are left out."""
+    if not details:
+        return []
+    collector = _ItemCollector()
+    for detail in details:
+        if is_replayed(detail):
+            collector.add(detail)
+    items: list[JsonObject] = []
+    for item in collector.items:
+        if not item["content"] and item["encrypted_content"] is None:
+            # Nothing is stored: without its content it would be looked up in vain, and refused.
+            continue
+        sent: JsonObject = {"type": "reasoning"}
+        if item["id"]:
+            sent["id"] = item["id"]
+        sent["summary"] = _join_texts("summary_text", item["summary"])
+        if item["content"]:
+            sent["content"] = _join_texts("reasoning_text", item["content"])
+        if item["encrypted_content"] is not None:
+            sent["encrypted_content"] = item["encrypted_content"]
+        items.append(sent)
+    return items
+
+
+def is_replayed(detail: JsonObject) -> bool:
+    """Whether the upstream can make something of a detail.
+
+    Text of nobody's format and without an id is another kind of model's: no item to return to.
+    """
+    format = detail.get("format")
+    if format in _UNNAMED:
+        return detail.get("type") == "reasoning.encrypted" or bool(detail.get("id"))
+    return is_of_this_wire(format)
+
+
+class _ItemCollector:
+    """The items met so far."""
+
+    def __init__(self) -> None:
+        self.items: list[JsonObject] = []
+        self._by_id: dict[str, JsonObject] = {}
+        self._by_index: dict[Any, JsonObject] = {}
+
+    def add(self, detail: JsonObject) -> None:
+        match detail.get("type"):
+            case "reasoning.summary":
+                _add_text(self._item(detail)["summary"], detail, detail["summary"])
+            case "reasoning.text":
+                _add_text(self._item(detail)["content"], detail, detail.get("text"))
+            case "reasoning.encrypted":
+                self._item(detail)["encrypted_content"] = detail["data"]
+
+    def _item(self, detail: JsonObject) -> JsonObject:
+        id, index = detail.get("id"), detail.get("index")
+        item = self._by_id.get(id) if id else None
+        if item is None:
+            item = self._by_index.get(index)
+            if item is None or (id and item["id"] not in (None, id)):
+                item = {"id": None, "summary": [], "content": [], "encrypted_content": None}
+                self.items.append(item)
+        if id:
+            item["id"] = id
+            self._by_id[id] = item
+        self._by_index[index] = item
+        return item
+
+
+def _add_text(texts: list[list[str]], detail: JsonObject, text: str | None) -> None:
+    """Each text stays in its fragments until it is sent."""
+    if not text:
+        return
+    if detail.get(CONTINUES) and texts:
+        texts[-1].append(text)
+    else:
+        texts.append([text])
+
+
+def _join_texts(kind: str, texts: list[list[str]]) -> list[JsonObject]:
+    return [{"type": kind, "text": "".join(fragments)} for fragments in texts]

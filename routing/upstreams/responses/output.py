@@ -9,10 +9,8 @@ from typing import Any
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Event
+from routing.upstreams.responses.input_items import CONTINUES, FORMAT
 from routing.upstreams.responses.output_items import OutputItem, OutputItems, OutputPart
-from routing.upstreams.responses.reasoning_items import CONTINUES, FORMAT
-
-_Object = JsonObject
 
 
 class Output:
@@ -79,7 +77,7 @@ class Output:
         if citation := _build_citation(annotation, offset, offset + piece.chars):
             event.delta.setdefault("annotations", []).append(citation)
 
-    def begin_call(self, event: Event, item: OutputItem) -> _Object:
+    def begin_call(self, event: Event, item: OutputItem) -> JsonObject:
         """The delta of a call. Its first one carries what names it, and so does a later one that
         knows a name at last."""
         is_named = item.call_index is not None and (item.is_named or not item.name)
@@ -88,7 +86,7 @@ class Output:
             self._calls += 1
             if item.type != "custom_tool_call":
                 self._silent.append(item)
-        call: _Object = {"index": item.call_index, "function": {"arguments": ""}}
+        call: JsonObject = {"index": item.call_index, "function": {"arguments": ""}}
         if not is_named:
             item.is_named = bool(item.name)
             call |= {"type": "function", "function": {"name": item.name or "", "arguments": ""}}
@@ -121,7 +119,7 @@ class Output:
         elif part.get("type") == "output_text":
             self.finish_text(event, item, index, part)
 
-    def finish_text(self, event: Event, item: OutputItem, index: object, part: _Object) -> None:
+    def finish_text(self, event: Event, item: OutputItem, index: object, part: JsonObject) -> None:
         """A part of output text is complete."""
         if remainder := item.remaining("text", index, part.get("text")):
             self.add_text(event, item.piece("text", index), remainder)
@@ -141,7 +139,7 @@ class Output:
         if remainder := item.remaining(f"reasoning.{kind}", part, text):
             self.add_reasoning(event, item, kind, part, remainder)
 
-    def finish_item(self, event: Event, item: OutputItem, value: _Object) -> None:
+    def finish_item(self, event: Event, item: OutputItem, value: JsonObject) -> None:
         """An item is complete: say what is still unsaid of it."""
         match value.get("type"):
             case "message":
@@ -187,12 +185,12 @@ class Output:
                 call = call or self.begin_call(event, item)
                 call["function"]["arguments"] = "{}"
 
-    def _finish_reasoning_item(self, event: Event, item: OutputItem, value: _Object) -> None:
+    def _finish_reasoning_item(self, event: Event, item: OutputItem, value: JsonObject) -> None:
         for kind, field in (("summary", "summary"), ("text", "content")):
             for index, part in enumerate(_as_list(value.get(field))):
                 if isinstance(part, dict):
                     self.finish_reasoning(event, item, kind, index, part.get("text"))
-        details: list[_Object] = []
+        details: list[JsonObject] = []
         if isinstance(signature := value.get("signature"), str) and not item.is_signed:
             item.is_signed = True
             details.append({**self._new_detail(item, "reasoning.text"), "signature": signature})
@@ -203,7 +201,7 @@ class Output:
             event.delta.setdefault("reasoning_details", []).extend(details)
             self.said.add("reasoning")
 
-    def _new_detail(self, item: OutputItem, type: str) -> _Object:
+    def _new_detail(self, item: OutputItem, type: str) -> JsonObject:
         if item.reasoning_index is None:
             item.reasoning_index = self._reasonings
             self._reasonings += 1
@@ -214,7 +212,7 @@ class Output:
             "index": item.reasoning_index,
         }
 
-    def _add_image(self, event: Event, item: OutputItem, value: _Object) -> None:
+    def _add_image(self, event: Event, item: OutputItem, value: JsonObject) -> None:
         data, format = value.get("result"), value.get("output_format")
         piece = item.piece("image", 0)
         if not isinstance(data, str) or not data or piece.chars:
@@ -225,7 +223,7 @@ class Output:
         event.delta.setdefault("images", []).append(image)
         self.said.add("image")
 
-    def _add_search(self, item: OutputItem, value: _Object) -> None:
+    def _add_search(self, item: OutputItem, value: JsonObject) -> None:
         """Opening a found page is no search."""
         piece, action = item.piece("search", 0), value.get("action")
         kind = action.get("type", "search") if isinstance(action, dict) else "search"
@@ -235,7 +233,7 @@ class Output:
             self.said.add("search")
 
 
-def _list_output_kinds(value: _Object) -> tuple[str, ...]:
+def _list_output_kinds(value: JsonObject) -> tuple[str, ...]:
     """What `Output.said` holds once something like this item was said."""
     match value.get("type"):
         case "message":
@@ -258,14 +256,14 @@ def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _build_citation(annotation: object, offset: int, end: int) -> _Object | None:
+def _build_citation(annotation: object, offset: int, end: int) -> JsonObject | None:
     """The annotation as the chat format has it, counted from where the content begins. One that
     does not say its place (xAI) is of all that was said of its part, from `offset` to `end`."""
     if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
         return None
     if not isinstance(url := annotation.get("url"), str):
         return None
-    cited: _Object = {"url": url, "title": ""}
+    cited: JsonObject = {"url": url, "title": ""}
     for name in ("title", "content"):
         if isinstance(text := annotation.get(name), str):
             cited[name] = text
@@ -282,19 +280,12 @@ def read_tokens(logprobs: object) -> list[JsonObject]:
     """The tokens of a `logprobs` array; what is no token is left out."""
     if not isinstance(logprobs, list):
         return []
-    return [
-        {**_build_chat_token(token), "top_logprobs": _read_alternatives(token.get("top_logprobs"))}
-        for token in logprobs
-        if _is_token(token)
-    ]
-
-
-def _read_alternatives(tokens: object) -> list[JsonObject]:
-    return (
-        [_build_chat_token(token) for token in tokens if _is_token(token)]
-        if isinstance(tokens, list)
-        else []
-    )
+    tokens: list[JsonObject] = []
+    for token in filter(_is_token, logprobs):
+        listed = filter(_is_token, _as_list(token.get("top_logprobs")))
+        alternatives = list(map(_build_chat_token, listed))
+        tokens.append({**_build_chat_token(token), "top_logprobs": alternatives})
+    return tokens
 
 
 def _is_token(value: object) -> bool:

@@ -60,11 +60,22 @@ def build_request(prompt: Prompt, terms: Terms) -> JsonObject:
 def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) -> None:
     tools: list[JsonObject] = []
     if "tools" in supported:
-        given = body.get("tools") or ()
-        tools = [
-            _build_function_tool(tool["function"]) for tool in given if tool["type"] == "function"
-        ]
-    choice = _build_tool_choice(body.get("tool_choice"))
+        for tool in body.get("tools") or ():
+            if tool["type"] == "function":
+                function = tool["function"]
+                built = {"type": "function", "name": function["name"]}
+                if function.get("description") is not None:
+                    built["description"] = function["description"]
+                built["parameters"] = function.get("parameters")
+                # Unsaid means strict in this format, and the opposite in the caller's.
+                built["strict"] = bool(function.get("strict"))
+                tools.append(built)
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        # A choice that names a server tool is the gateway's own and not for the upstream.
+        is_function = choice["type"] == "function"
+        name = choice["function"]["name"] if is_function else None
+        choice = {"type": "function", "name": name} if is_function else None
     if tools and choice is not None and "tool_choice" in supported:
         sent["tool_choice"] = choice
     parallel = body.get("parallel_tool_calls")
@@ -75,25 +86,6 @@ def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) ->
         tools.append(_build_search_tool(options))
     if tools:
         sent["tools"] = tools
-
-
-def _build_function_tool(function: JsonObject) -> JsonObject:
-    sent = {"type": "function", "name": function["name"]}
-    if function.get("description") is not None:
-        sent["description"] = function["description"]
-    sent["parameters"] = function.get("parameters")
-    # Unsaid means strict in this format, and the opposite in the caller's.
-    sent["strict"] = bool(function.get("strict"))
-    return sent
-
-
-def _build_tool_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
-    """A choice that names a server tool is the gateway's own and not for the upstream."""
-    if not isinstance(choice, dict):
-        return choice
-    if choice["type"] != "function":
-        return None
-    return {"type": "function", "name": choice["function"]["name"]}
 
 
 def _build_search_tool(options: JsonObject) -> JsonObject:

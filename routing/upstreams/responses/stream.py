@@ -18,7 +18,7 @@ from routing.upstreams.responses.answer import (
 from routing.upstreams.responses.output import Output
 from routing.upstreams.responses.output_items import OutputItem, OutputPart
 
-_Object = JsonObject
+_TEXT_FIELDS: Final = ("text", "logprobs")
 
 
 class ResponsesReader:
@@ -46,17 +46,17 @@ class ResponsesReader:
             name = ""
         event = Event(native=Native(KIND, name, payload, value))
         if name == "response.output_text.delta":
-            self._text_delta(event, value)
+            self._take_text(event, value)
         elif (take := _TAKERS.get(name)) is not None:
             take(self, event, value)
         elif value.get("error"):
             event.error = build_error(value["error"])
         return (event,)
 
-    def _item(self, value: _Object) -> OutputItem:
+    def _item(self, value: JsonObject) -> OutputItem:
         return self._output.items.for_event(value.get("item_id"), value.get("output_index"))
 
-    def _text_delta(self, event: Event, value: _Object) -> None:
+    def _take_text(self, event: Event, value: JsonObject) -> None:
         text = value.get("delta")
         if type(text) is not str or not text:
             return
@@ -71,60 +71,49 @@ class ResponsesReader:
         if logprobs := value.get("logprobs"):
             self._output.add_tokens(event, piece, logprobs)
 
-    def _text_done(self, event: Event, value: _Object) -> None:
-        part = {"text": value.get("text"), "logprobs": value.get("logprobs")}
-        self._output.finish_text(event, self._item(value), value.get("content_index"), part)
-
-    def _refusal_delta(self, event: Event, value: _Object) -> None:
+    def _take_refusal(self, event: Event, value: JsonObject) -> None:
         if isinstance(text := value.get("delta"), str) and text:
             self._output.add_refusal(event, self._item(value), value.get("content_index"), text)
 
-    def _refusal_done(self, event: Event, value: _Object) -> None:
-        part = {"type": "refusal", "refusal": value.get("refusal")}
+    def _take_part_end(self, event: Event, value: JsonObject) -> None:
+        """The whole of a part: told as such, or as its text or refusal."""
+        part = value.get("part")
+        if value["type"] == "response.output_text.done":
+            part = {"type": "output_text", **{name: value.get(name) for name in _TEXT_FIELDS}}
+        elif value["type"] == "response.refusal.done":
+            part = {"type": "refusal", "refusal": value.get("refusal")}
         self._output.finish_part(event, self._item(value), value.get("content_index"), part)
 
-    def _part_done(self, event: Event, value: _Object) -> None:
-        item, part = self._item(value), value.get("part")
-        self._output.finish_part(event, item, value.get("content_index"), part)
-
-    def _annotation(self, event: Event, value: _Object) -> None:
+    def _take_annotation(self, event: Event, value: JsonObject) -> None:
         item, part = self._item(value), value.get("content_index")
         self._output.add_annotation(event, item, part, value.get("annotation"))
 
-    def _arguments_delta(self, event: Event, value: _Object) -> None:
+    def _take_arguments(self, event: Event, value: JsonObject) -> None:
         if isinstance(text := value.get("delta"), str) and text:
             self._output.add_arguments(event, self._item(value), text)
 
-    def _arguments_done(self, event: Event, value: _Object) -> None:
+    def _take_arguments_end(self, event: Event, value: JsonObject) -> None:
         item = self._item(value)
         if isinstance(name := value.get("name"), str):
             item.name = item.name or name
         arguments = value.get("arguments", value.get("input"))
         self._output.finish_arguments(event, item, arguments)
 
-    def _summary_delta(self, event: Event, value: _Object) -> None:
-        self._reasoning_delta(event, value, "summary", value.get("summary_index"))
-
-    def _reasoning_text_delta(self, event: Event, value: _Object) -> None:
-        self._reasoning_delta(event, value, "text", value.get("content_index"))
-
-    def _reasoning_delta(self, event: Event, value: _Object, kind: str, part: object) -> None:
+    def _take_reasoning(self, event: Event, value: JsonObject) -> None:
+        """A fragment of a summary or of the reasoning itself."""
+        kind, index = _find_reasoning(value)
         if isinstance(text := value.get("delta"), str) and text:
-            self._output.add_reasoning(event, self._item(value), kind, part, text)
+            self._output.add_reasoning(event, self._item(value), kind, index, text)
 
-    def _summary_done(self, event: Event, value: _Object) -> None:
-        text, index = value.get("text"), value.get("summary_index")
-        self._output.finish_reasoning(event, self._item(value), "summary", index, text)
+    def _take_reasoning_end(self, event: Event, value: JsonObject) -> None:
+        """The whole of such a text: told as such, or as a part."""
+        kind, index = _find_reasoning(value)
+        owner = value.get("part") if value["type"].endswith("_part.done") else value
+        if isinstance(owner, dict):
+            text = owner.get("text")
+            self._output.finish_reasoning(event, self._item(value), kind, index, text)
 
-    def _summary_part_done(self, event: Event, value: _Object) -> None:
-        if isinstance(part := value.get("part"), dict):
-            self._summary_done(event, {**value, "text": part.get("text")})
-
-    def _reasoning_text_done(self, event: Event, value: _Object) -> None:
-        text, index = value.get("text"), value.get("content_index")
-        self._output.finish_reasoning(event, self._item(value), "text", index, text)
-
-    def _item_added(self, event: Event, value: _Object) -> None:
+    def _take_item(self, event: Event, value: JsonObject) -> None:
         if not isinstance(fields := value.get("item"), dict):
             return
         item = self._output.items.begin(fields.get("id"), value.get("output_index"))
@@ -133,22 +122,22 @@ class ResponsesReader:
             # The arguments follow, or are said at the end.
             self._output.begin_call(event, item)
 
-    def _item_done(self, event: Event, value: _Object) -> None:
+    def _take_item_end(self, event: Event, value: JsonObject) -> None:
         if isinstance(fields := value.get("item"), dict):
             item = self._output.items.for_event(fields.get("id"), value.get("output_index"))
             item.learn(fields)
             self._output.finish_item(event, item, fields)
 
-    def _began(self, event: Event, value: _Object) -> None:
+    def _take_start(self, event: Event, value: JsonObject) -> None:
         if isinstance(response := value.get("response"), dict):
-            self._note(event, response)
+            self._put_response_fields(event, response)
 
-    def _note(self, event: Event, response: _Object) -> None:
+    def _put_response_fields(self, event: Event, response: JsonObject) -> None:
         event.upstream_id = read_word(response.get("id"))
         event.service_tier = read_word(response.get("service_tier"))
         event.usage = build_chat_usage(response.get("usage"), searches=self._output.searches)
 
-    def _on_end(self, event: Event, value: _Object) -> None:
+    def _take_end(self, event: Event, value: JsonObject) -> None:
         """`response.completed` and `response.incomplete`; the event's name wins over a status."""
         response = value.get("response")
         if not isinstance(response, dict):
@@ -163,44 +152,51 @@ class ResponsesReader:
             called = any(name.startswith("call ") for name in self._output.said)
             event.native_finish = "tool_calls" if called and finish == "stop" else finish
         self.ended = True
-        self._note(event, response)
+        self._put_response_fields(event, response)
 
-    def _on_failure(self, event: Event, value: _Object) -> None:
+    def _take_failure(self, event: Event, value: JsonObject) -> None:
         response = value.get("response")
         if not isinstance(response, dict):
             response = {}
         self.ended = True
-        self._note(event, response)
+        self._put_response_fields(event, response)
         event.error = read_failure(response) or build_error(None, response.get("error_type"))
 
-    def _error(self, event: Event, value: _Object) -> None:
+    def _take_error(self, event: Event, value: JsonObject) -> None:
         self.ended = True
         flat = {"code": value.get("code"), "message": value.get("message")}
         event.error = build_error(value.get("error") or flat)
 
 
-_TAKERS: Final[dict[str, Callable[[ResponsesReader, Event, _Object], None]]] = {
-    "response.created": ResponsesReader._began,
-    "response.in_progress": ResponsesReader._began,
-    "response.output_item.added": ResponsesReader._item_added,
-    "response.output_item.done": ResponsesReader._item_done,
-    "response.content_part.done": ResponsesReader._part_done,
-    "response.output_text.done": ResponsesReader._text_done,
-    "response.output_text.annotation.added": ResponsesReader._annotation,
-    "response.refusal.delta": ResponsesReader._refusal_delta,
-    "response.refusal.done": ResponsesReader._refusal_done,
-    "response.function_call_arguments.delta": ResponsesReader._arguments_delta,
-    "response.function_call_arguments.done": ResponsesReader._arguments_done,
-    "response.custom_tool_call_input.delta": ResponsesReader._arguments_delta,
-    "response.custom_tool_call_input.done": ResponsesReader._arguments_done,
-    "response.reasoning_text.delta": ResponsesReader._reasoning_text_delta,
-    "response.reasoning_text.done": ResponsesReader._reasoning_text_done,
-    "response.reasoning_summary_text.delta": ResponsesReader._summary_delta,
-    "response.reasoning_summary_text.done": ResponsesReader._summary_done,
-    "response.reasoning_summary_part.done": ResponsesReader._summary_part_done,
-    "response.completed": ResponsesReader._on_end,
-    "response.incomplete": ResponsesReader._on_end,
-    "response.failed": ResponsesReader._on_failure,
-    "response.cancelled": ResponsesReader._on_failure,
-    "error": ResponsesReader._error,
+def _find_reasoning(value: JsonObject) -> tuple[str, Any]:
+    """Which text an event is about, and its index."""
+    if value["type"].startswith("response.reasoning_summary"):
+        return "summary", value.get("summary_index")
+    return "text", value.get("content_index")
+
+
+_TAKERS: Final[dict[str, Callable[[ResponsesReader, Event, JsonObject], None]]] = {
+    "response.created": ResponsesReader._take_start,
+    "response.in_progress": ResponsesReader._take_start,
+    "response.output_item.added": ResponsesReader._take_item,
+    "response.output_item.done": ResponsesReader._take_item_end,
+    "response.content_part.done": ResponsesReader._take_part_end,
+    "response.output_text.done": ResponsesReader._take_part_end,
+    "response.output_text.annotation.added": ResponsesReader._take_annotation,
+    "response.refusal.delta": ResponsesReader._take_refusal,
+    "response.refusal.done": ResponsesReader._take_part_end,
+    "response.function_call_arguments.delta": ResponsesReader._take_arguments,
+    "response.function_call_arguments.done": ResponsesReader._take_arguments_end,
+    "response.custom_tool_call_input.delta": ResponsesReader._take_arguments,
+    "response.custom_tool_call_input.done": ResponsesReader._take_arguments_end,
+    "response.reasoning_text.delta": ResponsesReader._take_reasoning,
+    "response.reasoning_text.done": ResponsesReader._take_reasoning_end,
+    "response.reasoning_summary_text.delta": ResponsesReader._take_reasoning,
+    "response.reasoning_summary_text.done": ResponsesReader._take_reasoning_end,
+    "response.reasoning_summary_part.done": ResponsesReader._take_reasoning_end,
+    "response.completed": ResponsesReader._take_end,
+    "response.incomplete": ResponsesReader._take_end,
+    "response.failed": ResponsesReader._take_failure,
+    "response.cancelled": ResponsesReader._take_failure,
+    "error": ResponsesReader._take_error,
 }

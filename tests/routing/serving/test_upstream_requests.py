@@ -23,7 +23,8 @@ from routing.serving.attempts.upstream_call import (
 )
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
-from routing.upstreams.anthropic.wire import ANTHROPIC, parse_betas
+from routing.upstreams.anthropic.betas import parse_betas
+from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.failures import from_outbound_error
 from tests.gateway.outbound.raw_upstream import RawUpstream
 from tests.routing.selection.entries import endpoint, provider

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from routing.upstreams.anthropic.betas import list_required_betas
 from routing.upstreams.anthropic.blocks import CallIds, build_tool_result_block
 from routing.upstreams.anthropic.messages import MARKS_MAX, limit_marks
-from routing.upstreams.anthropic.wire import list_required_betas
 
 LONG_CACHE, FILES = "extended-cache-ttl-2025-04-11", "files-api-2025-04-14"
 CHANGES = "mid-conversation-tool-changes-2026-07-01"

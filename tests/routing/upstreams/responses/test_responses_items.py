@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.upstreams.responses.reasoning_items import build_reasoning_items
+from routing.upstreams.responses.input_items import build_reasoning_items
 from tests.gateway.outbound.asking import assistant, call, result, text, user
 from tests.routing.upstreams.responses.prompts import USER, items_of, sent, terms
 
