@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from routing.simulator import prompt as requests
 from routing.simulator.encoding import JsonObject
-from routing.simulator.judging import invent_logprobs
+from routing.simulator.judging import as_text, invent_logprobs
 from routing.simulator.prompt import NO_CACHE, CacheUse, SimulatedPrompt
 
 WORDS = ("simulated", "words", "follow", "one", "another", "until", "all", "are", "said")
@@ -87,7 +87,11 @@ def compose_answer(
     calls = _compose_calls(body, prompt, identity, override)
     text, stop_sequence = _choose_text(body, prompt, calls, override)
     pieces = _cut_pieces(body, prompt, calls, text, override)
-    pieces, finish_reason = _apply_limit(body, pieces, calls, override)
+    finish_reason = "tool_calls" if calls else "stop"
+    limit = requests.read_token_limit(body)
+    is_scripted = "text" in override or "tool_calls" in override
+    if limit is not None and len(pieces) > limit and not is_scripted:
+        pieces, finish_reason = pieces[:limit], "length"
     tier = body.get("service_tier")
     return SimulatedAnswer(
         id=override.get("id", identity.id),
@@ -146,7 +150,8 @@ def _compose_calls(
 ) -> list[SimulatedToolCall]:
     if "tool_calls" in override:
         wanted = [
-            (str(c["name"]), _as_text(c.get("arguments", {}))) for c in override["tool_calls"]
+            (str(call["name"]), as_text(call.get("arguments", {})))
+            for call in override["tool_calls"]
         ]
     elif "text" in override or "refusal" in override:
         wanted = []
@@ -161,10 +166,6 @@ def _compose_calls(
     ]
 
 
-def _as_text(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
-
-
 def _choose_text(
     body: JsonObject,
     prompt: SimulatedPrompt,
@@ -175,7 +176,12 @@ def _choose_text(
     given = override.get("text")
     if given is not None or calls or "refusal" in override:
         return given or "", None
-    return _cut_at_stop(compose_text(body, prompt), requests.list_stop_sequences(body))
+    text = compose_text(body, prompt)
+    met = [(text.find(stop), stop) for stop in requests.list_stop_sequences(body) if stop in text]
+    if not met:
+        return text, None
+    end, sequence = min(met)
+    return text[:end], sequence
 
 
 def _cut_pieces(
@@ -199,27 +205,6 @@ def _cut_pieces(
             for at in range(0, len(call.arguments), ARGUMENT_PIECE_LENGTH)
         ]
     return pieces
-
-
-def _cut_at_stop(text: str, sequences: list[str]) -> tuple[str, str | None]:
-    met = [(text.find(sequence), sequence) for sequence in sequences if sequence in text]
-    if not met:
-        return text, None
-    end, sequence = min(met)
-    return text[:end], sequence
-
-
-def _apply_limit(
-    body: JsonObject,
-    pieces: list[SimulatedPiece],
-    calls: list[SimulatedToolCall],
-    override: JsonObject,
-) -> tuple[list[SimulatedPiece], str]:
-    limit = requests.read_token_limit(body)
-    scripted = "text" in override or "tool_calls" in override
-    if limit is not None and len(pieces) > limit and not scripted:
-        return pieces[:limit], "length"
-    return pieces, "tool_calls" if calls else "stop"
 
 
 def _compose_logprobs(
@@ -271,26 +256,30 @@ class _ExampleBuilder:
         for choice in ("anyOf", "oneOf"):
             if schema.get(choice):
                 return self.build(schema[choice][0], depth + 1)
-        return self._of_kind(self._kind(schema), schema, depth)
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kind = kind[0] if kind else None
+        if not isinstance(kind, str):
+            kind = "object" if "properties" in schema or "required" in schema else "string"
+        return self._build_kind(kind, schema, depth)
 
-    def _of_kind(self, kind: str, schema: JsonObject, depth: int) -> Any:
+    def _build_kind(self, kind: str, schema: JsonObject, depth: int) -> Any:
         if kind == "object":
-            return self._object(schema, depth)
+            properties = schema.get("properties") or {}
+            names = list(schema.get("required") or [])
+            if self._optional and depth < OPTIONAL_DEPTH_MAX:
+                names += [name for name in properties if name not in names]
+            return {name: self.build(properties.get(name, {}), depth + 1) for name in names}
         if kind == "array":
             length = max(schema.get("minItems", 1), 0)
             return [self.build(schema.get("items", {}), depth + 1) for _ in range(min(length, 100))]
         if kind == "string":
-            return _build_string(schema)
+            text = FORMATS.get(schema.get("format", ""), "simulated")
+            text = text.ljust(schema.get("minLength", 0), "x")
+            return text[: schema["maxLength"]] if "maxLength" in schema else text
         if kind in ("integer", "number"):
             return _build_number(schema)
         return True if kind == "boolean" else None
-
-    def _object(self, schema: JsonObject, depth: int) -> JsonObject:
-        properties = schema.get("properties") or {}
-        names = list(schema.get("required") or [])
-        if self._optional and depth < OPTIONAL_DEPTH_MAX:
-            names += [name for name in properties if name not in names]
-        return {name: self.build(properties.get(name, {}), depth + 1) for name in names}
 
     def _resolve(self, schema: JsonObject) -> JsonObject:
         """Follow one local `$ref` and lay the parts of `allOf` over each other."""
@@ -307,20 +296,6 @@ class _ExampleBuilder:
             required = [*merged.get("required", []), *part.get("required", [])]
             merged = {**merged, **part, "properties": properties, "required": required}
         return merged
-
-    def _kind(self, schema: JsonObject) -> str:
-        kind = schema.get("type")
-        if isinstance(kind, list):
-            kind = kind[0] if kind else None
-        if isinstance(kind, str):
-            return kind
-        return "object" if "properties" in schema or "required" in schema else "string"
-
-
-def _build_string(schema: JsonObject) -> str:
-    text = FORMATS.get(schema.get("format", ""), "simulated")
-    text = text.ljust(schema.get("minLength", 0), "x")
-    return text[: schema["maxLength"]] if "maxLength" in schema else text
 
 
 def _build_number(schema: JsonObject) -> float:

@@ -85,13 +85,13 @@ def watch_parent(pid: int, ended: Callable[[], None]) -> asyncio.Task[None]:
     """Call `ended` once a process is gone."""
     # Asked now: once anybody knows that we are here, the process may be gone.
     is_child = os.getppid() == pid
-    return asyncio.get_running_loop().create_task(_watch(pid, is_child, ended))
 
+    async def watch() -> None:
+        # A zombie still answers to signal 0, so being re-parented counts as well.
+        with suppress(ProcessLookupError):
+            while not (is_child and os.getppid() != pid):
+                os.kill(pid, 0)
+                await asyncio.sleep(PARENT_POLL_S)
+        ended()
 
-async def _watch(pid: int, is_child: bool, ended: Callable[[], None]) -> None:
-    # A zombie still answers to signal 0, so being re-parented counts as well.
-    with suppress(ProcessLookupError):
-        while not (is_child and os.getppid() != pid):
-            os.kill(pid, 0)
-            await asyncio.sleep(PARENT_POLL_S)
-    ended()
+    return asyncio.get_running_loop().create_task(watch())

@@ -81,7 +81,13 @@ class RequestReader:
         """The next complete request, or None until more bytes came. Raises BadRequest."""
         if self._request is None and not self._read_head():
             return None
-        body = self._take_chunks() if self._length is None else self._take(self._length)
+        if self._length is None:
+            body = self._take_chunks()
+        elif len(self._buffer) < self._length:
+            return None
+        else:
+            body = bytes(self._buffer[: self._length])
+            del self._buffer[: self._length]
         if body is None:
             return None
         request, self._request = self._request, None
@@ -103,26 +109,17 @@ class RequestReader:
             return False
         self._request = read_head(bytes(self._buffer[:end]))
         del self._buffer[: end + 4]
-        self._length = self._body_length(self._request.headers)
-        return True
-
-    def _body_length(self, headers: dict[str, str]) -> int | None:
+        headers = self._request.headers
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            self._chunks = bytearray()
-            return None
+            self._chunks, self._length = bytearray(), None
+            return True
         text = headers.get("content-length", "0")
         if not text.isdecimal():
             raise BadRequest(400, "Content-Length is not a number")
-        if int(text) > BODY_BYTES_MAX:
+        self._length = int(text)
+        if self._length > BODY_BYTES_MAX:
             raise BadRequest(413, "the request body is too large")
-        return int(text)
-
-    def _take(self, length: int) -> bytes | None:
-        if len(self._buffer) < length:
-            return None
-        body = bytes(self._buffer[:length])
-        del self._buffer[:length]
-        return body
+        return True
 
     def _take_chunks(self) -> bytes | None:
         while True:

@@ -6,7 +6,6 @@ does next follows from the conversation since the last user message alone, so it
 
 import json
 import re
-from typing import Any
 
 from routing.simulator.encoding import JsonObject
 from routing.simulator.prompt import list_functions, read_text
@@ -25,15 +24,19 @@ def is_intern(body: JsonObject) -> bool:
 
 def play_intern(body: JsonObject) -> JsonObject:
     """What is said or called next, as an override of the answer."""
-    user_text, results = _read_since_user(body["messages"])
+    # The last user text, and what tools returned after it.
+    user_text = ""
+    results: list[str] = []
+    for message in body["messages"]:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role == "user":
+            user_text, results = read_text(message.get("content")), []
+        elif role == "tool":
+            results.append(read_text(message.get("content")))
     if found := ASKS_TO_READ.search(user_text):
         return _use_tool(READ, {"path": found[1].rstrip(".,?!")}, results, "The file says:")
     if ASKS_FOR_FILES.search(user_text):
         return _use_tool(LIST, {}, results, "These files are here:")
-    return _take_notes(user_text, results)
-
-
-def _take_notes(user_text: str, results: list[str]) -> JsonObject:
     if not results:
         return _call_tool(WRITE, {"path": FILE, "content": f"# Notes\n\n{user_text}\n"})
     if len(results) == 1:
@@ -50,16 +53,3 @@ def _use_tool(tool: str, arguments: JsonObject, results: list[str], said: str) -
 
 def _call_tool(name: str, arguments: JsonObject) -> JsonObject:
     return {"tool_calls": [{"name": name, "arguments": json.dumps(arguments)}]}
-
-
-def _read_since_user(messages: list[Any]) -> tuple[str, list[str]]:
-    """The last user text, and what tools returned after it."""
-    user_text = ""
-    results: list[str] = []
-    for message in messages:
-        role = message.get("role") if isinstance(message, dict) else None
-        if role == "user":
-            user_text, results = read_text(message.get("content")), []
-        elif role == "tool":
-            results.append(read_text(message.get("content")))
-    return user_text, results

@@ -23,26 +23,15 @@ def invent_logprobs(token: str, top: int, prompt_text: str) -> JsonObject:
     come first among the alternatives.
     """
     share = 0.5 + crc32(token.encode("utf-8", "replace")) % 1000 / 4000
-    first = _build_share(token, share)
+    first = _build_token(token, round(log(share), 6))
     ranked = [first]
     left = 1 - share
-    for alternative in _list_alternatives(token, prompt_text)[
-        : min(top, TOP_MAX) - 1 if top else 0
-    ]:
+    others = dict.fromkeys([*LABEL.findall(prompt_text), *COMMON])
+    others.pop(token, None)
+    for alternative in list(others)[: min(top, TOP_MAX) - 1 if top else 0]:
         left /= 2
-        ranked.append(_build_share(alternative, left))
+        ranked.append(_build_token(alternative, round(log(left), 6)))
     return {**first, "top_logprobs": ranked[:top]}
-
-
-def _build_share(token: str, share: float) -> JsonObject:
-    data = token.encode("utf-8", "replace")
-    return {"token": token, "logprob": round(log(share), 6), "bytes": list(data)}
-
-
-def _list_alternatives(token: str, prompt_text: str) -> list[str]:
-    listed = dict.fromkeys([*LABEL.findall(prompt_text), *COMMON])
-    listed.pop(token, None)
-    return list(listed)
 
 
 QUESTION = re.compile(r"^Question:", re.MULTILINE)
@@ -94,13 +83,12 @@ def find_weight(label: str, texts: list[str], weights: dict[str, float]) -> floa
     """The weight that is given to a label itself, else the sum of what stands behind it."""
     if label in weights:
         return weights[label]
-    return sum(weights.get(_find_key(text, weights), 0.0) for text in texts)
-
-
-def _find_key(text: str, weights: dict[str, float]) -> str:
-    """The key that is the text, or its beginning before a colon."""
-    fitting = [key for key in weights if text == key or text.startswith(f"{key}: ")]
-    return max(fitting, key=len, default="")
+    total = 0.0
+    for text in texts:
+        # The key that is the text, or its beginning before a colon.
+        fitting = [key for key in weights if text == key or text.startswith(f"{key}: ")]
+        total += weights.get(max(fitting, key=len, default=""), 0.0)
+    return total
 
 
 def build_scored_token(tokens: list[tuple[str, float]], top: int) -> JsonObject:

@@ -166,16 +166,13 @@ async def answer_at_pace(call: SimulatedCall, temper: PersonaSettings, headers: 
     """A normal answer at the persona's pace."""
     if temper.is_instant:
         answer_at_once(call, headers)
-    elif call.stream:
-        await _stream_at_pace(call, temper, headers)
-    else:
+        return
+    if not call.stream:
         answer = call.answer()
         await asyncio.sleep(temper.first_token_s + len(answer.pieces) * temper.token_s())
         body = encode_text(dumps(call.format.document(call.body, answer)))
         call.exchange.answer(200, body, JSON, headers)
-
-
-async def _stream_at_pace(call: SimulatedCall, temper: PersonaSettings, headers: Headers) -> None:
+        return
     exchange, events = call.exchange, call.events()
     now = asyncio.get_running_loop().time
     exchange.head(200, SSE, headers)

@@ -161,16 +161,12 @@ class PromptCache:
         """
         read = 0
         for text, tokens in prefixes:
-            if self._remember(persona, text):
+            key = sha256(f"{persona}\0{text}".encode("utf-8", "replace")).digest()
+            if key in self._seen:
                 read = max(read, tokens)
+            self._seen[key] = None
+            self._seen.move_to_end(key)
+            if len(self._seen) > ENTRIES_MAX:
+                self._seen.popitem(last=False)
         longest = prefixes[-1][1] if prefixes else 0
         return CacheUse(read, longest - read)
-
-    def _remember(self, persona: str, text: str) -> bool:
-        key = sha256(f"{persona}\0{text}".encode("utf-8", "replace")).digest()
-        known = key in self._seen
-        self._seen[key] = None
-        self._seen.move_to_end(key)
-        if len(self._seen) > ENTRIES_MAX:
-            self._seen.popitem(last=False)
-        return known

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -108,19 +107,16 @@ def read_step(given: object) -> ScriptStep:
     if "fault" in given and given["fault"] not in FAULTS:
         raise ScriptError(f"unknown fault: {given['fault']}")
     for item in given.get("events", []):
-        _check_event(item)
+        if isinstance(item, str):
+            continue
+        if not isinstance(item, dict) or len(item) != 1 or not item.keys() <= EVENT_TYPES.keys():
+            told = f"an event is a string or an object with one of {sorted(EVENT_TYPES)}"
+            raise ScriptError(told)
+        _check_types(item, EVENT_TYPES)
+        if item.get("cut", "close") not in CUTS:
+            raise ScriptError("cut is close or reset")
     override = {key: value for key, value in given.items() if key in OVERRIDES}
     return ScriptStep(override=override, **{k: v for k, v in given.items() if k in STEP_KEYS})
-
-
-def _check_event(item: object) -> None:
-    if isinstance(item, str):
-        return
-    if not isinstance(item, dict) or len(item) != 1 or not item.keys() <= EVENT_TYPES.keys():
-        raise ScriptError(f"an event is a string or an object with one of {sorted(EVENT_TYPES)}")
-    _check_types(item, EVENT_TYPES)
-    if item.get("cut", "close") not in CUTS:
-        raise ScriptError("cut is close or reset")
 
 
 def _check_types(given: JsonObject, types: dict[str, type | tuple[type, ...]]) -> None:
@@ -221,7 +217,9 @@ def read_verdict(given: object) -> ScriptedVerdict:
     if not isinstance(given, dict) or not isinstance(given.get("when", ""), str):
         raise ScriptError("a verdict is a JSON object whose `when` is a text")
     weights, tokens = given.get("weights"), given.get("tokens")
-    if not (weights is None or (isinstance(weights, dict) and _are_weights(weights))):
+    values = weights.values() if isinstance(weights, dict) else ()
+    is_fit = all(isinstance(each, (int, float)) and each >= 0 for each in values)
+    if not is_fit or not isinstance(weights, dict | None):
         raise ScriptError("weights are numbers by option, 0 or more")
     if not (tokens is None or (isinstance(tokens, list) and tokens and all(map(_is_pair, tokens)))):
         raise ScriptError("tokens are pairs of a token and its log-probability")
@@ -233,10 +231,6 @@ def read_verdict(given: object) -> ScriptedVerdict:
         answer=given.get("answer"),
         step=read_step(rest) if rest else None,
     )
-
-
-def _are_weights(weights: Mapping[str, Any]) -> bool:
-    return all(isinstance(each, (int, float)) and each >= 0 for each in weights.values())
 
 
 def _is_pair(given: object) -> bool:
@@ -271,7 +265,8 @@ class Verdicts:
     def of_chat(self, persona: str, body: JsonObject) -> tuple[ScriptStep, JsonObject]:
         """What a chat that asks for one label, or for numbers by label, is answered with: the step
         to play and parts of the answer. Any other chat has neither."""
-        if not _needs_judgement(body):
+        is_label = body.get("logprobs") is True and read_token_limit(body) == 1
+        if not is_label and not _read_number_properties(body):
             return EMPTY_STEP, {}
         choices = read_choices(read_prompt(body["messages"]).user_text)
         if choices is None:
@@ -290,12 +285,6 @@ class Verdicts:
         }
         steps = (each.step for each in found.values() if each.step is not None)
         return next(steps, EMPTY_STEP), {"verdicts": found, "text": " ".join("1" for _ in asked)}
-
-
-def _needs_judgement(body: JsonObject) -> bool:
-    return (
-        body.get("logprobs") is True and read_token_limit(body) == 1
-    ) or _read_number_properties(body) != {}
 
 
 def _read_number_properties(body: JsonObject) -> JsonObject:

@@ -229,7 +229,11 @@ class Simulator:
             exchange.answer(complaint.status, write_error(complaint, format))
             return
         asked = format.read_request(body)
-        otherwise, judged = self._find_verdict(persona, format, body, asked)
+        # The step that a verdict wants played, and the parts of the answer that verdicts say.
+        if format is DECISIONS:
+            otherwise, judged = self.verdicts.of_questions(persona, body.get("questions"))
+        else:
+            otherwise, judged = self.verdicts.of_chat(persona, asked)
         step = self.scripts.take(persona) or otherwise
         model, _, suffix = str(body.get("model")).partition("?")
         fault = step.fault if step.names_the_answer else find_fault(model)
@@ -272,14 +276,6 @@ class Simulator:
             options_max=temper.options_max,
             levels_max=temper.levels_max,
         )
-
-    def _find_verdict(
-        self, persona: str, format: SimulatedFormat, body: JsonObject, asked: JsonObject
-    ) -> tuple[ScriptStep, JsonObject]:
-        """The step that a verdict wants played, and the parts of the answer that verdicts say."""
-        if format is DECISIONS:
-            return self.verdicts.of_questions(persona, body.get("questions"))
-        return self.verdicts.of_chat(persona, asked)
 
     def _count(self, exchange: SimulatedExchange, persona: str) -> None:
         """Count the tokens of a prompt in the messages format, which then needs no limit."""

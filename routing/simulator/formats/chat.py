@@ -134,21 +134,17 @@ def _write_content(answer: SimulatedAnswer, writer: ChunkWriter) -> list[bytes]:
         elif kind == "tool":
             if index not in started:
                 started.add(index)
-                events.append(writer.delta(_start_call(answer, index)))
+                call = answer.calls[index]
+                named = {"id": call.id, "type": "function"}
+                function = {"name": call.name, "arguments": ""}
+                start = {"index": index, **named, "function": function}
+                events.append(writer.delta({"tool_calls": [start]}))
             fragment = {"index": index, "function": {"arguments": text}}
             events.append(writer.delta({"tool_calls": [fragment]}))
         else:
             name = "reasoning_content" if kind == "reasoning" else kind
             events.append(writer.delta({name: text}))
     return events
-
-
-def _start_call(answer: SimulatedAnswer, index: int) -> JsonObject:
-    call = answer.calls[index]
-    function = {"name": call.name, "arguments": ""}
-    return {
-        "tool_calls": [{"index": index, "id": call.id, "type": "function", "function": function}]
-    }
 
 
 UNREADABLE = "The body must be a JSON object with a list of messages."

@@ -16,16 +16,8 @@ TYPES = ("noul", "choice", "score")
 LEVELS_MIN, LEVELS_MAX, LABELS_MAX = 2, 10, 255
 
 
-def find_complaint(body: JsonObject) -> Complaint | None:
-    """422 for what breaks the form; `param` is the place. Like the others it needs no key."""
-    try:
-        _check_body(body)
-    except RuleBroken as error:
-        return Complaint(422, str(error), param=error.param)
-    return None
-
-
-def _check_body(body: JsonObject) -> None:
+def check_body(body: JsonObject) -> None:
+    """Raises `RuleBroken` for what breaks the form; `param` is the place."""
     for name in sorted(body.keys() - KNOWN):
         raise RuleBroken("Extra inputs are not permitted", param=name)
     if not isinstance(body.get("model"), str) or not body["model"]:
@@ -36,16 +28,13 @@ def _check_body(body: JsonObject) -> None:
     if not isinstance(questions, dict) or not questions:
         raise RuleBroken("At least one question is expected", param="questions")
     for name, question in questions.items():
-        _check_question(question, f"questions.{name}")
-
-
-def _check_question(question: object, place: str) -> None:
-    if not isinstance(question, dict) or question.get("type") not in TYPES:
-        raise RuleBroken("The type is one of noul, choice, score", param=f"{place}.type")
-    if not _has_content(question.get("instructions")):
-        raise RuleBroken("Instructions are required", param=f"{place}.instructions")
-    if not _criteria_fit(question["type"], question.get("criteria")):
-        raise RuleBroken("The criteria do not fit the type", param=f"{place}.criteria")
+        place = f"questions.{name}"
+        if not isinstance(question, dict) or question.get("type") not in TYPES:
+            raise RuleBroken("The type is one of noul, choice, score", param=f"{place}.type")
+        if not _has_content(question.get("instructions")):
+            raise RuleBroken("Instructions are required", param=f"{place}.instructions")
+        if not _criteria_fit(question["type"], question.get("criteria")):
+            raise RuleBroken("The criteria do not fit the type", param=f"{place}.criteria")
 
 
 def _criteria_fit(kind: str, criteria: object) -> bool:
@@ -119,7 +108,11 @@ def build_answer(question: JsonObject, verdict: ScriptedVerdict | None) -> Any:
     if verdict is not None and verdict.answer is not None:
         return verdict.answer
     instructions = as_text(question["instructions"])
-    shares = _normalize(find_weights(verdict, instructions, read_question_choices(question)))
+    shares = find_weights(verdict, instructions, read_question_choices(question))
+    if total := sum(shares.values()):
+        shares = {label: weight / total for label, weight in shares.items()}
+    else:
+        shares = dict.fromkeys(shares, 1 / len(shares))
     if question["type"] == "noul":
         return {"type": "noul", "noul": shares["yes"]}
     if question["type"] == "choice":
@@ -139,19 +132,15 @@ def read_question_choices(question: JsonObject) -> Choices:
     if kind == "noul":
         texts: dict[str, list[str]] = {"yes": [], "no": []}
     elif kind == "choice":
-        texts = {label: _list_members(label, each) for label, each in criteria.items()}
+        texts = {}
+        for label, each in criteria.items():
+            # A number with an object is a group of options.
+            is_group = label.isdigit() and isinstance(each, dict)
+            texts[label] = list(each) if is_group else [label]
     else:
-        texts = {str(n): _list_levels(level) for n, level in enumerate(criteria)}
+        levels = (level if isinstance(level, list) else [level] for level in criteria)
+        texts = {str(n): list(map(as_text, level)) for n, level in enumerate(levels)}
     return Choices(as_text(question["instructions"]), texts)
-
-
-def _list_members(label: str, description: object) -> list[str]:
-    """A number with an object is a group of options."""
-    return list(description) if label.isdigit() and isinstance(description, dict) else [label]
-
-
-def _list_levels(level: object) -> list[str]:
-    return list(map(as_text, level)) if isinstance(level, list) else [as_text(level)]
 
 
 def convert_usage(said: object) -> Any:
@@ -159,13 +148,6 @@ def convert_usage(said: object) -> Any:
     if not isinstance(said, dict) or "prompt_tokens" not in said:
         return said
     return {"input_tokens": said["prompt_tokens"], "output_tokens": said["completion_tokens"]}
-
-
-def _normalize(weights: dict[str, float]) -> dict[str, float]:
-    total = sum(weights.values())
-    if not total:
-        return dict.fromkeys(weights, 1 / len(weights))
-    return {label: weight / total for label, weight in weights.items()}
 
 
 class SimulatedDecisions:
@@ -178,7 +160,12 @@ class SimulatedDecisions:
         }
 
     def complaint(self, headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
-        return find_complaint(body)
+        """422 for what breaks the form. Like the others it needs no key."""
+        try:
+            check_body(body)
+        except RuleBroken as error:
+            return Complaint(422, str(error), param=error.param)
+        return None
 
     def use_cache(self, cache: PromptCache, persona: str, body: JsonObject) -> CacheUse:
         return NO_CACHE

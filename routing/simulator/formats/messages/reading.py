@@ -15,7 +15,12 @@ def read_as_chat(body: JsonObject) -> JsonObject:
         "model": body.get("model"),
         "messages": list(_read_messages(body)),
         "tools": [
-            _read_function(tool) for tool in list_objects(body, "tools") if "input_schema" in tool
+            {
+                "type": "function",
+                "function": {"name": tool.get("name"), "parameters": tool["input_schema"]},
+            }
+            for tool in list_objects(body, "tools")
+            if "input_schema" in tool
         ],
         "max_tokens": body.get("max_tokens"),
         "stop": body.get("stop_sequences"),
@@ -54,11 +59,6 @@ def read_parts(blocks: Iterable[JsonObject]) -> Iterator[JsonObject]:
             yield {"type": "text", "text": block.get("text")}
         elif block.get("type") == "image":
             yield {"type": "image_url"}
-
-
-def _read_function(tool: JsonObject) -> JsonObject:
-    function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
-    return {"type": "function", "function": function}
 
 
 def _read_choice(choice: object) -> JsonObject:

@@ -47,15 +47,15 @@ def _read_messages(body: JsonObject) -> Iterator[JsonObject]:
 
 
 def _read_content(content: object) -> Any:
-    return list(_read_parts(content)) if isinstance(content, list) else content
-
-
-def _read_parts(content: object) -> Iterator[JsonObject]:
+    if not isinstance(content, list):
+        return content
+    parts: list[JsonObject] = []
     for part in list_objects(content):
         if part.get("type") in TEXTS:
-            yield {"type": "text", "text": part.get("text")}
+            parts.append({"type": "text", "text": part.get("text")})
         elif part.get("type") == "input_image":
-            yield {"type": "image_url"}
+            parts.append({"type": "image_url"})
+    return parts
 
 
 def _is_thinking(body: JsonObject) -> bool:

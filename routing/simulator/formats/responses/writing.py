@@ -262,19 +262,15 @@ class ResponseWriter:
             before += self._event(
                 "response.output_item.added", output_index=len(self._items), item=item
             )
-        return before + self._start_part(kind)
-
-    def _start_part(self, kind: str) -> bytes:
         if kind in ("content", "refusal"):
             self._parts.append(self._part())
-            return self._event("response.content_part.added", part=self._part(), **self._spot())
-        if kind == "summary":
-            return self._event(
-                "response.reasoning_summary_part.added",
-                part={"type": "summary_text", "text": ""},
-                **self._place(),
-            )
-        return b""
+            added = "response.content_part.added"
+            before += self._event(added, part=self._part(), **self._spot())
+        elif kind == "summary":
+            added = "response.reasoning_summary_part.added"
+            part = {"type": "summary_text", "text": ""}
+            before += self._event(added, part=part, **self._place())
+        return before
 
     def _spot(self) -> JsonObject:
         place = self._place()
