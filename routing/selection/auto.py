@@ -20,6 +20,10 @@ from routing.selection.types import Requirements
 CostTier = Literal["low", "medium", "high", "xhigh", "max"]
 COST_TIERS: Final[Sequence[CostTier]] = ("low", "medium", "high", "xhigh", "max")
 MODELS_MAX: Final = 3
+_NEAREST_BANDS: Final = {
+    tier: tuple(sorted(range(len(COST_TIERS)), key=lambda band: (abs(band - place), band)))
+    for place, tier in enumerate(COST_TIERS)
+}
 
 
 class AutoOptions(NamedTuple):
@@ -38,11 +42,6 @@ NO_AUTO_OPTIONS: Final = AutoOptions()
 UsableModels: TypeAlias = Callable[[Iterable[ModelEntry]], Iterator[ModelEntry]]
 
 
-def all_models(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
-    """The default of `AutoSettings.usable`."""
-    return iter(models)
-
-
 class AutoSettings(NamedTuple):
     """`candidates` is the operator's list of models or patterns, empty for all that write text.
     `wishes` are the plugins' options by router. `usable` lazily yields the models of which the
@@ -51,7 +50,7 @@ class AutoSettings(NamedTuple):
 
     candidates: tuple[str, ...] = ()
     wishes: Mapping[str, AutoOptions] = MappingProxyType({})
-    usable: UsableModels = all_models
+    usable: UsableModels = iter
 
 
 def choose_auto_models(
@@ -71,8 +70,12 @@ def choose_auto_models(
     need = auto_need(requirements, auto, wishes, tiers=tiers)
     ranking = rank_fitting(find_offers(snapshot, need), requirements)
     first = _first_candidate(snapshot, ranking, auto, (wishes.pinned, sticky_model))
-    chosen = _cheapest_of_band(ranking, wishes.cost_tier, auto.usable)
-    return list(dict.fromkeys(first + chosen))[:MODELS_MAX]
+    for band in _NEAREST_BANDS[wishes.cost_tier]:
+        begin, end = ranking.edges[band : band + 2]
+        of_band = islice(ranking.models, begin, end)
+        if cheapest := list(islice(auto.usable(of_band), MODELS_MAX)):
+            return list(dict.fromkeys(first + cheapest))[:MODELS_MAX]
+    return first
 
 
 def choose_free_models(
@@ -90,23 +93,6 @@ def choose_free_models(
     first = _first_candidate(snapshot, ranking, auto, (sticky_model,))
     drawn = auto.usable(_draw_models(ranking.models, random))
     return list(dict.fromkeys(chain(first, islice(drawn, MODELS_MAX))))[:MODELS_MAX]
-
-
-_NEAREST: Final = {
-    tier: tuple(sorted(range(len(COST_TIERS)), key=lambda band: (abs(band - place), band)))
-    for place, tier in enumerate(COST_TIERS)
-}
-
-
-def _cheapest_of_band(ranking: Ranking, tier: CostTier, usable: UsableModels) -> list[ModelEntry]:
-    """The cheapest usable models of the tier's band, else of the nearest that has any."""
-    for band in _NEAREST[tier]:
-        begin, end = ranking.edges[band : band + 2]
-        models = islice(ranking.models, begin, end)
-        candidates = list(islice(usable(models), MODELS_MAX))
-        if candidates:
-            return candidates
-    return []
 
 
 def _first_candidate(

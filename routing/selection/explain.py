@@ -83,7 +83,14 @@ def explain_route(trace: Mapping[str, Any]) -> list[RouteVerdict]:
 
 def _find_change(row: TraceRow, winner: TraceRow | None, rule: str) -> WinningChange:
     if row.verdict == REMOVED:
-        return _explain_filter(row.why or "")
+        step = row.why or ""
+        if step == PARKED_STEP:
+            text = f"Its provider refuses or throttles each credential of the gateway's ({step})."
+            return WinningChange("health", text)
+        if (setting := _SETTINGS.get(step)) is not None:
+            return WinningChange("setting", f"{setting} excluded it ({step}).", setting)
+        part = _REQUEST_PARTS.get(step, "what the request asks for")
+        return WinningChange("request", f"It cannot serve {part} ({step}).")
     if row.verdict == FAILED:
         return WinningChange("failure", f"It was asked and failed ({row.why}).")
     if row.verdict == OVERTAKEN:
@@ -98,16 +105,6 @@ def _find_change(row: TraceRow, winner: TraceRow | None, rule: str) -> WinningCh
         return WinningChange("health", f"It was {' and '.join(row.health)} at that moment.")
     explain = _BY_RULE.get(rule, _explain_draw)
     return explain(row, winner)
-
-
-def _explain_filter(step: str) -> WinningChange:
-    if step == PARKED_STEP:
-        text = f"Its provider refuses or throttles each credential of the gateway's ({step})."
-        return WinningChange("health", text)
-    if (setting := _SETTINGS.get(step)) is not None:
-        return WinningChange("setting", f"{setting} excluded it ({step}).", setting=setting)
-    part = _REQUEST_PARTS.get(step, "what the request asks for")
-    return WinningChange("request", f"It cannot serve {part} ({step}).", setting=None)
 
 
 def _explain_price(row: TraceRow, winner: TraceRow) -> WinningChange:

@@ -4,7 +4,7 @@ A request gets only the filters that could exclude something. Each filter receiv
 that the one before kept, and preserves their order.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import groupby
@@ -60,32 +60,16 @@ model_id_of = attrgetter("model_id")
 def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
     """The filters that could exclude an endpoint for this request, by name and in order."""
     filters: list[tuple[str, Keep]] = []
-    if policy is NO_POLICY:
-        filters.append(
-            (
-                TIER_STEP,
-                _tier_filter(
-                    requirements.service_tier, _plain_tier_test(requirements.service_tier)
-                ),
-            )
-        )
-    elif _has_no_references(policy):
-        filters += _shared_policy_filters(policy) if policy.is_shared else _policy_filters(policy)
-        filters.append(
-            (
-                TIER_STEP,
-                _tier_filter(
-                    requirements.service_tier, _plain_tier_test(requirements.service_tier)
-                ),
-            )
-        )
-    else:
-        admitted = tier_test(requirements, policy)
-        filters += [
-            (name, partial(_keep_passing, test))
-            for name, test in _list_policy_tests(policy, admitted)
-        ]
-        filters.append((TIER_STEP, _tier_filter(requirements.service_tier, admitted)))
+    admitted = _tier_test(requirements.service_tier, policy)
+    if policy is not NO_POLICY:
+        named = policy.only or policy.order or policy.account_allowed
+        ignored = policy.ignore or policy.account_ignored
+        if policy.is_shared and not (named or ignored):
+            filters += _shared_policy_filters(policy)
+        else:
+            # A provider that a policy names also stands for the tiers that the request opens.
+            filters += _policy_filters(policy, admitted)
+    filters.append((TIER_STEP, _tier_filter(requirements.service_tier, admitted)))
     if requirements.input_modalities or requirements.output_modalities:
         filters += [
             (name, partial(_keep_passing, test)) for name, test in _list_media_tests(requirements)
@@ -109,23 +93,15 @@ def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list
                 ),
             )
         )
-    fits = _context_test(requirements.prompt_tokens, requirements.output_tokens)
+    fits = context_test(requirements.prompt_tokens, requirements.output_tokens)
     filters.append((CONTEXT_STEP, partial(_keep_passing, fits)))
     if requirements.output_tokens is not None:
         filters.append((MAX_TOKENS_STEP, partial(_keep_long_enough, requirements.output_tokens)))
     return filters
 
 
-def tier_test(requirements: Requirements, policy: Policy) -> Test:
-    """A test whether an endpoint's service tier is open to the request: the request names the
-    tier, a suffix opened it, or `only` or `order` names the endpoint's full slug."""
-    tiers = policy.admitted_tiers | {"default", requirements.service_tier}
-    references = keys_of(policy.only + policy.order)
-    return lambda endpoint: endpoint.tier in tiers or endpoint.tag_key in references
-
-
 def prefer_supporting(
-    endpoints: Sequence[EndpointEntry], requirements: Requirements
+    endpoints: Iterable[EndpointEntry], requirements: Requirements
 ) -> list[EndpointEntry]:
     """The endpoints of one model that support the supplied parameters, or all if none does. Tools
     are required: if no endpoint supports them, the result is empty."""
@@ -149,27 +125,14 @@ def policy_tests(policy: Policy) -> list[Test]:
     return [test for _, test in _list_policy_tests(policy, lambda endpoint: True)]
 
 
-def _has_no_references(policy: Policy) -> bool:
-    return not (
-        policy.only
-        or policy.order
-        or policy.ignore
-        or policy.account_allowed
-        or policy.account_ignored
-        or policy.admitted_tiers
-    )
-
-
-def _policy_filters(policy: Policy) -> list[tuple[str, Keep]]:
-    return [
-        (name, partial(_keep_passing, test))
-        for name, test in _list_policy_tests(policy, lambda endpoint: True)
-    ]
+def _policy_filters(policy: Policy, admitted: Test) -> list[tuple[str, Keep]]:
+    tests = _list_policy_tests(policy, admitted)
+    return [(name, partial(_keep_passing, test)) for name, test in tests]
 
 
 # All requests of a key with guardrails share one policy object.
 _shared_policy_filters: IdentityCache[Policy, list[tuple[str, Keep]]] = IdentityCache(
-    _policy_filters
+    lambda policy: _policy_filters(policy, lambda endpoint: True)
 )
 
 
@@ -179,7 +142,14 @@ def _list_policy_tests(policy: Policy, admitted: Test) -> Iterator[tuple[str, Te
     if policy.account_ignored or policy.ignore:
         ignored = reference_test(policy.account_ignored + policy.ignore, admitted)
         yield IGNORED_STEP, lambda each: not ignored(each)
-    if allowing := list(_list_allow_tests(policy, admitted)):
+    # Without fallbacks `order` is a list of all that may be tried.
+    order = () if policy.allow_fallbacks else policy.order
+    allowing = [
+        reference_test(references, admitted)
+        for references in (policy.account_allowed, policy.only, order)
+        if references
+    ]
+    if allowing:
         # The common case is a single list.
         alone = allowing[0] if len(allowing) == 1 else None
         yield ALLOWED_STEP, alone or (lambda each: all(test(each) for test in allowing))
@@ -192,18 +162,11 @@ def _list_policy_tests(policy: Policy, admitted: Test) -> Iterator[tuple[str, Te
     if policy.distillable_only:
         yield DISTILLABLE_STEP, attrgetter("distillable")
     if policy.quantizations:
-        yield QUANTIZATION_STEP, _quantization_test(policy.quantizations)
+        wanted = policy.quantizations
+        wanted = wanted.union(*(_ADMITS.get(name, ()) for name in wanted))
+        yield QUANTIZATION_STEP, lambda each: (each.quantization or "unknown") in wanted
     if policy.max_price_usd:
         yield PRICE_STEP, _price_test(policy.max_price_usd)
-
-
-def _list_allow_tests(policy: Policy, admitted: Test) -> Iterator[Test]:
-    """A test for each list that an endpoint must be on; without fallbacks `order` is one."""
-    for references in (policy.account_allowed, policy.only):
-        if references:
-            yield reference_test(references, admitted)
-    if policy.order and not policy.allow_fallbacks:
-        yield reference_test(policy.order, admitted)
 
 
 def _meets_data_policy(policy: Policy, endpoint: EndpointEntry) -> bool:
@@ -212,11 +175,6 @@ def _meets_data_policy(policy: Policy, endpoint: EndpointEntry) -> bool:
     if policy.forbidden_uses and forbids_use(policy.forbidden_uses, endpoint):
         return False
     return policy.region is None or endpoint.region == policy.region
-
-
-def _quantization_test(quantizations: frozenset[str]) -> Test:
-    admitted = quantizations.union(*(_ADMITS.get(name, ()) for name in quantizations))
-    return lambda endpoint: (endpoint.quantization or "unknown") in admitted
 
 
 def _price_test(caps_usd: Mapping[str, Decimal]) -> Test:
@@ -242,8 +200,14 @@ def _price_test(caps_usd: Mapping[str, Decimal]) -> Test:
 # --- Filters of the request -----------------------------------------------------------------------
 
 
-def _plain_tier_test(service_tier: str | None) -> Test:
-    return lambda endpoint: endpoint.tier == "default" or endpoint.tier == service_tier
+def _tier_test(tier: str | None, policy: Policy) -> Test:
+    """A test whether an endpoint's service tier is open to the request: the request names the
+    tier, a suffix opened it, or `only` or `order` names the endpoint's full slug."""
+    if not (policy.admitted_tiers or policy.only or policy.order):
+        return lambda endpoint: endpoint.tier == "default" or endpoint.tier == tier
+    tiers = policy.admitted_tiers | {"default", tier}
+    references = keys_of(policy.only + policy.order)
+    return lambda endpoint: endpoint.tier in tiers or endpoint.tag_key in references
 
 
 def _tier_filter(service_tier: str | None, admitted: Test) -> Keep:
@@ -302,7 +266,8 @@ def _parameters_test(required: frozenset[str]) -> Test:
     return test
 
 
-def _context_test(prompt_tokens: int, output_tokens: int | None) -> Test:
+def context_test(prompt_tokens: int, output_tokens: int | None) -> Test:
+    """A test that prompt and output fit; an endpoint gives no more output than its maximum."""
     if not output_tokens:
         return lambda endpoint: prompt_tokens <= endpoint.prompt_tokens_max
 

@@ -4,7 +4,7 @@ Models are named by id or canonical slug, providers by slug. A list that is None
 an empty list allows nothing (two lists without a common member make one).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -57,7 +57,24 @@ def zdr_group(model_id: str) -> str:
 
 
 def _build_guardrail_test(policy: Policy) -> Test | None:
-    tests = list(_list_tests(policy))
+    tests: list[Test] = []
+    models, ignored_models = policy.guard_models, policy.guard_ignored_models
+    providers, ignored = policy.guard_providers, policy.guard_ignored_providers
+    regions = policy.guard_regions
+    if models is not None:
+        tests.append(lambda each: each.canonical_slug in models or each.model_id in models)
+    if ignored_models:
+        tests.append(
+            lambda each: (
+                each.canonical_slug not in ignored_models and each.model_id not in ignored_models
+            )
+        )
+    if providers is not None:
+        tests.append(lambda each: each.provider.slug in providers)
+    if ignored:
+        tests.append(lambda each: each.provider.slug not in ignored)
+    if regions is not None:
+        tests.append(lambda each: each.region in regions)
     return reduce(_both, tests) if tests else None
 
 
@@ -70,26 +87,6 @@ def _both(first: Test, second: Test) -> Test:
 guardrail_test: IdentityCache[Policy, Test | None] = IdentityCache(
     _build_guardrail_test, may_keep=lambda test: test is not None
 )
-
-
-def _list_tests(policy: Policy) -> Iterator[Test]:
-    models, ignored_models = policy.guard_models, policy.guard_ignored_models
-    providers, ignored = policy.guard_providers, policy.guard_ignored_providers
-    regions = policy.guard_regions
-    if models is not None:
-        yield lambda each: each.canonical_slug in models or each.model_id in models
-    if ignored_models:
-        yield (
-            lambda each: (
-                each.canonical_slug not in ignored_models and each.model_id not in ignored_models
-            )
-        )
-    if providers is not None:
-        yield lambda each: each.provider.slug in providers
-    if ignored:
-        yield lambda each: each.provider.slug not in ignored
-    if regions is not None:
-        yield lambda each: each.region in regions
 
 
 def forbids_use(forbidden: frozenset[str], endpoint: EndpointEntry) -> bool:

@@ -12,7 +12,7 @@ order among equals. The steps, in this order:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -23,79 +23,10 @@ from routing.selection.types import Candidate, EndpointState, EndpointStats, Pol
 Places = Mapping[int, tuple[int, ...]]
 
 
-def list_candidates(
-    usual: Sequence[EndpointEntry], state: EndpointState, *, across_models: bool, sticks: bool
-) -> list[Candidate]:
-    """All candidates of these endpoints; `usual` is the order without own credentials.
-
-    Within a model (or over all models) own credentials go by their place, and endpoints of one
-    credential in the usual order. A provider without a shared credential is tried with the team's
-    credentials only, if there are any. With `sticks` the best candidate of the sticky endpoint
-    goes first.
-    """
-    names = [None if across_models else each.model_id for each in usual]
-    last = {name: at for at, name in enumerate(names)}
-    groups: dict[str | None, list[EndpointEntry]] = {}
-    for name, each in zip(names, usual, strict=True):
-        groups.setdefault(name, []).append(each)
-    candidates: list[Candidate] = []
-    begun: set[str | None] = set()
-    for at, (name, each) in enumerate(zip(names, usual, strict=True)):
-        if name not in begun:
-            begun.add(name)
-            candidates += _own_candidates(groups[name], state.byok)
-        if _is_shared(each, state):
-            candidates.append(Candidate(each))
-        if last[name] == at:
-            candidates += _own_candidates(groups[name], state.byok_fallback)
-    return _put_sticky_candidate_first(candidates, state) if sticks else candidates
-
-
-def _own_candidates(group: Sequence[EndpointEntry], places: Places) -> list[Candidate]:
-    candidates = chain.from_iterable(
-        (Candidate(each, place) for place in places.get(each.pk, ())) for each in group
-    )
-    return sorted(candidates, key=lambda candidate: candidate.own or 0)
-
-
-def _is_shared(endpoint: EndpointEntry, state: EndpointState) -> bool:
-    """Whether the endpoint may be tried without the team's credentials. A server without a key may
-    need none."""
-    if endpoint.pk in state.unshared:
-        return False
-    brought = endpoint.pk in state.byok or endpoint.pk in state.byok_fallback
-    return endpoint.provider.credential is not None or not brought
-
-
-def has_candidate(endpoint: EndpointEntry, state: EndpointState) -> bool:
-    """Whether there is any candidate: an unshared endpoint needs a credential of the team's."""
-    if endpoint.pk not in state.unshared:
-        return True
-    return endpoint.pk in state.byok or endpoint.pk in state.byok_fallback
-
-
-def _put_sticky_candidate_first(
-    candidates: list[Candidate], state: EndpointState
-) -> list[Candidate]:
-    for at, (endpoint, own) in enumerate(candidates):
-        if endpoint.pk == state.sticky:
-            is_last_resort = own is not None and own in state.byok_fallback.get(endpoint.pk, ())
-            return (
-                candidates
-                if is_last_resort
-                else [candidates[at], *candidates[:at], *candidates[at + 1 :]]
-            )
-    return candidates
-
-
-# --- With which credentials -----------------------------------------------------------------------
-
-
 Random = Callable[[], float]
 # An endpoint whose tool calls succeed less often comes after those without figures.
 GOOD_TOOL_SUCCESS: Final = 0.9
-_NOWHERE: Final = float("inf")
-_LAST: Final = (_NOWHERE,)
+_LAST: Final = (float("inf"),)
 
 
 class OrderingInputs(NamedTuple):
@@ -127,7 +58,14 @@ def order_endpoints(
         ordered = put_meeting_first(ordered, policy, state.figures)
     if policy.deadline_s is not None:
         ordered = put_punctual_first(ordered, case, policy.deadline_s)
-    sticks = state.sticky is not None and _is_sticky(policy, state)
+    # The conversation's endpoint does not go before the caller's order, nor, outside of a session,
+    # before the caller's sort.
+    sticks = (
+        state.sticky is not None
+        and not policy.order
+        and state.sticky not in state.health.parked
+        and (state.sticky_by_session or not policy.sort_named)
+    )
     if sticks and policy.deadline_s is not None:
         sticks = _is_punctual(state.sticky or 0, case, policy.deadline_s)
     if not (state.byok or state.byok_fallback):
@@ -161,9 +99,14 @@ def list_named(
     places: dict[str, int] = {}
     for place, reference in enumerate(policy.order):
         places.setdefault(reference.casefold(), place)
-    ranked = [(_place(each, places, requirements.service_tier), each) for each in endpoints]
-    named = sorted([pair for pair in ranked if pair[0] < _NOWHERE], key=itemgetter(0))
-    return [each for _, each in named]
+    named: list[tuple[int, EndpointEntry]] = []
+    for each in endpoints:
+        names = {each.tag_key}
+        if each.tier == "default" or each.tier == requirements.service_tier:
+            names |= each.provider.names
+        if found := [places[name] for name in names if name in places]:
+            named.append((min(found), each))
+    return [each for _, each in sorted(named, key=itemgetter(0))]
 
 
 # --- Within a group -------------------------------------------------------------------------------
@@ -189,14 +132,6 @@ def _put_unhealthy_last(
     if not ill:
         return endpoints
     return sorted(endpoints, key=lambda each: each.pk in ill)
-
-
-def _place(endpoint: EndpointEntry, places: Mapping[str, int], tier: str | None) -> float:
-    place = places.get(endpoint.tag_key, _NOWHERE)
-    if endpoint.tier == "default" or endpoint.tier == tier:
-        for name in endpoint.provider.names:
-            place = min(place, places.get(name, _NOWHERE))
-    return place
 
 
 def _order_by_tier(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[EndpointEntry]:
@@ -343,10 +278,7 @@ def _meets(figures: EndpointStats | None, policy: Policy) -> bool:
 
 
 def put_own_credentials_first(
-    endpoints: Sequence[EndpointEntry],
-    places: Mapping[int, tuple[int, ...]],
-    *,
-    across_models: bool,
+    endpoints: Sequence[EndpointEntry], places: Places, *, across_models: bool
 ) -> list[EndpointEntry]:
     """Put endpoints for which the workspace has a credential first, by the best one's place.
 
@@ -370,9 +302,55 @@ def _put_sticky_first(endpoints: list[EndpointEntry], state: EndpointState) -> l
     return sorted(endpoints, key=lambda each: each.pk != state.sticky)
 
 
-def _is_sticky(policy: Policy, state: EndpointState) -> bool:
-    """Whether the conversation's endpoint goes first: not with the caller's order, not with the
-    caller's sort outside of a session, and not while the endpoint is parked."""
-    if policy.order or state.sticky in state.health.parked:
-        return False
-    return not policy.sort_named or state.sticky_by_session
+def list_candidates(
+    usual: Sequence[EndpointEntry], state: EndpointState, *, across_models: bool, sticks: bool
+) -> list[Candidate]:
+    """All candidates of these endpoints; `usual` is the order without own credentials.
+
+    Within a model (or over all models) own credentials go by their place, and endpoints of one
+    credential in the usual order. A provider without a shared credential is tried with the team's
+    credentials only, if there are any. With `sticks` the best candidate of the sticky endpoint
+    goes first.
+    """
+    names = [None if across_models else each.model_id for each in usual]
+    last = {name: at for at, name in enumerate(names)}
+    groups: dict[str | None, list[EndpointEntry]] = {}
+    for name, each in zip(names, usual, strict=True):
+        groups.setdefault(name, []).append(each)
+    candidates: list[Candidate] = []
+    begun: set[str | None] = set()
+    for at, (name, each) in enumerate(zip(names, usual, strict=True)):
+        if name not in begun:
+            begun.add(name)
+            candidates += _own_candidates(groups[name], state.byok)
+        brought = each.pk in state.byok or each.pk in state.byok_fallback
+        # A server without a key may need none.
+        if each.pk not in state.unshared and (each.provider.credential is not None or not brought):
+            candidates.append(Candidate(each))
+        if last[name] == at:
+            candidates += _own_candidates(groups[name], state.byok_fallback)
+    return _put_sticky_candidate_first(candidates, state) if sticks else candidates
+
+
+def _own_candidates(group: Sequence[EndpointEntry], places: Places) -> list[Candidate]:
+    candidates = [Candidate(each, place) for each in group for place in places.get(each.pk, ())]
+    return sorted(candidates, key=lambda candidate: candidate.own or 0)
+
+
+def _put_sticky_candidate_first(
+    candidates: list[Candidate], state: EndpointState
+) -> list[Candidate]:
+    for at, (endpoint, own) in enumerate(candidates):
+        if endpoint.pk == state.sticky:
+            if own is not None and own in state.byok_fallback.get(endpoint.pk, ()):
+                # The sticky endpoint has only credentials that are tried last.
+                return candidates
+            return [candidates[at], *candidates[:at], *candidates[at + 1 :]]
+    return candidates
+
+
+def has_candidate(endpoint: EndpointEntry, state: EndpointState) -> bool:
+    """Whether there is any candidate: an unshared endpoint needs a credential of the team's."""
+    if endpoint.pk not in state.unshared:
+        return True
+    return endpoint.pk in state.byok or endpoint.pk in state.byok_fallback

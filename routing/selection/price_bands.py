@@ -12,6 +12,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.selection.filters import context_test
 from routing.selection.patterns import compile_patterns
 from routing.selection.types import Requirements
 
@@ -117,7 +118,7 @@ class PriceIndex:
             offers = [o for o in self._offers if o.abilities in able and o.model.id in names]
             firsts = _cheapest_offers(offers)
             tokens_max = min([each.prompt_tokens_max for each in firsts], default=0.0)
-            found = Offers(tuple(offers), rank_models(firsts), tokens_max)
+            found = Offers(tuple(offers), _rank_models(firsts), tokens_max)
             # A new dict, because a native thread may be reading the old one.
             shelves = self._shelves if len(self._shelves) < _CACHE_MAX else {}
             self._shelves = {**shelves, need: found}
@@ -166,42 +167,31 @@ def rank_fitting(shelf: Offers, requirements: Requirements) -> Ranking:
     prompt, answer = requirements.prompt_tokens, requirements.output_tokens or 0
     if prompt + answer <= shelf.tokens_max:
         return shelf.ranking
+    fits = context_test(prompt, answer)
     offers = [
         offer
         for offer in shelf.offers
-        if offer.prompt_tokens_max >= prompt + answer
-        or (offer.prompt_tokens_max >= prompt and _has_room(offer.endpoint, prompt, answer))
+        if offer.prompt_tokens_max >= prompt + answer or fits(offer.endpoint)
     ]
-    return rank_models(_cheapest_offers(offers))
+    return _rank_models(_cheapest_offers(offers))
 
 
-def _has_room(endpoint: EndpointEntry, prompt_tokens: int, output_tokens: int) -> bool:
-    """The rule of `Filter by Context Length`: an endpoint gives no more output than its maximum."""
-    room = endpoint.context_length
-    tokens = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
-    return room is None or prompt_tokens + tokens <= room
-
-
-def rank_models(offers: Iterable[Offer]) -> Ranking:
+def _rank_models(offers: Sequence[Offer]) -> Ranking:
     """The bands of offers that come cheapest first, one for each model."""
-    ordered = list(offers)
-    prices = [each.endpoint.token_usd for each in ordered]
-    return Ranking(tuple([each.model for each in ordered]), band_edges(prices))
+    prices = [each.endpoint.token_usd for each in offers]
+    return Ranking(tuple([each.model for each in offers]), band_edges(prices))
 
 
 def band_edges(prices: Sequence[Decimal]) -> tuple[int, ...]:
     """Where among rising prices each band begins, and where the last one ends."""
-    inner = [_edge(prices, _PERCENT_PER_BAND * band) for band in range(1, BANDS)]
-    return (0, *inner, len(prices))
-
-
-def _edge(prices: Sequence[Decimal], percent: int) -> int:
-    """The first price of which at least so much of the others is cheaper."""
-    at = -(-percent * max(len(prices) - 1, 1) // 100)
-    if at >= len(prices):
-        return len(prices)
-    price = prices[at]
-    return at if bisect_left(prices, price) == at else bisect_right(prices, price)
+    edges = [0]
+    for band in range(1, BANDS):
+        # A band begins with the first price of which at least this share of the others is cheaper.
+        at = -(-_PERCENT_PER_BAND * band * max(len(prices) - 1, 1) // 100)
+        if at < len(prices) and bisect_left(prices, prices[at]) < at:
+            at = bisect_right(prices, prices[at])
+        edges.append(min(at, len(prices)))
+    return (*edges, len(prices))
 
 
 def _cheapest_offers(offers: Iterable[Offer]) -> list[Offer]:
@@ -218,17 +208,21 @@ def _list_offers(model: ModelEntry, kinds: dict[Abilities, int]) -> list[Offer]:
     offers: list[Offer] = []
     cheapest: dict[int, Offer] = {}
     for each in model.by_price:
-        offer = Offer(model, each, _abilities_index(each, kinds), each.prompt_tokens_max)
-        first = cheapest.setdefault(offer.abilities, offer)
-        if first is offer or _is_roomier(offer, first):
+        abilities = Abilities(
+            kind=each.provider.kind,
+            decides=each.decides,
+            tier=each.tier,
+            tools="tools" in each.supported_parameters,
+            input_modalities=each.input_modalities,
+            output_modalities=each.output_modalities,
+        )
+        index = kinds.setdefault(abilities, len(kinds))
+        offer = Offer(model, each, index, each.prompt_tokens_max)
+        first = cheapest.setdefault(index, offer)
+        rooms = zip(_room_key(offer), _room_key(first), strict=True)
+        if first is offer or any(mine > its for mine, its in rooms):
             offers.append(offer)
     return offers
-
-
-def _is_roomier(offer: Offer, other: Offer) -> bool:
-    """Whether a request may fit `offer` and not `other`."""
-    pairs = zip(_room_key(offer), _room_key(other), strict=True)
-    return any(mine > its for mine, its in pairs)
 
 
 def _room_key(offer: Offer) -> tuple[float, float, float]:
@@ -236,15 +230,3 @@ def _room_key(offer: Offer) -> tuple[float, float, float]:
     # A low maximum of output leaves more of the context to the prompt.
     context, output = endpoint.context_length or inf, endpoint.max_completion_tokens or inf
     return (offer.prompt_tokens_max, context, -output)
-
-
-def _abilities_index(endpoint: EndpointEntry, known: dict[Abilities, int]) -> int:
-    abilities = Abilities(
-        kind=endpoint.provider.kind,
-        decides=endpoint.decides,
-        tier=endpoint.tier,
-        tools="tools" in endpoint.supported_parameters,
-        input_modalities=endpoint.input_modalities,
-        output_modalities=endpoint.output_modalities,
-    )
-    return known.setdefault(abilities, len(known))

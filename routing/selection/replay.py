@@ -108,7 +108,7 @@ def read_names(
     trace: Mapping[str, Any],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
     """Model and tag of the endpoints in the order, and of the removed ones with the step that
-    removed them: what of `read_rows` costs a tenth of it."""
+    removed them, at a tenth of the cost of `read_rows`."""
     tags, steps, models = trace["tag"], trace.get("removed", []), trace["models"]
     ordered = len(tags) - len(steps)
     at_model = trace.get("model") or [0] * len(tags)
@@ -129,6 +129,8 @@ def read_rows(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
         {at: tuple(places) for at, *places in trace.get(name, ())}
         for name in ("byok", "byok_fallback")
     )
+    health = {name: trace.get(name, ()) for name in HealthSnapshot._fields}
+    health["probe"] = (trace.get("probe"),)
     for at, tag in enumerate(tags):
         in_order = at < ordered
         yield TraceRow(
@@ -140,7 +142,7 @@ def read_rows(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
             usd=trace["usd"][at],
             weight=(weights[at] / WEIGHTS_SUM or None) if weights and in_order else None,
             figures=(figures and figures[at]) or {},
-            health=tuple(_health_words(at, trace)),
+            health=tuple([name for name, numbers in health.items() if at in numbers]),
             sticky=trace.get("sticky") == at,
             byok=own.get(at, ()),
             byok_fallback=own_last.get(at, ()),
@@ -183,14 +185,6 @@ def _verdict(at: int, errors: Mapping[int, str | None], chosen: int | None) -> s
     if at in errors:
         return OVERTAKEN if errors[at] == CANCELLED else FAILED
     return PASSED_OVER if at < max(errors, default=-1) else RESERVE
-
-
-def _health_words(at: int, trace: Mapping[str, Any]) -> Iterator[str]:
-    for name in HealthSnapshot._fields:
-        if at in trace.get(name, ()):
-            yield name
-    if trace.get("probe") == at:
-        yield "probe"
 
 
 def _field_reader(default: object, name: str) -> Any:

@@ -105,6 +105,13 @@ def resolve_models(
     # reference, else whether there are several models.
     routers = [each.strategy for each in resolved if each.strategy in _ROUTER_STRATEGIES]
     own = routers[0] if routers else resolved[0].strategy
+    pool: tuple[ModelEntry, ...] = ()
+    if virtual and not models:
+        wishes = auto.wishes.get(virtual, NO_AUTO_OPTIONS)
+        need = (
+            free_need(requirements) if virtual == _FREE else auto_need(requirements, auto, wishes)
+        )
+        pool = list_pool(snapshot, need)
     return Resolution(
         models=models,
         strategy=own or ("fallback" if len(models) > 1 else "direct"),
@@ -112,7 +119,7 @@ def resolve_models(
         admitted_tiers=_opened_tiers(effects),
         plugins=tuple(dict.fromkeys([effect.plugin for effect in effects if effect.plugin])),
         virtual=virtual,
-        pool=_pool(request, virtual) if virtual and not models else (),
+        pool=pool,
     )
 
 
@@ -149,14 +156,8 @@ def _resolve_reference(request: _Request, reference: str) -> _Resolved:
             [_check_serves(model, request.requirements, reference)], strategy, name.effects
         )
     family = family_of(name.base)
-    if family is not None:
-        return _resolve_family(request, family, name, reference)
-    return _resolve_router(request, name, reference)
-
-
-def _resolve_family(
-    request: _Request, family: Family, name: ModelReference, reference: str
-) -> _Resolved:
+    if family is None:
+        return _resolve_router(request, name, reference)
     model = _newest_of_family(request.snapshot, family)
     if model is None:
         # The family is there, its newest model lacks the variant: an entry that does not exist.
@@ -183,34 +184,18 @@ def _resolve_router(request: _Request, name: ModelReference, reference: str) -> 
     virtual = _VIRTUAL.get(name.base)
     if virtual is None:
         return _Resolved([], strategy)
-    return _Resolved(
-        _choose_models(request, virtual, _opened_tiers(name.effects)),
-        strategy,
-        name.effects,
-        virtual,
-    )
-
-
-def _choose_models(request: _Request, router: str, tiers: frozenset[str]) -> list[ModelEntry]:
     snapshot, requirements, auto, random, sticky = request
-    if router == _FREE:
-        return choose_free_models(
+    tiers = _opened_tiers(name.effects)
+    if virtual == _FREE:
+        models = choose_free_models(
             snapshot, requirements, auto, tiers=tiers, random=random, sticky_model=sticky
         )
-    wishes = auto.wishes.get(router, NO_AUTO_OPTIONS)
-    return choose_auto_models(
-        snapshot, requirements, auto, wishes, tiers=tiers, sticky_model=sticky
-    )
-
-
-def _pool(request: _Request, router: str) -> tuple[ModelEntry, ...]:
-    """The models among which the router had to choose."""
-    snapshot, requirements, auto = request.snapshot, request.requirements, request.auto
-    if router == _FREE:
-        return list_pool(snapshot, free_need(requirements))
-    return list_pool(
-        snapshot, auto_need(requirements, auto, auto.wishes.get(router, NO_AUTO_OPTIONS))
-    )
+    else:
+        wishes = auto.wishes.get(virtual, NO_AUTO_OPTIONS)
+        models = choose_auto_models(
+            snapshot, requirements, auto, wishes, tiers=tiers, sticky_model=sticky
+        )
+    return _Resolved(models, strategy, name.effects, virtual)
 
 
 def _check_serves(model: ModelEntry, requirements: Requirements, reference: str) -> ModelEntry:

@@ -38,6 +38,11 @@ from routing.selection.types import (
 NOT_SERVED: Final = "Not Served"
 NO_PRICE: Final = "No Price"
 DOWN: Final = "Down"
+PREFERENCE: Final = "Parameter Preference"
+OWN_CREDENTIALS: Final = "Own Credentials Only"
+NO_FALLBACKS: Final = "Fallbacks Disabled"
+_DOWN_STATUS: Final = -3
+_DISABLED_STATUS: Final = -5
 # Cached kinds of requests per model, or models and kinds per policy; beyond that the cache is
 # emptied.
 _KEPT_MAX: Final = 16
@@ -111,8 +116,20 @@ def _cached_result(model: ModelEntry, requirements: Requirements, policy: Policy
 def _run_filters(
     models: Sequence[ModelEntry], requirements: Requirements, policy: Policy
 ) -> FilterResult:
+    """Filter the endpoints that serve the caller's format, model by model, cheapest first."""
+    kinds = requirements.kinds
+    endpoints: list[EndpointEntry] = []
     removed: list[Excluded] = []
-    endpoints = _list_servable(models, requirements, removed)
+    for model in models:
+        servable = [each for each in model.by_price if each.serves(kinds)]
+        endpoints += servable
+        if len(servable) == len(model.endpoints):
+            continue
+        present = set(servable)
+        for each in model.endpoints:
+            if each not in present:
+                reason = NO_PRICE if each.prices is None else DOWN
+                removed.append(Excluded(each, reason if each.serves(kinds) else NOT_SERVED))
     for step, keep in list_filters(requirements, policy):
         kept = keep(endpoints)
         if len(kept) != len(endpoints):
@@ -120,7 +137,12 @@ def _run_filters(
             if not kept:
                 return FilterResult(endpoints, removed, [], failed_step=step)
             endpoints = kept
-    supporting = _prefer_supporting(endpoints, requirements)
+    supporting = endpoints
+    if requirements.supplied_parameters or requirements.tools:
+        by_model = groupby(endpoints, key=model_id_of)
+        supporting = [
+            each for _, group in by_model for each in prefer_supporting(group, requirements)
+        ]
     if endpoints and not supporting:
         removed += list_excluded(endpoints, (), TOOLS_STEP)
         return FilterResult(endpoints, removed, [], failed_step=TOOLS_STEP)
@@ -133,44 +155,6 @@ def list_excluded(
     """The endpoints that a filter excluded, with the filter's name."""
     left = set(kept)
     return [Excluded(each, step) for each in endpoints if each not in left]
-
-
-def _list_servable(
-    models: Sequence[ModelEntry], requirements: Requirements, removed: list[Excluded]
-) -> list[EndpointEntry]:
-    """The endpoints that can be called in the caller's format, model by model, cheapest first."""
-    servable: list[EndpointEntry] = []
-    for model in models:
-        own = [each for each in model.by_price if each.serves(requirements.kinds)]
-        servable += own
-        if len(own) != len(model.endpoints):
-            own_keys = set(own)
-            absent = (each for each in model.endpoints if each not in own_keys)
-            removed += [Excluded(each, _absence_reason(each, requirements)) for each in absent]
-    return servable
-
-
-def _absence_reason(endpoint: EndpointEntry, requirements: Requirements) -> str:
-    if not endpoint.serves(requirements.kinds):
-        return NOT_SERVED
-    return NO_PRICE if endpoint.prices is None else DOWN
-
-
-def _prefer_supporting(
-    endpoints: list[EndpointEntry], requirements: Requirements
-) -> list[EndpointEntry]:
-    """`prefer_supporting`, model by model."""
-    if not (requirements.supplied_parameters or requirements.tools):
-        return endpoints
-    by_model = groupby(endpoints, key=model_id_of)
-    return [each for _, group in by_model for each in prefer_supporting(list(group), requirements)]
-
-
-PREFERENCE: Final = "Parameter Preference"
-OWN_CREDENTIALS: Final = "Own Credentials Only"
-NO_FALLBACKS: Final = "Fallbacks Disabled"
-_DOWN_STATUS: Final = -3
-_DISABLED_STATUS: Final = -5
 
 
 def select(
@@ -207,6 +191,8 @@ def select(
         order = _narrow(order, _first_choices(order, policy), NO_FALLBACKS, removed)
         own_candidates = [candidate for candidate in own_candidates if candidate.endpoint in order]
     first = next(iter(own_candidates or map(Candidate, order)), None)
+    # A try with a team's own credential is no probe: it says nothing about the shared endpoint.
+    probe = first.endpoint.pk if first is not None and first.own is None else None
     return Plan(
         order,
         removed,
@@ -214,17 +200,9 @@ def select(
         output_caps=_output_caps(order, requirements.output_tokens),
         weights=case.weights,
         rule=rule_of(order, requirements, policy),
-        probe=_find_probe(first, state),
+        probe=probe if probe in state.health.half_open else None,
         own_candidates=own_candidates,
     )
-
-
-def _find_probe(first: Candidate | None, state: EndpointState) -> int | None:
-    """The half-open endpoint that comes first. A try with a team's own credential is no probe: it
-    says nothing about the shared endpoint."""
-    if first is None or first.own is not None or first.endpoint.pk not in state.health.half_open:
-        return None
-    return first.endpoint.pk
 
 
 def are_all_down(
@@ -263,13 +241,14 @@ def list_unpriced(models: Iterable[ModelEntry], requirements: Requirements) -> l
 
 def list_offered(models: Iterable[ModelEntry], requirements: Requirements) -> list[EndpointEntry]:
     """The endpoints that serve the models in the caller's format, down or not."""
-    return [each for model in models for each in model.endpoints if _is_offered(each, requirements)]
-
-
-def _is_offered(endpoint: EndpointEntry, requirements: Requirements) -> bool:
-    """Whether it would serve the request's format if it were not down."""
-    is_there = endpoint.prices is not None and endpoint.status > _DISABLED_STATUS
-    return is_there and endpoint.serves(requirements.kinds)
+    return [
+        each
+        for model in models
+        for each in model.endpoints
+        if each.prices is not None
+        and each.status > _DISABLED_STATUS
+        and each.serves(requirements.kinds)
+    ]
 
 
 def _narrow(

@@ -65,7 +65,7 @@ class EndpointCounter:
             self.tools_bad += not tools_good
 
     def count_latency(self, latency_s: float, *, streamed: bool) -> None:
-        """Count a time to first token alone: of who was cancelled, one that was not enough."""
+        """Count a time to first token alone: a cancelled request waited at least this long."""
         if streamed:
             self.first_token = count_value(self.first_token, latency_s)
         else:

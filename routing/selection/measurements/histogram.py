@@ -1,8 +1,7 @@
 """Measurements counted in logarithmic buckets, so that many are few and any two sets add up.
 
-A bucket is 10.5 % wide: what is read out of it is within 5 % of what was measured
-(`RELATIVE_ERROR`), from a tenth of a millisecond, or a token in three hours, up to more than any
-of them can be.
+A bucket is 10.5 % wide: its value is within 5 % of each measurement in it (`RELATIVE_ERROR`), from
+a tenth of a millisecond, or a token in three hours, up to more than any measurement can be.
 """
 
 from collections.abc import Mapping
@@ -41,7 +40,7 @@ def count_value(counts: Counts | None, value: float) -> Counts:
 
 
 def add_counts(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | None:
-    """Both together: in place where there is a place, and never in that of the `others`."""
+    """The sum, in `counts` itself unless it is None; `others` stays as it is."""
     if not others:
         return counts
     if counts is None:
@@ -52,7 +51,7 @@ def add_counts(counts: Counts | None, others: Mapping[int, int] | None) -> Count
 
 
 def subtract_counts(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | None:
-    """Undo `merged`; None once nothing is left."""
+    """Undo `add_counts`; None once nothing is left."""
     if counts is None or not others:
         return counts
     for bucket, number in others.items():
@@ -65,9 +64,10 @@ def subtract_counts(counts: Counts | None, others: Mapping[int, int] | None) -> 
 
 
 def percentiles(counts: Mapping[int, int], *, high_is_good: bool = False) -> Percentiles:
-    """What that share of the measurements reached or did better than; there must be one at least.
+    """The values that 50, 75, 90 and 99 % of the measurements reached or did better than.
 
-    The one worst of several measurements is never among them: a single outlier says nothing.
+    There must be one measurement at least. The worst one of several is never among the values: a
+    single outlier says nothing.
     """
     rank = sum(counts.values()) - 1
     ranks = [int(share * rank) for share in _SHARES]
@@ -81,7 +81,7 @@ def percentiles(counts: Mapping[int, int], *, high_is_good: bool = False) -> Per
 
 
 def find_percentile(counts: Mapping[int, int], share: float) -> float:
-    """One of them, of what is better the lower it is."""
+    """The value that this share of the measurements did not exceed; there must be one at least."""
     rank, passed = int(share * (sum(counts.values()) - 1)), 0
     for bucket in sorted(counts):
         passed += counts[bucket]

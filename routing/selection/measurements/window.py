@@ -1,8 +1,8 @@
-"""The last so many slices of time: what endpoints did in them, summed up as they come and go.
+"""The counters of all endpoints over a sliding window, which consists of slices of time.
 
-The slice of now is kept as it grows; older ones are sealed, which takes a hundredth of the memory,
-until they leave the window and are taken off the sums. That work is done in pieces, so that a loop
-which serves requests can do it between them.
+The newest slice grows. Older slices are sealed, which takes a hundredth of the memory, until they
+leave the window and are subtracted from the sums. That work is done in pieces, so that an event
+loop can serve requests between them.
 """
 
 import zlib
@@ -16,7 +16,7 @@ from routing.selection.measurements.endpoint_counter import EndpointCounter, par
 PIECE_ENDPOINTS: Final = 200
 Pairs = Iterable[tuple[int, EndpointCounter]]
 _QUICKLY: Final = 1
-# A tally has three histograms of 256 buckets at the most; these numbers are of no known use.
+# More than counters of `PIECE_ENDPOINTS` endpoints can take.
 _PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
 _NOBODY: Final[tuple[int, ...]] = ()
 
@@ -40,7 +40,7 @@ class Window:
         return int(moment // self._slice_s)
 
     def add(self, number: int, pairs: Pairs) -> None:
-        """What was done in that slice; what is older than the window is passed over."""
+        """Add counters to a slice; a slice that is older than the window is ignored."""
         if number <= self._newest - self._slices:
             return
         self._newest = max(self._newest, number)
@@ -50,17 +50,27 @@ class Window:
             _add(self.totals, endpoint, tally)
 
     def advance(self, number: int) -> Iterator[Collection[int]]:
-        """Make `number` the slice of now. To be run to its end; between its steps others may run,
-        and `add`. Each step tells which endpoints' sums have become less."""
+        """Make `number` the newest slice. Each step yields the endpoints whose sums became less.
+
+        Callers run it to its end; between its steps `add` may be called.
+        """
         self._newest = max(self._newest, number)
         for old in [each for each in self._open if each < self._newest]:
-            yield from self._seal(old)
+            for piece in _pieces(list(self._open.pop(old, {}).items())):
+                self._sealed.setdefault(old, []).append(zlib.compress(piece, _QUICKLY))
+                yield _NOBODY
         for old in [each for each in self._sealed if each <= self._newest - self._slices]:
             for piece in self._sealed.pop(old, ()):
-                yield self._expire(piece)
+                gone = dict(_unpack_sealed(piece))
+                for endpoint, tally in gone.items():
+                    total = self.totals[endpoint]
+                    total.subtract(tally)
+                    if total.is_empty:
+                        del self.totals[endpoint]
+                yield gone
 
     def read_slices(self, first: int, last: int) -> Iterator[tuple[int, EndpointCounter]]:
-        """Endpoint and tally of each slice from `first` to `last`, an endpoint once per slice or
+        """Endpoint and counter of each slice from `first` to `last`, an endpoint once per slice or
         more often."""
         for number in range(first, last + 1):
             for piece in self._sealed.get(number, ()):
@@ -68,8 +78,8 @@ class Window:
             yield from self._open.get(number, {}).items()
 
     def dump_pieces(self) -> Iterator[tuple[int, bytes]]:
-        """The slices of this moment in packed pieces, each with the number of its slice; `opened`
-        reads a piece. Others may run between two of them."""
+        """The present slices in packed pieces, each with the number of its slice, for
+        `unpack_piece`. The window may change while this runs."""
         sealed = [(number, list(pieces)) for number, pieces in self._sealed.items()]
         growing = [(number, list(slice_.items())) for number, slice_ in self._open.items()]
         for number, pieces in sealed:
@@ -79,23 +89,9 @@ class Window:
             for piece in _pieces(pairs):
                 yield number, zlib.compress(piece, _QUICKLY)
 
-    def _seal(self, number: int) -> Iterator[Collection[int]]:
-        for piece in _pieces(list(self._open.pop(number, {}).items())):
-            self._sealed.setdefault(number, []).append(zlib.compress(piece, _QUICKLY))
-            yield _NOBODY
-
-    def _expire(self, piece: bytes) -> Collection[int]:
-        gone = dict(_unpack_sealed(piece))
-        for endpoint, tally in gone.items():
-            total = self.totals[endpoint]
-            total.subtract(tally)
-            if total.is_empty:
-                del self.totals[endpoint]
-        return gone
-
 
 def unpack_piece(packed: bytes) -> list[tuple[int, EndpointCounter]]:
-    """Endpoint and tally of a piece of `Window.dumped`. Raises `ValueError` for what is none."""
+    """Endpoint and counter of a piece of `Window.dump_pieces`. Raises `ValueError`."""
     unpacking = zlib.decompressobj()
     try:
         piece = unpacking.decompress(packed, _PIECE_BYTES_MAX)
@@ -107,7 +103,7 @@ def unpack_piece(packed: bytes) -> list[tuple[int, EndpointCounter]]:
 
 
 def parse_counters(rows: object) -> list[tuple[int, EndpointCounter]]:
-    """Endpoint and tally of each row. Raises `ValueError` for what is none."""
+    """Endpoint and counter of each row. Raises `ValueError`."""
     if not isinstance(rows, list):
         raise ValueError("no list of tallies")
     return [parse_counter(row) for row in rows]

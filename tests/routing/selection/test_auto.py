@@ -18,7 +18,6 @@ from routing.selection.auto import (
     AutoSettings,
     CostTier,
     UsableModels,
-    all_models,
     choose_auto_models,
     choose_free_models,
 )
@@ -45,7 +44,7 @@ def auto(
 
 
 def passing(test: Callable[[ModelEntry], bool] | None) -> UsableModels:
-    return all_models if test is None else lambda models: filter(test, models)
+    return iter if test is None else lambda models: filter(test, models)
 
 
 def in_cents(*cents: int) -> list[ModelEntry]:
