@@ -8,17 +8,17 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
-from typing import Any, Final
+from functools import cache
+from operator import methodcaller
+from typing import Final
 
-import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, transaction
 
 from gateway.database.db import Lane, run_queries
 from gateway.shared_cache import SharedCache, shared_cache
 from routing.catalogue.models import Endpoint
-from routing.selection.measurements.endpoint_counter import EndpointCounter
+from routing.selection.measurements.endpoint_counter import EndpointCounter, merge_counters
 from routing.selection.measurements.histogram import percentiles
 from routing.statistics.models import EndpointSample
 from routing.statistics.observation import Observer, observer
@@ -116,7 +116,7 @@ class LocalSamples:
         if number != self._number or now - self._written_at >= _OWN_EVERY_S:
             self.write()
             self._number = number
-        _add_counters(self._counters, self._observer.take().items())
+        merge_counters(self._counters, self._observer.take().items())
 
     def write(self) -> None:
         """Add the stretch so far to the rows; without a database it is lost."""
@@ -144,8 +144,8 @@ def _read_shared_counters(store: SharedCache, number: int) -> dict[int, Endpoint
     after = f"{number * STRETCH_S * 1000}-0"
     end_ms = (number + 1) * STRETCH_S * 1000 - 1
     while True:
-        read: Callable[[redis.Redis], list[_Entry] | None]
-        read = partial(_read_page, after=after, end_ms=end_ms)
+        read = methodcaller("xrange", stream_key(), after, str(end_ms), count=PAGE_ENTRIES)
+        page: list[_Entry] | None
         page = store.run(read, None, limit_s=_READ_LIMIT_S, knocks=True)
         if page is None:
             return None
@@ -154,26 +154,10 @@ def _read_shared_counters(store: SharedCache, number: int) -> dict[int, Endpoint
                 entry = read_entry(fields.get(b"d", b""), at=0.0)
             except ValueError:
                 continue
-            _add_counters(counters, entry.counters)
+            merge_counters(counters, entry.counters)
         if len(page) < PAGE_ENTRIES:
             return counters
         after = f"({page[-1][0].decode()}"
-
-
-def _read_page(store: "redis.Redis", after: str, end_ms: int) -> list[_Entry]:
-    entries: Any = store.xrange(stream_key(), min=after, max=str(end_ms), count=PAGE_ENTRIES)
-    return list(entries)
-
-
-def _add_counters(
-    counters: dict[int, EndpointCounter], pairs: Iterable[tuple[int, EndpointCounter]]
-) -> None:
-    for endpoint, counter in pairs:
-        known = counters.get(endpoint)
-        if known is None:
-            counters[endpoint] = counter
-        else:
-            known.add(counter)
 
 
 def _build_sample(endpoint: int, counter: EndpointCounter, started_at: datetime) -> EndpointSample:

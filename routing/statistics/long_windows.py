@@ -8,6 +8,7 @@ one.
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import methodcaller
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -102,9 +103,11 @@ class LongWindows:
             return False
         windows = (self._observer.half_hour, self._observer.day)
         for piece in pieces:
-            which, age, packed = _parse_piece(piece)
-            pairs = unpack_piece(packed)
-            windows[which].add(windows[which].number_at(then) - age, pairs)
+            which, age, packed = piece.split(b" ", 2)
+            if which not in (b"0", b"1"):
+                raise ValueError("no such window")
+            window, pairs = windows[int(which)], unpack_piece(packed)
+            window.add(window.number_at(then) - int(age), pairs)
             self._observer.touch(endpoint for endpoint, _ in pairs)
             yield_control()
         return True
@@ -115,7 +118,7 @@ class LongWindows:
         until, name = self._clock() + LOAD_S, place_key(head.place)
         for start in range(0, head.pieces, _PAGE_PIECES):
             last = min(start + _PAGE_PIECES, head.pieces) - 1
-            page = self._run(partial(_read_range, name=name, first=start, last=last), None)
+            page = self._run(methodcaller("lrange", name, start, last), None)
             if not page or len(page) != last - start + 1 or self._clock() > until:
                 return None
             pieces += page
@@ -123,6 +126,7 @@ class LongWindows:
         return pieces
 
     def _dump_pieces(self) -> Iterator[bytes]:
+        """Pieces of both windows: which window, how many slices ago, the packed slice."""
         now = self._clock()
         for which, window in enumerate((self._observer.half_hour, self._observer.day)):
             for number, packed in window.dump_pieces():
@@ -144,10 +148,6 @@ def _empty_free_place(store: "redis.Redis") -> int:
     return place
 
 
-def _read_range(store: "redis.Redis", name: str, first: int, last: int) -> Any:
-    return store.lrange(name, first, last)
-
-
 def _append_page(store: "redis.Redis", place: int, page: list[bytes]) -> bool:
     pipe = store.pipeline(transaction=False)
     pipe.rpush(place_key(place), *page)
@@ -166,11 +166,3 @@ def _split_pages(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
             page, size = [], 0
     if page:
         yield page
-
-
-def _parse_piece(piece: bytes) -> tuple[int, int, bytes]:
-    """Parse a piece: which window, how many slices ago, the packed slice. Raises `ValueError`."""
-    which, age, packed = piece.split(b" ", 2)
-    if which not in (b"0", b"1"):
-        raise ValueError("no such window")
-    return int(which), int(age), packed

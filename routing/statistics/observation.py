@@ -1,4 +1,4 @@
-"""Counting what endpoints did lately, in this process and in those it shares with.
+"""Statistics of the endpoints over the last minutes, of this process and of those it shares with.
 
 Requests leave a few numbers behind (`record_attempt`) and read earlier results (`endpoint_stats`).
 A thread of its own counts once a second.
@@ -15,7 +15,11 @@ from typing import Final
 from django.conf import settings
 
 from gateway.eventloop import yield_control
-from routing.selection.measurements.endpoint_counter import EndpointCounter, build_stats
+from routing.selection.measurements.endpoint_counter import (
+    EndpointCounter,
+    build_stats,
+    merge_counters,
+)
 from routing.selection.measurements.window import PIECE_ENDPOINTS, Window
 from routing.selection.types import EndpointStats, HealthSnapshot
 from routing.serving.request import process
@@ -83,16 +87,26 @@ class Observer:
     ) -> None:
         """Note a finished attempt, once. `tokens` are those of its answer, 0 where that is unknown
         or was not read to its end; `tools_good` judges its tool calls, if it made any."""
-        failure = attempt.failure
-        if failure is not None and failure.error_type != "refusal":
-            self._note_failure(attempt, failure)
-            return
-        endpoint, first = attempt.endpoint.pk, attempt.first_token
-        latency_s = None if first is None else first - attempt.started
-        speed = _compute_speed_tps(attempt, streamed=streamed, tokens=tokens) if tokens else None
-        if attempt.own is None:
-            self.health_events.record_recovery(endpoint, attempt.ended or self._clock())
-        self._events.append((endpoint, _ANSWERED, latency_s, streamed, speed, tools_good))
+        failure, endpoint = attempt.failure, attempt.endpoint.pk
+        at = attempt.ended or self._clock()
+        if failure is None or failure.error_type == "refusal":
+            first = attempt.first_token
+            latency_s = None if first is None else first - attempt.started
+            speed = (
+                _compute_speed_tps(attempt, streamed=streamed, tokens=tokens) if tokens else None
+            )
+            if attempt.own is None:
+                self.health_events.record_recovery(endpoint, at)
+            self._events.append((endpoint, _ANSWERED, latency_s, streamed, speed, tools_good))
+        elif failure.parked:
+            hint_s = failure.retry_after_s
+            hint_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
+            self.health_events.record_parking(endpoint, at, until=at + hint_s)
+            self._events.append((endpoint, _LIMITED, None, False, None, None))
+        elif not is_request_at_fault(failure):
+            if failure.outage:
+                self.health_events.record_outage(endpoint, at)
+            self._events.append((endpoint, _FAILED, None, False, None, None))
 
     def record_cancelled(self, attempt: Attempt, *, streamed: bool, usual_s: float) -> None:
         """Note that an attempt had no content in its usual time when another endpoint's came.
@@ -112,19 +126,6 @@ class Observer:
                 pass
         return self._view
 
-    def _note_failure(self, attempt: Attempt, failure: UpstreamFailure) -> None:
-        endpoint = attempt.endpoint.pk
-        at = attempt.ended or self._clock()
-        if failure.parked:
-            hint_s = failure.retry_after_s
-            hint_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
-            self.health_events.record_parking(endpoint, at, until=at + hint_s)
-            self._events.append((endpoint, _LIMITED, None, False, None, None))
-        elif not is_request_at_fault(failure):
-            if failure.outage:
-                self.health_events.record_outage(endpoint, at)
-            self._events.append((endpoint, _FAILED, None, False, None, None))
-
     # --- What the thread calls ------------------------------------------------------------------
 
     def refresh(self) -> Iterator[None]:
@@ -135,15 +136,21 @@ class Observer:
             counters = self._count_events()
             self.add_others(list(counters.items()), now, in_long=True)
             if self.collects:
-                self._collect(counters)
+                merge_counters(self._own, counters.items())
             yield
         for window in (self.recent, self.half_hour, self.day):
             for endpoints in window.advance(window.number_at(now)):
                 self._dirty.update(endpoints)
                 yield
         changed, self._dirty = list(self._dirty), set()
+        recent, half_hour, day = self.recent.totals, self.half_hour.totals, self.day.totals
         for start in range(0, len(changed), PIECE_ENDPOINTS):
-            self._recompute_stats(changed[start : start + PIECE_ENDPOINTS])
+            for each in changed[start : start + PIECE_ENDPOINTS]:
+                stats = build_stats(recent.get(each), half_hour.get(each), day.get(each))
+                if stats is None:
+                    self._stats.pop(each, None)
+                else:
+                    self._stats[each] = stats
             yield
 
     def take(self) -> dict[int, EndpointCounter]:
@@ -166,15 +173,6 @@ class Observer:
         """Recompute these at the next refresh: a window got new counts."""
         self._dirty.update(endpoints)
 
-    def _collect(self, counters: dict[int, EndpointCounter]) -> None:
-        """Gather own counts for those they are shared with."""
-        for endpoint, counter in counters.items():
-            known = self._own.get(endpoint)
-            if known is None:
-                self._own[endpoint] = counter
-            else:
-                known.add(counter)
-
     def _count_events(self) -> dict[int, EndpointCounter]:
         counters: dict[int, EndpointCounter] = {}
         events = self._events
@@ -195,15 +193,6 @@ class Observer:
             else:
                 counter.limited += 1
         return counters
-
-    def _recompute_stats(self, endpoints: Iterable[int]) -> None:
-        recent, half_hour, day = self.recent.totals, self.half_hour.totals, self.day.totals
-        for endpoint in endpoints:
-            stats = build_stats(recent.get(endpoint), half_hour.get(endpoint), day.get(endpoint))
-            if stats is None:
-                self._stats.pop(endpoint, None)
-            else:
-                self._stats[endpoint] = stats
 
 
 def is_request_at_fault(failure: UpstreamFailure) -> bool:

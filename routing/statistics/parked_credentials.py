@@ -1,7 +1,7 @@
 """Which of the gateway's own credentials are parked: refused or throttled by their provider.
 
-Moments are monotonic seconds. Processes tell each other (`routing.statistics.peer_sync`); without a
-hint store each one goes by what it has met itself.
+Moments are monotonic seconds. Processes share them (`routing.statistics.peer_sync`); without a hint
+store each process knows only its own.
 """
 
 from functools import cache
@@ -31,8 +31,7 @@ class Doubt(NamedTuple):
 
 
 class ParkedCredentials:
-    """Credentials by the moment until which they are not used: at every endpoint, or at the one
-    that said so."""
+    """Credentials by the moment until which they are not used, at one endpoint or at all."""
 
     def __init__(self) -> None:
         self._until: dict[ParkingKind, dict[int, float]] = {"refused": {}, "throttled": {}}
@@ -43,14 +42,14 @@ class ParkedCredentials:
     def park(
         self, credential: HouseCredential, endpoint: int, until: float, *, kind: ParkingKind
     ) -> None:
-        """Note what its provider said, here and for the other processes; endpoint 0 is each."""
+        """Park a credential here and in the other processes; endpoint 0 means all endpoints."""
         key = credential.parking_key(endpoint)
         event = CredentialEvent(kind, key, until)
         self._unpublished[kind, key] = event
         self.apply(event)
 
     def apply(self, event: CredentialEvent) -> None:
-        """Park a credential here, as this process or another one was told to."""
+        """Park a credential in this process."""
         until = self._until[event.kind]
         # Put last: the oldest are forgotten first.
         latest = max(event.until, until.pop(event.key, 0.0))
@@ -79,7 +78,7 @@ class ParkedCredentials:
         return doubt.until if doubt is not None and is_met else None
 
     def clear(self, credential: HouseCredential, endpoint: int) -> None:
-        """It was answered: what was wrong with it is over."""
+        """Use the credential again, because the endpoint answered it."""
         self._until["refused"].pop(credential.parking_key(), None)
         self._doubts.pop(credential.parking_key(endpoint), None)
         for until in self._until.values():
@@ -88,8 +87,8 @@ class ParkedCredentials:
     def find_end(
         self, credential: HouseCredential, endpoint: int, now: float, *, even_throttled: bool
     ) -> float | None:
-        """Until when it is parked at this endpoint; None where it may be used. With
-        `even_throttled` one may be that is only throttled."""
+        """Until when it is parked at this endpoint; None if it may be used. With `even_throttled`
+        a credential that is only throttled may be used."""
         if not any(self._until.values()):
             return None
         here = credential.parking_key(endpoint)
@@ -100,8 +99,8 @@ class ParkedCredentials:
         return end if end > now else None
 
     def may_probe(self, credential: HouseCredential, endpoint: int, now: float) -> bool:
-        """Whether a refused one may be tried where nothing else is left: once in a while by each
-        process, as its account may have been set right."""
+        """Whether a refused credential may be tried when no other is left. Each process may once
+        in a while, because the account may be in order again."""
         here = credential.parking_key(endpoint)
         if now - self._probed.get(here, float("-inf")) < _PROBED_EVERY_S:
             return False
@@ -112,7 +111,7 @@ class ParkedCredentials:
         return True
 
     def take(self) -> list[CredentialEvent]:
-        """Take what the other processes have not been told yet."""
+        """Take the unpublished events."""
         events, self._unpublished = list(self._unpublished.values()), {}
         return events
 

@@ -158,7 +158,18 @@ class PeerSync:
             read = self._hints.run(exchange, None, limit_s=LIMIT_S, knocks=True)
             if read is None:
                 return False
-            self._apply_read(read)
+            if read.at_ms < _parse_entry_id(self._last_id)[0] - _MS:
+                # Another store, or an emptied one whose clock is behind: all its entries are new.
+                self._last_id = "0-0"
+            self._store_ms = read.at_ms
+            now = self._clock()
+            for entry_id, fields in read.entries:
+                self._last_id = entry_id.decode()
+                if fields.get(b"p") != self.name.encode():
+                    parts = _parse_entry_id(self._last_id)
+                    at = now - max(0, read.at_ms - parts[0]) / _MS
+                    self._apply_entry(fields.get(b"d", b""), at, is_new=parts > self._long_id)
+                    yield_control()
             if len(read.entries) < PAGE_ENTRIES:
                 self._synced_at = self._clock()
                 return True
@@ -177,20 +188,6 @@ class PeerSync:
         # Only now: what could not be sent is sent the next time.
         del self._observer.health_events.probed[: len(probed)]
         return _StreamRead(_ms(replies[0]), replies[-1])
-
-    def _apply_read(self, read: _StreamRead) -> None:
-        if read.at_ms < _parse_entry_id(self._last_id)[0] - _MS:
-            # Another store, or an emptied one whose clock is behind: all its entries are new.
-            self._last_id = "0-0"
-        self._store_ms = read.at_ms
-        now = self._clock()
-        for entry_id, fields in read.entries:
-            self._last_id = entry_id.decode()
-            if fields.get(b"p") != self.name.encode():
-                parts = _parse_entry_id(self._last_id)
-                age_s = max(0, read.at_ms - parts[0]) / _MS
-                self._apply_entry(fields.get(b"d", b""), now - age_s, is_new=parts > self._long_id)
-                yield_control()
 
     def _apply_entry(self, data: bytes, at: float, *, is_new: bool) -> None:
         try:

@@ -57,12 +57,13 @@ def probe_due(now: datetime) -> int:
     for probe in probes:
         # Of two workers the one that moves the time sends the probe.
         row = ProviderProbe.objects.filter(pk=probe.pk, at=probe.at)
-        if _is_due(probe, now) and row.update(at=now):
+        interval = timedelta(seconds=probe.provider.probe_interval_s or 0)
+        if now - probe.at >= interval and row.update(at=now):
             due.append(probe)
     if not due:
         return 0
     with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:
-        results = list(threads.map(lambda probe: _probe(probe.provider), due))
+        results = list(threads.map(_probe, [probe.provider for probe in due]))
     events = [
         event
         for probe, result in zip(due, results, strict=True)
@@ -99,10 +100,6 @@ def probe_provider(
     # chats alone.
     is_up = None if status == 429 else status < 500
     return ProbeResult(is_up, status, latency_ms, "")
-
-
-def _is_due(probe: ProviderProbe, now: datetime) -> bool:
-    return now - probe.at >= timedelta(seconds=probe.provider.probe_interval_s or 0)
 
 
 def _probe(provider: Provider) -> ProbeResult:

@@ -1,6 +1,6 @@
 """Counters of an endpoint's calls, which add up, and the statistics derived from them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from routing.selection.measurements.histogram import (
@@ -157,6 +157,18 @@ def parse_counter(row: Any) -> tuple[int, EndpointCounter]:
     tally.tools_good, tally.tools_bad = tools_good, tools_bad
     tally.first_token, tally.whole, tally.speed = map(_parse_counts, (first_token, whole, speed))
     return endpoint, tally
+
+
+def merge_counters(
+    counters: dict[int, EndpointCounter], pairs: Iterable[tuple[int, EndpointCounter]]
+) -> None:
+    """Add each counter to that of its endpoint; the first one of an endpoint is taken over."""
+    for endpoint, counter in pairs:
+        known = counters.get(endpoint)
+        if known is None:
+            counters[endpoint] = counter
+        else:
+            known.add(counter)
 
 
 def build_stats(
