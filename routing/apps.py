@@ -26,7 +26,7 @@ class RoutingConfig(AppConfig):
         from routing.history.erasure import register_eraser
 
         register_check("catalogue", True, _report_catalogue)
-        register("prices", "routing.catalogue.examination.examine_prices")
+        register("prices", "routing.catalogue.pricebook.examine_prices")
         register_router_check(_is_router_alias)
         register_belongings("presets", WorkspaceBelongings(_list_presets, _delete_presets))
         destinations = WorkspaceBelongings(_list_destinations, _delete_destinations, at_once=True)

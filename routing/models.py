@@ -1,14 +1,8 @@
 """The rows of the app, where Django looks for them."""
 
 from routing.catalogue.credentials import ProviderCredential
-from routing.catalogue.models import (
-    CatalogueServing,
-    CatalogueVersion,
-    Endpoint,
-    Model,
-    ModelAlias,
-    Provider,
-)
+from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
+from routing.catalogue.version import CatalogueServing, CatalogueVersion
 from routing.destinations.models import Destination
 from routing.history.models import (
     GenerationContent,

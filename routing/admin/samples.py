@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from gateway.admin import ReadOnlyAdmin
-from routing.catalogue.models import CatalogueServing, CatalogueVersion
+from routing.catalogue.version import CatalogueServing, CatalogueVersion
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.statistics.models import EndpointSample, ProviderProbe
 

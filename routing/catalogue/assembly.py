@@ -1,6 +1,6 @@
-"""The rows of the catalogue, read at one moment.
+"""From the rows of the catalogue, read at one moment, to a snapshot.
 
-Reading (queries) and assembling (`routing.catalogue.assembly`, pure) are apart, because they run in
+Reading (`read_rows`, queries) and assembling (`assemble`, pure) are apart, because they run in
 different threads of a web process.
 """
 
@@ -21,9 +21,14 @@ from gateway.sealing import UnsealError
 from routing.catalogue.credentials import ProviderCredential, open_pooled
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider, open_credential
 from routing.catalogue.version import current_version
-from routing.entities.credentials import HouseCredential
 from routing.entities.efforts import EffortRules
-from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
+from routing.entities.entries import (
+    EndpointEntry,
+    HouseCredential,
+    ModelEntry,
+    ProviderEntry,
+    Snapshot,
+)
 from routing.entities.prices import PriceError, Prices
 from routing.entities.vocabulary import STATUS_DISABLED
 from routing.selection.price_bands import PriceIndex
@@ -90,6 +95,7 @@ def read_rows() -> Rows:
 
 @contextmanager
 def _one_moment() -> Iterator[None]:
+    """A transaction in which all queries see the same state of the tables."""
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "sqlite":
@@ -109,7 +115,7 @@ def _one_moment() -> Iterator[None]:
 
 
 def _fetch_rows(rows: Any) -> list[tuple[Any, ...]]:
-    """The rows; on PostgreSQL in pieces, between which the event loop gets its turn."""
+    """The rows; on PostgreSQL in pieces, between which other greenlets run."""
     cooperative = under_gevent() and connection.vendor != "sqlite"
     fetched: list[tuple[Any, ...]] = []
     for row in rows.iterator(chunk_size=_CHUNK_ROWS):
@@ -258,6 +264,11 @@ class _Assembly:
         own["taken_fields"] = self._set(taken)
         own["rate_rules"] = build_rules(f"endpoint:{own['pk']}", own.pop("rate_limits"))
         prices, pricing = self._parse_prices(own.pop("pricing"), own)
+        reasoning = model["reasoning"] or {}
+        supported, mandatory = reasoning.get("supported_efforts"), reasoning.get("mandatory", False)
+        efforts = None
+        if supported or mandatory:
+            efforts = EffortRules(self._set(supported or ()), mandatory)
         return EndpointEntry(
             **own,
             canonical_slug=model["canonical_slug"],
@@ -265,18 +276,11 @@ class _Assembly:
             distillable=model["distillable"],
             first_byte_s=model["first_byte_s"],
             decides=_find_deciding(own["supported_parameters"], model, provider.kind),
-            efforts=self._parse_efforts(model["reasoning"]),
+            efforts=efforts,
             provider=provider,
             prices=prices,
             pricing=pricing,
         )
-
-    def _parse_efforts(self, reasoning: Mapping[str, Any] | None) -> EffortRules | None:
-        known = reasoning or {}
-        supported, mandatory = known.get("supported_efforts"), known.get("mandatory", False)
-        if not supported and not mandatory:
-            return None
-        return EffortRules(self._set(supported or ()), mandatory)
 
     def _parse_prices(self, pricing: object, endpoint: JsonObject) -> _Priced:
         if pricing is None:

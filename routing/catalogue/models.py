@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models import Q
 
 from gateway.sealing import seal, unseal
-from routing.catalogue.version import CatalogueServing, CatalogueVersion, Versioned
+from routing.catalogue.version import Versioned
 from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
 from routing.entities.prices import PriceError, Prices
 from routing.entities.vocabulary import (
@@ -28,15 +28,6 @@ from routing.entities.vocabulary import (
     TIERS,
     WIRE_KINDS,
 )
-
-__all__ = [
-    "CatalogueServing",
-    "CatalogueVersion",
-    "Endpoint",
-    "Model",
-    "ModelAlias",
-    "Provider",
-]
 
 PURPOSE = "provider-credential"
 _STATUS_NAMES = {
@@ -286,7 +277,12 @@ class Endpoint(Versioned):
     def clean(self) -> None:
         """What a person typed, held to the rules of a catalogue file; prices are put in order."""
         _check_words(self, "supported_parameters", PARAMETERS)
-        _check_names(self, "extra_parameters")
+        names = self.extra_parameters
+        if not isinstance(names, list) or not all(
+            isinstance(name, str) and re.match(EXTRA_PARAMETER_FORM, name) for name in names
+        ):
+            text = f"expected a list of names like {EXTRA_PARAMETER_FORM}"
+            raise ValidationError({"extra_parameters": text})
         _check_words(self, "input_modalities", INPUT_MODALITIES)
         _check_words(self, "output_modalities", OUTPUT_MODALITIES)
         if self.pricing is not None:
@@ -294,15 +290,6 @@ class Endpoint(Versioned):
                 self.pricing = Prices.parse(self.pricing).serialize()
             except PriceError as error:
                 raise ValidationError({"pricing": str(error)}) from error
-
-
-def _check_names(row: models.Model, field: str) -> None:
-    value = getattr(row, field)
-    good = isinstance(value, list) and all(
-        isinstance(name, str) and re.match(EXTRA_PARAMETER_FORM, name) for name in value
-    )
-    if not good:
-        raise ValidationError({field: f"expected a list of names like {EXTRA_PARAMETER_FORM}"})
 
 
 def _check_words(row: models.Model, field: str, words: tuple[str, ...]) -> None:

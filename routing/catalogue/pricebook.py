@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from django.db import transaction
 from django.db.models import QuerySet
 
+from gateway.doctor.findings import Finding, Question
 from gateway.http.jsonio import JsonObject
 from routing.catalogue.models import Endpoint
 from routing.catalogue.version import CatalogueVersion, bump_version, current_version
 from routing.entities.prices import PriceError, Prices, plain
+from routing.entities.vocabulary import STATUS_DISABLED, STATUS_REMOVED
 
 if TYPE_CHECKING:
     from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice
@@ -215,3 +217,24 @@ def _list_book_priced() -> QuerySet[Endpoint]:
 
 def _name_entry(row: Endpoint) -> _Entry:
     return row.provider.slug, row.upstream_model
+
+
+def examine_prices(question: Question) -> Iterator[Finding]:
+    """What `manage.py doctor` says of the catalogue and its prices."""
+    offered = Endpoint.objects.exclude(status__in=(STATUS_DISABLED, STATUS_REMOVED))
+    total, unpriced = offered.count(), offered.filter(pricing__isnull=True).count()
+    if not total:
+        advice = "Run: manage.py add_provider NAME"
+        yield Finding("catalogue", "warning", "no endpoint is offered", advice)
+        return
+    if unpriced:
+        advice = "They are never called: give them a price in the admin, or disable them."
+        text = f"{unpriced} of {total} endpoints have no price"
+        yield Finding("prices", "warning", text, advice)
+    drift = refresh_prices(check=True).drift
+    if drift:
+        advice = "Run: manage.py refresh_prices"
+        text = f"{len(drift)} of {total} endpoints cost other than the price book says"
+        yield Finding("prices", "warning", text, advice)
+    if not (unpriced or drift):
+        yield Finding("prices", "ok", f"each of {total} endpoints has its price")

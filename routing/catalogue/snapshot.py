@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
@@ -23,23 +23,9 @@ from gateway.http.errors import Unavailable
 from gateway.http.jsonio import JsonObject
 from routing.catalogue.assembly import assemble, read_rows
 from routing.catalogue.version import CatalogueServing, current_version
-from routing.entities.entries import EMPTY, EndpointEntry, ModelEntry, ProviderEntry, Snapshot
-
-__all__ = [
-    "EMPTY",
-    "Catalogue",
-    "EndpointEntry",
-    "ModelEntry",
-    "ProviderEntry",
-    "Snapshot",
-    "build_snapshot",
-    "catalogue",
-    "list_served_versions",
-    "run_in_thread",
-]
+from routing.entities.entries import Snapshot
 
 log = logging.getLogger("routing.catalogue")
-_T = TypeVar("_T")
 REPORT_S: Final = 5.0
 # A process that was killed leaves its row behind; after this many seconds nobody waits for it.
 STALE_S: Final = 30.0

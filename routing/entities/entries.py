@@ -4,16 +4,17 @@ A snapshot is built from rows read at one moment (`routing.catalogue.assembly`),
 changes afterwards; a request keeps the one it began with.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from gateway.limits.rules import RateRule
-from routing.entities.credentials import HouseCredential
 from routing.entities.efforts import EffortRules
 from routing.entities.prices import Prices
 from routing.entities.vocabulary import STATUS_ROUTABLE_MIN
@@ -26,10 +27,41 @@ DECIDING: Final = frozenset({"native", "logprobs", "schema"})
 _UNPRICED: Final = Decimal("Infinity")
 # The order of equals in every sort: by price, then by tag.
 BY_PRICE: Final = attrgetter("token_usd", "tag")
+_KEY_BYTES: Final = 6
 
 
 # Entries do not change; while one is made, this is how a field gets its value.
 _put: Final = object.__setattr__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HouseCredential:
+    """One credential of a pool. `weight` is its share of the requests relative to the others';
+    `rate_rules` limit all requests that are sent with it. `seal_mark` tells its content from what
+    the row held before, without telling it."""
+
+    pk: int
+    provider: str
+    label: str
+    secret: str
+    seal_mark: str
+    weight: int = 1
+    rate_rules: tuple[RateRule, ...] = ()
+
+    def __repr__(self) -> str:
+        # The generated one would print the secret into logs and tracebacks.
+        return f"<HouseCredential {self.provider}/{self.label}>"
+
+    def parking_key(self, endpoint: int = 0) -> int:
+        """The number under which it is parked: at one endpoint, or (0) everywhere. A rotated
+        credential has others."""
+        return _hash_parking(self.pk, self.seal_mark, endpoint)
+
+
+@lru_cache(maxsize=4096)
+def _hash_parking(pk: int, seal_mark: str, endpoint: int) -> int:
+    text = f"{pk}|{endpoint}|{seal_mark}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=_KEY_BYTES).digest(), "big")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

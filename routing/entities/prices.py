@@ -234,21 +234,18 @@ def _refuse_unknown(given: Mapping[Any, Any], prefix: str, known: set[str]) -> N
 
 
 def _parse_prices(given: Mapping[str, Any], prefix: str) -> JsonObject:
-    """The price keys of `given`, read; a null is as good as absent."""
-    return {
-        key: _parse_price(given[key], f"{prefix}{key}")
-        for key in PRICE_KEYS
-        if given.get(key) is not None
-    }
-
-
-def _parse_price(value: object, field: str) -> Decimal:
-    if isinstance(value, float):
-        raise PriceError(field, f"write the price as a string, not as the float {value!r}")
-    amount = _parse_decimal(value, field)
-    if not 0 <= amount <= PRICE_MAX:
-        raise PriceError(field, f"expected 0 to {PRICE_MAX} USD, got {value}")
-    return amount
+    """The prices in `given`; null means absent."""
+    prices: JsonObject = {}
+    for key in PRICE_KEYS:
+        value, field = given.get(key), f"{prefix}{key}"
+        if value is None:
+            continue
+        if isinstance(value, float):
+            raise PriceError(field, f"write the price as a string, not as the float {value!r}")
+        prices[key] = _parse_decimal(value, field)
+        if not 0 <= prices[key] <= PRICE_MAX:
+            raise PriceError(field, f"expected 0 to {PRICE_MAX} USD, got {value}")
+    return prices
 
 
 def _parse_decimal(value: object, field: str) -> Decimal:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from routing.entities.credentials import HouseCredential
+from routing.entities.entries import HouseCredential
 
 ParkingKind = Literal["refused", "throttled"]
 _PARKED_MAX: Final = 10_000

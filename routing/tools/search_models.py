@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from accounts.caller import Caller
+from gateway.eventloop import run_in_thread
 from gateway.http.jsonio import JsonObject
 from routing.catalogue.listing import ListingRules, list_permitted, top_endpoint
-from routing.catalogue.snapshot import catalogue, run_in_thread
+from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import ModelEntry
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.texts import json_text

@@ -11,6 +11,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from accounts.authentication import authenticate, authenticate_optional
 from accounts.caller import Caller
+from gateway.eventloop import run_in_thread
 from gateway.http.address import MAIN_REGION, find_region
 from gateway.http.errors import NotFound
 from gateway.http.jsonio import JsonObject
@@ -36,7 +37,7 @@ from routing.catalogue.listing import (
     list_published,
 )
 from routing.catalogue.query import CountQuery, ModelQuery, Now, count_models, list_page
-from routing.catalogue.snapshot import catalogue, run_in_thread
+from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import ModelEntry, Snapshot
 from routing.metering.popularity import popularity
 from routing.selection.model_references import parse_reference

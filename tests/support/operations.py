@@ -21,7 +21,8 @@ from accounts.services.records import SYSTEM
 from accounts.windows import ALL_TIME
 from interns import models as of_interns
 from routing.catalogue.credentials import ProviderCredential
-from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
+from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
+from routing.catalogue.version import CatalogueServing
 from routing.destinations.services import create_destination
 from routing.history import models as of_history
 from routing.history.columns import FIGURES, SUMS

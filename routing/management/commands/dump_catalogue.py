@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from gateway.commands import JsonCommand
 from gateway.http.jsonio import JsonObject
-from routing.catalogue.dump import dump_catalogue
-from routing.catalogue.files import dump
+from routing.catalogue.files import dump, dump_catalogue
 
 
 class Command(JsonCommand):

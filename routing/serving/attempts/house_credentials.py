@@ -13,8 +13,7 @@ from uuid import UUID
 
 from gateway.limits.rules import LimitsTaken
 from gateway.live_settings import settings
-from routing.entities.credentials import HouseCredential
-from routing.entities.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry, HouseCredential
 from routing.serving.admission.endpoint_limits import Full, take_for_endpoint
 from routing.serving.attempts.own_credentials import is_credential_failure, rest_credential
 from routing.serving.request import process

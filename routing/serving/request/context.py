@@ -18,8 +18,7 @@ from gateway.limits.concurrency import Place
 from gateway.limits.fair_queue import QueueStay, Waiting
 from gateway.limits.limits import Taken
 from gateway.limits.rules import LimitsTaken
-from routing.entities.credentials import HouseCredential
-from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.entities.entries import EndpointEntry, HouseCredential, ModelEntry
 from routing.entities.exchange import CANCELLED, WireRequest
 from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.request import ChatRequest

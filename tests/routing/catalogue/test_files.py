@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from routing.catalogue.dump import dump_catalogue
-from routing.catalogue.files import DocumentError, dump, parse
+from routing.catalogue.files import DocumentError, dump, dump_catalogue, parse
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.version import current_version

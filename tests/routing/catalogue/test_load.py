@@ -6,12 +6,11 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from routing.catalogue.dump import dump_catalogue
-from routing.catalogue.files import demo_catalogue, parse
+from routing.catalogue.files import demo_catalogue, dump_catalogue, parse
 from routing.catalogue.load import load_catalogue, wait_until_served
-from routing.catalogue.models import CatalogueServing, Endpoint, Model, Provider
+from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.snapshot import STALE_S, build_snapshot
-from routing.catalogue.version import current_version
+from routing.catalogue.version import CatalogueServing, current_version
 
 pytestmark = pytest.mark.django_db
 

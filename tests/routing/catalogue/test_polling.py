@@ -9,9 +9,9 @@ from pytest_django import Settings
 from gateway.http.errors import Unavailable
 from routing.catalogue import assembly, snapshot
 from routing.catalogue.load import load_catalogue
-from routing.catalogue.models import CatalogueServing, Endpoint
+from routing.catalogue.models import Endpoint
 from routing.catalogue.snapshot import Catalogue, list_served_versions
-from routing.catalogue.version import current_version
+from routing.catalogue.version import CatalogueServing, current_version
 
 WAIT_S = 10
 

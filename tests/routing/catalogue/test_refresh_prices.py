@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from routing.catalogue.dump import dump_catalogue
+from routing.catalogue.files import dump_catalogue
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint
 from routing.catalogue.pricebook import book_prices

@@ -9,8 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from gateway.limits.rules import build_rules
-from routing.entities.credentials import HouseCredential
-from routing.entities.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry, HouseCredential
 from routing.serving.admission.endpoint_limits import Full, settle_attempt
 from routing.serving.attempts.house_credentials import (
     AllParked,

@@ -20,8 +20,7 @@ from gateway.limits.concurrency import ConcurrencyLimiter
 from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, RateLimiter, Taken
 from gateway.limits.rules import LimitsTaken, RateRule, build_rules
 from gateway.shared_cache import SharedCache
-from routing.entities.credentials import HouseCredential
-from routing.entities.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry, HouseCredential
 from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.cost import FREE as FREE_OF_CHARGE
 from routing.metering.usage import Usage, add_usages

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from routing.entities.credentials import HouseCredential
-from routing.entities.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry, HouseCredential
 from routing.metering.byok import fee_nano
 from routing.serving.answer.relays import RescueRelay
 from routing.serving.answer.stream_setup import begin_rescue, build_relay
