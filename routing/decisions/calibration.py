@@ -12,7 +12,7 @@ BINS: Final = 10
 # Beyond these a temperature leaves nothing but the likeliest label, or no difference between them.
 TEMPERATURE_MIN: Final = 0.05
 TEMPERATURE_MAX: Final = 20.0
-# What never was among the alternatives may be right all the same.
+# A label that was not among the alternatives may still be right.
 _SHARE_MIN: Final = 1e-12
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _STEPS: Final = 40
@@ -44,10 +44,7 @@ class CalibrationReport(NamedTuple):
 
 
 def apply_temperature(probabilities: Sequence[float], temperature: float) -> tuple[float, ...]:
-    """The same distribution with its log-probabilities divided by the temperature.
-
-    What cannot be stays impossible.
-    """
+    """The same distribution with its log-probabilities divided by the temperature; 0 stays 0."""
     possible = [math.log(each) / temperature for each in probabilities if each > 0]
     shares = iter(softmax(possible))
     return tuple(next(shares) if each > 0 else 0.0 for each in probabilities)
@@ -77,7 +74,7 @@ def mean_loss(examples: Sequence[Example], temperature: float) -> float:
 
 
 def build_report(examples: Sequence[Example], temperature: float = 1.0) -> CalibrationReport:
-    """What the answers are worth once they went through the temperature."""
+    """How good the answers are with this temperature applied."""
     judged = [
         Example(apply_temperature(each.probabilities, temperature), each.right) for each in examples
     ]
@@ -92,19 +89,16 @@ def build_report(examples: Sequence[Example], temperature: float = 1.0) -> Calib
 
 
 def _fill_bins(answers: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
-    """Equally wide ones, from the least sure to the surest."""
+    """Bins of equal width, from the least sure answers to the surest."""
     within: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
     for sure, right in answers:
         within[min(BINS - 1, int(sure * BINS))].append((sure, right))
-    return tuple(_build_bin(each) for each in within)
-
-
-def _build_bin(answers: Sequence[tuple[float, bool]]) -> Bin:
-    count = len(answers)
-    if not count:
-        return Bin(0, 0.0, 0.0)
-    sure = math.fsum(each for each, _ in answers) / count
-    return Bin(count, sure, sum(right for _, right in answers) / count)
+    bins = []
+    for each in within:
+        count = max(1, len(each))
+        sure = math.fsum(share for share, _ in each) / count
+        bins.append(Bin(len(each), sure, sum(right for _, right in each) / count))
+    return tuple(bins)
 
 
 def _relative_logs(example: Example) -> list[float]:
@@ -115,7 +109,7 @@ def _relative_logs(example: Example) -> list[float]:
 
 
 def _compute_loss(logs: Sequence[float], inverse: float) -> float:
-    """The right label's share is one of the sum of all, told in its own units."""
+    """The loss of one answer, from `_relative_logs`, at the inverse of a temperature."""
     most = max(logs) * inverse
     return most + math.log(math.fsum(math.exp(each * inverse - most) for each in logs))
 
@@ -154,8 +148,7 @@ _LEGEND: Final = "Bar: share that was right. Line: how sure on average. Number: 
 
 
 def draw_reliability(title: str, before: CalibrationReport, after: CalibrationReport) -> str:
-    """Two panels beside each other. Where lines end bars, a model
-    is as sure as it is right."""
+    """Two panels as SVG. A model is as sure as it is right where the line ends the bar."""
     panels = (("Before", before, _MARGIN), ("After", after, _MARGIN + _SIDE + _GAP))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
@@ -175,17 +168,7 @@ def _draw_panel(name: str, report: CalibrationReport, left: int) -> Iterator[str
     caption = f"{name}: {report.accuracy:.1%} right, calibration error {report.error:.3f}"
     yield _draw_text(caption, left, _TOP - 12)
     yield f'<rect class="frame" x="{left}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}"/>'
-    yield from _draw_bars(report.bins, left)
-    yield f'<line class="ideal" x1="{left}" y1="{bottom}" x2="{left + _SIDE}" y2="{_TOP}"/>'
-    for tick in _TICKS:
-        yield _draw_text(f"{tick:g}", left + tick * _SIDE, bottom + 18, anchor="middle")
-        yield _draw_text(f"{tick:g}", left - 6, bottom - tick * _SIDE + 4, anchor="end")
-    yield _draw_text(_AXIS, middle, bottom + 38, anchor="middle")
-
-
-def _draw_bars(bins: Sequence[Bin], left: int) -> Iterator[str]:
-    bottom = _TOP + _SIDE
-    for place, each in enumerate(bins):
+    for place, each in enumerate(report.bins):
         if not each.answers:
             continue
         x, height, sure = left + place * _BAR, each.right * _SIDE, bottom - each.sure * _SIDE
@@ -197,6 +180,11 @@ def _draw_bars(bins: Sequence[Bin], left: int) -> Iterator[str]:
         ends = f'x1="{x + 1:g}" x2="{x + _BAR - 1:g}"'
         yield f'<line class="sure" {ends} y1="{sure:g}" y2="{sure:g}"/>'
         yield _draw_text(str(each.answers), x + _BAR / 2, bottom - 5, anchor="middle")
+    yield f'<line class="ideal" x1="{left}" y1="{bottom}" x2="{left + _SIDE}" y2="{_TOP}"/>'
+    for tick in _TICKS:
+        yield _draw_text(f"{tick:g}", left + tick * _SIDE, bottom + 18, anchor="middle")
+        yield _draw_text(f"{tick:g}", left - 6, bottom - tick * _SIDE + 4, anchor="end")
+    yield _draw_text(_AXIS, middle, bottom + 38, anchor="middle")
 
 
 def _draw_text(text: str, x: float, y: float, *, anchor: str = "start") -> str:

@@ -114,17 +114,13 @@ def ask_for_numbers(state: str, question: TypedQuestion) -> list[JsonObject]:
 
 def _build_messages(state: str, question: TypedQuestion, instruction: str) -> list[JsonObject]:
     """One message: not every model's template takes a system's or two of a user's in a row."""
-    lines = [f"Question: {render_text(question.instructions)}", *_list_options(question)]
+    lines = [f"Question: {render_text(question.instructions)}"]
+    described = zip(list_marks(question), question.labels, question.criteria, strict=True)
+    for mark, label, criterion in described:
+        if question.kind == "choice":
+            option = label if criterion is None else f"{label}: {render_text(criterion)}"
+            lines.append(f"{mark}) {option}")
+        elif criterion is not None:
+            lines.append(f"{mark}) {render_text(criterion)}")
     text = "\n".join([_OPENING, "", "<state>", state, "</state>", "", *lines, "", instruction])
     return [{"role": "user", "content": text}]
-
-
-def _list_options(question: TypedQuestion) -> list[str]:
-    described = zip(list_marks(question), question.labels, question.criteria, strict=True)
-    if question.kind == "choice":
-        return [f"{mark}) {_name_option(label, criterion)}" for mark, label, criterion in described]
-    return [f"{mark}) {render_text(each)}" for mark, _, each in described if each is not None]
-
-
-def _name_option(label: str, criterion: object) -> str:
-    return label if criterion is None else f"{label}: {render_text(criterion)}"

@@ -24,7 +24,7 @@ def fee_nano(list_nano: int) -> int:
 
 
 def fee_bound_nano(list_nano: int) -> int:
-    """The most it can come to for an answer of at most this list price."""
+    """The highest fee for an answer of at most this list price."""
     rate = _rate()
     return int((rate * list_nano).quantize(_ONE, ROUND_CEILING)) if rate else 0
 
@@ -40,7 +40,7 @@ def _rate() -> Decimal:
 
 @cache
 def _exactly(rate: float) -> Decimal:
-    """As it was written, not as a float comes closest to it."""
+    """The decimal that was written, not the float nearest to it."""
     return Decimal(repr(rate))
 
 

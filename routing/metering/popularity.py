@@ -66,14 +66,13 @@ class Calls(NamedTuple):
 
 
 def count_calls(now: datetime) -> int:
-    """Count the generations that came since the last time and can have ended; how many these were.
+    """Count the generations since the last run that can have ended; returns how many.
 
-    Two at once do not count twice: who moves the mark writes.
+    Two runs at once do not count twice: only the one that moves the mark writes.
     """
     ended_by = now - timedelta(
         seconds=max(settings.ROUTER_TOTAL_TIMEOUT, settings.HOLD_LEASE_SECONDS) + 60
     )
-    # Where counting goes on; at first, where it can matter.
     row = CallsCounted.objects.filter(pk=1).first()
     if row is None:
         first = Generation.objects.order_by("created_at").values_list("created_at", flat=True)
@@ -82,7 +81,10 @@ def count_calls(now: datetime) -> int:
     counted, mark = 0, row.until
     while mark < ended_by:
         until = min(mark.replace(minute=0, second=0, microsecond=0) + _HOUR, ended_by)
-        answered = _count_answered(mark, until)
+        # Read before anything is locked.
+        rows = Generation.objects.filter(created_at__gte=mark, created_at__lt=until, status=200)
+        counts = rows.order_by().values("model").annotate(calls=Count("pk"))
+        answered = dict(counts.values_list("model", "calls"))
         if not _add_counts(mark, until, answered):
             break
         counted, mark = counted + sum(answered.values()), until
@@ -90,15 +92,8 @@ def count_calls(now: datetime) -> int:
     return counted
 
 
-def _count_answered(since: datetime, until: datetime) -> dict[str, int]:
-    """Calls by model within an hour, read before anything is locked."""
-    rows = Generation.objects.filter(created_at__gte=since, created_at__lt=until, status=200)
-    counts = rows.order_by().values("model").annotate(calls=Count("pk"))
-    return dict(counts.values_list("model", "calls"))
-
-
 def _add_counts(since: datetime, until: datetime, answered: Mapping[str, int]) -> bool:
-    """Add what was counted, unless somebody else has moved the mark meanwhile."""
+    """Add the counts, unless another run has moved the mark meanwhile."""
     day = since.astimezone(UTC).date()
     with transaction.atomic():
         if not CallsCounted.objects.filter(pk=1, until=since).update(until=until):
@@ -135,7 +130,7 @@ def _days_before(now: datetime, days: int) -> date:
 
 @dataclass
 class Popularity:
-    """What a process knows of it, at most a minute old."""
+    """The process's copy of the counts, at most a minute old."""
 
     _calls: Mapping[str, Calls] = field(default_factory=lambda: MappingProxyType({}))
     _read_at: float | None = None

@@ -1,4 +1,4 @@
-"""Giving a charge back. The entry of the charge stays as it is; a second one puts it right."""
+"""Giving a charge back. The entry of the charge stays; a second entry corrects it."""
 
 from datetime import UTC, datetime
 
@@ -26,7 +26,7 @@ class RecordGone(Exception):
 
 
 class MoreThanCharged(Exception):
-    """What would be given back is more than what is left of the charge."""
+    """The amount is more than what is left of the charge."""
 
 
 def reverse_usage(
@@ -34,8 +34,8 @@ def reverse_usage(
 ) -> tuple[LedgerEntry, bool]:
     """Lower an account's usage by some or all of one charge: the entry, and whether it is new.
 
-    The counters of key and budgets go down where the charge had counted. Told twice under one
-    `source_ref`, it counts once. Raises `NotCharged`, `RecordGone` and `MoreThanCharged`.
+    The counters of key and budgets go down where the charge had counted. Two calls with one
+    `source_ref` count once. Raises `NotCharged`, `RecordGone` and `MoreThanCharged`.
     """
     assert amount_nano > 0
     with transaction.atomic():

@@ -66,11 +66,10 @@ def read_reported_usage(
 ) -> Usage | None:
     """The usage an upstream reported, or None when there is none or it cannot be true.
 
-    Believable counts are whole numbers from 0 to the endpoint's context length (`COUNT_MAX` where
-    it says none). Details that do not fit inside their count are dropped: nothing is charged on a
-    lie. An upstream that was cut off has told of the prompt alone; then the completion is what is
-    known to be `produced_tokens`. One that tells of the completion alone has its word for that, and
-    the prompt is the `prompt_estimate` (tokens).
+    Believable counts are whole numbers from 0 to the endpoint's context length (`COUNT_MAX` if it
+    has none). Details that do not fit inside their count are dropped, so that nothing is charged
+    for them. If the upstream was cut off after it reported the prompt, the completion is
+    `produced_tokens`. If it reported the completion alone, the prompt is `prompt_estimate`.
     """
     if not isinstance(reported, dict):
         return None

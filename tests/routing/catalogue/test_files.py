@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from routing.catalogue.files import DocumentError, dump, dump_catalogue, parse
+from routing.catalogue.files import DocumentError, dump, parse
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.version import current_version
+from routing.management.commands.dump_catalogue import dump_catalogue
 from tests.routing.catalogue.conftest import FIXTURE, run
 
 pytestmark = pytest.mark.django_db

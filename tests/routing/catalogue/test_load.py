@@ -6,11 +6,12 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from routing.catalogue.files import demo_catalogue, dump_catalogue, parse
+from routing.catalogue.files import demo_catalogue, parse
 from routing.catalogue.load import load_catalogue, wait_until_served
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.snapshot import STALE_S, build_snapshot
 from routing.catalogue.version import CatalogueServing, current_version
+from routing.management.commands.dump_catalogue import dump_catalogue
 
 pytestmark = pytest.mark.django_db
 

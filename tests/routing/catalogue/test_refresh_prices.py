@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from routing.catalogue.files import dump_catalogue
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint
 from routing.catalogue.pricebook import book_prices
 from routing.catalogue.snapshot import build_snapshot
 from routing.catalogue.version import current_version
+from routing.management.commands.dump_catalogue import dump_catalogue
 from tests.routing.catalogue.conftest import run
 from tests.support.operations import page
 
