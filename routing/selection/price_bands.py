@@ -171,7 +171,8 @@ def rank_fitting(shelf: Offers, requirements: Requirements) -> Ranking:
     offers = [
         offer
         for offer in shelf.offers
-        if offer.prompt_tokens_max >= prompt + answer or fits(offer.endpoint)
+        if offer.prompt_tokens_max >= prompt
+        and (offer.prompt_tokens_max >= prompt + answer or fits(offer.endpoint))
     ]
     return _rank_models(_cheapest_offers(offers))
 
