@@ -81,15 +81,19 @@ def count_calls(now: datetime) -> int:
     counted, mark = 0, row.until
     while mark < ended_by:
         until = min(mark.replace(minute=0, second=0, microsecond=0) + _HOUR, ended_by)
-        # Read before anything is locked.
-        rows = Generation.objects.filter(created_at__gte=mark, created_at__lt=until, status=200)
-        counts = rows.order_by().values("model").annotate(calls=Count("pk"))
-        answered = dict(counts.values_list("model", "calls"))
+        answered = _count_answered(mark, until)
         if not _add_counts(mark, until, answered):
             break
         counted, mark = counted + sum(answered.values()), until
     DailyCalls.objects.filter(day__lte=_days_before(now, MONTH_DAYS + 1)).delete()
     return counted
+
+
+def _count_answered(since: datetime, until: datetime) -> dict[str, int]:
+    """Calls by model within an hour, read before anything is locked."""
+    rows = Generation.objects.filter(created_at__gte=since, created_at__lt=until, status=200)
+    counts = rows.order_by().values("model").annotate(calls=Count("pk"))
+    return dict(counts.values_list("model", "calls"))
 
 
 def _add_counts(since: datetime, until: datetime, answered: Mapping[str, int]) -> bool:
