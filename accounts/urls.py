@@ -1,9 +1,10 @@
-"""Paths of the app, below /api/."""
+"""Paths of the app: the API, the page for apps that want a key, and the SCIM connector."""
 
-from django.urls import URLPattern, path, re_path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 
+from accounts.views.authorization_page import authorize
 from accounts.views.byok import ByokViewSet
-from accounts.views.credits import CreditsViewSet
+from accounts.views.credits import CreditsViewSet, PaymentsViewSet
 from accounts.views.guardrails import (
     GuardrailKeysViewSet,
     GuardrailMembersViewSet,
@@ -18,7 +19,7 @@ from accounts.views.organization import (
     ScimGroupsViewSet,
     SyncJobsViewSet,
 )
-from accounts.views.payments import PaymentsViewSet
+from accounts.views.scim import DiscoveryViewSet, GroupsViewSet, UsersViewSet
 from accounts.views.statement import StatementViewSet
 from accounts.views.workloads import PublicKeysViewSet, TokensViewSet
 from accounts.views.workspace_budgets import WorkspaceBudgetsViewSet
@@ -30,7 +31,7 @@ _CHANNEL = r"^v1/notifications/channels/(?P<channel>[^/]+)"
 _KEY = r"^v1/keys/(?P<key_hash>[^/]+)"
 _WORKSPACE = r"^v1/workspaces/(?P<workspace>[^/]+)"
 
-urlpatterns: list[URLPattern] = [
+_API: list[URLPattern] = [
     path("v1/key", KeyViewSet.as_view({"get": "retrieve"})),
     path("v1/keys", KeysViewSet.as_view({"get": "list", "post": "create"})),
     re_path(
@@ -126,4 +127,37 @@ urlpatterns: list[URLPattern] = [
     ),
     path("v1/scim/sync-jobs", SyncJobsViewSet.as_view({"post": "create"})),
     re_path(r"^v1/scim/sync-jobs/(?P<job>[^/]+)$", SyncJobsViewSet.as_view({"get": "retrieve"})),
+]
+
+_SCIM_RESOURCE = {
+    "get": "retrieve",
+    "put": "update",
+    "patch": "partial_update",
+    "delete": "destroy",
+}
+_SCIM: list[URLPattern] = [
+    path("ServiceProviderConfig", DiscoveryViewSet.as_view({"get": "config"})),
+    path("ResourceTypes", DiscoveryViewSet.as_view({"get": "types"})),
+    path("ResourceTypes/<str:name>", DiscoveryViewSet.as_view({"get": "types"})),
+    path("Schemas", DiscoveryViewSet.as_view({"get": "schemas"})),
+    path("Schemas/<str:name>", DiscoveryViewSet.as_view({"get": "schemas"})),
+    path(".search", DiscoveryViewSet.as_view({"post": "search"})),
+    path("Users", UsersViewSet.as_view({"get": "list", "post": "create"})),
+    path("Users/.search", UsersViewSet.as_view({"post": "search"})),
+    path("Users/<str:resource>", UsersViewSet.as_view(_SCIM_RESOURCE)),
+    path("Groups", GroupsViewSet.as_view({"get": "list", "post": "create"})),
+    path("Groups/.search", GroupsViewSet.as_view({"post": "search"})),
+    path("Groups/<str:resource>", GroupsViewSet.as_view(_SCIM_RESOURCE)),
+    re_path(
+        r"^(?P<path>.*)$",
+        DiscoveryViewSet.as_view(
+            dict.fromkeys(("get", "post", "put", "patch", "delete"), "unknown")
+        ),
+    ),
+]
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("api/", include(_API)),
+    path("auth", authorize, name="authorize"),
+    path("scim/v2/", include(_SCIM)),
 ]

@@ -20,14 +20,12 @@ urlpatterns = [
     path("readyz", health.readyz),
     path("metrics", metrics),
     path("api/", include("routing.urls")),
-    path("api/", include("accounts.urls")),
+    path("", include("accounts.urls")),
     path("api/", include("interns.urls")),
     path("api/v1/openapi.json", DocumentViewSet.as_view({"get": "retrieve"}), name="openapi"),
     # Browsers ask for it where a page names no icon.
     path("favicon.ico", RedirectView.as_view(url="/static/console/favicon.svg")),
     re_path(r"^docs/?$", docs, name="docs"),
-    path("auth", include("accounts.page_urls")),
-    path("scim/v2/", include("accounts.scim_urls")),
     path("console/", include("console.sign_in_urls")),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),
     # People sign in to the admin where they sign in to all pages.

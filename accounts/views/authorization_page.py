@@ -99,28 +99,28 @@ class AuthorizationForm(forms.Form):
 def authorize(request: HttpRequest) -> HttpResponse:
     """Show who asks, and do what the person decides."""
     try:
-        query = _read_query(request)
+        query = AuthorizationQuery.read(request.GET.dict())
+        if not query.callback_url and not query.code_challenge:
+            raise InvalidRequest("code_challenge: it is needed where there is no callback_url")
+        if query.code_challenge_method and not query.code_challenge:
+            raise InvalidRequest("code_challenge_method needs code_challenge")
     except GatewayError as error:
         return _show(request, {"refusal": error.text}, status=error.status)
     user: Any = request.user
     if not user.is_authenticated:
         return redirect_to_login(request.get_full_path(), resolve_url(settings.LOGIN_URL))
     if request.method == "POST" and request.POST.get("decision") != "allow":
-        return _refuse(request, query)
+        return _answer(request, query, "error", "access_denied", {"is_refused": True})
     form = AuthorizationForm(user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
-        return _allow(request, query, form)
+        _, code = authorize_app(
+            asked=form.build_request(query),
+            workspace=form.cleaned_data["workspace"],
+            creator=user,
+            by=operator_actor(user),
+        )
+        return _answer(request, query, "code", code, {"code": code})
     return _ask(request, query, form)
-
-
-def _read_query(request: HttpRequest) -> AuthorizationQuery:
-    """Raises `SchemaInvalid` and `InvalidRequest`."""
-    query = AuthorizationQuery.read(request.GET.dict())
-    if not query.callback_url and not query.code_challenge:
-        raise InvalidRequest("code_challenge: it is needed where there is no callback_url")
-    if query.code_challenge_method and not query.code_challenge:
-        raise InvalidRequest("code_challenge_method needs code_challenge")
-    return query
 
 
 def _ask(request: HttpRequest, query: AuthorizationQuery, form: AuthorizationForm) -> HttpResponse:
@@ -143,25 +143,13 @@ def _ask(request: HttpRequest, query: AuthorizationQuery, form: AuthorizationFor
     return response
 
 
-def _allow(
-    request: HttpRequest, query: AuthorizationQuery, form: AuthorizationForm
+def _answer(
+    request: HttpRequest, query: AuthorizationQuery, name: str, value: str, context: JsonObject
 ) -> HttpResponse:
-    user: Any = request.user
-    _, string = authorize_app(
-        asked=form.build_request(query),
-        workspace=form.cleaned_data["workspace"],
-        creator=user,
-        by=operator_actor(user),
-    )
+    """Tell the app by its callback; where it has none, the person."""
     if query.callback_url:
-        return HttpResponseRedirect(add_parameter(query.callback_url, "code", string))
-    return _show(request, {"code": string})
-
-
-def _refuse(request: HttpRequest, query: AuthorizationQuery) -> HttpResponse:
-    if query.callback_url:
-        return HttpResponseRedirect(add_parameter(query.callback_url, "error", "access_denied"))
-    return _show(request, {"is_refused": True})
+        return HttpResponseRedirect(add_parameter(query.callback_url, name, value))
+    return _show(request, context)
 
 
 def _show(request: HttpRequest, context: JsonObject, *, status: int = 200) -> HttpResponse:

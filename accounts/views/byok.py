@@ -39,10 +39,7 @@ _operation = describe_operations("BYOK", 400, path=[_ID])
 
 
 class ByokViewSet(ManagedViewSet):
-    """Management keys only. The list of statuses has no 503, so a silent database is a 500.
-
-    The provider is query about a key between two pieces of work for the database, in neither.
-    """
+    """Credentials of the account. Providers are asked about keys outside of any query."""
 
     @_operation(
         "listByokCredentials",

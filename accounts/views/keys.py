@@ -2,13 +2,14 @@
 asks."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Subquery
+from django.db.models import Q, Subquery
 from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
@@ -27,9 +28,14 @@ from accounts.services.keys import (
     delete_keys,
     rotate_key,
 )
-from accounts.services.records import Actor, key_actor
-from accounts.views.key_query import KeyQuery, listed_keys, read_key_query
-from accounts.views.managed import WORKSPACE_ID, ManagedViewSet, describe_operations, managed_body
+from accounts.services.records import key_actor
+from accounts.views.managed import (
+    WORKSPACE_ID,
+    ManagedViewSet,
+    describe_operations,
+    managed_body,
+    read_workspace_id,
+)
 from accounts.views.schemas.fields import resolve_rate_limits
 from accounts.views.schemas.key import (
     CurrentKey,
@@ -46,8 +52,9 @@ from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_optional_object
 from gateway.http.errors import NotFound, SchemaInvalid
 from gateway.http.jsonio import JsonObject
+from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
-from gateway.http.validation import Issue
+from gateway.http.validation import Issue, describe_options
 from gateway.http.viewset import LeanViewSet
 from gateway.openapi.components import (
     TEXT,
@@ -61,6 +68,8 @@ from gateway.openapi.components import (
 from gateway.openapi.errors import error_responses
 
 T = TypeVar("T")
+_PAGE_KEYS: Final = 100
+_FLAGS: Final = {"true": True, "false": False, "null": False, "": False}
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _TAG: Final = "Keys and credits"
 _KEY: Final = OpenApiParameter(
@@ -79,6 +88,15 @@ _WITH_STRING: Final = Component(
     obj({"data": KeyObject, "key": add_description(TEXT, "The key, shown this once.")}),
 )
 _operation = describe_operations(_TAG, path=[_KEY])
+
+
+class _KeyQuery(NamedTuple):
+    """Which keys a list is to have. Without a workspace the default one is meant."""
+
+    offset: int
+    include_disabled: bool
+    include_expired: bool
+    workspace_id: UUID | None
 
 
 class KeyViewSet(LeanViewSet):
@@ -103,7 +121,7 @@ class KeyViewSet(LeanViewSet):
 
 
 class KeysViewSet(ManagedViewSet):
-    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
+    """Inference keys of the account."""
 
     secret_answers = frozenset({"create", "rotate"})
 
@@ -117,9 +135,16 @@ class KeysViewSet(ManagedViewSet):
     )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        query = read_key_query(request.GET.dict())
+        query = _read_query(request.GET.dict())
         check_managed_workspace(caller, query.workspace_id)
-        return json_response({"data": _run_query(lambda: _load_page(caller, query))})
+        now = datetime.now(UTC)
+
+        def load() -> Sequence[JsonObject]:
+            keys = _list_keys(caller.account_id, query, at=now)
+            usages = read_usages(keys=keys, at=now)
+            return [serialize_key(key, usages[key.pk]) for key in keys]
+
+        return json_response({"data": _run_query(load)})
 
     @_operation(
         "createKey",
@@ -208,7 +233,51 @@ class KeysViewSet(ManagedViewSet):
         keys = _find_key(caller, key_hash)
         body = read_optional_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         grace_s = KeyRotation.read(body).grace_seconds
-        return json_response(_run_query(lambda: _rotate(keys, grace_s, key_actor(caller))))
+
+        def rotate() -> JsonObject:
+            key, string = rotate_key(keys=keys, grace_s=grace_s, by=key_actor(caller))
+            return {"data": _with_usage(key), "key": string}
+
+        return json_response(_run_query(rotate))
+
+
+def _read_query(query: Mapping[str, str]) -> _KeyQuery:
+    """Raises `SchemaInvalid`."""
+    return _KeyQuery(
+        parse_page({"offset": query.get("offset", "")}).offset,
+        _read_flag(query, "include_disabled"),
+        _read_flag(query, "include_expired"),
+        read_workspace_id(query),
+    )
+
+
+def _read_flag(query: Mapping[str, str], name: str) -> bool:
+    text = query.get(name, "").lower()
+    if text not in _FLAGS:
+        raise SchemaInvalid([Issue(name, describe_options(("true", "false")))])
+    return _FLAGS[text]
+
+
+def _list_keys(account_id: UUID, query: _KeyQuery, *, at: datetime) -> list[ApiKey]:
+    """A page, newest first. Raises `SchemaInvalid` for a workspace that is not the account's."""
+    keys = ApiKey.objects.inference(account_id).filter(
+        Q(workspace__is_default=True)
+        if query.workspace_id is None
+        else Q(workspace=query.workspace_id)
+    )
+    if not query.include_disabled:
+        keys = keys.filter(disabled=False)
+    if not query.include_expired:
+        keys = keys.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=at))
+    page = keys.select_related("creator").order_by("-created_at", "-pk")
+    found = list(page[query.offset : query.offset + _PAGE_KEYS])
+    if (
+        not found
+        and query.workspace_id is not None
+        and not Workspace.objects.filter(account=account_id, pk=query.workspace_id).exists()
+    ):
+        raise NoSuchWorkspace
+    return found
 
 
 def _run_query(work: Callable[[], T]) -> T:
@@ -229,20 +298,8 @@ def _find_key(caller: Caller, key_hash: str) -> ApiKeyQuerySet:
     return keys
 
 
-def _load_page(caller: Caller, query: KeyQuery) -> Sequence[JsonObject]:
-    now = datetime.now(UTC)
-    keys = listed_keys(caller.account_id, query, at=now)
-    usages = read_usages(keys=keys, at=now)
-    return [serialize_key(key, usages[key.pk]) for key in keys]
-
-
 def _with_usage(key: ApiKey, usage: KeyUsage | None = None) -> JsonObject:
     return serialize_key(key, usage or read_usage(key=key, at=datetime.now(UTC)))
-
-
-def _rotate(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> JsonObject:
-    key, string = rotate_key(keys=keys, grace_s=grace_s, by=by)
-    return {"data": _with_usage(key), "key": string}
 
 
 def _create_key(
@@ -252,8 +309,26 @@ def _create_key(
     rate_limits: list[JsonObject] | None,
 ) -> tuple[ApiKey, str]:
     """The key and its string. Raises `SchemaInvalid` for a workspace or creator of others."""
+    chosen = {"pk": body.workspace_id} if body.workspace_id else {"is_default": True}
+    members = User.objects.filter(memberships__account=caller.account_id)
+    member = members.filter(public_id=body.creator_user_id).values("pk")
+    creator = None
     with transaction.atomic():
-        workspace, creator = _load_references(caller, body)
+        # The workspace is not deleted while the key is being made.
+        workspace: Any = (
+            Workspace.objects.filter(account=caller.account_id, **chosen)
+            .annotate(member=Subquery(member[:1]))
+            .select_related("account")
+            .select_for_update(of=("account", "self"), no_key=True)
+            .first()
+        )
+        if workspace is None:
+            raise NoSuchWorkspace
+        if body.creator_user_id is not None:
+            if workspace.member is None:
+                text = "Invalid input: no member of this account"
+                raise SchemaInvalid([Issue("creator_user_id", text)])
+            creator = User(pk=workspace.member, public_id=body.creator_user_id)
         return create_key(
             account=workspace.account,
             name=body.name,
@@ -270,29 +345,3 @@ def _create_key(
             rate_limits=rate_limits,
             by=key_actor(caller),
         )
-
-
-def _load_references(caller: Caller, body: NewKey) -> tuple[Workspace, User | None]:
-    """The account's workspace of that id, its default one when none is named, and the member of
-    that id. The workspace is not deleted while the key is being made."""
-    chosen = {"pk": body.workspace_id} if body.workspace_id else {"is_default": True}
-    members = User.objects.filter(memberships__account=caller.account_id)
-    member = members.filter(public_id=body.creator_user_id).values("pk")
-    workspace: Any = (
-        Workspace.objects.filter(account=caller.account_id, **chosen)
-        .annotate(member=Subquery(member[:1]))
-        .select_related("account")
-        .select_for_update(of=("account", "self"), no_key=True)
-        .first()
-    )
-    if workspace is None:
-        raise NoSuchWorkspace
-    return workspace, _creator(workspace.member, body.creator_user_id)
-
-
-def _creator(number: int | None, public_id: str | None) -> User | None:
-    if public_id is None:
-        return None
-    if number is None:
-        raise SchemaInvalid([Issue("creator_user_id", "Invalid input: no member of this account")])
-    return User(pk=number, public_id=public_id)

@@ -27,7 +27,7 @@ from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import NotFound, PermissionDenied
 from gateway.http.jsonio import JsonObject
-from gateway.http.paging import Page, parse_page
+from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
 from gateway.openapi.components import (
     NO_KEY,
@@ -182,7 +182,16 @@ class AppsViewSet(ManagedViewSet):
     )
     def list_keys(self, request: HttpRequest, app: str) -> HttpResponseBase:
         caller, app_id, page = self.manager(request), _read_app_id(app), parse_page(request.GET)
-        return json_response(run_queries(Lane.READ, lambda: _load_keys(caller, app_id, page)))
+
+        def load() -> JsonObject:
+            oauth.find_app(caller.account_id, app_id)
+            rows = ApiKey.objects.inference(caller.account_id).filter(app=app_id)
+            keys = list(rows.select_related("creator").order_by("-created_at", "-pk")[page.rows])
+            usages = read_usages(keys=keys, at=datetime.now(UTC))
+            data = [serialize_key(key, usages[key.pk]) for key in keys]
+            return {"data": data, "total_count": rows.count()}
+
+        return json_response(run_queries(Lane.READ, load))
 
     @_operation(
         "revokeApp",
@@ -225,16 +234,6 @@ def _find_workspace(caller: Caller, body: NewAuthorizationCode) -> Workspace:
     if workspace is None:
         raise NoSuchWorkspace
     return workspace
-
-
-def _load_keys(caller: Caller, app_id: int, page: Page) -> JsonObject:
-    """Raises `NotFound`."""
-    oauth.find_app(caller.account_id, app_id)
-    rows = ApiKey.objects.inference(caller.account_id).filter(app=app_id)
-    keys = list(rows.select_related("creator").order_by("-created_at", "-pk")[page.rows])
-    usages = read_usages(keys=keys, at=datetime.now(UTC))
-    data = [serialize_key(key, usages[key.pk]) for key in keys]
-    return {"data": data, "total_count": rows.count()}
 
 
 def _read_app_id(text: str) -> int:

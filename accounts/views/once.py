@@ -83,16 +83,13 @@ def carry_out_once(view: LeanViewSet, act: Act, request: HttpRequest, **path: st
     except BaseException:
         forget(begun)
         raise
-    _remember(begun, response, secret=act.__name__ in view.secret_answers)
-    return response
-
-
-def _remember(claim: Claim, response: Any, *, secret: bool) -> None:
     if response.streaming or not 200 <= response.status_code < 300:
-        forget(claim)
-        return
-    body = None if secret else response.content
-    finish(claim, status=response.status_code, body=body, made=_read_reference(response.content))
+        forget(begun)
+    else:
+        body = None if act.__name__ in view.secret_answers else response.content
+        made = _read_reference(response.content)
+        finish(begun, status=response.status_code, body=body, made=made)
+    return response
 
 
 def _read_reference(content: bytes) -> str:

@@ -104,7 +104,7 @@ _QUERY: Final = [
 
 
 class StatementViewSet(ManagedViewSet):
-    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
+    """The account's statement."""
 
     @extend_schema(
         operation_id="getStatement",

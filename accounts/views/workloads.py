@@ -1,28 +1,24 @@
 """/oauth/token and /oauth/jwks: tokens of the gateway's own for programs without a key."""
 
 import time
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.utils import OpenApiResponse, extend_schema
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from accounts.authentication import authenticate_credential
 from accounts.identity import own_tokens
-from accounts.identity.workloads import is_token
+from accounts.identity.own_tokens import LIFETIME_MAX_S
+from accounts.identity.workloads import TOKEN_CHARS_MAX, is_token
 from accounts.views.managed import ManagedViewSet, managed_body
-from accounts.views.schemas.workload import (
-    ACCESS_TOKEN,
-    EXCHANGE,
-    ID_TOKEN,
-    JWT,
-    ExchangedToken,
-    TokenExchange,
-)
 from gateway.http.body import read_body
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
+from gateway.http.resources import Body, ResourceObject
 from gateway.http.responses import json_response
 from gateway.http.tags import NO_TAGS
 from gateway.http.validation import Issue
@@ -30,14 +26,59 @@ from gateway.openapi.components import NO_KEY, Component, add_description, array
 from gateway.openapi.errors import error_responses
 
 _TAG: Final = "OAuth"
+_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - A type's name.
+_JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
+_ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - A type's name.
 _FORM: Final = "application/x-www-form-urlencoded"
-_TOKENS: Final = {JWT, ID_TOKEN}
+_TOKENS: Final = {_JWT, _ID_TOKEN}
 _KEYS: Final = Component(
     "PublicKeys",
     obj({"keys": array(add_description({"type": "object"}, "A key as RFC 7517 has it."))}),
 )
-assert EXCHANGE
-assert ACCESS_TOKEN
+
+
+# Of RFC 8693, by which a token is good for less.
+_NARROWING: Final = frozenset({"scope", "audience", "resource"})
+
+
+class TokenExchange(Body):
+    """What a program has, to be exchanged for a token of the gateway."""
+
+    grant_type: Literal["urn:ietf:params:oauth:grant-type:token-exchange"]
+    subject_token: Annotated[str, Field(min_length=1, max_length=TOKEN_CHARS_MAX)] = Field(
+        description="A token of a trusted issuer, or a key."
+    )
+    subject_token_type: Literal[
+        "urn:ietf:params:oauth:token-type:jwt",
+        "urn:ietf:params:oauth:token-type:id_token",
+        "urn:ietf:params:oauth:token-type:access_token",
+    ] = Field(description="`…:access_token` for a key.")
+    requested_token_type: (
+        Literal[
+            "urn:ietf:params:oauth:token-type:access_token",
+            "urn:ietf:params:oauth:token-type:jwt",
+        ]
+        | None
+    ) = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_narrowing(cls, body: Any) -> Any:
+        """Whoever asks for less than the key may do is not given all of it."""
+        names = _NARROWING & body.keys() if isinstance(body, dict) else ()
+        for name in sorted(names):
+            text = f'Unrecognized key: "{name}"; the token may do what the key may'
+            raise PydanticCustomError("narrowing", "{text}", {"text": text})
+        return body
+
+
+class ExchangedToken(ResourceObject):
+    """A token that stands for the key, sent as `Authorization: Bearer`."""
+
+    access_token: str
+    issued_token_type: str
+    token_type: Literal["Bearer"]
+    expires_in: int = Field(description=f"Seconds, {LIFETIME_MAX_S} at most.")
 
 
 class TokensViewSet(ManagedViewSet):
@@ -76,7 +117,7 @@ class TokensViewSet(ManagedViewSet):
             "access_token": own_tokens.issue(
                 caller.key_hash, lifetime_s=lifetime_s, tags=tags, origin=origin
             ),
-            "issued_token_type": body.requested_token_type or ACCESS_TOKEN,
+            "issued_token_type": body.requested_token_type or _ACCESS_TOKEN,
             "token_type": "Bearer",
             "expires_in": lifetime_s,
         }

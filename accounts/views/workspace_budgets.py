@@ -43,7 +43,7 @@ _operation = describe_operations("Workspaces", 404, path=[WORKSPACE, _INTERVAL])
 
 
 class WorkspaceBudgetsViewSet(ManagedViewSet):
-    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
+    """Budgets of a workspace of the account."""
 
     @_operation(
         "listWorkspaceBudgets",

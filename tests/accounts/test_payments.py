@@ -17,7 +17,7 @@ from pytest_django import Settings
 from accounts.models import Account, ApiKey, AuditRecord, LedgerEntry, Membership
 from accounts.services.books.credits import OWN_SOURCES, add_credits
 from accounts.services.organization import open_account
-from accounts.views.payments import is_signed
+from accounts.views.credits import is_signed
 from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]

@@ -242,10 +242,12 @@ def read_guardrail_changes(body: Mapping[str, Any]) -> JsonObject:
 
 def serialize_guardrail(row: Guardrail) -> JsonObject:
     """The JSON of a `GuardrailObject`."""
+    # The older field that stood for all model groups; null where they differ.
+    zdr = {getattr(row, field) for field in _ZDR_FIELDS}
     return GuardrailObject.from_row(
         row,
         limit_usd=None if row.limit_nano is None else usd(row.limit_nano),
-        enforce_zdr=_common_zdr(row),
+        enforce_zdr=zdr.pop() if len(zdr) == 1 else None,
         content_filter_builtins=_label_builtins(row.content_filter_builtins),
         output_filter_builtins=_label_builtins(row.output_filter_builtins),
     )
@@ -253,12 +255,6 @@ def serialize_guardrail(row: Guardrail) -> JsonObject:
 
 def _label_builtins(builtins: list[JsonObject] | None) -> list[JsonObject] | None:
     return builtins and [{**each, "label": BUILTIN_LABELS[each["slug"]]} for each in builtins]
-
-
-def _common_zdr(row: Guardrail) -> bool | None:
-    """The older field that stood for all model groups; null where they differ."""
-    values = {getattr(row, field) for field in _ZDR_FIELDS}
-    return values.pop() if len(values) == 1 else None
 
 
 def serialize_key_assignment(row: GuardrailKey) -> JsonObject:
@@ -319,33 +315,26 @@ def _pattern_issues(field: str, patterns: list[str]) -> list[Issue]:
 
 
 def _columns(fields: JsonObject) -> JsonObject:
-    """The given fields as columns. Raises `SchemaInvalid`."""
+    """The given fields as columns, models and providers in canonical slugs, each once.
+
+    A model must be known. A provider need not be: one that is not serves nothing (yet). Raises
+    `SchemaInvalid`.
+    """
     for field in ("content_filters", "output_filters"):
         check_patterns(field, fields.get(field))
-    columns = fields | _canonical_lists(fields)
+    columns, issues = dict(fields), list[Issue]()
+    for field in _MODEL_LISTS:
+        if names := fields.get(field):
+            columns[field], wrong = find_models(field, names)
+            issues += wrong
+    for field in _PROVIDER_LISTS:
+        if names := fields.get(field):
+            slugs = higher_apps().find_provider_slugs(names)
+            columns[field] = each_once([slugs.get(name, name.casefold()) for name in names])
+    if issues:
+        raise SchemaInvalid(issues)
     if "limit_usd" in columns:
         columns["limit_nano"] = nano_or_none(columns.pop("limit_usd"))
     if "enforce_zdr" in columns:
         columns = dict.fromkeys(_ZDR_FIELDS, columns.pop("enforce_zdr")) | columns
     return columns
-
-
-def _canonical_lists(fields: JsonObject) -> dict[str, list[str]]:
-    """The given model and provider lists in canonical slugs, each once.
-
-    A model must be known. A provider need not be: one that is not serves nothing (yet). Raises
-    `SchemaInvalid`.
-    """
-    lists: dict[str, list[str]] = {}
-    issues: list[Issue] = []
-    for field in _MODEL_LISTS:
-        if names := fields.get(field):
-            lists[field], wrong = find_models(field, names)
-            issues += wrong
-    for field in _PROVIDER_LISTS:
-        if names := fields.get(field):
-            slugs = higher_apps().find_provider_slugs(names)
-            lists[field] = [slugs.get(name, name.casefold()) for name in names]
-    if issues:
-        raise SchemaInvalid(issues)
-    return {field: list(dict.fromkeys(names)) for field, names in lists.items()}
