@@ -50,11 +50,27 @@ class PageAdmin(_ModelAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """Also by id, where ids are UUIDs."""
-        if self.model._meta.pk.get_internal_type() == "UUIDField" and (
-            wanted := _uuid(search_term)
-        ):
-            return queryset.filter(pk=wanted), False
+        if self.model._meta.pk.get_internal_type() == "UUIDField":
+            try:
+                return queryset.filter(pk=uuid.UUID(search_term.strip())), False
+            except ValueError:
+                pass
         return super().get_search_results(request, queryset, search_term)
+
+
+class KeptRowsAdmin(PageAdmin):
+    """Rows that are deleted by services, which keep them and what belongs to them."""
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for row in queryset:
+            self.delete_model(request, row)
+
+    def get_deleted_objects(
+        self, objs: Any, request: HttpRequest
+    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
+        """The rows alone: what belongs to them does not stand in the way."""
+        names = [str(row) for row in objs]
+        return names, {str(self.opts.verbose_name_plural): len(names)}, set(), []
 
 
 class ReadOnlyAdmin(PageAdmin):
@@ -107,10 +123,3 @@ def usd_column(field: str, label: str) -> Callable[[Any, Any], str]:
         return page.get_empty_value_display() if amount_nano is None else format_usd(amount_nano)
 
     return column
-
-
-def _uuid(term: str) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(term.strip())
-    except ValueError:
-        return None

@@ -4,7 +4,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -14,9 +13,9 @@ from accounts.admin.credits import MoneyPages
 from accounts.admin.fields import WordsField, resolve_models
 from accounts.admin.history import render_account_histories, render_usage
 from accounts.models import Account, Membership, Workspace
-from accounts.services.organization import POLICY_FIELDS, open_account
-from accounts.services.records import operator_actor, read_fields, record_change
-from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
+from accounts.services.organization import POLICY_FIELDS, change_account, open_account
+from accounts.services.records import operator_actor
+from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
 
 
 class WorkspaceInline(ReadOnlyInline):
@@ -125,18 +124,8 @@ class AccountAdmin(MoneyPages, PageAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
-            with transaction.atomic():
-                before = read_fields(Account.objects.get(pk=obj.pk), ("name", *POLICY_FIELDS))
-                super().save_model(request, obj, form, change)
-                record_change(
-                    by=operator_actor(request.user),
-                    action="updated",
-                    object_type="account",
-                    object_id=obj.pk,
-                    account_id=obj.pk,
-                    before=before,
-                    after=read_fields(obj, ("name", *POLICY_FIELDS)),
-                )
+            changes = {name: getattr(obj, name) for name in changed_fields(obj, form)}
+            change_account(account_id=obj.pk, changes=changes, by=operator_actor(request.user))
         else:
             # With its default workspace. The page goes on with the row that is really there.
             obj.pk = open_account(name=obj.name).pk

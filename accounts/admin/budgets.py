@@ -70,15 +70,11 @@ class _SpentColumn:
     """A column of what counts against a budget now."""
 
     @admin.display(description="spent (USD)", ordering="counted_nano")
-    def spent(self, row: object) -> str:
-        return format_usd(_read_spent_nano(row))
-
-
-def _read_spent_nano(row: Any) -> int:
-    """By its counter, which nearly all have; by a question of its own where that does not say."""
-    if row.counted_nano is None:
-        _load_spending([row])
-    return int(row.counted_nano)
+    def spent(self, row: Any) -> str:
+        # Where the counter does not say it, which is rare, by a question of its own.
+        if row.counted_nano is None:
+            _load_spending([row])
+        return format_usd(int(row.counted_nano))
 
 
 def _load_spending(rows: Sequence[Any]) -> None:

@@ -200,20 +200,16 @@ class ByokCredentialAdmin(PageAdmin):
     ) -> Any:
         """Django's own view is one transaction, which is not to wait for a provider."""
         if request.method == "POST" and request.POST.get("key"):
-            request.key_trial = self._trial(request, object_id)
+            if object_id is None:
+                may, provider = self.has_add_permission(request), request.POST.get("provider", "")
+            else:
+                row = self.get_object(request, object_id)
+                may = row is not None and self.has_change_permission(request, row)
+                provider = row.provider if row else ""
+            if may:
+                release_connection()
+                request.key_trial = try_typed_key(provider, request.POST["key"])
         return super().changeform_view(request, object_id, form_url, extra_context)
-
-    def _trial(self, request: Any, object_id: str | None) -> KeyTrial | None:
-        if object_id is None:
-            may, provider = self.has_add_permission(request), request.POST.get("provider", "")
-        else:
-            row = self.get_object(request, object_id)
-            may = row is not None and self.has_change_permission(request, row)
-            provider = row.provider if row else ""
-        if not may:
-            return None
-        release_connection()
-        return try_typed_key(provider, request.POST["key"])
 
     def get_fields(self, request: HttpRequest, obj: ByokCredential | None = None) -> Any:
         if obj is None:

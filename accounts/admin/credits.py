@@ -3,7 +3,7 @@
 import uuid
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django import forms
 from django.conf import settings
@@ -136,15 +136,6 @@ class TransferForm(_MovementForm):
         )
 
 
-class Movement(Protocol):
-    """What the pages do with any of the forms above."""
-
-    cleaned_data: JsonObject
-
-    def is_valid(self) -> bool: ...
-    def book(self, *, account: Account, user: object) -> bool | None: ...
-
-
 def _last_month() -> tuple[date, date]:
     this = datetime.now(UTC).date().replace(day=1)
     return (this - timedelta(days=1)).replace(day=1), this
@@ -246,7 +237,7 @@ class MoneyPages(_Page):
         return get_object_or_404(Account, pk=account_id)
 
     def _moving(
-        self, request: HttpRequest, account: Account, form: Movement, words: _PageTexts
+        self, request: HttpRequest, account: Account, form: _MovementForm, words: _PageTexts
     ) -> HttpResponseBase:
         new = form.book(account=account, user=request.user) if form.is_valid() else None
         if new is None:

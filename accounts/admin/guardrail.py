@@ -29,9 +29,10 @@ from accounts.services.guardrails import (
     delete_guardrail,
 )
 from accounts.services.records import operator_actor
+from accounts.spending import parse_holder
 from accounts.views.schemas.guardrail import check_patterns, read_filters
 from accounts.windows import find_window_starts
-from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
+from gateway.admin import Form, KeptRowsAdmin, PageAdmin, ReadOnlyInline, changed_fields, usd_column
 from gateway.http.errors import GatewayError, SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_usd
 
@@ -156,7 +157,7 @@ def _resolve_providers(names: list[str] | None) -> list[str] | None:
 
 
 @admin.register(Guardrail)
-class GuardrailAdmin(PageAdmin):
+class GuardrailAdmin(KeptRowsAdmin):
     """Made, changed and deleted through the services, so every rule holds here too."""
 
     form = GuardrailForm
@@ -217,8 +218,12 @@ class GuardrailAdmin(PageAdmin):
             window=window,
             window_start=find_window_starts(datetime.now(UTC))[window],
         ).order_by("-spent_nano", "scope_id")[:_SPENDERS_MAX]
-        told = [(_format_holder(row.scope_id), format_usd(row.spent_nano)) for row in rows]
-        return format_html_join(" · ", "{}: {}", told or [("Nobody", "0")])
+        shares = []
+        for row in rows:
+            kind, number = parse_holder(row.scope_id)
+            holder = f"{'key' if kind == 'k' else 'user'} {number}"
+            shares.append((holder, format_usd(row.spent_nano)))
+        return format_html_join(" · ", "{}: {}", shares or [("Nobody", "0")])
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         by, account_id = operator_actor(request.user), obj.workspace.account_id
@@ -250,18 +255,6 @@ class GuardrailAdmin(PageAdmin):
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         for guardrail in queryset.select_related("workspace"):
             self.delete_model(request, guardrail)
-
-    def get_deleted_objects(
-        self, objs: Any, request: HttpRequest
-    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
-        """The guardrails alone: the rows of their assignments go out of sight with them."""
-        names = [str(each) for each in objs]
-        return names, {str(self.opts.verbose_name_plural): len(names)}, set(), []
-
-
-def _format_holder(scope_id: str) -> str:
-    _, kind, number = scope_id.split(":")
-    return f"{'key' if kind == 'k' else 'user'} {number}"
 
 
 class _AssignmentAdmin(PageAdmin):

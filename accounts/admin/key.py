@@ -18,7 +18,7 @@ from accounts.models.key import ApiKeyQuerySet
 from accounts.services.key_limits import read_usage
 from accounts.services.keys import change_key, create_key, delete_keys, set_disabled
 from accounts.services.records import operator_actor
-from gateway.admin import PageAdmin, usd_column
+from gateway.admin import KeptRowsAdmin, usd_column
 from gateway.http.jsonio import format_usd
 
 _WINDOWS = {"total": "All time", "day": "Today", "week": "This week", "month": "This month"}
@@ -57,7 +57,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(PageAdmin):
+class ApiKeyAdmin(KeptRowsAdmin):
     """Made, limited, disabled and deleted through the services, so every rule holds here too."""
 
     limit = usd_column("limit_nano", "limit")
@@ -199,13 +199,6 @@ class ApiKeyAdmin(PageAdmin):
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         keys = ApiKey.objects.filter(pk__in=list(queryset.values_list("pk", flat=True)))
         delete_keys(keys=keys, by=operator_actor(request.user))
-
-    def get_deleted_objects(
-        self, objs: Any, request: HttpRequest
-    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
-        """The keys alone: history that belongs to them stays, and does not stand in the way."""
-        names = [str(key) for key in objs]
-        return names, {str(self.opts.verbose_name_plural): len(names)}, set(), []
 
     @admin.action(description="Disable keys", permissions=["change"])
     def disable(self, request: HttpRequest, keys: ApiKeyQuerySet) -> None:

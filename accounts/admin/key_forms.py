@@ -149,19 +149,19 @@ class KeyForm(_BoundsForm):
 
     def changes(self) -> JsonObject:
         """What was changed, as the key's row has it."""
-        return dict(_to_column(name, self.cleaned_data[name]) for name in self.changed_data)
-
-
-def _to_column(name: str, value: Any) -> tuple[str, Any]:
-    match name:
-        case "workspace" | "creator":
-            return f"{name}_id", value.pk if value else None
-        case "limit_usd":
-            return "limit_nano", value
-        case "for_workspaces":
-            return "managed_workspaces", value
-        case _:
-            return name, value
+        changes: JsonObject = {}
+        for name in self.changed_data:
+            value = self.cleaned_data[name]
+            match name:
+                case "workspace" | "creator":
+                    changes[f"{name}_id"] = value.pk if value else None
+                case "limit_usd":
+                    changes["limit_nano"] = value
+                case "for_workspaces":
+                    changes["managed_workspaces"] = value
+                case _:
+                    changes[name] = value
+        return changes
 
 
 def list_managed_slugs(key: ApiKey) -> list[str] | None:

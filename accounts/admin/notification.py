@@ -25,7 +25,7 @@ from accounts.services.channels import (
     send_test_message,
 )
 from accounts.services.records import operator_actor
-from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
+from gateway.admin import Form, KeptRowsAdmin, PageAdmin, ReadOnlyAdmin
 from gateway.http.jsonio import JsonObject
 from gateway.outbound.targets import URL_CHARS_MAX, TargetRefused
 
@@ -79,24 +79,21 @@ class ChannelForm(Form):
         if workspace is not None and (account is None or workspace.account_id != account.pk):
             self.add_error("workspace", "This workspace belongs to another account.")
         if kind == Channel.Type.EMAIL:
-            self._check_email(said)
+            if not has_mail_server():
+                self.add_error(None, "This gateway sends no e-mail, because EMAIL_URL is not set.")
+            if said.get("url"):
+                self.add_error("url", "Not for e-mail.")
+            if not said.get("recipients") and "recipients" not in self.errors:
+                self.add_error("recipients", "E-mail needs one at least.")
         elif said.get("recipients"):
             self.add_error("recipients", "Only for e-mail.")
         elif self.instance._state.adding and not said.get("url") and "url" not in self.errors:
             self.add_error("url", "A webhook or Slack needs one.")
         return said
 
-    def _check_email(self, said: JsonObject) -> None:
-        if not has_mail_server():
-            self.add_error(None, "This gateway sends no e-mail, because EMAIL_URL is not set.")
-        if said.get("url"):
-            self.add_error("url", "Not for e-mail.")
-        if not said.get("recipients") and "recipients" not in self.errors:
-            self.add_error("recipients", "E-mail needs one at least.")
-
 
 @admin.register(Channel)
-class ChannelAdmin(PageAdmin):
+class ChannelAdmin(KeptRowsAdmin):
     """Made, changed and deleted through the services, so that every rule holds here too."""
 
     form = ChannelForm
@@ -176,17 +173,6 @@ class ChannelAdmin(PageAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         delete_channel(row=obj, by=operator_actor(request.user))
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            delete_channel(row=row, by=operator_actor(request.user))
-
-    def get_deleted_objects(
-        self, objs: Any, request: HttpRequest
-    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
-        """The channels alone: their deliveries stay."""
-        names = [str(row) for row in objs]
-        return names, {str(self.opts.verbose_name_plural): len(names)}, set(), []
 
     @admin.action(description="Send a test message", permissions=["change"])
     def test_channels(self, request: HttpRequest, rows: QuerySet[Channel]) -> None:
