@@ -63,9 +63,8 @@ def authenticate(request: HttpRequest) -> Caller:
     """Whoever holds the key in the request.
 
     Raises `MissingCredential` or `Unauthenticated` (401), `RateLimited` (429, too many wrong ones
-    from there), `PermissionDenied` (403, the creator left, or the key is
-    for other addresses), `DatabaseGone` (503, the database does
-    not answer: never a 401 for a good key).
+    from there), `PermissionDenied` (403, the creator left, or the key is for other addresses),
+    `DatabaseGone` (503, the database does not answer: never a 401 for a good key).
     """
     return _find_caller(request, _parse_bearer(request.META.get("HTTP_AUTHORIZATION", "")))
 
@@ -181,26 +180,24 @@ def find_token_tags(request: HttpRequest) -> Tags:
 
 
 def _find_caller(request: HttpRequest, key: str) -> Caller:
-    caller = _find_by_string(request, key)
-    if caller.allowed_networks is not None:
-        check_address(caller.allowed_networks, request)
-    return caller
-
-
-def _find_by_string(request: HttpRequest, key: str) -> Caller:
     if is_token(key):
-        return guard_lookup(
+        caller = guard_lookup(
             lambda: _look_up_token(key),
             limit=limit_wrong_tokens(request),
             trusted=is_verified(key),
             proves_itself=lambda: proves_itself(key),
         )
-    key_hash = hash_key(key) if is_well_formed(key, settings.API_KEY_PREFIX) else None
-    if not settings.RATE_FAILED_CREDENTIALS:
-        return _look_up(key_hash)
-    was_good = key_hash is not None and _keys.knows(key_hash)
-    limit = limit_wrong_keys(request)
-    return guard_lookup(lambda: _look_up(key_hash), limit=limit, trusted=was_good)
+    else:
+        key_hash = hash_key(key) if is_well_formed(key, settings.API_KEY_PREFIX) else None
+        if not settings.RATE_FAILED_CREDENTIALS:
+            caller = _look_up(key_hash)
+        else:
+            was_good = key_hash is not None and _keys.knows(key_hash)
+            limit = limit_wrong_keys(request)
+            caller = guard_lookup(lambda: _look_up(key_hash), limit=limit, trusted=was_good)
+    if caller.allowed_networks is not None:
+        check_address(caller.allowed_networks, request)
+    return caller
 
 
 def _look_up_token(token: str) -> Caller:

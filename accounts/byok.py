@@ -5,7 +5,7 @@ import re
 import uuid
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from accounts.models import ApiKey, ByokCredential
 from gateway.sealing import seal, unseal
@@ -88,7 +88,27 @@ def load_credentials(key: ApiKey) -> tuple[ByokEntry, ...]:
         .filter(account=key.account_id, disabled=False)
     )
     mine = [row for row in rows if _is_for(row, key)]
-    return tuple(_deduplicate(_build_entry(row)) for row in sorted(mine, key=_sort_key))
+    mine.sort(
+        key=lambda row: (
+            *(row.is_fallback, row.sort_order),
+            *(row.workspace_id is None, row.created_at, row.pk),
+        )
+    )
+    return tuple(
+        _deduplicate(
+            ByokEntry(
+                id=str(row.pk),
+                provider=row.provider,
+                label=row.label,
+                is_fallback=row.is_fallback,
+                sealed=row.sealed,
+                models=None if row.allowed_models is None else frozenset(row.allowed_models),
+                is_required=row.is_required,
+                is_byok_only=row.is_byok_only,
+            )
+        )
+        for row in mine
+    )
 
 
 def _is_for(row: ByokCredential, key: ApiKey) -> bool:
@@ -98,25 +118,7 @@ def _is_for(row: ByokCredential, key: ApiKey) -> bool:
     return users is None or (key.creator is not None and key.creator.public_id in users)
 
 
-def _sort_key(row: ByokCredential) -> Any:
-    return row.is_fallback, row.sort_order, row.workspace_id is None, row.created_at, row.pk
-
-
 @lru_cache(maxsize=4096)
 def _deduplicate(entry: ByokEntry) -> ByokEntry:
     """The equal one that other callers hold already: of a large key one copy is enough."""
     return entry
-
-
-def _build_entry(row: ByokCredential) -> ByokEntry:
-    named = row.allowed_models
-    return ByokEntry(
-        id=str(row.pk),
-        provider=row.provider,
-        label=row.label,
-        is_fallback=row.is_fallback,
-        sealed=row.sealed,
-        models=None if named is None else frozenset(named),
-        is_required=row.is_required,
-        is_byok_only=row.is_byok_only,
-    )

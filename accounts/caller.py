@@ -32,9 +32,9 @@ from accounts.spending import (
     EndUserBudget,
     SpendScope,
     build_workspace_scopes,
+    find_limited_window,
     read_end_user_budget,
 )
-from accounts.windows import find_limited_window
 from gateway.database.compiled_queries import CompiledQuery
 from gateway.end_users import hash_user
 from gateway.http.address import Network
@@ -142,10 +142,18 @@ def read_caller(key_hash: str) -> Caller | None:
     """
     key = next(iter(_query_by_hash(key_hash=key_hash)), None)
     if key is not None and key.hash != key_hash:
-        key = _load_former(key_hash)
+        # It is a former string, which expires when its grace period ends.
+        key = next(iter(_query_by_former_hash(key_hash=key_hash)), None)
+        if key is not None:
+            key.expires_at = min(key.string_until, key.expires_at or key.string_until)
     if key is None:
         return None
     creator = key.creator
+    # By an operator, who closes every door to the person, keys among them.
+    is_switched_off = creator is not None and not creator.is_active
+    rate_rules = build_rules(f"key:{key.pk}", key.rate_limits)
+    if key.workspace is not None and key.workspace.rate_limits:
+        rate_rules += build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)
     return Caller(
         key_id=key.pk,
         key_hash=key_hash,
@@ -156,7 +164,7 @@ def read_caller(key_hash: str) -> Caller | None:
         creator_key=key.creator_id,
         creator_left=creator is not None and key.creator_role is None,
         creator_role=key.creator_role if creator else None,
-        disabled=key.disabled or _is_switched_off(creator) or _is_playground_over(key),
+        disabled=key.disabled or is_switched_off or _is_playground_over(key),
         expires_at=key.expires_at,
         key_name=key.name,
         key_label=key.label,
@@ -178,7 +186,7 @@ def read_caller(key_hash: str) -> Caller | None:
         allowed_networks=None
         if key.allowed_ips is None
         else tuple(ip_network(each) for each in key.allowed_ips),
-        rate_rules=_build_rate_rules(key),
+        rate_rules=rate_rules,
         # Read with the key, so before the budgets: what changes in between shows.
         limits_version=key.account.limits_version,
         limited=find_limited_window(key),
@@ -186,11 +194,6 @@ def read_caller(key_hash: str) -> Caller | None:
         **_read_defaults(key.account, key.workspace),
         **_load_limits(key),
     )
-
-
-def _is_switched_off(creator: Any) -> bool:
-    """Whether an operator closed every door to the person, keys among them."""
-    return creator is not None and not creator.is_active
 
 
 def _is_playground_over(key: Any) -> bool:
@@ -238,14 +241,6 @@ def _select_keys() -> Any:
     )
 
 
-def _load_former(key_hash: str) -> Any:
-    """The key that was rotated away from this string; it expires when its grace period ends."""
-    key = next(iter(_query_by_former_hash(key_hash=key_hash)), None)
-    if key is not None:
-        key.expires_at = min(key.string_until, key.expires_at or key.string_until)
-    return key
-
-
 # In the order of their rows, as `first` has it. Time tells nobody whether a string is a key.
 _query_by_hash: CompiledQuery[Any] = CompiledQuery(
     lambda key_hash: _select_keys().of_string(key_hash).order_by("pk")[:1],
@@ -255,13 +250,6 @@ _query_by_hash: CompiledQuery[Any] = CompiledQuery(
 _query_by_former_hash: CompiledQuery[Any] = CompiledQuery(
     lambda key_hash: _select_keys().formerly(key_hash).order_by("pk")[:1], key_hash=str
 )
-
-
-def _build_rate_rules(key: Any) -> tuple[RateRule, ...]:
-    rules = build_rules(f"key:{key.pk}", key.rate_limits)
-    if key.workspace is not None and key.workspace.rate_limits:
-        rules += build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)
-    return rules
 
 
 def _read_io_logging(key: Any) -> IoLogging | None:

@@ -5,7 +5,7 @@ intersected, ignored ones united, and the strictest data policy counts. So one m
 lets a request go where it could not go before.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
@@ -162,6 +162,14 @@ def build_entry(guardrail: Any, scope: Scope) -> GuardrailEntry:
     """A guardrail's row as it applies to a key in that scope."""
     forbidden = [word for field, word in USES.items() if getattr(guardrail, field) is False]
     zdr = [group for group in ZDR_GROUPS if getattr(guardrail, f"enforce_zdr_{group}")]
+    output_filters = (
+        *_read_pattern_filters(guardrail.output_filters),
+        *_read_builtin_filters(guardrail.output_filter_builtins),
+    )
+    if guardrail.output_shadow:
+        output_filters = tuple(
+            each._replace(action="flag", shadow=each.action) for each in output_filters
+        )
     return GuardrailEntry(
         scope=scope,
         id=guardrail.pk,
@@ -176,18 +184,8 @@ def build_entry(guardrail: Any, scope: Scope) -> GuardrailEntry:
             *_read_pattern_filters(guardrail.content_filters),
             *_read_builtin_filters(guardrail.content_filter_builtins),
         ),
-        output_filters=_read_output_filters(guardrail),
+        output_filters=output_filters,
     )
-
-
-def _read_output_filters(guardrail: Any) -> tuple[FilterEntry, ...]:
-    filters = (
-        *_read_pattern_filters(guardrail.output_filters),
-        *_read_builtin_filters(guardrail.output_filter_builtins),
-    )
-    if not guardrail.output_shadow:
-        return filters
-    return tuple(each._replace(action="flag", shadow=each.action) for each in filters)
 
 
 def _read_allowed(words: list[str] | None) -> frozenset[str] | None:
@@ -214,7 +212,6 @@ def _read_builtin_filters(filters: list[JsonObject] | None) -> list[FilterEntry]
 
 
 _WINDOWS: dict[str, WindowName] = {"daily": "day", "weekly": "week", "monthly": "month"}
-_SCOPES: tuple[Scope, ...] = ("workspace", "member", "key")
 
 
 class AppliedGuardrail(NamedTuple):
@@ -245,7 +242,15 @@ def load_applied_guardrails(key: Any) -> list[AppliedGuardrail]:
     rows = _query_guardrails(
         account=key.account_id, creator=key.creator_id, key=key.pk, workspace=key.workspace_id
     )
-    return sorted(_yield_applied(key, rows), key=lambda each: _SCOPES.index(each.scope))
+    found: dict[Scope, list[AppliedGuardrail]] = {"workspace": [], "member": [], "key": []}
+    for row in rows:
+        if row.is_default and row.workspace_id == key.workspace_id:
+            found["workspace"].append(AppliedGuardrail(row, "workspace"))
+        if row.of_member:
+            found["member"].append(AppliedGuardrail(row, "member"))
+        if row.of_key:
+            found["key"].append(AppliedGuardrail(row, "key"))
+    return [*found["workspace"], *found["member"], *found["key"]]
 
 
 def _select_guardrails(account: UUID, creator: int, key: int, workspace: UUID) -> Any:
@@ -269,16 +274,6 @@ _query_guardrails: CompiledQuery[Any] = CompiledQuery(
 )
 
 
-def _yield_applied(key: Any, rows: Iterable[Any]) -> Iterator[AppliedGuardrail]:
-    for row in rows:
-        if row.is_default and row.workspace_id == key.workspace_id:
-            yield AppliedGuardrail(row, "workspace")
-        if row.of_member:
-            yield AppliedGuardrail(row, "member")
-        if row.of_key:
-            yield AppliedGuardrail(row, "key")
-
-
 def build_entries(key: Any, governing: Iterable[AppliedGuardrail]) -> tuple[GuardrailEntry, ...]:
     """What governs a key, its account's policy first, its own list of models last."""
     account = build_account_entry(key.account)
@@ -290,24 +285,22 @@ def build_entries(key: Any, governing: Iterable[AppliedGuardrail]) -> tuple[Guar
 
 
 def build_guardrail_scopes(
-    key: object, governing: Iterable[AppliedGuardrail]
+    key: Any, governing: Iterable[AppliedGuardrail]
 ) -> tuple[SpendScope, ...]:
     """The guardrail budgets of a key, in the order in which they are checked.
 
     First the workspace's default guardrail, against the member and then against the key; then the
     member's own, and the key's own.
     """
-    return tuple(scope for each in governing for scope in _yield_scopes(key, each))
-
-
-def _yield_scopes(key: Any, governing: AppliedGuardrail) -> Iterator[SpendScope]:
-    guardrail, scope = governing
-    if guardrail.limit_nano is None:
-        return
-    if scope != "key" and key.creator_id is not None:
-        yield build_guardrail_scope(guardrail, user=key.creator_id)
-    if scope != "member":
-        yield build_guardrail_scope(guardrail, key=key.pk)
+    scopes = []
+    for guardrail, scope in governing:
+        if guardrail.limit_nano is None:
+            continue
+        if scope != "key" and key.creator_id is not None:
+            scopes.append(build_guardrail_scope(guardrail, user=key.creator_id))
+        if scope != "member":
+            scopes.append(build_guardrail_scope(guardrail, key=key.pk))
+    return tuple(scopes)
 
 
 def build_guardrail_scope(

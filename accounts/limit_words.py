@@ -84,19 +84,19 @@ _BY_WORD: Final = {word: limit for limit in _LIMITS for word in limit.words.spli
 def describe_unknown_limit(body: Mapping[str, Any], known: Container[str]) -> str | None:
     """What is wrong with the first field that would limit something and is not `known`."""
     for name, value in body.items():
-        limit = _find_limit(_WORD_BEGINS.sub("_", name).lower())
-        if limit is None or name in known or value is None:
+        if name in known or value is None:
+            continue
+        word = _WORD_BEGINS.sub("_", name).lower()
+        limit = _BY_WORD.get(word)
+        if limit is None and word not in _RESPONSE_FIELDS:
+            parts = (_BY_PART[part] for part in word.split("_") if part in _BY_PART)
+            limit = next(parts, None)
+        if limit is None:
             continue
         field = next((each for each in limit.fields.split() if each in known), None)
         hint = limit.elsewhere if field is None else f"use `{field}`"
         return f'Unrecognized key: "{name}"; {hint}'
     return None
-
-
-def _find_limit(name: str) -> _Limit | None:
-    if name in _BY_WORD or name in _RESPONSE_FIELDS:
-        return _BY_WORD.get(name)
-    return next((_BY_PART[part] for part in name.split("_") if part in _BY_PART), None)
 
 
 class ManagedBody(Body):

@@ -21,19 +21,15 @@ _READS: Final = frozenset({"GET", "HEAD"})
 
 
 def count_management_request(caller: Caller, request: HttpRequest) -> None:
-    """Count a request for its account. Raises `RateLimited`."""
-    kind, most = _classify_request(request)
+    """Count a request for its account, each kind by itself. Raises `RateLimited`."""
+    if request.path_info.rstrip("/") == _ANALYTICS:
+        kind, most = "analytics", settings.RATE_ANALYTICS
+    elif request.method in _READS:
+        kind, most = "management_reads", settings.RATE_MANAGEMENT_READS
+    else:
+        kind, most = "management_writes", settings.RATE_MANAGEMENT_WRITES
     if most:
         _take(Limit(f"{kind}:{caller.account_id}", most, MINUTE_S), source=f"router_{kind}")
-
-
-def _classify_request(request: HttpRequest) -> tuple[str, int]:
-    """What it counts as, and how many of those there may be in a minute (0: any number)."""
-    if request.path_info.rstrip("/") == _ANALYTICS:
-        return "analytics", settings.RATE_ANALYTICS
-    if request.method in _READS:
-        return "management_reads", settings.RATE_MANAGEMENT_READS
-    return "management_writes", settings.RATE_MANAGEMENT_WRITES
 
 
 def limit_wrong_keys(request: HttpRequest) -> Limit:
@@ -81,22 +77,19 @@ def guard_lookup(
     """
     if not limit.most:
         return look()
-    exceeded = None if trusted else _find_exhausted(limit)
-    if exceeded is not None and not (proves_itself and proves_itself()):
-        raise build_refusal(exceeded, source=_FAILED)
+    if not trusted:
+        exceeded = rate_limiter().recall_exceeded(limit)
+        if exceeded is None:
+            # Whether nothing is left of it; nothing is taken.
+            asked = rate_limiter().take(limit._replace(most=limit.most - 1, cost=0))
+            exceeded = asked._replace(limit=limit) if isinstance(asked, Exceeded) else None
+        if exceeded is not None and not (proves_itself and proves_itself()):
+            raise build_refusal(exceeded, source=_FAILED)
     try:
         return look()
     except failures:
         _take(limit, source=_FAILED)
         raise
-
-
-def _find_exhausted(limit: Limit) -> Exceeded | None:
-    """Whether nothing is left of it; nothing is taken."""
-    if (known := rate_limiter().recall_exceeded(limit)) is not None:
-        return known
-    found = rate_limiter().take(limit._replace(most=limit.most - 1, cost=0))
-    return found._replace(limit=limit) if isinstance(found, Exceeded) else None
 
 
 def _take(limit: Limit, *, source: str) -> None:

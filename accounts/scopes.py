@@ -1,4 +1,4 @@
-"""What a management key may do, and from where a key may be used.
+"""What a management key may do, from where a key may be used, and by which regional hosts.
 
 A key without scopes may do everything in its account. One with scopes reads what `read` or the
 area's own scope opens, and changes what the area's own scope opens. A key that is for some
@@ -19,9 +19,10 @@ from django.http import HttpRequest
 from accounts.caller import Caller
 from accounts.models import Workspace
 from accounts.models.account import default_workspace_id
+from accounts.models.guardrail import DATA_REGIONS
 from accounts.roles import Action, may_key_of
 from gateway.database.db import Lane, run_queries
-from gateway.http.address import Network, find_address
+from gateway.http.address import MAIN_REGION, Network, find_address, find_region
 from gateway.http.errors import PermissionDenied
 
 Scope = Literal[
@@ -85,7 +86,13 @@ def check_scope(caller: Caller, request: HttpRequest) -> None:
     if path == _OWN_KEY:
         return
     is_read = request.method in _READS or path in _READ_PATHS
-    _check_role(caller, area, is_read=is_read)
+    if caller.creator_role is not None:
+        # A key of a person does no more than the person.
+        allowed = {Action(area)} if area else {Action.ACCOUNT}
+        if is_read:
+            allowed.add(Action.READ)
+        if not any(may_key_of(caller.creator_role, action) for action in allowed):
+            raise RoleTooLow(caller.creator_role)
     if caller.managed_workspaces is not None:
         _check_workspace_path(caller, path)
     if caller.scopes is None or area in caller.scopes or (is_read and "read" in caller.scopes):
@@ -98,17 +105,6 @@ def check_managed_workspace(caller: Caller, workspace_id: UUID | None) -> None:
     wanted = workspace_id or default_workspace_id(caller.account_id)
     if caller.managed_workspaces is not None and wanted not in caller.managed_workspaces:
         raise WorkspaceRefused
-
-
-def _check_role(caller: Caller, area: str | None, *, is_read: bool) -> None:
-    """A key of a person does no more than the person."""
-    if caller.creator_role is None:
-        return
-    allowed = {Action(area)} if area else {Action.ACCOUNT}
-    if is_read:
-        allowed.add(Action.READ)
-    if not any(may_key_of(caller.creator_role, action) for action in allowed):
-        raise RoleTooLow(caller.creator_role)
 
 
 def _check_workspace_path(caller: Caller, path: str) -> None:
@@ -149,3 +145,26 @@ def check_address(networks: tuple[Network, ...], request: HttpRequest) -> None:
 def clean_networks(texts: Iterable[str]) -> list[str]:
     """Addresses and networks as they are stored, each once. Raises `ValueError` for others."""
     return list(dict.fromkeys(str(ip_network(text.strip(), strict=False)) for text in texts))
+
+
+def list_allowed_regions(caller: Caller) -> list[str]:
+    """The data regions whose hosts take the caller's requests."""
+    return [each for each in DATA_REGIONS if _admits(caller, each)]
+
+
+def check_region(request: HttpRequest, caller: Caller) -> str:
+    """The data region of the host that the request came in by.
+
+    Raises `PermissionDenied` where the account is not entitled to regional hosts, or a guardrail
+    does not allow the region.
+    """
+    region = find_region(request)
+    if not _admits(caller, region):
+        raise PermissionDenied
+    return region
+
+
+def _admits(caller: Caller, region: str) -> bool:
+    if region != MAIN_REGION and not caller.regional_inference:
+        return False
+    return caller.guard is None or caller.guard.admits(region)

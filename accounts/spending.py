@@ -1,4 +1,5 @@
-"""What requests may spend beyond their key's own limit: one scope for each budget that applies.
+"""What requests may spend beyond their key's own limit: one scope for each budget that applies; and
+the UTC windows that spending is counted in.
 
 A budget's spending stands on one counter for each of its windows (`SpendCounter`), which the ledger
 writer guards. Whoever makes, changes or ends a budget says so in the same transaction, by
@@ -7,8 +8,12 @@ holds exactly, for requests under way too.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
+
+from accounts.models import SpendCounter
 
 # What a hold says of its counters where it is held on none.
 NO_COUNTER: Final = "0"
@@ -31,10 +36,10 @@ class SpendScope(NamedTuple):
     """One budget as it applies to a key: whose spending, in which window, how much at most.
 
     `scope_id` is the workspace's id in hex, `format_guardrail_scope_id(...)`, or that of
-    `EndUserBudget`. `counts_byok` says
-    that spending on credentials of the account's own counts too. `workspace` (an id in hex) narrows
-    a guardrail's budget to what the holder spends there, as for a workspace's default guardrail;
-    empty means anywhere in the account. One that is not enforced only warns.
+    `EndUserBudget`. `counts_byok` says that spending on credentials of the account's own counts
+    too. `workspace` (an id in hex) narrows a guardrail's budget to what the holder spends there, as
+    for a workspace's default guardrail; empty means anywhere in the account. One that is not
+    enforced only warns.
     """
 
     scope: ScopeKind
@@ -129,3 +134,50 @@ def build_workspace_scopes(workspace: Any, budgets: Iterable[Any]) -> tuple[Spen
         for window in WINDOW_WORDS
         if window in rows
     )
+
+
+ALL_TIME = date(1970, 1, 1)
+Window = SpendCounter.Window
+
+
+def find_window_starts(at: datetime) -> dict[str, date]:
+    """First day of each window at `at` (UTC): all time, day, ISO week from Monday, month."""
+    return dict(list_windows(at.date()))
+
+
+@lru_cache(maxsize=8)
+def list_windows(day: date) -> tuple[tuple[str, date], ...]:
+    """The windows that a UTC day falls into, each with its first day."""
+    starts = {
+        Window.TOTAL.value: ALL_TIME,
+        Window.DAY.value: day,
+        Window.WEEK.value: day - timedelta(days=day.weekday()),
+        Window.MONTH.value: day.replace(day=1),
+    }
+    return tuple(starts.items())
+
+
+def find_window_end(window: str, start: date) -> date | None:
+    """The first day after a window; None where there is none."""
+    match window:
+        case Window.DAY.value:
+            return start + timedelta(days=1)
+        case Window.WEEK.value:
+            return start + timedelta(days=7)
+        case Window.MONTH.value:
+            return (start + timedelta(days=31)).replace(day=1)
+    return None
+
+
+# Which window a key's `limit_reset` limits.
+LIMITED_WINDOW = {
+    None: Window.TOTAL.value,
+    "daily": Window.DAY.value,
+    "weekly": Window.WEEK.value,
+    "monthly": Window.MONTH.value,
+}
+
+
+def find_limited_window(key: Any) -> str:
+    """The window that an `ApiKey`'s limit stands on, "" where it has none that is enforced."""
+    return "" if key.enforced_limit_nano is None else LIMITED_WINDOW[key.limit_reset]

@@ -10,12 +10,11 @@ from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
 
 from accounts.events import delivery
-from accounts.metrics import record_audit
-from accounts.services import repeatable, workspaces
-from accounts.services import spend_scopes as end_user_budgets
+from accounts.services import repeatable, spend_scopes, workspaces
 from accounts.services.books import watching
 from accounts.services.books.audit import compare_books
 from accounts.services.books.credits import expire_old_credits
+from accounts.services.books.metrics import record_audit
 from accounts.services.directory import jobs as scim_jobs
 from accounts.services.past_spending import recount_budgets
 
@@ -71,7 +70,7 @@ def clear_deleted_workspaces() -> int:
 @shared_task(soft_time_limit=120, time_limit=150)
 def delete_old_end_user_counters() -> int:
     """Every hour, delete counters of end users' budgets whose windows are long over."""
-    return end_user_budgets.delete_old_counters(datetime.now(UTC))
+    return spend_scopes.delete_old_counters(datetime.now(UTC))
 
 
 # What is left goes the next time.

@@ -30,8 +30,7 @@ from accounts.services.workspace_budgets import (
     find_budgets,
     set_budget,
 )
-from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes
-from accounts.windows import find_window_starts
+from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes, find_window_starts
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
 from gateway.http.jsonio import format_usd
 

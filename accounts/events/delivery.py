@@ -120,7 +120,9 @@ def deliver(delivery: Delivery, *, now: datetime) -> bool:
     try:
         status = send(delivery, now=now)
     except SendFailed as failure:
-        next_try_at = now + timedelta(seconds=_wait_s(delivery.attempts))
+        # 10 s after the first try, three times as long after each further one, 4 h at most.
+        wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 3 ** min(delivery.attempts - 1, 10))
+        next_try_at = now + timedelta(seconds=wait_s)
         mine.update(
             state="pending" if next_try_at <= delivery.retry_until else "failed",
             next_try_at=next_try_at,
@@ -170,9 +172,3 @@ def _select_due(now: datetime) -> QuerySet[Delivery]:
 
 def _is_free(now: datetime) -> Q:
     return Q(lease_until__isnull=True) | Q(lease_until__lte=now)
-
-
-def _wait_s(attempts: int) -> int:
-    """10 s after the first try, three times as long after each further one, 4 h at most."""
-    wait_s: int = _FIRST_WAIT_S * 3 ** min(attempts - 1, 10)
-    return min(_LONGEST_WAIT_S, wait_s)

@@ -118,18 +118,14 @@ class Issuer:
         # Whoever comes meanwhile goes on with that of before.
         self._facts_at = now - self._fresh_s + self._ask_again_s
         try:
-            self._facts = self._fetch_facts()
-            self._facts_at = now
+            facts = fetch_json(self.url.rstrip("/") + _DISCOVERY)
+            if facts.get("issuer") != self.url:
+                raise IssuerSilent("its discovery document is of another issuer")
+            self._facts, self._facts_at = facts, now
         except IssuerSilent:
             if self._facts is None:
                 raise
         return self._facts
-
-    def _fetch_facts(self) -> JsonObject:
-        facts = fetch_json(self.url.rstrip("/") + _DISCOVERY)
-        if facts.get("issuer") != self.url:
-            raise IssuerSilent("its discovery document is of another issuer")
-        return facts
 
     def find_keys(self, key_id: str, *, newer: bool = False) -> list[PyJWK]:
         """The key of that name; for a token that names none all there are. With `newer` they are

@@ -149,7 +149,11 @@ def _examine(token: str, now: float) -> KnownToken:
     for each in workloads:
         place = each.jwks_url, each.audience
         if place not in good:
-            good[place] = _try(token, issuer, each)
+            known = find_issuer(issuer, each.jwks_url)
+            try:
+                good[place] = verify(token, known, audience=each.audience)
+            except (TokenRefused, IssuerSilent) as refusal:
+                good[place] = refusal
         claims = good[place]
         if isinstance(claims, dict) and fits(each.conditions, claims):
             expires_at = float(claims["exp"])
@@ -188,17 +192,6 @@ def _read_issuer(token: str) -> str:
         # No text in the database has a NUL or half of a surrogate pair.
         raise TokenRefused("it names no issuer")
     return issuer
-
-
-def _try(
-    token: str, issuer: str, workload: TrustedWorkload
-) -> JsonObject | TokenRefused | IssuerSilent:
-    """What the token says, or why it proves nothing to this account."""
-    try:
-        known = find_issuer(issuer, workload.jwks_url)
-        return verify(token, known, audience=workload.audience)
-    except (TokenRefused, IssuerSilent) as refusal:
-        return refusal
 
 
 def fits(conditions: Mapping[str, str], claims: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """Who calls, what they own, and the books."""
 
-from accounts.models.account import Account, Membership, User, Workspace
+from accounts.models.account import Account, Membership, User, Workspace, WorkspaceMembership
 from accounts.models.budget import WorkspaceBudget
 from accounts.models.byok import ByokCredential
 from accounts.models.directory import (
@@ -16,6 +16,7 @@ from accounts.models.idempotency import RepeatableRequest
 from accounts.models.identity import (
     ClaimMapping,
     PersonIdentity,
+    SignInAttempts,
     TrustedIssuer,
     Workload,
 )
@@ -23,8 +24,6 @@ from accounts.models.key import ApiKey, FormerHash
 from accounts.models.ledger import Hold, LastAudit, LedgerEntry, PurchaseFee, SpendCounter
 from accounts.models.oauth import App, AuthorizationCode
 from accounts.models.record import AuditRecord
-from accounts.models.sign_in import SignInAttempts
-from accounts.models.workspace_membership import WorkspaceMembership
 
 __all__ = [
     "Account",

@@ -1,4 +1,4 @@
-"""Accounts, the people in them and their workspaces."""
+"""Accounts, the people in them, their workspaces and who belongs to these."""
 
 import secrets
 import string
@@ -6,6 +6,7 @@ import uuid
 from typing import Final, Literal, get_args
 
 from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import F, Q
 
@@ -260,3 +261,49 @@ class Workspace(models.Model):
 def default_workspace_id(account_id: uuid.UUID) -> uuid.UUID:
     """The default workspace's id: UUID v5 of the account id."""
     return uuid.uuid5(account_id, "default")
+
+
+class WorkspaceMembership(models.Model):
+    """A member of the account in one of its workspaces; who leaves the account leaves it too.
+
+    `role` is the highest of `own_role` and the roles that groups of a directory give. `own_role` is
+    the member's role in the account as it was when somebody last added it, null for who is here by
+    groups alone.
+    """
+
+    class Role(models.TextChoices):
+        ADMIN = "admin", "Admin"
+        MEMBER = "member", "Member"
+        VIEWER = "viewer", "Viewer"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # The constraint's index begins with it.
+    workspace = models.ForeignKey(
+        Workspace, on_delete=models.CASCADE, related_name="memberships", db_index=False
+    )
+    membership = models.ForeignKey(
+        Membership, on_delete=models.CASCADE, related_name="workspace_memberships"
+    )
+    role = models.CharField(max_length=8, choices=Role.choices)
+    own_role = models.CharField(max_length=8, choices=Role.choices, null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="accounts_workspacemembership_once", fields=["workspace", "membership"]
+            ),
+            models.CheckConstraint(
+                name="accounts_workspacemembership_role_known",
+                condition=Q(role__in=["admin", "member", "viewer"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.membership.user} in {self.workspace}"
+
+    def clean(self) -> None:
+        if self.membership.account_id != self.workspace.account_id:
+            raise ValidationError("This member belongs to another account.")
+        if self.workspace.is_default:
+            raise ValidationError("Everybody of the account belongs to its default workspace.")

@@ -7,9 +7,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Lower
 
-from accounts.models.account import Account, User, Workspace
+from accounts.models.account import Account, User, Workspace, WorkspaceMembership
 from accounts.models.identity import ClaimMapping
-from accounts.models.workspace_membership import WorkspaceMembership
 
 
 class ScimUser(models.Model):

@@ -1,6 +1,5 @@
 """What allauth asks about sign-ins here: nobody registers by himself, and secrets are sealed."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
@@ -14,7 +13,6 @@ from django.shortcuts import render
 from accounts.people.oidc import list_forced_providers
 from accounts.people.records import record_sign_in
 from accounts.sign_in import forgive_tries
-from gateway.environment.sign_in import OidcProvider
 from gateway.http.address import find_address
 from gateway.live_settings import settings
 from gateway.sealing import seal, unseal
@@ -45,8 +43,13 @@ class SignInAdapter(DefaultAccountAdapter):
     def pre_login(self, request: HttpRequest, user: Any, **hooks: Any) -> HttpResponse | None:
         """Whose organization signs in at its provider comes by no other way, operators excepted."""
         forced = [] if user.is_staff else list_forced_providers(user.username, user.email)
-        steps = get_authentication_records(request, user)
-        if not forced or any(_is_by(provider, step) for provider in forced for step in steps):
+        ids = {provider.id for provider in forced}
+        # A step at such a provider itself, or a link that an operator made.
+        is_let_in = not forced or any(
+            step["method"] == "link" or (step["method"] == "oidc" and step.get("provider") in ids)
+            for step in get_authentication_records(request, user)
+        )
+        if is_let_in:
             refusal: HttpResponse | None = super().pre_login(request, user, **hooks)
             return refusal
         clear_login(request)
@@ -89,12 +92,6 @@ class SecondFactorAdapter(DefaultMFAAdapter):
             return True
         factors = list_factors(authenticator.user)
         return any(each.pk != authenticator.pk for each in factors)
-
-
-def _is_by(provider: OidcProvider, step: Mapping[str, Any]) -> bool:
-    """Whether it is a step at this provider itself, or a link that an operator made."""
-    at_provider = step["method"] == "oidc" and step.get("provider") == provider.id
-    return at_provider or step["method"] == "link"
 
 
 def needs_second_factor(user: Any) -> bool:

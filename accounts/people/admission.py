@@ -80,8 +80,12 @@ def list_mappings(identity: Identity) -> list[ClaimMapping]:
     later: tuple[OidcProvider, ...] = settings.OIDC_PROVIDERS[1:]
     is_first = all(each.id != identity.provider.id for each in later)
     names = [identity.provider.id, *([""] if is_first else [])]
-    rows = ClaimMapping.objects.filter(provider__in=names)
-    return [row for row in rows.select_related("workspace") if _fits(row, identity.claims)]
+    found = []
+    for row in ClaimMapping.objects.filter(provider__in=names).select_related("workspace"):
+        values = read_values(identity.claims, row.claim)
+        if row.value in values or (row.value == "*" and values):
+            found.append(row)
+    return found
 
 
 def read_values(claims: Mapping[str, Any], name: str) -> list[str]:
@@ -93,11 +97,6 @@ def read_values(claims: Mapping[str, Any], name: str) -> list[str]:
             value = value.get(part) if isinstance(value, Mapping) else None
     values = value if isinstance(value, list) else [value]
     return [str(each)[:_CHARS_MAX] for each in values if isinstance(each, str | int)]
-
-
-def _fits(mapping: ClaimMapping, claims: Mapping[str, Any]) -> bool:
-    values = read_values(claims, mapping.claim)
-    return bool(values) if mapping.value == "*" else mapping.value in values
 
 
 def _find_user(identity: Identity) -> User | None:

@@ -64,7 +64,10 @@ class SignInRate:
         begins = not is_form and _BEGINNING.fullmatch(path) is not None
         if not path.startswith(_WAYS_IN) or not (is_form or begins):
             return self.get_response(request)
-        if _is_sent_by_another_site(request, is_form=is_form):
+        # A page elsewhere may let a browser send it, unasked, and would take the tries of everybody
+        # at the browser's address. Links may lead to where a sign-in begins.
+        may_lead_here = not is_form and request.headers.get("Sec-Fetch-Mode") == "navigate"
+        if request.headers.get("Sec-Fetch-Site") == "cross-site" and not may_lead_here:
             return HttpResponse(_FROM_ELSEWHERE, status=403, headers=_PLAIN)
         try:
             count_sign_in(request, begins=begins)
@@ -83,14 +86,6 @@ class SignInRate:
         finally:
             time.sleep(max(0.0, began_s + _FORM_S - time.monotonic()))
             self._room.release()
-
-
-def _is_sent_by_another_site(request: HttpRequest, *, is_form: bool) -> bool:
-    """Whether a page elsewhere lets a browser send it, unasked: what those send would take the
-    tries of everybody at the browser's address. Links may lead to where a sign-in begins."""
-    headers = request.headers
-    may_lead_here = not is_form and headers.get("Sec-Fetch-Mode") == "navigate"
-    return headers.get("Sec-Fetch-Site") == "cross-site" and not may_lead_here
 
 
 def _turn_away(retry_after: str) -> HttpResponse:

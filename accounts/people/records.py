@@ -31,23 +31,20 @@ def record_sign_in(
     It is in the audit trail of the person's account, where that is the only one.
     """
     with transaction.atomic():
+        accounts: list[UUID] = []
+        if user is not None and not user.is_staff:
+            # What operators do is nobody's account's.
+            rows = Membership.objects.filter(user=user.pk)
+            accounts = list(rows.values_list("account_id", flat=True)[:2])
         record_change(
             by=by,
             action=action,
             object_type="sign_in",
             object_id=user.pk if user else "unknown",
-            account_id=_find_only_account(user),
+            account_id=accounts[0] if len(accounts) == 1 else None,
             before=None,
             after=describe_client(request) | facts,
         )
-
-
-def _find_only_account(user: Any) -> UUID | None:
-    """None for operators too: what they do is nobody's account's."""
-    if user is None or user.is_staff:
-        return None
-    found = Membership.objects.filter(user=user.pk).values_list("account_id", flat=True)[:2]
-    return found[0] if len(found) == 1 else None
 
 
 @receiver(user_logged_in)

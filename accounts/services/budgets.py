@@ -17,8 +17,14 @@ from accounts.services.past_spending import (
     build_django_reader,
     build_usage_condition,
 )
-from accounts.spending import WINDOW_WORDS, SpendScope, parse_holder
-from accounts.windows import LIMITED_WINDOW, find_window_end, find_window_starts
+from accounts.spending import (
+    LIMITED_WINDOW,
+    WINDOW_WORDS,
+    SpendScope,
+    find_window_end,
+    find_window_starts,
+    parse_holder,
+)
 from gateway.http.jsonio import JsonObject
 
 _AT = '"window" = %s AND window_start = %s'

@@ -9,7 +9,7 @@ from django.db.models import Q
 from accounts.models import ApiKey, SpendCounter
 from accounts.services.past_spending import build_django_reader
 from accounts.services.spend_scopes import log_limits_change, outdate_limits
-from accounts.windows import LIMITED_WINDOW, find_window_starts
+from accounts.spending import LIMITED_WINDOW, find_window_starts
 
 # Requests count in the windows they began in, and one that began yesterday may still be raised.
 _WINDOWS_OPEN = timedelta(days=1)

@@ -21,7 +21,7 @@ from accounts.services.key_limits import KeyUsage, set_counter_limits
 from accounts.services.past_spending import recount_budgets
 from accounts.services.records import SYSTEM, Actor, read_fields, record_change
 from accounts.services.spend_scopes import end_member_budgets, outdate_limits
-from accounts.windows import find_limited_window
+from accounts.spending import find_limited_window
 from gateway.http.errors import Conflict, SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_time
 from gateway.http.validation import Issue

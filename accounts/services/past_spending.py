@@ -15,8 +15,13 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import Account, SpendCounter
 from accounts.services.spend_scopes import build_scope
-from accounts.spending import SpendScope, parse_holder
-from accounts.windows import ALL_TIME, find_window_end, find_window_starts
+from accounts.spending import (
+    ALL_TIME,
+    SpendScope,
+    find_window_end,
+    find_window_starts,
+    parse_holder,
+)
 
 Spent = tuple[int, int]
 _NOTHING: Spent = (0, 0)

@@ -15,8 +15,7 @@ from accounts.services.past_spending import build_django_reader, build_usage_con
 from accounts.services.records import Actor, record_change
 from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspaces import match_reference
-from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes
-from accounts.windows import find_window_starts
+from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes, find_window_starts
 from gateway.http.errors import InvalidRequest, NotFound
 from gateway.http.jsonio import JsonObject, format_usd
 

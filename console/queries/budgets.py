@@ -8,8 +8,12 @@ from uuid import UUID
 
 from accounts.models import Workspace, WorkspaceBudget
 from accounts.services.budgets import read_spending_of_many
-from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes
-from accounts.windows import find_window_end, find_window_starts
+from accounts.spending import (
+    WINDOW_OF_WORD,
+    build_workspace_scopes,
+    find_window_end,
+    find_window_starts,
+)
 from console.queries.sums import SumQuery, fetch_sums
 from console.scope import Scope
 from routing.history.metrics import METRICS

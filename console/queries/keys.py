@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404
 from accounts.models import ApiKey, Membership, SpendCounter, Workspace, WorkspaceMembership
 from accounts.roles import Action, list_workspace_roles
 from accounts.services.key_limits import KeyUsage, read_usages
-from accounts.windows import find_window_starts
+from accounts.spending import find_window_starts
 from console.queries.paging import Page, cut_page
 from console.scope import Scope, widen_scope
 from console.words import Badge

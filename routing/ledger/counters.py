@@ -19,8 +19,7 @@ from accounts.services.past_spending import (
     SqlReader,
     find_budget_counters,
 )
-from accounts.spending import NO_COUNTER, SpendScope
-from accounts.windows import LIMITED_WINDOW
+from accounts.spending import LIMITED_WINDOW, NO_COUNTER, SpendScope
 from routing.ledger.limit_backfill import LimitedCounter, backfill_limits
 from routing.ledger.orders import Payer
 from routing.ledger.session import LedgerSession

@@ -10,8 +10,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from accounts.spending import SpendScope
-from accounts.windows import LIMITED_WINDOW
+from accounts.spending import LIMITED_WINDOW, SpendScope
 from routing.ledger.counters import (
     ENFORCED_LIMIT,
     CounterCache,

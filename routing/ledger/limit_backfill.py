@@ -12,8 +12,7 @@ from datetime import UTC, date
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from accounts.spending import NO_COUNTER, parse_holder
-from accounts.windows import list_windows
+from accounts.spending import NO_COUNTER, list_windows, parse_holder
 from routing.ledger.orders import Payer
 from routing.ledger.session import LedgerSession
 

@@ -11,7 +11,7 @@ from accounts.services.past_spending import (
     build_django_reader,
     find_budget_counters,
 )
-from accounts.windows import list_windows
+from accounts.spending import list_windows
 from routing.metering.models import Generation
 
 SOURCE = "reversal"

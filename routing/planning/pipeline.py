@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from accounts.authentication import find_token_tags
 from accounts.caller import Caller
-from accounts.windows import list_windows
+from accounts.spending import list_windows
 from gateway.http.address import find_region
 from gateway.http.errors import (
     GatewayError,

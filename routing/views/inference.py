@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import authenticate_inference, recall_caller
 from accounts.caller import Caller
-from accounts.regions import check_region
+from accounts.scopes import check_region
 from accounts.views.once import HEADER
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, RateLimited

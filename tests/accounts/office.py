@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from accounts.models import ApiKey, Hold, LedgerEntry, SpendCounter
-from accounts.windows import find_window_starts
+from accounts.spending import find_window_starts
 from tests.support.management import Manager, manager
 
 KEYS = "/keys"

@@ -23,7 +23,7 @@ from accounts.services.guardrails import change_guardrail
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import command_actor
-from accounts.windows import find_window_starts
+from accounts.spending import find_window_starts
 from tests.accounts.higher import ReplacedApps
 from tests.support.operations import page
 

@@ -22,7 +22,7 @@ from accounts.models import (
 )
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
-from accounts.windows import ALL_TIME
+from accounts.spending import ALL_TIME
 from routing.metering.models import Generation
 from tests.support.operations import fill, page
 

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from accounts.metrics import (
+from accounts.models import Account, ApiKey, Hold, LedgerEntry, Workspace
+from accounts.services.books.metrics import (
     AUDIT_AT,
     AUDIT_MISMATCHES,
     HELD,
@@ -14,7 +15,6 @@ from accounts.metrics import (
     read_books,
     record_audit,
 )
-from accounts.models import Account, ApiKey, Hold, LedgerEntry, Workspace
 
 USD = 10**9
 

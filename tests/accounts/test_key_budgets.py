@@ -23,8 +23,12 @@ from accounts.services.guardrail_assignments import assign_keys, assign_members
 from accounts.services.guardrails import change_guardrail, create_guardrail
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
-from accounts.spending import SpendScope, format_guardrail_scope_id
-from accounts.windows import find_window_end, find_window_starts
+from accounts.spending import (
+    SpendScope,
+    find_window_end,
+    find_window_starts,
+    format_guardrail_scope_id,
+)
 from tests.accounts.office import charge, hold, spend
 from tests.support.management import Manager
 from tests.support.operations import page

@@ -14,8 +14,8 @@ from accounts.models import Account, ApiKey, FormerHash, SpendCounter
 from accounts.rates import read_free_requests
 from accounts.services.keys import change_key, create_key, rotate_key, set_disabled
 from accounts.services.organization import open_account
+from accounts.spending import LIMITED_WINDOW, find_window_starts
 from accounts.views.schemas.key import load_current_key as key_object
-from accounts.windows import LIMITED_WINDOW, find_window_starts
 from tests.accounts.dump import database_text
 from tests.accounts.office import KEYS, Office, at, open_office, spend
 

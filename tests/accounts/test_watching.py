@@ -28,8 +28,7 @@ from accounts.services.guardrails import create_guardrail
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
-from accounts.spending import UNREACHABLE_NANO
-from accounts.windows import find_window_end, find_window_starts
+from accounts.spending import UNREACHABLE_NANO, find_window_end, find_window_starts
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000

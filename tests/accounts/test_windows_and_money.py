@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from accounts.models import ApiKey
 from accounts.money import format_dollars, parse_usd_argument, usd_to_nano
-from accounts.windows import (
+from accounts.spending import (
     LIMITED_WINDOW,
     find_limited_window,
     find_window_end,

@@ -30,7 +30,7 @@ def book_spending(api_key: str, *, amount_nano: int) -> None:
     """What a key spent today in one call, as the ledger writer would have booked it."""
     from accounts.keystring import hash_key
     from accounts.models import ApiKey, SpendCounter
-    from accounts.windows import LIMITED_WINDOW, find_window_starts
+    from accounts.spending import LIMITED_WINDOW, find_window_starts
 
     key, now = ApiKey.objects.get(hash=hash_key(api_key)), datetime.now(UTC)
     entry: dict[str, Any] = {"workspace_id": key.workspace_id, "api_key": key}

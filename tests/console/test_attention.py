@@ -9,7 +9,7 @@ from django.urls import reverse
 from accounts.models import ApiKey, SpendCounter, Workspace
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
-from accounts.windows import find_window_starts
+from accounts.spending import find_window_starts
 from interns.models import Intern, Status
 from tests.console.people import Team, make_team
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord, SpendCounter
-from accounts.windows import find_window_starts
+from accounts.spending import find_window_starts
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
 from tests.console.people import ADMINS, ROLES, Team, make_team

@@ -10,7 +10,7 @@ import pytest
 from accounts.models import ApiKey, SpendCounter
 from accounts.services.keys import delete_keys, set_disabled
 from accounts.services.organization import open_workspace
-from accounts.windows import ALL_TIME
+from accounts.spending import ALL_TIME
 from interns import leases
 from interns.errors import InvalidState
 from interns.jobs import provision as provisioning

@@ -11,7 +11,7 @@ from django.test import Client
 from accounts.models import Account, ApiKey, AuditRecord, LedgerEntry, SpendCounter
 from accounts.services.keys import create_key
 from accounts.services.organization import open_account
-from accounts.windows import find_window_starts
+from accounts.spending import find_window_starts
 from routing.admin.trace_table import trace_table
 from routing.metering.models import Generation
 from tests.support.operations import fill, generation, operator, page

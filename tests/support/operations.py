@@ -11,14 +11,14 @@ from django.db import transaction
 from django.urls import reverse
 
 from accounts import models as of_accounts
-from accounts.metrics import record_audit
 from accounts.models import Account, ApiKey, LedgerEntry, Membership, User, Workspace
 from accounts.services.books.credits import add_credits
+from accounts.services.books.metrics import record_audit
 from accounts.services.channels import create_channel, send_test_message
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import SYSTEM
-from accounts.windows import ALL_TIME
+from accounts.spending import ALL_TIME
 from interns import models as of_interns
 from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider

@@ -22,13 +22,15 @@ from accounts.services.books.credits import find_expiring_credit
 from accounts.services.budgets import read_spending_of_many
 from accounts.services.key_limits import read_usages
 from accounts.spending import (
+    LIMITED_WINDOW,
     UNREACHABLE_NANO,
     WINDOW_OF_WORD,
     WINDOW_WORDS,
     build_workspace_scopes,
+    find_window_end,
+    find_window_starts,
     parse_holder,
 )
-from accounts.windows import LIMITED_WINDOW, find_window_end, find_window_starts
 from gateway.http.jsonio import JsonObject, format_usd
 
 LEVELS_PERCENT: Final = (50, 80, 100)

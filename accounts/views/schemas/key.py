@@ -13,12 +13,11 @@ from accounts.caller import Caller
 from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.models import ApiKey, LedgerEntry, WorkspaceBudget
 from accounts.rates import FreeRequests
-from accounts.regions import list_allowed_regions
-from accounts.scopes import NETWORKS_MAX, Scope, clean_networks
+from accounts.scopes import NETWORKS_MAX, Scope, clean_networks, list_allowed_regions
 from accounts.services.budgets import BudgetStanding, read_budget_standings
 from accounts.services.key_limits import KeyUsage
 from accounts.services.keys import GRACE_S_MAX
-from accounts.spending import WINDOW_WORDS
+from accounts.spending import LIMITED_WINDOW, WINDOW_WORDS
 from accounts.views.schemas.fields import (
     ENFORCEMENT,
     Enforcement,
@@ -32,7 +31,6 @@ from accounts.views.schemas.fields import (
     nano_or_none,
     resolve_rate_limits,
 )
-from accounts.windows import LIMITED_WINDOW
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_optional_time, usd
 from gateway.http.resources import ResourceObject

@@ -10,7 +10,7 @@ _ROW = re.compile(r"^\| `(gateway_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", re.MULTI
 # Importing these declares all families.
 _DECLARING = (
     *("gateway.metrics.host", "gateway.metrics.losses", "gateway.metrics.scrape"),
-    *("gateway.metrics.tasks", "accounts.metrics", "routing.monitoring.process"),
+    *("gateway.metrics.tasks", "accounts.services.books.metrics", "routing.monitoring.process"),
     *("routing.destinations.queueing", "interns.metrics"),
 )
 

@@ -17,7 +17,7 @@ from django.test import Client
 from accounts.authentication import forget_keys
 from accounts.models import Account, LedgerEntry, SpendCounter
 from accounts.models.ledger import USAGE_KINDS
-from accounts.windows import list_windows
+from accounts.spending import list_windows
 from gateway.end_users import hash_user
 from gateway.environment.object_store import build_s3_storage
 from routing.exports.files import write_export

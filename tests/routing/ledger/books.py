@@ -13,7 +13,7 @@ from accounts.services.books.audit import compare_books
 from accounts.services.books.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.organization import open_account
-from accounts.windows import list_windows
+from accounts.spending import list_windows
 from routing.ledger.orders import HoldOrder, HoldRefusal, Payer, ReleaseOrder, SettleOrder
 from routing.ledger.session import LedgerSession
 from routing.ledger.settlements import RECORD_COLUMNS

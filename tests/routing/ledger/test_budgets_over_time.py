@@ -35,9 +35,14 @@ from accounts.services.organization import admit_member, open_account, open_work
 from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspace_budgets import LimitsNotDecreasing, delete_budget, set_budget
-from accounts.spending import WINDOW_WORDS, SpendScope, WindowName, format_guardrail_scope_id
+from accounts.spending import (
+    WINDOW_WORDS,
+    SpendScope,
+    WindowName,
+    find_window_starts,
+    format_guardrail_scope_id,
+)
 from accounts.views.schemas.key import load_current_key
-from accounts.windows import find_window_starts
 from routing.ledger.orders import OUTDATED, HoldOrder, HoldRefusal, Payer, TopUpOrder
 from routing.ledger.session import LedgerSession
 from routing.ledger.sweep import sweep_all_expired

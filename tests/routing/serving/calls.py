@@ -7,7 +7,7 @@ from typing import Any
 
 from accounts.byok import ByokEntry
 from accounts.caller import Caller
-from accounts.windows import find_window_starts
+from accounts.spending import find_window_starts
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import parse_chat
