@@ -1,15 +1,22 @@
-"""The Celery application of worker and beat. A task message only says "look now"."""
+"""The Celery application of worker and beat, and what their processes log: births and deaths, and a
+broker that went and came back. A task message only says "look now"."""
 
+import atexit
+import logging
 import os
 from typing import Any
 
-from celery import Celery, signals
+from celery import Celery, bootsteps, signals
 from django.conf import settings
+from django.db.backends.signals import connection_created
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from gateway.database.outages import database, queue
 from gateway.environment.interns import name_host_queue
 from gateway.home import home, private_folder
-from gateway.logs import worker_lines
+from gateway.logs.setup import configure
+
+log = logging.getLogger("gateway.worker")
 
 
 class Channel(redis.Channel):
@@ -47,17 +54,23 @@ TRANSPORT_ALIASES.update(redis=_TRANSPORT, rediss=_TRANSPORT)
 app = Celery("gateway")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-worker_lines.connect(app)
 _SPANS_STOP_S = 1.0
 
 
-def _send_last_spans(**_: object) -> None:
-    from gateway.tracing.process import stop_sender
+class QueueAnswers(bootsteps.StartStopStep):
+    """Begun each time a worker has reached the broker."""
 
-    stop_sender(_SPANS_STOP_S)
+    requires = ("celery.worker.consumer.connection:Connection",)
+
+    def start(self, parent: object) -> None:
+        queue.recover()
 
 
-def _add_queues(instance: Any, **_: Any) -> None:
+app.steps["consumer"].add(QueueAnswers)
+
+
+@signals.celeryd_after_setup.connect
+def add_queues(instance: Any, **_: Any) -> None:
     """A worker of the first queue of destinations takes from the others in turn, one of interns
     from its machine's own queues, so that the command is the same everywhere."""
     first, *others = settings.DESTINATION_QUEUES
@@ -74,7 +87,54 @@ def _add_queues(instance: Any, **_: Any) -> None:
             queues.deselect(name)
 
 
-# Celery knows its receivers by weak references.
-signals.celeryd_after_setup.connect(_add_queues, weak=False)
-signals.worker_process_shutdown.connect(_send_last_spans, weak=False)
-signals.worker_shutdown.connect(_send_last_spans, weak=False)
+@signals.worker_process_shutdown.connect
+@signals.worker_shutdown.connect
+def send_last_spans(**_: object) -> None:
+    from gateway.tracing.process import stop_sender
+
+    stop_sender(_SPANS_STOP_S)
+
+
+@signals.setup_logging.connect
+def configure_logs(**_: object) -> None:
+    """`--loglevel` and its like have no say: all lines are of one form."""
+    configure()
+    # The shared cache and the queue are one store here, of which the queue tells.
+    logging.getLogger("gateway.hints").setLevel(logging.ERROR)
+    connection_created.connect(note_database)
+
+
+@signals.worker_ready.connect
+def log_worker(sender: Any, **_: Any) -> None:
+    log.info("Worker %s started", sender.hostname)
+
+
+@signals.worker_shutdown.connect
+def log_worker_end(sender: Any, **_: Any) -> None:
+    log.info("Worker %s stopped", sender.hostname)
+
+
+@signals.worker_process_init.connect
+def log_process(**_: object) -> None:
+    log.info("Worker process %d began", os.getpid())
+
+
+@signals.worker_process_shutdown.connect
+def log_process_end(pid: int, exitcode: int, **_: object) -> None:
+    log.info("Worker process %d ended with status %d", pid, exitcode)
+
+
+@signals.beat_init.connect
+def log_beat(**_: object) -> None:
+    log.info("Beat started")
+    atexit.register(log.info, "Beat stopped")
+
+
+@signals.after_task_publish.connect
+def note_queue(**_: object) -> None:
+    queue.recover()
+
+
+def note_database(**_: object) -> None:
+    """Connections of the pool have been looked at before they are given out."""
+    database.recover()

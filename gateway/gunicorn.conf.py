@@ -49,7 +49,7 @@ worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108
 accesslog = None
 # Its own lines go where all others do.
 configure()
-logger_class = "gateway.server.logger.Logger"
+logger_class = "gateway.server.worker.Logger"
 loglevel = settings.LOG_LEVEL
 
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gateway.admin_theme import UNFOLD as UNFOLD
 from gateway.environment.accounts import *
 from gateway.environment.destinations import *
 from gateway.environment.exports import *
@@ -24,6 +23,7 @@ from gateway.environment.tools import *
 from gateway.environment.traces import *
 from gateway.home import PROJECT, find_package
 from gateway.logs.setup import build_config
+from gateway.theme.settings import UNFOLD as UNFOLD
 
 try:
     GATEWAY_VERSION = version("routing-gateway")
@@ -133,7 +133,7 @@ TEMPLATES = [
         },
     }
 ]
-FORM_RENDERER = "gateway.widgets.FieldRenderer"
+FORM_RENDERER = "gateway.theme.widgets.FieldRenderer"
 STATIC_URL = "/static/"
 STATIC_ROOT = str(GATEWAY_HOME / "static")
 WHITENOISE_USE_FINDERS = True

@@ -14,8 +14,7 @@ from standardwebhooks import Webhook
 
 from accounts.models import Channel, Delivery, Event
 from gateway.http.jsonio import JsonObject, format_time
-from gateway.outbound.addresses import is_public
-from gateway.outbound.doors import door_for
+from gateway.outbound.doors import door_for, is_public
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.http_client import Limits
 from gateway.outbound.targets import Target, TargetRefused, split_url, target_of

@@ -18,9 +18,9 @@ from typing import Any, Final, TypeVar, cast
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from gevent import Timeout, monkey
 
+from gateway.database.outages import database
 from gateway.eventloop import run_in_thread, yield_control
 from gateway.live_settings import settings
-from gateway.outages import database
 
 T = TypeVar("T")
 # The database is gone, frozen, full or read-only. Its other errors are bugs of ours.

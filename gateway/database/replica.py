@@ -14,7 +14,7 @@ from psycopg.errors import QueryCanceled
 from psycopg_pool import PoolTimeout
 
 from gateway.database.db import BEYOND_S, DATABASE_GONE, Lane, releasers, under_gevent
-from gateway.outages import Store
+from gateway.database.outages import Store
 
 REPLICA: Final = "replica"
 # How long the database itself is asked after the replica failed: a wait for it costs a caller more.

@@ -4,8 +4,8 @@ import logging
 import logging.config
 from typing import Any, Final
 
+from gateway.database.outages import note_error
 from gateway.http.request_id import get_request_id
-from gateway.outages import note_error
 
 # They tell of each message; what they have to say at INFO helps who looks for a fault in them.
 _LIBRARIES: Final = ("amqp", "asyncio", "celery", "kombu", "gunicorn", "multiprocessing")
@@ -61,7 +61,7 @@ def configure() -> None:
 
 
 class OutageFilter(logging.Filter):
-    """Leaves out what only says that a store is gone: that is told once, by `gateway.outages`."""
+    """Leaves out what only says that a store is gone: `gateway.database.outages` logs that once."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = _find_error(record)

@@ -26,6 +26,8 @@ _FIRST_BYTES: Final = 65_536
 # More than any one number takes with its labels.
 _ENTRY_BYTES: Final = 8_192
 _LOOK_EVERY_S: Final = 5.0
+OTHER: Final = "other"
+VALUES_MAX: Final = 200
 
 
 class AllocatedDict(MmapedDict):
@@ -179,3 +181,29 @@ def _add_to_dead(path: Path, kind: str) -> None:
                 dead.write_value(key, value, at)  # type: ignore[no-untyped-call]  # As above.
     finally:
         dead.close()  # type: ignore[no-untyped-call]  # As above.
+
+
+class LabelValues:
+    """Values of a label that grow with what a gateway serves. Each of them makes series of its own,
+    so only the first 200 over all processes are kept apart, in a file that these share; all others
+    are `other`."""
+
+    def __init__(self, label: str, *, most: int = VALUES_MAX) -> None:
+        self._label = label
+        self._most = most
+        self._values: set[str] = set()
+
+    def limit(self, value: str) -> str:
+        """The value, or `other` where there are too many."""
+        if value in self._values:
+            return value
+        if len(self._values) >= self._most:
+            return OTHER
+        with (folder() / f"{self._label}.values").open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            self._values = set(file.read().split("\n")) - {""}
+            if value not in self._values and len(self._values) < self._most and "\n" not in value:
+                file.write(f"{value}\n")
+                self._values.add(value)
+        return value if value in self._values else OTHER

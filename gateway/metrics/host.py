@@ -1,4 +1,4 @@
-"""Metrics of the queue and of the disk, read when somebody scrapes."""
+"""Metrics of the queue and of the disk, read when somebody scrapes, and of losses of any process."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,9 +9,10 @@ from django.conf import settings
 
 from gateway.eventloop import run_in_thread
 from gateway.health import QUEUES, when_beat_sent, worked_queues
-from gateway.metrics.families import ScrapedGauge
+from gateway.metrics.families import Counter, ScrapedGauge
 from gateway.metrics.scrape import Reading, register_source
 from gateway.shared_cache import shared_cache
+from gateway.tracing.process import call_on_loss
 
 QUEUE: Final = ScrapedGauge(
     "gateway_queue_depth", "Messages that wait for Celery's workers.", "queue"
@@ -30,11 +31,17 @@ BEAT: Final = ScrapedGauge(
 )
 DISK_SIZE: Final = ScrapedGauge("gateway_disk_size_bytes", "Size of that disk.")
 
+SPANS_LOST: Final = Counter(
+    "gateway_spans_lost_total",
+    "Spans that the collector of traces did not get: it was gone or slow, or the process ended.",
+)
+
 
 def register() -> None:
     register_source("queue", read_queue)
     register_source("disk", read_disk)
     register_source("beat", read_beat)
+    call_on_loss(SPANS_LOST.add)
 
 
 def read_queue() -> Iterator[Reading]:
@@ -54,16 +61,16 @@ def read_queue() -> Iterator[Reading]:
 
 
 def read_disk() -> Iterator[Reading]:
-    # A disk that hangs must not hold the event loop.
-    usage = run_in_thread(_measure_disk)
-    yield Reading(DISK_FREE, usage.free)
-    yield Reading(DISK_SIZE, usage.total)
-
-
-def _measure_disk() -> Any:
     # In containers it is a volume of its own.
     interns: Path = settings.GATEWAY_HOME / "interns"
-    return shutil.disk_usage(interns if interns.is_dir() else settings.GATEWAY_HOME)
+
+    def measure() -> Any:
+        return shutil.disk_usage(interns if interns.is_dir() else settings.GATEWAY_HOME)
+
+    # A disk that hangs must not hold the event loop.
+    usage = run_in_thread(measure)
+    yield Reading(DISK_FREE, usage.free)
+    yield Reading(DISK_SIZE, usage.total)
 
 
 def read_beat() -> Iterator[Reading]:

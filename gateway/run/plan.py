@@ -4,21 +4,26 @@ import errno
 import fcntl
 import importlib.util
 import os
+import re
 import socket
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from gateway.env import SettingError
 from gateway.home import private_folder
-from gateway.run.port_owner import describe_owner
 
 # sockaddr_un has room for 108 bytes on Linux and 104 on macOS.
 SOCKET_PATH_MAX = 100
 # The exit status of a refusal to start.
 ODD_SETTING = 2
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - Recognised here, not bound.
+
+_LISTENING: Final = "0A"
+_COMMAND_CHARS: Final = 80
+_SECRET: Final = re.compile(r"(?i)(key|secret|token|passw)\S*|://\S*@")
 
 
 class CannotStart(Exception):
@@ -155,3 +160,37 @@ def take_home(home: Path) -> IO[str]:
         file.close()
         raise CannotStart(f"GATEWAY_HOME: another gateway runs in {home}") from None
     return file
+
+
+def describe_owner(port: int) -> str:
+    """`pid 4711 (python -m http.server)`; "" where nobody can tell, such as another user's."""
+    sockets = {f"socket:[{inode}]" for inode in _list_listeners(port)}
+    if not sockets:
+        return ""
+    for folder in Path("/proc").glob("[0-9]*"):
+        # Processes end while they are looked at, and those of others show nothing.
+        with suppress(OSError):
+            if any(str(each.readlink()) in sockets for each in (folder / "fd").iterdir()):
+                return f"pid {folder.name} ({_read_command(folder)})"
+    return ""
+
+
+def _list_listeners(port: int) -> list[str]:
+    """The inodes of sockets that listen on it."""
+    found = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):
+            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+                _, local, _, state, *_, inode = line.split()[:10]
+                if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
+                    found.append(inode)
+    return found
+
+
+def _read_command(folder: Path) -> str:
+    """The command without words that may be secrets."""
+    words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    shown = " ".join("..." if _SECRET.search(word) else word for word in words if word)
+    name = shown or (folder / "comm").read_text(encoding="utf-8").strip()
+    plain = "".join(each if each.isprintable() else "?" for each in name)
+    return plain if len(plain) <= _COMMAND_CHARS else f"{plain[:_COMMAND_CHARS]}..."

@@ -112,7 +112,7 @@ def tell(**event: object) -> None:
 def check_settings() -> None:
     """Refuse settings that contradict each other. All of Django's checks would take too long."""
     for check in registry.get_checks():
-        if check.__module__ == "gateway.checks":
+        if check.__module__ == "gateway.apps":
             for message in check(app_configs=None, databases=None):
                 if message.is_serious():
                     raise CommandError(f"{message.msg} ({message.id})", returncode=ODD_SETTING)

@@ -7,6 +7,7 @@ have as long as a call may last; only a stop cuts what is under way short.
 """
 
 import gc
+import logging
 import mmap
 import sys
 import time
@@ -18,6 +19,7 @@ from gevent import GreenletExit, sleep
 from gevent.pool import Pool
 from gevent.server import StreamServer
 from gunicorn import util
+from gunicorn.glogging import Logger as GunicornLogger
 from gunicorn.workers.ggevent import GeventWorker
 
 from gateway.http.refusal_lines import refusal_lines
@@ -235,3 +237,15 @@ class GatewayWorker(RollingWorker):
             client.sendall(write_failure(status, message, request_id))
         except OSError:
             self.log.debug("The peer was gone before the refusal")
+
+
+class Logger(GunicornLogger):
+    """Leaves format and place to the root logger. Births, deaths and reloads are told by the hooks
+    of `gateway/gunicorn.conf.py`, so gunicorn adds what went wrong."""
+
+    def setup(self, cfg: object) -> None:
+        level = logging.getLogger("gunicorn").level
+        super().setup(cfg)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
+        self.error_log.handlers.clear()
+        self.error_log.propagate = True
+        self.error_log.setLevel(level)

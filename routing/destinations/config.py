@@ -18,7 +18,7 @@ from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, dumps, loads
 from gateway.http.resources import Body
 from gateway.http.validation import Issue, list_issues
-from gateway.outbound.addresses import is_public
+from gateway.outbound.doors import is_public
 from gateway.outbound.targets import TargetRefused, split_url, target_of
 from gateway.sealing import seal, unseal
 

@@ -13,10 +13,9 @@ from gateway.http.errors import Unavailable
 from gateway.http.large import memory
 from gateway.limits.fair_queue import fair_queue
 from gateway.metrics.families import Counter, Gauge, Histogram
-from gateway.metrics.files import is_enabled, sweep_dead_processes
-from gateway.metrics.label_values import LabelValues
+from gateway.metrics.files import LabelValues, is_enabled, sweep_dead_processes
+from gateway.metrics.host import SPANS_LOST
 from gateway.metrics.listener import listener
-from gateway.metrics.losses import SPANS_LOST
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import Snapshot
 from routing.ledger.writer import ledger

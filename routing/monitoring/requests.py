@@ -10,7 +10,7 @@ from uuid import UUID
 from gateway.eventloop import yield_control
 from gateway.http.jsonio import JsonObject, loads
 from gateway.metrics.families import Counter, Histogram
-from gateway.metrics.label_values import OTHER, LabelValues
+from gateway.metrics.files import OTHER, LabelValues
 from routing.reports.report import RequestReport
 from routing.serving.request.context import Attempt
 

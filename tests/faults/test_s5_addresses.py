@@ -16,8 +16,8 @@ import pytest
 
 from gateway.http.errors import InvalidRequest
 from gateway.outbound import dialing, doors
-from gateway.outbound.addresses import is_public
 from gateway.outbound.dialing import Address, Dialer, Resolver
+from gateway.outbound.doors import is_public
 from gateway.outbound.errors import ConnectFailed, DnsFailed, OutboundError
 from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
 from gateway.outbound.origin import Origin

@@ -17,7 +17,7 @@ from django.core.checks import CheckMessage, run_checks
 from django.test import override_settings
 from pytest_django import Settings
 
-from gateway import checks, env
+from gateway import apps, env
 from gateway.env import SettingError
 from gateway.environment.interns import archive_storage
 from gateway.home import PROJECT
@@ -228,66 +228,66 @@ def test_nothing_starts_on_a_missing_or_misspelt_setting(tmp_path: Path) -> None
 SQLITE = {"default": {"ENGINE": "django.db.backends.sqlite3"}}
 POSTGRES = {"default": {"ENGINE": "django.db.backends.postgresql"}}
 Said = dict[str, Any]
-SMALL, HOOK, NOWHERE = {"ROUTER_TOTAL_TIMEOUT": 600}, "gateway.checks.register", "gateway.nowhere.x"
+SMALL, HOOK, NOWHERE = {"ROUTER_TOTAL_TIMEOUT": 600}, "gateway.apps.register", "gateway.nowhere.x"
 PRODUCTION, MANY = {"PRODUCTION": True}, {"WEB_CONCURRENCY": 2, "REDIS_URL": ""}
 # A check, its message, settings of which it tells, and what of these makes them good.
 FIRING: list[tuple[Callable[..., list[CheckMessage]], str, Said, Said]] = [
     (
-        checks.hold_outlives_request,
+        apps.hold_outlives_request,
         "gateway.E001",
         SMALL | {"HOLD_LEASE_SECONDS": 600},
         {"HOLD_LEASE_SECONDS": 601},
     ),
     (
-        checks.detectors_can_be_loaded,
+        apps.detectors_can_be_loaded,
         "gateway.E003",
         {"GUARDRAIL_DETECTORS": {"address": NOWHERE}},
         {"GUARDRAIL_DETECTORS": {"address": HOOK}},
     ),
     (
-        checks.tool_backends_can_be_loaded,
+        apps.tool_backends_can_be_loaded,
         "gateway.E004",
         {"ROUTER_TOOL_BACKENDS": {"router:bash": NOWHERE}},
         {"ROUTER_TOOL_BACKENDS": {"router:bash": HOOK}},
     ),
     (
-        checks.sqlite_serves_one_machine,
+        apps.sqlite_serves_one_machine,
         "gateway.W001",
         PRODUCTION | {"DATABASES": SQLITE},
         {"DATABASES": POSTGRES},
     ),
     (
-        checks.billing_is_enforced,
+        apps.billing_is_enforced,
         "gateway.W002",
         PRODUCTION | {"BILLING_ENFORCED": False},
         {"BILLING_ENFORCED": True},
     ),
     (
-        checks.first_byte_fits_the_deadline,
+        apps.first_byte_fits_the_deadline,
         "gateway.W003",
         {"ROUTER_TOTAL_TIMEOUT": 10, "ROUTER_FIRST_BYTE_TIMEOUT": 11},
         {"ROUTER_TOTAL_TIMEOUT": 11},
     ),
     (
-        checks.webhook_secret_is_long,
+        apps.webhook_secret_is_long,
         "gateway.W006",
         {"CREDITS_WEBHOOK_SECRET": "x" * 23},
         {"CREDITS_WEBHOOK_SECRET": ""},
     ),
     (
-        checks.rates_are_counted_together,
+        apps.rates_are_counted_together,
         "gateway.W004",
         MANY | {"ROUTER_KEY_RPM": 60},
         {"REDIS_URL": "redis://hints"},
     ),
     (
-        checks.rates_are_counted_together,
+        apps.rates_are_counted_together,
         "gateway.W004",
         MANY | {"RATE_SIGN_INS": 60},
         {"WEB_CONCURRENCY": 1},
     ),
     (
-        checks.failures_have_an_address,
+        apps.failures_have_an_address,
         "gateway.W005",
         PRODUCTION | {"TRUSTED_PROXIES": ()},
         {"TRUSTED_PROXIES": ("127.0.0.1",)},
@@ -319,7 +319,7 @@ def test_an_old_sqlite_is_refused(settings: Settings, monkeypatch: pytest.Monkey
     ):
         monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
         settings.DATABASES = databases
-        assert ids(checks.sqlite_is_new_enough()) == told
+        assert ids(apps.sqlite_is_new_enough()) == told
 
 
 def test_all_of_them_are_registered_and_the_settings_of_the_tests_pass(settings: Settings) -> None:

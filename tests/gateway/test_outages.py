@@ -9,8 +9,8 @@ import pytest
 from django.db import OperationalError
 from redis.exceptions import ConnectionError
 
+from gateway.database.outages import QUIET_S, Store, is_database_outage, queue
 from gateway.logs.setup import OutageFilter
-from gateway.outages import QUIET_S, Store, is_database_outage, queue
 
 
 def raise_from(cause: Exception) -> Exception:

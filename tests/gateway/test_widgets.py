@@ -8,7 +8,7 @@ from django.forms.renderers import DjangoTemplates
 from django.test.html import parse_html
 from django.utils.safestring import mark_safe
 
-from gateway.widgets import FieldRenderer
+from gateway.theme.widgets import FieldRenderer
 
 ODD: Final = """<b>'"& {{ x }}"""
 CHOICES: Final = [

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.metrics import files
-from gateway.metrics.label_values import LabelValues
+from gateway.metrics.files import LabelValues
 
 
 def test_what_is_too_many_is_other_in_all_processes(settings: Any, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from tests.support.manage import PROJECT
 _ROW = re.compile(r"^\| `(gateway_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", re.MULTILINE)
 # Importing these declares all families.
 _DECLARING = (
-    *("gateway.metrics.host", "gateway.metrics.losses", "gateway.metrics.scrape"),
-    *("gateway.metrics.tasks", "accounts.services.books.metrics", "routing.monitoring.process"),
+    *("gateway.metrics.host", "gateway.metrics.scrape"),
+    *("gateway.tasks", "accounts.services.books.metrics", "routing.monitoring.process"),
     *("routing.destinations.queueing", "interns.metrics"),
 )
 

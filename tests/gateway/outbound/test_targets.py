@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.outbound import addresses
-from gateway.outbound.addresses import is_public
+from gateway.outbound import doors
+from gateway.outbound.doors import is_public
 from gateway.outbound.targets import (
     TargetRefused,
     follow_redirect,
@@ -128,7 +128,7 @@ def test_public_addresses(host: str) -> None:
 def test_multicast_is_not_public_even_where_it_may_not_be_bound(
     monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    monkeypatch.setattr(addresses, "_may_be_bound", lambda host: False)
+    monkeypatch.setattr(doors, "_may_be_bound", lambda host: False)
     assert not is_public(host)
 
 
@@ -137,7 +137,7 @@ def test_a_public_address_of_this_machine_is_not_for_others(
     monkeypatch: pytest.MonkeyPatch, public: str
 ) -> None:
     own = {public}
-    monkeypatch.setattr(addresses, "_may_be_bound", lambda host: host in own)
+    monkeypatch.setattr(doors, "_may_be_bound", lambda host: host in own)
     assert not is_public(public)
     assert is_public("1.1.1.1")
     # Where any address may be bound, that says nothing of whose it is.
@@ -146,9 +146,9 @@ def test_a_public_address_of_this_machine_is_not_for_others(
 
 
 def test_an_address_of_this_machine_may_be_bound() -> None:
-    assert addresses._may_be_bound("127.0.0.1")
-    assert not addresses._may_be_bound("not-an-address")
-    assert addresses._may_be_bound("::1") is Path("/proc/net/if_inet6").exists()
+    assert doors._may_be_bound("127.0.0.1")
+    assert not doors._may_be_bound("not-an-address")
+    assert doors._may_be_bound("::1") is Path("/proc/net/if_inet6").exists()
 
 
 @given(st.ip_addresses())

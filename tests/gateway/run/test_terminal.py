@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from gateway.run import install
-from gateway.run.port_owner import describe_owner
+from gateway.run.plan import describe_owner
 from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.manage import PROJECT

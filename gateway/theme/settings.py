@@ -1,4 +1,4 @@
-"""How the admin looks: the settings of its theme. The sidebar is `gateway.admin_sidebar`."""
+"""How the admin looks: the settings of its theme. The sidebar is `gateway.theme.sidebar`."""
 
 from typing import Any, Final
 
@@ -50,5 +50,5 @@ UNFOLD: Final[dict[str, Any]] = {
     "COLORS": {"primary": _BLUE},
     "STYLES": [find_stylesheet],
     "SCRIPTS": [find_script],
-    "SIDEBAR": {"show_search": True, "navigation": "gateway.admin_sidebar.list_sections"},
+    "SIDEBAR": {"show_search": True, "navigation": "gateway.theme.sidebar.list_sections"},
 }
