@@ -1,4 +1,4 @@
-"""Metrics of the queue and of the disk, read when somebody scrapes, and of losses of any process."""
+"""Metrics of the queue and of the disk, read when somebody scrapes, and of what is lost."""
 
 import shutil
 from collections.abc import Iterator
