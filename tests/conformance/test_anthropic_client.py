@@ -3,14 +3,16 @@
 import json
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
-from anthropic import Anthropic
 
 from tests.conformance.asking import PIXEL, refusals
 from tests.conformance.desk import Desk, nano
+
+if TYPE_CHECKING:
+    # Its import takes two seconds of every worker that only looks for tests.
+    from anthropic import Anthropic
 
 WEATHER: Any = {
     "name": "weather",
@@ -30,8 +32,10 @@ def saying(text: str) -> Any:
 
 
 @pytest.fixture
-def client(wire_desk: Desk) -> Iterator[Anthropic]:
+def client(wire_desk: Desk) -> Iterator["Anthropic"]:
     """A client that never retries by itself and holds answers to its own types."""
+    from anthropic import Anthropic
+
     url = f"{wire_desk.server.root_url}/api"
     with Anthropic(
         api_key=wire_desk.account.api_key,
@@ -53,7 +57,7 @@ def cost_nano(usage: Any) -> int:
     return nano(Decimal(str(usage.cost)))
 
 
-def test_a_plain_answer(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
+def test_a_plain_answer(client: "Anthropic", ask: Any, wire_desk: Desk) -> None:
     raw = client.messages.with_raw_response.create(**ask | {"messages": saying("say 4 words")})
 
     answer = raw.parse()
@@ -68,7 +72,7 @@ def test_a_plain_answer(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
     assert counted.input_tokens > 0
 
 
-def test_a_streamed_answer(client: Anthropic, ask: Any) -> None:
+def test_a_streamed_answer(client: "Anthropic", ask: Any) -> None:
     with client.messages.stream(**ask | {"messages": saying("say 6 words")}) as stream:
         kinds = [event.type for event in stream]
         message = stream.get_final_message()
@@ -83,7 +87,7 @@ def test_a_streamed_answer(client: Anthropic, ask: Any) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_and_thinking_over_several_turns(
-    client: Anthropic, ask: Any, script: Any, stream: bool
+    client: "Anthropic", ask: Any, script: Any, stream: bool
 ) -> None:
     script(
         {"reasoning": "I look.", "tool_calls": [CALL, CALL]},
@@ -115,14 +119,14 @@ def test_tools_and_thinking_over_several_turns(
     assert answer.content[-1].text == "It rains in Oslo."
 
 
-def _answer(client: Anthropic, stream: bool, body: Any) -> Any:
+def _answer(client: "Anthropic", stream: bool, body: Any) -> Any:
     if not stream:
         return client.messages.create(**body, thinking=THINKING)
     with client.messages.stream(**body, thinking=THINKING) as opened:
         return opened.get_final_message()
 
 
-def test_an_image_and_a_document(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
+def test_an_image_and_a_document(client: "Anthropic", ask: Any, wire_desk: Desk) -> None:
     image = {"type": "base64", "media_type": "image/png", "data": PIXEL}
     paper = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}
     content: Any = [
@@ -140,7 +144,7 @@ def test_an_image_and_a_document(client: Anthropic, ask: Any, wire_desk: Desk) -
     assert "JVBERi0xLjQK" in sent
 
 
-def test_an_answer_after_a_json_schema(client: Anthropic, ask: Any) -> None:
+def test_an_answer_after_a_json_schema(client: "Anthropic", ask: Any) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     shape = {"type": "json_schema", "schema": schema | {"additionalProperties": False}}
     config: Any = {"format": shape}
@@ -152,8 +156,10 @@ def test_an_answer_after_a_json_schema(client: Anthropic, ask: Any) -> None:
 
 
 def test_a_providers_refusal_becomes_the_right_class(
-    client: Anthropic, ask: Any, script: Any
+    client: "Anthropic", ask: Any, script: Any
 ) -> None:
+    import anthropic
+
     others = {"_422": (400, "BadRequestError"), "_529": (529, "APIStatusError")}
     for fault, status, error in refusals(anthropic, **others):
         for stream in (False, True):
@@ -166,8 +172,10 @@ def test_a_providers_refusal_becomes_the_right_class(
 
 
 def test_a_stream_that_breaks_raises_after_its_content(
-    client: Anthropic, ask: Any, script: Any
+    client: "Anthropic", ask: Any, script: Any
 ) -> None:
+    import anthropic
+
     script({"events": [{"text": "Half an ans"}, {"cut": "reset"}]})
     heard: list[str] = []
 
@@ -181,7 +189,9 @@ def test_a_stream_that_breaks_raises_after_its_content(
 
 
 @pytest.mark.parametrize("kind", ["openai"], indirect=True)
-def test_the_gateways_own_refusals(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
+def test_the_gateways_own_refusals(client: "Anthropic", ask: Any, wire_desk: Desk) -> None:
+    import anthropic
+
     with pytest.raises(anthropic.BadRequestError, match="messages"):
         client.messages.create(**ask | {"messages": []})
     with pytest.raises(anthropic.AuthenticationError):
