@@ -240,13 +240,15 @@ class Simulator:
         exchange.entry.fault = fault
         query = exchange.request.query
         plays = not step.override and is_intern(asked)
+        self._answers += 1
+        created = SEEDED_CREATED + self._answers if self.seeded else int(time())
         call = SimulatedCall(
             exchange,
             persona,
             format,
             body,
             asked,
-            self._identity(),
+            AnswerSeed(f"chatcmpl-{self.seed % 2**32:08x}{self._answers:08d}", created),
             FaultOptions(step.options, dict(parse_qsl(suffix)), dict(parse_qsl(query))),
             judged,
             play_intern(asked) if plays else step.override,
@@ -301,12 +303,6 @@ class Simulator:
         else:
             work = play.play_step(call, step, fault, temper, self.gates)
             call.exchange.connection.run(work)
-
-    def _identity(self) -> AnswerSeed:
-        self._answers += 1
-        n = self._answers
-        created = SEEDED_CREATED + n if self.seeded else int(time())
-        return AnswerSeed(f"chatcmpl-{self.seed % 2**32:08x}{n:08d}", created)
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from gateway.http.jsonio import JsonObject, dumps
 from gateway.http.validation import Issue
@@ -20,11 +20,10 @@ def build_chat_messages(body: JsonObject) -> list[JsonObject]:
     (what server tools said, compactions) are left out."""
     messages: list[JsonObject] = []
     if system := body.get("system"):
-        content = (
-            system
-            if type(system) is str
-            else simplify_content(build_parts(_select_part_blocks(system)))
-        )
+        content = system
+        if type(system) is not str:
+            blocks = (block for block in system if block["type"] in PART_BLOCKS)
+            content = simplify_content(build_parts(blocks))
         messages.append({"role": "system", "content": content})
     for message in body["messages"]:
         messages += _translate_message(message)
@@ -74,53 +73,34 @@ def _content_blocks(message: JsonObject) -> list[JsonObject]:
     return content if type(content) is list else []
 
 
-def _select_part_blocks(blocks: Any) -> list[JsonObject]:
-    return [block for block in blocks if block["type"] in PART_BLOCKS]
-
-
 def _translate_message(message: JsonObject) -> list[JsonObject]:
     role, content = message["role"], message["content"]
     if type(content) is str:
         return [{"role": role, "content": content}]
-    assistant_fields: JsonObject = {}
-    reasoning = [block for block in content if block["type"] in _REASONING_READERS]
-    if reasoning:
-        assistant_fields["reasoning_details"] = [
-            _REASONING_READERS[block["type"]](block, index) for index, block in enumerate(reasoning)
-        ]
-    if calls := [_build_tool_call(block) for block in content if block["type"] == "tool_use"]:
-        assistant_fields["tool_calls"] = calls
-    results = [_build_tool_message(block) for block in content if block["type"] == "tool_result"]
-    parts = build_parts(_select_part_blocks(content))
+    details: list[JsonObject] = []
+    calls: list[JsonObject] = []
+    results: list[JsonObject] = []
+    for block in content:
+        kind = block["type"]
+        if kind in _REASONING_READERS:
+            details.append(_REASONING_READERS[kind](block, len(details)))
+        elif kind == "tool_use":
+            value = {} if block.get("input") is None else block["input"]
+            function = {"name": block["name"], "arguments": dumps(value).decode()}
+            calls.append({"id": block["id"], "type": "function", "function": function})
+        elif kind == "tool_result":
+            results.append(_build_tool_message(block))
+    lists = {"reasoning_details": details, "tool_calls": calls}
+    assistant_fields = {name: items for name, items in lists.items() if items}
+    parts = build_parts(block for block in content if block["type"] in PART_BLOCKS)
     messages = [{"role": role, "content": simplify_content(parts)}] if parts else []
     if role != "assistant":
-        return (
-            (
-                [{"role": "assistant", "content": None, **assistant_fields}]
-                if assistant_fields
-                else []
-            )
-            + results
-            + messages
-        )
+        answer = {"role": "assistant", "content": None, **assistant_fields}
+        return [*([answer] if assistant_fields else []), *results, *messages]
     if assistant_fields or not content:
-        messages = [
-            {
-                "role": role,
-                "content": simplify_content(parts) if parts else None,
-                **assistant_fields,
-            }
-        ]
+        said = simplify_content(parts) if parts else None
+        messages = [{"role": role, "content": said, **assistant_fields}]
     return messages + results
-
-
-def _build_tool_call(block: JsonObject) -> JsonObject:
-    arguments = dumps({} if block.get("input") is None else block["input"]).decode()
-    return {
-        "id": block["id"],
-        "type": "function",
-        "function": {"name": block["name"], "arguments": arguments},
-    }
 
 
 def _build_tool_message(block: JsonObject) -> JsonObject:

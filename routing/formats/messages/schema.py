@@ -10,8 +10,12 @@ from typing_extensions import TypedDict
 from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, shorten
 from routing.formats.chat.messages import CacheControl
-from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, Trace, UnitShare
-from routing.formats.chat.schema import find_chat_issues as chat_issues
+from routing.formats.chat.schema import (
+    SESSION_ID_CHARS_MAX,
+    Trace,
+    UnitShare,
+    find_chat_issues,
+)
 from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
     ONE_KIND,
@@ -367,7 +371,7 @@ def find_agent_issues(body: JsonObject) -> list[Issue]:
     """What is wrong with the tools that are models of their own. The checked body has lost the
     settings that are not for this format, so this one is the caller's."""
     tools: list[Any] = body.get("tools", [])
-    return chat_issues(
+    return find_chat_issues(
         {
             "tools": [
                 {"type": tool.get("type") or CUSTOM, "parameters": tool.get("parameters", {})}

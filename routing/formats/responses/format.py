@@ -203,14 +203,14 @@ class NativeOutput:
     def _fragments_of(self, index: object) -> list[list[str]]:
         return [fragments for (at, _), fragments in self._fragments.items() if at == index]
 
-    def _fragment(self, value: JsonObject) -> None:
+    def _add_fragment(self, value: JsonObject) -> None:
         index, text = _output_index(value), value.get("delta")
         part = value.get("content_index")
         if isinstance(text, str):
             key = (index, part if isinstance(part, int) else None)
             self._fragments.setdefault(key, []).append(text)
 
-    def _begun_or_done(self, value: JsonObject) -> None:
+    def _put_item(self, value: JsonObject) -> None:
         item = value.get("item")
         if isinstance(item, dict):
             self._items[_output_index(value)] = item
@@ -222,10 +222,10 @@ def _output_index(value: JsonObject) -> int | None:
 
 
 _EVENT_READERS: Final[dict[str, Callable[[NativeOutput, JsonObject], None]]] = {
-    "response.output_text.delta": NativeOutput._fragment,
-    "response.function_call_arguments.delta": NativeOutput._fragment,
-    "response.output_item.added": NativeOutput._begun_or_done,
-    "response.output_item.done": NativeOutput._begun_or_done,
+    "response.output_text.delta": NativeOutput._add_fragment,
+    "response.function_call_arguments.delta": NativeOutput._add_fragment,
+    "response.output_item.added": NativeOutput._put_item,
+    "response.output_item.done": NativeOutput._put_item,
 }
 
 

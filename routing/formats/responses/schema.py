@@ -18,8 +18,8 @@ from routing.formats.chat.schema import (
     StopStrings,
     Trace,
     UnitShare,
+    find_chat_issues,
 )
-from routing.formats.chat.schema import find_chat_issues as chat_issues
 from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
     INT64_MAX,
@@ -196,7 +196,7 @@ def find_responses_issues(body: JsonObject) -> list[Issue]:
     tools = body.get("tools", [])
     issues = list(_message_issues(body["input"])) if type(body["input"]) is list else []
     issues += _item_issues(body["input"])
-    issues += chat_issues(_select_chat_fields(body))
+    issues += find_chat_issues(_select_chat_fields(body))
     issues += _inheritance_issues(tools)
     issues += find_subagent_issues(body["input"], tools)
     choice = body.get("tool_choice")

@@ -2,8 +2,7 @@
 
 from routing.simulator.faults.answers import BODY_FAULTS, CLAIM_FAULTS, STATUS_FAULTS
 from routing.simulator.faults.base import Fault
-from routing.simulator.faults.connections import CUT_FAULTS, STALL_FAULTS
-from routing.simulator.faults.streams import STREAM_FAULTS
+from routing.simulator.faults.delivery import CUT_FAULTS, STALL_FAULTS, STREAM_FAULTS
 
 FAULTS: dict[str, Fault] = {
     **CUT_FAULTS,

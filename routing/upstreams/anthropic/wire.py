@@ -181,7 +181,13 @@ def build_passthrough(prompt: Prompt, terms: Terms) -> JsonObject:
                 sent["tool_choice"] = original["tool_choice"]
     if (thinking := _fit_thinking(original, terms.supported, limit)) is not None:
         sent["thinking"] = thinking
-    if config := _fit_output_config(original.get("output_config") or {}, terms.supported):
+    given: JsonObject = original.get("output_config") or {}
+    config = {key: value for key, value in given.items() if value is not None}
+    if not terms.supported & (_REASONING | {"verbosity"}):
+        config.pop("effort", None)
+    if not terms.supported & _SCHEMA:
+        config.pop("format", None)
+    if config:
         sent["output_config"] = config
     _put_chat_only(sent, original, prompt, terms)
     if (edits := _fit_context_management(original, sent)) is not None:
@@ -203,15 +209,6 @@ def _fit_thinking(original: JsonObject, supported: frozenset[str], limit: int) -
         return thinking
     shortened = limit_budget(limit, int(budget))
     return None if shortened is None else {**thinking, "budget_tokens": shortened}
-
-
-def _fit_output_config(config: JsonObject, supported: frozenset[str]) -> JsonObject:
-    fitted = {key: value for key, value in config.items() if value is not None}
-    if not supported & (_REASONING | {"verbosity"}):
-        fitted.pop("effort", None)
-    if not supported & _SCHEMA:
-        fitted.pop("format", None)
-    return fitted
 
 
 def _fit_context_management(original: JsonObject, sent: JsonObject) -> JsonObject | None:

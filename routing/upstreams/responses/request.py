@@ -1,10 +1,11 @@
-"""The responses body that a chat-shaped prompt means."""
+"""Bodies for the responses API: what a chat-shaped prompt means, and a caller's own, passed on."""
 
-from typing import Final
+from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Prompt, Terms
-from routing.upstreams.responses.input_items import build_input
+from routing.entities.ids import is_own_reasoning
+from routing.upstreams.responses.input_items import build_input, is_of_this_wire
 
 # An endpoint that takes one of these is told where the caller's prompt cache ends.
 _MARKS: Final = frozenset({"cache_control", "prompt_cache_breakpoint", "prompt_cache_options"})
@@ -184,3 +185,96 @@ def limit_output(prompt: Prompt, terms: Terms) -> int | None:
 def takes_reasoning(terms: Terms) -> bool:
     """Whether the endpoint takes reasoning settings."""
     return not _REASONING.isdisjoint(terms.supported)
+
+
+# --- The body of a caller who speaks this very format ---------------------------------------------
+
+_TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
+_TEXT: Final = {"format": "response_format", "verbosity": "verbosity"}
+# What the gateway resolves into an effort.
+_WISHES: Final = ("effort", "enabled", "max_tokens")
+
+
+def build_passthrough(original: JsonObject, prompt: Prompt, terms: Terms) -> JsonObject:
+    """The JSON object to send. Items, tools and what is in them go as they came."""
+    supported = terms.supported
+    sent: JsonObject = {
+        "model": terms.upstream_model,
+        "input": _filter_input(original["input"]),
+        "store": False,
+    }
+    if original.get("instructions") is not None:
+        sent["instructions"] = original["instructions"]
+    put_common(sent, original, prompt, terms)
+    items = original["input"] if isinstance(original["input"], list) else ()
+    adds_tools = any(item.get("type") == "additional_tools" for item in items)
+    if "tools" in supported and (original.get("tools") or adds_tools):
+        for name in _TOOLS:
+            if original.get(name) is not None and name in supported:
+                sent[name] = original[name]
+    text = {
+        name: value
+        for name, value in (original.get("text") or {}).items()
+        if value is not None and _TEXT.get(name, "response_format") in supported
+    }
+    if text:
+        sent["text"] = text
+    if takes_reasoning(terms):
+        reasoning: JsonObject = {} if prompt.effort is None else {"effort": prompt.effort}
+        for name, value in (original.get("reasoning") or {}).items():
+            if value is not None and name not in _WISHES:
+                reasoning[name] = value
+        if reasoning:
+            sent["reasoning"] = reasoning
+    if original.get("top_logprobs") is not None and "top_logprobs" in supported:
+        sent["top_logprobs"] = int(original["top_logprobs"])
+    if include := _build_include(original, prompt, terms):
+        sent["include"] = include
+    return sent
+
+
+def _filter_input(items: str | list[Any]) -> str | list[Any]:
+    """The items without the gateway's own tools, and without reasoning that means nothing to this
+    kind of upstream."""
+    if isinstance(items, str):
+        return items
+    agents = {item["call_id"] for item in items if item.get("subagent_id")}
+    sent: list[Any] = []
+    for item in items:
+        kind = item.get("type")
+        is_own_tool = isinstance(kind, str) and kind.startswith("router:")
+        if is_own_tool or (agents and item.get("call_id") in agents):
+            continue
+        if kind == "reasoning":
+            if not _is_replayed(item):
+                continue
+            if "format" in item:
+                # The gateway's own note of who wrote it.
+                item = {name: value for name, value in item.items() if name != "format"}
+        sent.append(item)
+    return sent
+
+
+def _is_replayed(item: JsonObject) -> bool:
+    """Nothing is stored, so an item must hold its reasoning, sealed or as text; and text must be
+    such an upstream's own, not that of another kind which the gateway made an item of."""
+    format = item.get("format")
+    if format not in (None, "unknown") and not is_of_this_wire(format):
+        return False
+    if item.get("encrypted_content") is not None:
+        return True
+    return (
+        bool(item.get("content")) and format != "unknown" and not is_own_reasoning(item.get("id"))
+    )
+
+
+def _build_include(original: JsonObject, prompt: Prompt, terms: Terms) -> list[str]:
+    """What the caller wants, and sealed reasoning from those who reason: items without it could not
+    be sent again, for nothing is stored."""
+    excluded = {SEALED_REASONING}
+    if "logprobs" not in terms.supported:
+        excluded.add(LOGPROBS)
+    include = [name for name in original.get("include") or () if name not in excluded]
+    if takes_reasoning(terms) and prompt.effort != "none":
+        include.append(SEALED_REASONING)
+    return include

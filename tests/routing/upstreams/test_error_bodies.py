@@ -66,36 +66,6 @@ def test_what_a_model_wrote_and_its_provider_refuses_is_told() -> None:
         assert "failed_generation" in str(failure.raw)
 
 
-@pytest.mark.parametrize("status", [True, 40, "abc", 200, 700, None])
-def test_what_is_no_failed_status_is_the_upstreams_own_failure(status: Any) -> None:
-    assert from_error_object({"message": "No", "status_code": status}).status == 502
-
-
 def test_a_failure_within_an_answer_keeps_its_spelling() -> None:
     failure = from_error_object({"message": "Too LONG", "code": "string_too_long"})
     assert failure.message == "Too LONG"
-
-
-TOO_LONG = "input length and `max_tokens` exceed context limit: 199000 + 4096 > 200000"
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "message", "told", "error_type", "elsewhere"),
-    [
-        (400, "invalid_request_error", "max_tokens: required", 400, "invalid_request", False),
-        (400, "invalid_request_error", TOO_LONG, 400, "context_length_exceeded", True),
-        (401, "authentication_error", "invalid x-api-key", 502, "provider_unavailable", True),
-        (413, "request_too_large", "too large a request", 413, "payload_too_large", True),
-        (429, "rate_limit_error", "slow down", 429, "rate_limit_exceeded", True),
-        (500, "api_error", "Internal server error", 502, "provider_unavailable", True),
-        (529, "overloaded_error", "Overloaded", 529, "provider_overloaded", True),
-    ],
-)
-def test_errors_as_providers_of_the_messages_api_word_them(
-    status: int, kind: str, message: str, told: int, error_type: str, elsewhere: bool
-) -> None:
-    error = {"type": kind, "message": message}
-    body = json.dumps({"type": "error", "error": error, "request_id": "req_1"})
-    failure = from_status(status, {}, body.encode())
-    assert (failure.told_status, failure.error_type) == (told, error_type)
-    assert (failure.elsewhere, failure.raw) == (elsewhere, body)

@@ -150,7 +150,12 @@ def test_what_the_caller_is_told(
 
 
 @pytest.mark.parametrize(
-    "error", ["odd", None, {}, *({"code": code} for code in (200, 600, "5xx", "0503", "٥٠٣"))]
+    "error",
+    [
+        *("odd", None, {}),
+        *({"code": code} for code in (200, 600, "5xx", "0503", "٥٠٣")),
+        *({"status_code": status} for status in (True, 40, "abc", 200, 700, None)),
+    ],
 )
 def test_an_error_object_that_names_no_status_is_an_outage(error: Any) -> None:
     failure = from_error_object(error)

@@ -14,8 +14,7 @@ from routing.entities.exchange import Answer, Event, Wire
 from routing.metering.usage import read_reported_usage
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.failures import UpstreamFailure, from_error_object
-from routing.upstreams.responses.stream import _TAKERS
-from routing.upstreams.responses.wire import RESPONSES
+from routing.upstreams.responses.wire import _TAKERS, RESPONSES
 from tests.routing.upstreams.streams import (
     Telling,
     added_up,

@@ -11,6 +11,8 @@ CHOICES = {"any": "required", "auto": "auto", "none": "none"}
 
 
 def read_as_chat(body: JsonObject) -> JsonObject:
+    shape = (body.get("output_config") or {}).get("format") or {}
+    schema = {"type": "json_schema", "json_schema": {"schema": shape.get("schema")}}
     return {
         "model": body.get("model"),
         "messages": list(_read_messages(body)),
@@ -24,7 +26,7 @@ def read_as_chat(body: JsonObject) -> JsonObject:
         ],
         "max_tokens": body.get("max_tokens"),
         "stop": body.get("stop_sequences"),
-        "response_format": _read_response_format(body),
+        "response_format": schema if shape.get("type") == "json_schema" else None,
         "thinks": (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"),
         **_read_choice(body.get("tool_choice")),
     }
@@ -70,13 +72,6 @@ def _read_choice(choice: object) -> JsonObject:
         "tool_choice": named if kind == "tool" else CHOICES.get(str(kind), "auto"),
         "parallel_tool_calls": choice.get("disable_parallel_tool_use") is not True,
     }
-
-
-def _read_response_format(body: JsonObject) -> JsonObject | None:
-    wanted = (body.get("output_config") or {}).get("format") or {}
-    if wanted.get("type") != "json_schema":
-        return None
-    return {"type": "json_schema", "json_schema": {"schema": wanted.get("schema")}}
 
 
 MARK = "cache_control"

@@ -10,6 +10,9 @@ TEXTS = ("input_text", "output_text", "text")
 
 def read_as_chat(body: JsonObject) -> JsonObject:
     tools = [tool for tool in list_objects(body.get("tools")) if tool.get("type") == "function"]
+    shape: JsonObject = (body.get("text") or {}).get("format") or {}
+    if shape.get("type") == "json_schema":
+        shape = {"type": "json_schema", "json_schema": {"schema": shape.get("schema")}}
     return {
         "model": body.get("model"),
         "messages": list(_read_messages(body)),
@@ -17,7 +20,7 @@ def read_as_chat(body: JsonObject) -> JsonObject:
         "tool_choice": body.get("tool_choice"),
         "parallel_tool_calls": body.get("parallel_tool_calls"),
         "max_tokens": body.get("max_output_tokens"),
-        "response_format": _read_response_format(body),
+        "response_format": shape or None,
         "service_tier": body.get("service_tier"),
         "thinks": _is_thinking(body),
     }
@@ -63,10 +66,3 @@ def _is_thinking(body: JsonObject) -> bool:
     wanted = body.get("reasoning") or {}
     named = "reason" in str(body.get("model"))
     return wanted.get("effort") != "none" and (named or wanted.get("effort") is not None)
-
-
-def _read_response_format(body: JsonObject) -> JsonObject | None:
-    shape: JsonObject = (body.get("text") or {}).get("format") or {}
-    if shape.get("type") == "json_schema":
-        return {"type": "json_schema", "json_schema": {"schema": shape.get("schema")}}
-    return shape or None

@@ -198,7 +198,11 @@ class ResponseWriter:
 
     def piece(self, piece: SimulatedPiece) -> bytes:
         """One delta, with the events that have to stand before it; none for hidden thoughts."""
-        kind = self._choose_part(piece.kind)
+        kind: str = piece.kind
+        if kind == "reasoning" and is_text_visible(self._body):
+            kind = "open"
+        elif kind == "reasoning":
+            kind = "summary" if is_summary_visible(self._body) else "hidden"
         started = b"" if piece.kind == "reasoning" else self._unseen()
         if self._open != (kind, piece.call):
             started += self._start(kind, piece.call)
@@ -228,13 +232,6 @@ class ResponseWriter:
         if self._answer.redacted is None or self._items or self._open is not None:
             return b""
         return self._start("hidden", 0) + self._stop()
-
-    def _choose_part(self, kind: str) -> str:
-        if kind != "reasoning":
-            return kind
-        if is_text_visible(self._body):
-            return "open"
-        return "summary" if is_summary_visible(self._body) else "hidden"
 
     def _event(self, kind: str, **said: object) -> bytes:
         self._n += 1
