@@ -1,21 +1,28 @@
-"""Generations, to look at: what was asked, who was tried, what it cost."""
+"""Generations, to look at: what was asked, who was tried, what it cost; charges as CSV."""
 
+from datetime import date
 from urllib.parse import urlencode
 
+from django import forms
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from accounts.admin.history import History, add_history
+from accounts.models import Account
 from gateway.admin import ReadOnlyAdmin, usd_column
-from gateway.http.jsonio import dumps, format_usd
+from gateway.http.jsonio import JsonObject, dumps, format_usd
 from routing.admin.reversal import ReversalPage
 from routing.admin.trace_table import trace_table
-from routing.admin.usage_export import UsageExportPage
+from routing.exports.columns import PERIODS
+from routing.exports.rows import UsageExport
 from routing.metering.models import Generation
+from routing.views.exports import download_csv
 
 add_history(History("Generations", "admin:routing_generation_changelist"))
 
@@ -64,10 +71,41 @@ class OutcomeFilter(admin.SimpleListFilter):
         return queryset
 
 
+class UsageExportForm(forms.Form):
+    """What was booked on which days, and of whom."""
+
+    account = forms.ModelChoiceField(
+        Account.objects.order_by("name"), required=False, empty_label="All accounts"
+    )
+    first_day = forms.DateField(help_text="UTC, YYYY-MM-DD")
+    last_day = forms.DateField(help_text="It is included.")
+    per = forms.ChoiceField(
+        choices=[(per, f"A row per {per}") for per in reversed(PERIODS)],
+        help_text="Rows of a day are per key, model, provider and end user.",
+    )
+
+    def clean(self) -> JsonObject:
+        fields: JsonObject = super().clean() or {}
+        if "first_day" in fields and fields.get("last_day", date.max) < fields["first_day"]:
+            self.add_error("last_day", "It is before the first day.")
+        return fields
+
+    def build_export(self) -> UsageExport:
+        fields = self.cleaned_data
+        account = fields["account"]
+        return UsageExport(
+            fields["first_day"],
+            fields["last_day"],
+            fields["per"],
+            (account.pk,) if account else None,
+        )
+
+
 @admin.register(Generation)
-class GenerationAdmin(ReversalPage, UsageExportPage, ReadOnlyAdmin):
+class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
     """One row per request that reached an upstream, written with its charge."""
 
+    change_list_template = "admin/routing/generation/change_list.html"
     charge = usd_column("charge_nano", "charged")
     hold = usd_column("hold_nano", "held")
     upstream_cost = usd_column("upstream_cost_nano", "cost at the provider")
@@ -167,6 +205,25 @@ class GenerationAdmin(ReversalPage, UsageExportPage, ReadOnlyAdmin):
         page = reverse("admin:accounts_ledgerentry_changelist")
         query = urlencode({"q": generation.pk})
         return format_html('<a href="{}?{}">Its ledger entries</a>', page, query)
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.export_view)
+        return [path("export/", view, name="routing_generation_export"), *super().get_urls()]
+
+    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+        """The form; with its fields in the query, the file itself."""
+        if not request.user.has_perm("accounts.view_ledgerentry"):
+            raise PermissionDenied
+        form = UsageExportForm(request.GET if "per" in request.GET else None)
+        if form.is_valid():
+            return download_csv(form.build_export())
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Export charges",
+            "opts": self.opts,
+            "form": form,
+        }
+        return TemplateResponse(request, "admin/routing/generation/export.html", context)
 
 
 def _as_text(value: object) -> str:

@@ -1,8 +1,12 @@
-"""Feedback, and the rows that analytics are read from, to look at. Prompts are nobody's to see."""
+"""What processes write down of requests, endpoints and the catalogue, to look at.
+
+Prompts are nobody's to see.
+"""
 
 from django.contrib import admin
 
 from gateway.admin import ReadOnlyAdmin, usd_column
+from routing.catalogue.version import CatalogueServing, CatalogueVersion
 from routing.history.models import (
     DecisionCalibration,
     GenerationContent,
@@ -16,7 +20,9 @@ from routing.history.models import (
     UsageRolled,
     UsageSpread,
 )
+from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.reports.models import FailedRequest, FailedRequestCount
+from routing.statistics.models import EndpointSample, ProviderProbe
 
 
 @admin.register(GenerationFeedback)
@@ -141,3 +147,59 @@ class FailedRequestCountAdmin(ReadOnlyAdmin):
     search_fields = ("account_id__exact", "address__exact", "key_prefix__exact")
     search_help_text = "Account id, address or beginning of a key"
     ordering = ("-minute",)
+
+
+# --- Endpoints, providers and the catalogue -------------------------------------------------------
+
+
+@admin.register(EndpointSample)
+class EndpointSampleAdmin(ReadOnlyAdmin):
+    """Five minutes of an endpoint; the charts on its page are drawn from these."""
+
+    list_display = (
+        *("started_at", "endpoint", "calls", "errors", "rate_limited"),
+        *("first_token_p50_ms", "first_token_p90_ms", "throughput_tps"),
+    )
+    list_select_related = ("endpoint",)
+    search_fields = ("endpoint__tag", "endpoint__model__slug")
+    ordering = ("-started_at", "endpoint")
+
+
+@admin.register(ProviderProbe)
+class ProviderProbeAdmin(ReadOnlyAdmin):
+    """How the last active probe of each provider went."""
+
+    list_display = ("provider", "ok", "since", "at", "status", "latency_ms", "said")
+    list_select_related = ("provider",)
+    ordering = ("provider",)
+
+
+@admin.register(DailyCalls)
+class DailyCallsAdmin(ReadOnlyAdmin):
+    """How often each model answered: what the catalogue's popularity orders read."""
+
+    list_display = ("day", "model", "calls")
+    search_fields = ("model",)
+    ordering = ("-day", "-calls")
+
+
+@admin.register(CallsCounted)
+class CallsCountedAdmin(ReadOnlyAdmin):
+    """Up to when those were counted."""
+
+    list_display = ("until",)
+
+
+@admin.register(CatalogueVersion)
+class CatalogueVersionAdmin(ReadOnlyAdmin):
+    """One row; it counts changes."""
+
+    list_display = ("version",)
+
+
+@admin.register(CatalogueServing)
+class CatalogueServingAdmin(ReadOnlyAdmin):
+    """A process that was killed leaves its row behind; look at when it was last seen."""
+
+    list_display = ("process", "version", "seen_at")
+    ordering = ("-seen_at",)

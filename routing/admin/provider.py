@@ -1,22 +1,67 @@
-"""Providers. A credential goes in and is never shown again."""
+"""Providers and their credentials, which go in and are never shown again."""
 
-from typing import Any
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
-from gateway.http.jsonio import JsonObject
+from gateway.admin import PageAdmin, ReadOnlyAdmin, usd_column
+from gateway.http.jsonio import JsonObject, format_usd
 from gateway.outbound.http_client import Origin
 from routing.admin.charts import draw_history
-from routing.admin.rows import SwitchedAdmin
-from routing.admin.samples import DropsHistory, probe_text
+from routing.admin.rows import CheckedForm, DropsHistory, SwitchedAdmin
 from routing.admin.trial import trial_page
-from routing.admin.write_only import WriteOnlyAdmin, WriteOnlyForm
+from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.models import Endpoint, Provider
-from routing.catalogue.spec import ProviderSpec
+from routing.catalogue.spec import CredentialSpec, ProviderSpec
+from routing.metering.models import CredentialSpend
 from routing.statistics.models import ProviderProbe
+
+_ANSWERS = {True: "answers", False: "does not answer", None: "nothing known"}
+
+
+class WriteOnlyForm(CheckedForm):
+    """A form with a credential that is only written.
+
+    The field must not be named `credential`: pages of people who may only look show what the row
+    answers to a field's name. `fixed_name` is the field that a row keeps once it is made.
+    """
+
+    fixed_name: ClassVar[str]
+    file_names = {"new_credential": "credential"}
+    new_credential = forms.CharField(
+        required=False,
+        max_length=10_000,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "size": 60}),
+        help_text="Kept encrypted and never shown. Empty keeps what is set.",
+    )
+
+    def describe_entry(self, fields: JsonObject) -> JsonObject:
+        entry = super().describe_entry(fields)
+        name = self.fixed_name
+        entry[name] = fields.get(name) or getattr(self.instance, name)
+        return {name: value for name, value in entry.items() if name != "credential" or value}
+
+
+class WriteOnlyAdmin(PageAdmin):
+    """Whoever may only look does not see the fields that are only written."""
+
+    write_only_fields: ClassVar[tuple[str, ...]] = ("new_credential",)
+
+    def get_fieldsets(self, request: HttpRequest, obj: object = None) -> Any:
+        if obj is None or self.has_change_permission(request, obj):
+            return self.fieldsets
+        hidden = self.write_only_fields
+        return [
+            (title, {**options, "fields": [f for f in options["fields"] if f not in hidden]})
+            for title, options in self.fieldsets or ()
+        ]
+
+
+# --- Providers ------------------------------------------------------------------------------------
 
 
 class ProviderForm(WriteOnlyForm):
@@ -142,7 +187,15 @@ class ProviderAdmin(DropsHistory, WriteOnlyAdmin, SwitchedAdmin):
     @admin.display(description="last probe")
     def probe_state(self, provider: Provider) -> str:
         probe = ProviderProbe.objects.filter(provider=provider.pk).first()
-        return "none yet" if probe is None else probe_text(probe)
+        if probe is None:
+            return "none yet"
+        since = f" since {probe.since:%Y-%m-%d %H:%M} UTC" if probe.since else ""
+        parts = [f"{_ANSWERS[probe.ok]}{since}; asked at {probe.at:%Y-%m-%d %H:%M:%S} UTC"]
+        if probe.status is not None:
+            parts.append(f"status {probe.status} after {probe.latency_ms} ms")
+        if probe.said:
+            parts.append(probe.said)
+        return ", ".join(parts)
 
     @admin.display(description="")
     def history(self, provider: Provider) -> str:
@@ -171,3 +224,86 @@ class ProviderAdmin(DropsHistory, WriteOnlyAdmin, SwitchedAdmin):
     ) -> HttpResponse:
         endpoints = Endpoint.objects.filter(provider__in=providers).order_by("provider", "model")
         return trial_page(request, self.admin_site, endpoints, send=True)
+
+
+# --- Pools of credentials -------------------------------------------------------------------------
+
+
+class CredentialForm(WriteOnlyForm):
+    spec = CredentialSpec
+    fixed_name = "label"
+
+    class Meta:
+        model = ProviderCredential
+        fields = ("provider", "label", "weight", "rate_limits")
+
+    def clean(self) -> JsonObject:
+        fields = super().clean()
+        if not self.instance.sealed and not fields.get("new_credential"):
+            self.add_error("new_credential", "A new credential needs its content.")
+        return fields
+
+
+@admin.register(ProviderCredential)
+class ProviderCredentialAdmin(WriteOnlyAdmin):
+    """Credentials of providers that have several. Web processes follow within a second."""
+
+    form = CredentialForm
+    list_display = ("label", "provider", "masked", "weight", "spent_today", "spent_this_month")
+    list_select_related = ("provider",)
+    list_filter = ("provider",)
+    search_fields = ("label", "provider__slug")
+    fieldsets = (
+        (None, {"fields": ("provider", "label", "weight")}),
+        ("Credential", {"fields": ("masked", "new_credential")}),
+        ("How much of it may be used", {"fields": ("rate_limits",)}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ProviderCredential]:
+        rows: QuerySet[ProviderCredential] = super().get_queryset(request)
+        today = datetime.now(UTC).date()
+        return rows.annotate(
+            today_nano=_sum_since(today), month_nano=_sum_since(today.replace(day=1))
+        )
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: ProviderCredential | None = None
+    ) -> tuple[str, ...]:
+        # What is sealed is bound to both.
+        return ("masked", "provider", "label") if obj else ("masked",)
+
+    @admin.display(description="spent today (USD)")
+    def spent_today(self, row: Any) -> str:
+        return format_usd(row.today_nano or 0)
+
+    @admin.display(description="spent this month (USD)")
+    def spent_this_month(self, row: Any) -> str:
+        return format_usd(row.month_nano or 0)
+
+    def save_model(
+        self, request: HttpRequest, obj: ProviderCredential, form: CredentialForm, change: bool
+    ) -> None:
+        if secret := form.cleaned_data["new_credential"]:
+            obj.set_secret(secret)
+        super().save_model(request, obj, form, change)
+        if change and secret:
+            obj.save(update_fields=["sealed", "masked"])
+
+
+def _sum_since(day: date) -> Subquery:
+    rows: QuerySet[Any, Any] = CredentialSpend.objects.filter(
+        provider=OuterRef("provider__slug"), label=OuterRef("label"), day__gte=day
+    )
+    sums = rows.order_by().values("provider", "label").annotate(total=Sum("cost_nano"))
+    return Subquery(sums.values("total"))
+
+
+@admin.register(CredentialSpend)
+class CredentialSpendAdmin(ReadOnlyAdmin):
+    """What each of them spent, day by day, at list price."""
+
+    cost = usd_column("cost_nano", "spent")
+    list_display = ("day", "provider", "label", "requests", "cost")
+    list_filter = ("provider", "day")
+    search_fields = ("provider", "label")
+    date_hierarchy = "day"

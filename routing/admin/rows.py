@@ -15,6 +15,7 @@ from gateway.http.jsonio import JsonObject
 from routing.catalogue.models import Endpoint
 from routing.entities.prices import PriceError, Prices, plain
 from routing.entities.vocabulary import STATUS_DISABLED
+from routing.statistics.models import EndpointSample, ProviderProbe
 
 _MILLION: Final = 1_000_000
 
@@ -42,7 +43,15 @@ class CheckedForm(Form):
         try:
             entry = self.spec.model_validate(self.describe_entry(fields))
         except ValidationError as error:
-            self._add_errors(error)
+            form_names = {name: form_name for form_name, name in self.file_names.items()}
+            for detail in error.errors(include_url=False):
+                field, *place = detail["loc"] or ("",)
+                text = detail["msg"].removeprefix("Value error, ")
+                where = ".".join(map(str, place))
+                name = form_names.get(str(field), str(field))
+                self.add_error(
+                    name if name in self.fields else None, f"{where}: {text}" if where else text
+                )
             return fields
         names = {self.file_names.get(name, name): name for name in fields}
         for name, value in entry.model_dump(exclude_unset=True).items():
@@ -55,17 +64,6 @@ class CheckedForm(Form):
         named = {self.file_names.get(name, name): value for name, value in fields.items()}
         known = self.spec.model_fields
         return {name: value for name, value in named.items() if name in known and value is not None}
-
-    def _add_errors(self, error: ValidationError) -> None:
-        form_names = {name: form_name for form_name, name in self.file_names.items()}
-        for detail in error.errors(include_url=False):
-            field, *place = detail["loc"] or ("",)
-            text = detail["msg"].removeprefix("Value error, ")
-            where = ".".join(map(str, place))
-            name = form_names.get(str(field), str(field))
-            self.add_error(
-                name if name in self.fields else None, f"{where}: {text}" if where else text
-            )
 
 
 class SwitchedAdmin(PageAdmin):
@@ -98,6 +96,17 @@ def per_million(pricing: JsonObject | None, key: str) -> str | None:
     except PriceError as error:
         return None if pricing is None else f"unusable: {error}"
     return plain(getattr(prices, key) * _MILLION)
+
+
+class DropsHistory:
+    """For pages whose rows take what was written down of them along: it is read only, which the
+    admin would otherwise refuse to delete the row for it."""
+
+    def get_deleted_objects(self, objs: object, request: HttpRequest) -> Any:
+        deleted = super().get_deleted_objects(objs, request)  # type: ignore[misc]  # A mixin of admin pages.
+        listed, counts, needed, protected = deleted
+        history = {str(kind._meta.verbose_name) for kind in (EndpointSample, ProviderProbe)}
+        return listed, counts, set(needed) - history, protected
 
 
 class PricedRows:
