@@ -71,7 +71,7 @@ def record_provider_health(*, now: datetime) -> int:
     probes = {probe.provider_id: probe for probe in ProviderProbe.objects.all()}
     raised = Alarm.objects.filter(subject__startswith=_PROVIDER, is_raised=True)
     down = set(raised.values_list("subject", flat=True))
-    told = 0
+    recorded = 0
     for provider in Provider.objects.filter(status__gt=STATUS_DISABLED):
         probe = probes.get(provider.pk) if provider.probe_interval_s is not None else None
         recent, subject = tries.get(provider.slug, _Tries()), f"{_PROVIDER}{provider.slug}"
@@ -82,15 +82,22 @@ def record_provider_health(*, now: datetime) -> int:
                 count = raise_alarm(subject, at=now)
                 if count is not None:
                     event = _build_down(provider, count, recent, probe)
-                    told += record_new_events([event], at=now)
+                    recorded += record_new_events([event], at=now)
         elif subject in down and not failing and probe_ok is not False:
             if not (recent.answered or probe_ok):
                 continue
             with transaction.atomic():
                 count = clear_alarm(subject, at=now)
                 if count is not None:
-                    told += record_new_events([_build_up(provider, count)], at=now)
-    return told
+                    event = NewEvent(
+                        "provider.up",
+                        f"provider.up:{provider.slug}:{count}",
+                        f"Provider {provider.name} is back",
+                        f"Provider {provider.name} answers again.",
+                        data={"provider": provider.slug},
+                    )
+                    recorded += record_new_events([event], at=now)
+    return recorded
 
 
 def record_expiring_models(*, now: datetime) -> int:
@@ -189,16 +196,6 @@ def _build_down(
         f"{why} Requests go to other providers of their models, where there are any. Whoever runs "
         "this gateway can look at the provider in the admin.",
         data={"provider": provider.slug, "failed_tries": tries.failed},
-    )
-
-
-def _build_up(provider: Provider, count: int) -> NewEvent:
-    return NewEvent(
-        "provider.up",
-        f"provider.up:{provider.slug}:{count}",
-        f"Provider {provider.name} is back",
-        f"Provider {provider.name} answers again.",
-        data={"provider": provider.slug},
     )
 
 

@@ -116,27 +116,21 @@ class ProcessMetrics:
         SLOTS.set(settings.ROUTER_MAX_CONCURRENCY)
         BODY_MEMORY.set(memory.taken_bytes)
         BODY_MEMORY_MAX.set(settings.ROUTER_BODY_MEMORY_BYTES)
-        self._write_ledger()
-        self._write_losses()
-        if (age_s := peer_sync().age_s()) is not None:
-            STATISTICS_AGE.set(age_s)
-        if (snapshot := _find_snapshot()) is not None:
-            self._write_catalogue(snapshot)
-
-    def _write_ledger(self) -> None:
         LEDGER_QUEUE.set(ledger.queue_depth)
         commits = [ledger.commits.popleft() for _ in range(len(ledger.commits))]
         if commits:
             LEDGER_BATCH.observe_all([size for size, _ in commits])
             LEDGER_COMMIT.observe_all([took_s for _, took_s in commits])
-
-    def _write_losses(self) -> None:
         dropped, lost = publisher.dropped, self._failures.lost
         REPORTS_DROPPED.add(dropped - self._dropped)
         FAILURES_LOST.add(lost - self._lost)
+        self._dropped, self._lost = dropped, lost
         # Whoever loses some adds them; it is there before, so that the first are an increase.
         SPANS_LOST.add(0)
-        self._dropped, self._lost = dropped, lost
+        if (age_s := peer_sync().age_s()) is not None:
+            STATISTICS_AGE.set(age_s)
+        if (snapshot := _find_snapshot()) is not None:
+            self._write_catalogue(snapshot)
 
     def _write_catalogue(self, snapshot: Snapshot) -> None:
         CATALOGUE_VERSION.set(snapshot.version)

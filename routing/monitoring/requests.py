@@ -14,9 +14,9 @@ from gateway.metrics.files import OTHER, LabelValues
 from routing.reports.report import RequestReport
 from routing.serving.request.context import Attempt
 
-# The buckets of OpenTelemetry's semantic conventions for generative AI.
 # New series take some time each to find their place.
 _WRITTEN_AT_ONCE: Final = 50
+# The buckets of OpenTelemetry's semantic conventions for generative AI.
 _DURATION_BUCKETS: Final = (
     *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
 )

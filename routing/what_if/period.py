@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.guard_rules import CatalogueRules, GuardrailEntry, narrow_rules
 from gateway.database.db import let_others_run
-from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.entities.entries import Snapshot
 from routing.entities.prices import Prices
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.metering.models import Generation
@@ -107,34 +107,22 @@ def change_prices(snapshot: Snapshot, changes: Sequence[PriceChange]) -> Snapsho
     models = dict(snapshot.models)
     for at, change in enumerate(changes):
         named = snapshot.model(change.model)
-        model = models[named.id] if named else None
-        fits = [each for each in model.endpoints if _fits(each, change)] if model else []
-        if model is None or not fits:
+        reference = change.provider.casefold()
+        wanted = {"prompt": change.prompt, "completion": change.completion}
+        given = {name: usd / _MILLION for name, usd in wanted.items() if usd is not None}
+        endpoints, has_changed = [], False
+        for endpoint in models[named.id].endpoints if named else ():
+            if reference == endpoint.tag_key or reference in endpoint.provider.names:
+                has_changed = True
+                # Other prices stay; a discount and overrides would blur the question.
+                prices = endpoint.prices or Prices(prompt=Decimal(0), completion=Decimal(0))
+                prices = replace(prices, **given, discount=Decimal(0), overrides=())
+                endpoint = replace(endpoint, prices=prices)
+            endpoints.append(endpoint)
+        if named is None or not has_changed:
             raise NoSuchEndpoint(at)
-        models[model.id] = _reprice(model, fits, change)
+        models[named.id] = replace(models[named.id], endpoints=tuple(endpoints))
     return replace(snapshot, models=MappingProxyType(models))
-
-
-def _fits(endpoint: EndpointEntry, change: PriceChange) -> bool:
-    reference = change.provider.casefold()
-    return reference == endpoint.tag_key or reference in endpoint.provider.names
-
-
-def _reprice(model: ModelEntry, fits: Sequence[EndpointEntry], change: PriceChange) -> ModelEntry:
-    keys = {each.pk for each in fits}
-    endpoints = [
-        replace(each, prices=_merge_prices(each.prices, change)) if each.pk in keys else each
-        for each in model.endpoints
-    ]
-    return replace(model, endpoints=tuple(endpoints))
-
-
-def _merge_prices(prices: Prices | None, change: PriceChange) -> Prices:
-    """Its other prices stay; a discount and overrides by hour or length would blur the question."""
-    prices = prices or Prices(prompt=Decimal(0), completion=Decimal(0))
-    wanted = {"prompt": change.prompt, "completion": change.completion}
-    given = {name: usd / _MILLION for name, usd in wanted.items() if usd is not None}
-    return replace(prices, **given, discount=Decimal(0), overrides=())
 
 
 def load_rows(period: Period) -> Iterator[GenerationRow]:
