@@ -27,7 +27,7 @@ from routing.history.models import (
     UsageSpread,
 )
 from routing.history.spans import DAY, HOUR, RollupState, day_of, hour_of
-from routing.ledger.late_settlement import ROLLED_AFTER
+from routing.ledger.records import ROLLED_AFTER
 from routing.metering.models import Generation
 
 # Queries of single generations reach back 31 days; facts are stored a little longer.

@@ -30,7 +30,6 @@ from routing.ledger.holds import (
     reserve_account,
     reserve_counters,
 )
-from routing.ledger.late_settlement import is_late
 from routing.ledger.orders import (
     CLOSING,
     HoldOrder,
@@ -41,21 +40,24 @@ from routing.ledger.orders import (
     TopUpOrder,
 )
 from routing.ledger.pipeline import insert_sql
-from routing.ledger.session import CONSTRAINT_ERRORS, LedgerSession, NotAsExpected
-from routing.ledger.settlements import (
+from routing.ledger.records import (
     ENTRY_COLUMNS,
     GENERATION_COLUMNS,
+    build_entry_row,
+    build_record_row,
+    is_late,
+    write_entries,
+    write_records,
+)
+from routing.ledger.session import CONSTRAINT_ERRORS, LedgerSession, NotAsExpected
+from routing.ledger.settlements import (
     HoldAmounts,
     MoneyMoves,
     add_order,
-    build_entry_row,
-    build_record_row,
     delete_exact_holds,
     move_account,
     move_counters,
     settle_orders,
-    write_entries,
-    write_records,
 )
 from routing.ledger.tickets import Outcome, Ticket
 
@@ -185,7 +187,14 @@ def apply_batch(
     try:
         with session.pipeline():
             if alone is not None:
-                _apply_single(session, orders[0], alone, enforced)
+                # A transaction of one statement.
+                order = orders[0]
+                session.begin(alone=True)
+                if isinstance(order, HoldOrder):
+                    place_hold(session, order, alone.limited, enforced=enforced)
+                else:
+                    assert isinstance(order, SettleOrder)
+                    settle_hold(session, order, alone)
             elif batch is not None:
                 _apply_together(session, batch, orders, enforced)
             before_commit()
@@ -208,18 +217,6 @@ def _find_single_counters(counters: CounterCache, order: Order) -> CounterSet | 
     return counters.find_cached(order.payer) if fits else None
 
 
-def _apply_single(
-    session: LedgerSession, order: Order, counters: CounterSet, enforced: bool
-) -> None:
-    """Carry a single order out as a transaction of one statement."""
-    session.begin(alone=True)
-    if isinstance(order, HoldOrder):
-        place_hold(session, order, counters.limited, enforced=enforced)
-    else:
-        assert isinstance(order, SettleOrder)
-        settle_hold(session, order, counters)
-
-
 def _apply_together(
     session: LedgerSession, batch: _Batch, orders: Sequence[Order], enforced: bool
 ) -> None:
@@ -233,7 +230,18 @@ def _apply_together(
         delete_exact_holds(session, batch.expected)
     for (every, held), sums in sorted(batch.closed_counters.items()):
         move_counters(session, every, held, sums, exactly=True)
-    _open(session, batch, enforced)
+    for _, opened in sorted(batch.opened_accounts.items()):
+        session.expect(1)
+        asks = enforced and opened.asks
+        reserve_account(session, opened.payer, opened.amount_nano, asks)
+    for (ids, _), (amount_nano, byok_nano) in sorted(batch.opened_counters.items()):
+        session.expect(len(ids))
+        reserve_counters(session, ids, amount_nano, byok_nano)
+    settled = [order for order in batch.closing if isinstance(order, SettleOrder)]
+    if settled:
+        write_entries(session, settled)
+        write_records(session, settled)
+    insert_holds(session, batch.opening)
 
 
 def _sum_orders(counters: CounterCache, orders: Sequence[Order]) -> _Batch | None:
@@ -290,21 +298,6 @@ def _sums_of(sums: dict[_Key, MoneyMoves], key: _Key) -> MoneyMoves:
     if moves is None:
         moves = sums[key] = MoneyMoves()
     return moves
-
-
-def _open(session: LedgerSession, batch: _Batch, enforced: bool) -> None:
-    for _, opened in sorted(batch.opened_accounts.items()):
-        session.expect(1)
-        asks = enforced and opened.asks
-        reserve_account(session, opened.payer, opened.amount_nano, asks)
-    for (ids, _), (amount_nano, byok_nano) in sorted(batch.opened_counters.items()):
-        session.expect(len(ids))
-        reserve_counters(session, ids, amount_nano, byok_nano)
-    settled = [order for order in batch.closing if isinstance(order, SettleOrder)]
-    if settled:
-        write_entries(session, settled)
-        write_records(session, settled)
-    insert_holds(session, batch.opening)
 
 
 def apply_one_by_one(

@@ -7,7 +7,7 @@ is committed, for as long as the payer's limits are those of the account.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -200,7 +200,13 @@ def _create_counters(session: LedgerSession, payer: Payer) -> CounterSet:
     for scope in payer.budgets:
         _create_budget_counter(session, payer, scope, past)
     rows = _read_rows(session, payer)
-    backfill_limits(session, payer, _limited_counters(payer, rows))
+    places = {(each.scope, each.scope_id): _workspace(each) for each in payer.budgets}
+    limited = [
+        LimitedCounter(counter_id, scope, scope_id, window, places.get((scope, scope_id), ""))
+        for counter_id, scope, scope_id, window, limit_nano, _ in rows
+        if limit_nano is not None
+    ]
+    backfill_limits(session, payer, limited)
     return _build_set(rows)
 
 
@@ -238,14 +244,6 @@ def _set_key_limit(session: LedgerSession, payer: Payer) -> None:
         f" WHERE scope = %s AND scope_id = %s AND ({places})",
         (LIMITED_WINDOW[reset], limit_nano, _KEY, str(payer.key_id), *starts),
     )
-
-
-def _limited_counters(payer: Payer, rows: Sequence[Any]) -> Iterator[LimitedCounter]:
-    places = {(each.scope, each.scope_id): _workspace(each) for each in payer.budgets}
-    for counter_id, scope, scope_id, window, limit_nano, _ in rows:
-        if limit_nano is not None:
-            place = places.get((scope, scope_id), "")
-            yield LimitedCounter(counter_id, scope, scope_id, window, place)
 
 
 def _build_set(rows: Sequence[Any]) -> CounterSet:

@@ -1,7 +1,7 @@
 """The SQL of the updates that move money, each with its guard; values are bound to `%s`.
 
-Three drivers send these texts: `batch` for many orders, `holds` and `settlements` for one after the
-other, and `single_statement` for one alone. The rules against overdrafts stand here only:
+`batch` sends these texts for many orders and for one alone, `holds` and `settlements` for one after
+the other. The rules against overdrafts stand here only:
 
 - a hold needs the payer's limits to be those of now, and the balance to cover it;
 - no counter with a limit may be held on past that limit.

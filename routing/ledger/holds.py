@@ -71,7 +71,15 @@ def place_holds(
 
     With `enforced` the account's balance bounds them; key limits and budgets always do.
     """
-    placed = _find_placed(session, orders)
+    placed: set[str] = set()
+    if replayed := [order.generation_id for order in orders if order.replayed]:
+        # An earlier commit of unknown outcome may have placed them.
+        condition, parameters = session.among("generation_id", replayed)
+        rows = session.execute(
+            f"SELECT generation_id FROM accounts_hold WHERE {condition}",  # noqa: S608 - A condition of placeholders.
+            parameters,
+        )
+        placed = {row[0] for row in rows.fetchall()}
     verdicts: dict[str, HoldRefusal | Outdated | None] = {
         order.generation_id: None for order in orders
     }
@@ -148,19 +156,6 @@ def _refuse_raised_hold(refusal: HoldRefusal, held_nano: int, held_byok_nano: in
             for own in [held_nano + (held_byok_nano if state.scope.counts_byok else 0)]
         ),
     )
-
-
-def _find_placed(session: LedgerSession, orders: Sequence[HoldOrder]) -> set[str]:
-    """Find holds that an earlier commit of unknown outcome has placed."""
-    replayed = [order.generation_id for order in orders if order.replayed]
-    if not replayed:
-        return set()
-    condition, parameters = session.among("generation_id", replayed)
-    rows = session.execute(
-        f"SELECT generation_id FROM accounts_hold WHERE {condition}",  # noqa: S608 - A condition of placeholders.
-        parameters,
-    )
-    return {row[0] for row in rows.fetchall()}
 
 
 def _reserve(

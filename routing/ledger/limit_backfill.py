@@ -66,15 +66,15 @@ def _read_open_holds(session: LedgerSession, payer: Payer) -> list[_OpenHold]:
         " created_at FROM accounts_hold WHERE account_id = %s",
         (session.uuid(payer.account_id),),
     ).fetchall()
-    return [_OpenHold._make((*row[:6], _day(row[6]))) for row in rows]
-
-
-def _day(moment: Any) -> date:
-    """SQLite keeps moments as text, in UTC."""
-    if isinstance(moment, str):
-        return date.fromisoformat(moment[:10])
-    day: date = moment.astimezone(UTC).date()
-    return day
+    holds = []
+    for *columns, created_at in rows:
+        # SQLite keeps moments as text, in UTC.
+        if isinstance(created_at, str):
+            day = date.fromisoformat(created_at[:10])
+        else:
+            day = created_at.astimezone(UTC).date()
+        holds.append(_OpenHold._make((*columns, day)))
+    return holds
 
 
 def _membership_rule(
@@ -87,18 +87,14 @@ def _membership_rule(
         return lambda hold: False
     if counter.scope == "workspace":
         return lambda hold: hold.workspace == workspace
-    keys = _read_keys(session, payer, counter)
+    keys = {payer.key_id}
+    if counter.scope != "key" and parse_holder(counter.scope_id)[0] != "k":
+        rows = session.execute(
+            "SELECT id FROM accounts_apikey WHERE creator_id = %s AND account_id = %s",
+            (parse_holder(counter.scope_id)[1], session.uuid(payer.account_id)),
+        ).fetchall()
+        keys = {row[0] for row in rows}
     return lambda hold: hold.key_id in keys and workspace in (None, hold.workspace)
-
-
-def _read_keys(session: LedgerSession, payer: Payer, counter: LimitedCounter) -> set[int]:
-    if counter.scope == "key" or parse_holder(counter.scope_id)[0] == "k":
-        return {payer.key_id}
-    rows = session.execute(
-        "SELECT id FROM accounts_apikey WHERE creator_id = %s AND account_id = %s",
-        (parse_holder(counter.scope_id)[1], session.uuid(payer.account_id)),
-    ).fetchall()
-    return {row[0] for row in rows}
 
 
 def _add_holds(session: LedgerSession, counter: LimitedCounter, holds: Sequence[_OpenHold]) -> None:

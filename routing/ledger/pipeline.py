@@ -6,7 +6,7 @@ connection and its values go as text.
 """
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from operator import call
@@ -19,8 +19,6 @@ from psycopg import errors, pq
 from psycopg.waiting import Wait
 
 _NAMES = itertools.count()
-
-
 _PORTIONS = (16, 8, 4, 2, 1)
 _NUMBERS = {int}
 _T = TypeVar("_T")
@@ -28,11 +26,11 @@ _Queued = tuple[str, list[bytes | None]]
 
 
 class Pipeline:
-    """Collects statements; `land` sends them and reads all answers. For one greenlet at a time.
+    """Collects statements; `send` sends them and reads all answers. For one greenlet at a time.
 
     Rows are not handed out: a statement tells by failing that it did not do what it should.
 
-    An error of any statement is raised by `land` after the last answer was read, so that the
+    An error of any statement is raised by `send` after the last answer was read, so that the
     connection can go on. Outside a transaction every pipeline is one of its own.
     """
 
@@ -68,19 +66,18 @@ class Pipeline:
         pgconn.exit_pipeline_mode()
         failed = next((each for each in results if each.status == pq.ExecStatus.FATAL_ERROR), None)
         if failed is not None:
-            self._forget(fresh)
+            # Behind a failed statement nothing is prepared; what was before it is prepared twice.
+            for sql in fresh:
+                del self._prepared[sql]
             message = failed.error_message.decode("utf-8", "replace").strip()
             state = failed.error_field(pq.DiagnosticField.SQLSTATE)
-            raise (
-                _error_class(state.decode())(message)
-                if state
-                else psycopg.OperationalError(message)
-            )
-
-    def _forget(self, fresh: Iterable[str]) -> None:
-        """Behind a failed statement nothing is prepared; what was before it is prepared twice."""
-        for sql in fresh:
-            del self._prepared[sql]
+            error: type[psycopg.Error] = psycopg.OperationalError
+            if state:
+                try:
+                    error = errors.lookup(state.decode())
+                except KeyError:
+                    error = psycopg.DatabaseError
+            raise error(message)
 
 
 def _read_results(pgconn: pq.abc.PGconn) -> Generator[Wait, int, list[Any]]:
@@ -102,13 +99,6 @@ def _read_results(pgconn: pq.abc.PGconn) -> Generator[Wait, int, list[Any]]:
             return results
         else:
             results.append(result)
-
-
-def _error_class(state: str) -> type[psycopg.Error]:
-    try:
-        return errors.lookup(state)
-    except KeyError:
-        return psycopg.DatabaseError
 
 
 @cache

@@ -29,6 +29,7 @@ from routing.ledger.tickets import new_event
 
 # Longer than any transaction of a writer that is alive.
 _GHOST_MS = 5_000
+_LOOK_S = 0.25
 # A peer that is gone without a word is noticed while nothing is under way, and unsent bytes are
 # given up; the URL's own parameters win. (Unix sockets ignore these.)
 _KEEPALIVE = {
@@ -54,9 +55,12 @@ class LedgerSession:
         self.is_sqlite = wrapper.vendor == "sqlite"
         self._adapt_time = wrapper.ops.adapt_datetimefield_value
         parameters = wrapper.get_connection_params()
-        self._raw = (
-            _open_sqlite(wrapper, parameters) if self.is_sqlite else _open_postgresql(parameters)
-        )
+        self._raw: Any
+        if self.is_sqlite:
+            self._raw = wrapper.get_new_connection(parameters)
+            self._raw.isolation_level = None
+        else:
+            self._raw = _open_postgresql(parameters)
         self._prepared: dict[str, bytes] = {}
         self._pipeline: Pipeline | None = None
         self._block = _PipelineBlock(self)
@@ -254,21 +258,12 @@ class CooperativeConnection(psycopg.Connection[Any]):
         super().close()
 
 
-def _open_sqlite(wrapper: BaseDatabaseWrapper, parameters: JsonObject) -> Any:
-    raw = wrapper.get_new_connection(parameters)
-    raw.isolation_level = None
-    return raw
-
-
 def _open_postgresql(parameters: JsonObject) -> Any:
     foreign = ("cursor_factory", "prepare_threshold")
     options = _KEEPALIVE | {k: v for k, v in parameters.items() if k not in foreign}
     if under_gevent():
         return CooperativeConnection.connect(**options, autocommit=True)
     return psycopg.connect(**options, autocommit=True)
-
-
-_LOOK_S = 0.25
 
 
 class Watchdog:

@@ -3,9 +3,8 @@
 Order of locks: accounts in primary-key order, then their holds, then their counters.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,63 +15,11 @@ from routing.ledger.counters import (
     format_counter_ids,
     parse_counter_ids,
 )
-from routing.ledger.credential_spend import add_credential_spend
 from routing.ledger.guards import CHARGE_ACCOUNT, free_held_sql
 from routing.ledger.holds import lock_accounts
-from routing.ledger.late_settlement import mark_late
 from routing.ledger.orders import Payer, ReleaseOrder, SettleOrder
+from routing.ledger.records import write_entries, write_records
 from routing.ledger.session import LedgerSession, NotAsExpected
-
-ENTRY_COLUMNS = (
-    "account_id",
-    "workspace_id",
-    "api_key_id",
-    "kind",
-    "amount_nano",
-    "byok_nano",
-    "generation_id",
-    "day",
-    "source",
-    "source_ref",
-    "note",
-    "created_at",
-)
-RECORD_COLUMNS = (
-    "created_at",
-    "api_type",
-    "model",
-    "requested_model",
-    "provider_name",
-    "endpoint_tag",
-    "status",
-    "error_type",
-    "streamed",
-    "cancelled",
-    "lost",
-    "overrun",
-    "finish_reason",
-    "native_finish_reason",
-    "tokens_prompt",
-    "tokens_completion",
-    "tokens_reasoning",
-    "tokens_cached",
-    "charge_nano",
-    "hold_nano",
-    "upstream_cost_nano",
-    "is_byok",
-    "latency_ms",
-    "generation_time_ms",
-    "upstream_id",
-    "session_id",
-    "external_user",
-    "service_tier",
-    "preset_id",
-    "attempts",
-    "detail",
-    "trace",
-)
-GENERATION_COLUMNS = ("id", "account_id", "workspace_id", "api_key_id", *RECORD_COLUMNS)
-_recorded = itemgetter(*RECORD_COLUMNS[1:])
 
 
 @dataclass(slots=True)
@@ -266,66 +213,4 @@ def move_counters(
     session.execute(
         f"UPDATE accounts_spendcounter SET {', '.join(changes)} WHERE {condition}",  # noqa: S608 - Constant columns and conditions of placeholders.
         [*values, *parameters],
-    )
-
-
-def write_entries(session: LedgerSession, orders: Sequence[SettleOrder]) -> None:
-    """Insert the usage entries, and those of BYOK fees."""
-    rows = [build_entry_row(session, order) for order in orders]
-    rows += [_build_fee_row(session, order) for order in orders if _fee_nano(order)]
-    session.insert("accounts_ledgerentry", ENTRY_COLUMNS, rows)
-
-
-def build_entry_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...]:
-    """The values of `ENTRY_COLUMNS`."""
-    payer = order.payer
-    # The day whose windows the payer is charged in.
-    day = dict(payer.windows).get("day")
-    return (
-        session.uuid(payer.account_id),
-        session.uuid(payer.workspace_id),
-        payer.key_id,
-        "usage",
-        order.charge_nano - _fee_nano(order),
-        order.byok_nano,
-        order.generation_id,
-        None if day is None else day.isoformat(),
-        "generation",
-        order.generation_id,
-        "",
-        session.time(order.settled_at),
-    )
-
-
-def _fee_nano(order: SettleOrder) -> int:
-    """The part of the charge that is the fee for a credential of the caller's own."""
-    return order.charge_nano - order.shared_nano if order.byok_nano else 0
-
-
-def _build_fee_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...]:
-    row = list(build_entry_row(session, order))
-    row[3:6] = ["byok_fee", _fee_nano(order), 0]
-    row[8] = "byok_fee"
-    return tuple(row)
-
-
-def write_records(session: LedgerSession, orders: Iterable[SettleOrder]) -> None:
-    """Insert the generation records."""
-    orders = list(orders)
-    rows = (build_record_row(session, order) for order in orders)
-    session.insert("routing_generation", GENERATION_COLUMNS, rows)
-    mark_late(session, orders)
-    add_credential_spend(session, orders)
-
-
-def build_record_row(session: LedgerSession, order: SettleOrder) -> tuple[Any, ...]:
-    """The values of `GENERATION_COLUMNS`."""
-    payer, record = order.payer, order.record
-    return (
-        order.generation_id,
-        session.uuid(payer.account_id),
-        session.uuid(payer.workspace_id),
-        payer.key_id,
-        session.time(record["created_at"]),
-        *_recorded(record),
     )

@@ -10,8 +10,9 @@ from typing import Any
 from gateway.http.jsonio import JsonObject
 from routing.entities.ids import DECISIONS_PREFIX
 from routing.ledger.counters import parse_counter_ids
+from routing.ledger.records import GENERATION_COLUMNS, RECORD_COLUMNS
 from routing.ledger.session import LedgerSession
-from routing.ledger.settlements import GENERATION_COLUMNS, RECORD_COLUMNS, MoneyMoves, move_counters
+from routing.ledger.settlements import MoneyMoves, move_counters
 
 SWEEP_BATCH = 500
 

@@ -15,8 +15,8 @@ from accounts.services.keys import create_key
 from accounts.services.organization import open_account
 from accounts.spending import list_windows
 from routing.ledger.orders import HoldOrder, HoldRefusal, Payer, ReleaseOrder, SettleOrder
+from routing.ledger.records import RECORD_COLUMNS
 from routing.ledger.session import LedgerSession
-from routing.ledger.settlements import RECORD_COLUMNS
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import LedgerWriter
 from routing.metering.models import Generation

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from routing.history.models import LateHour, UsageHour, UsageRolled
 from routing.history.rollup import roll_up
 from routing.history.spans import HOUR, hour_of
-from routing.ledger.late_settlement import MARKED_AFTER, ROLLED_AFTER, is_late
 from routing.ledger.orders import HoldOrder, SettleOrder
+from routing.ledger.records import MARKED_AFTER, ROLLED_AFTER, is_late
 from tests.routing.ledger.books import (
     CENT,
     USD,

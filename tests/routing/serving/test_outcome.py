@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from gateway.http.errors import Unavailable
-from routing.ledger.settlements import RECORD_COLUMNS
+from routing.ledger.records import RECORD_COLUMNS
 from routing.metering.cost import Cost
 from routing.metering.usage import Usage
 from routing.selection.replay import read_rows
