@@ -96,8 +96,9 @@ def test_the_backlog_keeps_every_charge_and_only_so_many_releases(settings) -> N
 PROGRAM = """
 from gevent import monkey
 monkey.patch_all()
-import os, time, gevent
+import os, time, django, gevent
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+django.setup()
 from routing.ledger.tickets import Ticket, TicketTimeouts
 
 timeouts = TicketTimeouts()
