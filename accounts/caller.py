@@ -116,7 +116,7 @@ class Caller:
     allowed_networks: tuple[Network, ...] | None = None
     # The key's own, then its workspace's.
     rate_rules: tuple[RateRule, ...] = ()
-    # What the workspace wants for requests that do not say otherwise.
+    # What the key, else its workspace, wants for requests that do not say otherwise.
     hedge: bool = False
     rescue: bool = False
     # How often it is the workspace's turn in front of a full endpoint, beside others.
@@ -191,7 +191,7 @@ def read_caller(key_hash: str) -> Caller | None:
         limits_version=key.account.limits_version,
         limited=find_limited_window(key),
         end_user_budget=read_end_user_budget(key.workspace) if key.workspace else None,
-        **_read_defaults(key.account, key.workspace),
+        **_read_defaults(key),
         **_load_limits(key),
     )
 
@@ -263,8 +263,10 @@ def _read_io_logging(key: Any) -> IoLogging | None:
     return IoLogging(workspace.io_logging_sampling_rate)
 
 
-def _read_defaults(account: Account, workspace: Workspace | None) -> JsonObject:
-    """What account and workspace have to say about every request."""
+def _read_defaults(key: Any) -> JsonObject:
+    """What the key, its workspace and its account have to say about every request."""
+    account: Account = key.account
+    workspace: Workspace | None = key.workspace
     return {
         "default_text_model": workspace.default_text_model if workspace else "",
         "default_provider_sort": workspace.default_provider_sort if workspace else None,
@@ -273,7 +275,7 @@ def _read_defaults(account: Account, workspace: Workspace | None) -> JsonObject:
         "disabled_server_tools": frozenset(
             (workspace.disabled_server_tools or ()) if workspace else ()
         ),
-        "hedge": workspace is not None and workspace.hedge,
-        "rescue": workspace is not None and workspace.rescue,
+        "hedge": bool(workspace and workspace.hedge) if key.hedge is None else key.hedge,
+        "rescue": bool(workspace and workspace.rescue) if key.rescue is None else key.rescue,
         "queue_weight": 1 if workspace is None else workspace.queue_weight,
     }

@@ -107,7 +107,7 @@ class ApiKeyAdmin(KeptRowsAdmin):
                 "allowed_models",
                 "allowed_ips",
             ),
-            "rate_limits",
+            *("rate_limits", "hedge", "rescue"),
         )
         return (*shown, *self._FIXED)
 
@@ -173,6 +173,8 @@ class ApiKeyAdmin(KeptRowsAdmin):
             allowed_models=said["allowed_models"],
             allowed_ips=said["allowed_ips"],
             rate_limits=said["rate_limits"],
+            hedge=said["hedge"],
+            rescue=said["rescue"],
             by=operator_actor(request.user),
         )
         obj.pk = key.pk

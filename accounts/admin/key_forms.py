@@ -23,7 +23,10 @@ _LIMIT_HELP = "Empty for no limit; 0 blocks every paid call."
 
 # What `_BoundsForm` and the key's limit have, in the order of the page.
 _LIMIT: Final = ("limit_usd", "limit_reset", "limit_enforcement")
-_BOUNDS: Final = ("scopes", "for_workspaces", "allowed_models", "allowed_ips", "rate_limits")
+_BOUNDS: Final = (
+    *("scopes", "for_workspaces", "allowed_models", "allowed_ips", "rate_limits"),
+    *("hedge", "rescue"),
+)
 
 
 class _BoundsForm(Form):
@@ -51,6 +54,16 @@ class _BoundsForm(Form):
         help_text="Addresses and networks, such as 192.0.2.0/24; empty for all.",
     )
     rate_limits = RateLimitsField()
+    hedge = forms.NullBooleanField(
+        required=False,
+        label="Ask a second endpoint where the first is late",
+        help_text="For requests that do not say so; unknown is as the workspace says.",
+    )
+    rescue = forms.NullBooleanField(
+        required=False,
+        label="Continue streams that break off",
+        help_text="For requests that do not say so; unknown is as the workspace says.",
+    )
 
     def clean_scopes(self) -> list[str] | None:
         return self.cleaned_data["scopes"] or None

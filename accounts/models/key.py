@@ -121,6 +121,9 @@ class ApiKey(models.Model):
     allowed_ips = models.JSONField(null=True, blank=True, default=None)
     # As `gateway.limits.rules.dump_limits` writes them; null for none.
     rate_limits = models.JSONField(null=True, blank=True, default=None)
+    # What it wants for requests that do not say otherwise; null is as its workspace says.
+    hedge = models.BooleanField(null=True, blank=True, default=None)
+    rescue = models.BooleanField(null=True, blank=True, default=None)
     expires_at = models.DateTimeField(null=True, blank=True)
     # When the last call made with it was booked, written a few seconds later.
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

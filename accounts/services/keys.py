@@ -30,6 +30,7 @@ GRACE_S_MAX: Final = 604_800
 _FACTS: Final = (
     *("name", "hash", "label", "kind", "workspace_id", "creator_id", "external_user", "app_id"),
     *("disabled", "scopes", "managed_workspaces", "allowed_models", "allowed_ips", "rate_limits"),
+    *("hedge", "rescue"),
     *("limit_nano", "limit_reset", "limit_enforcement", "include_byok_in_limit"),
     *("expires_at", "deleted_at"),
 )
@@ -68,6 +69,8 @@ def create_key(
     allowed_models: Sequence[str] | None = None,
     allowed_ips: Sequence[str] | None = None,
     rate_limits: Sequence[JsonObject] | None = None,
+    hedge: bool | None = None,
+    rescue: bool | None = None,
     by: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key and its string, which is shown this once. Without a workspace it manages."""
@@ -95,6 +98,8 @@ def create_key(
             allowed_models=allowed_models,
             allowed_ips=allowed_ips,
             rate_limits=rate_limits,
+            hedge=hedge,
+            rescue=rescue,
         )
         _record(key, by, "created", None, key.created_at)
         whose = f"in workspace {workspace.name}" if workspace else "to manage the account"

@@ -343,5 +343,7 @@ def _create_key(
             allowed_models=models,
             allowed_ips=body.allowed_ips,
             rate_limits=rate_limits,
+            hedge=body.hedge,
+            rescue=body.rescue,
             by=key_actor(caller),
         )

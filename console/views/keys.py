@@ -71,8 +71,20 @@ COLUMNS: Final = (
 )
 
 
+def _build_wish(label: str) -> forms.TypedChoiceField:
+    """A column that may be null."""
+    return forms.TypedChoiceField(
+        label=label,
+        required=False,
+        choices=[("", "As the workspace says"), ("True", "Yes"), ("False", "No")],
+        coerce=lambda text: text == "True",
+        empty_value=None,
+        help_text="Both are charged. Requests may say otherwise.",
+    )
+
+
 class LimitForm(FiguresForm):
-    """A name, and how much a key may spend."""
+    """A name, how much a key may spend, and what it wants where a request does not say."""
 
     name = forms.CharField(max_length=100, label="Name")
     limit_usd = UsdField(
@@ -81,6 +93,9 @@ class LimitForm(FiguresForm):
     limit_reset = forms.ChoiceField(
         label="The limit begins anew", required=False, choices=_RESETS, help_text="Days are UTC."
     )
+
+    hedge = _build_wish("Ask a second endpoint where the first is late")
+    rescue = _build_wish("Continue streams that break off")
 
     field_order: Sequence[str] = ("name", "limit_usd", "limit_reset", *FIGURES)
 
@@ -166,6 +181,8 @@ def make_key(request: HttpRequest, page: PageContext) -> HttpResponse:
         limit_reset=form.read_reset(),
         expires_at=form.read_expiry(page.now),
         rate_limits=form.read_rate_limits(),
+        hedge=form.cleaned_data["hedge"],
+        rescue=form.cleaned_data["rescue"],
         allowed_models=form.cleaned_data["allowed_models"],
         by=operator_actor(request.user),
     )
@@ -185,6 +202,8 @@ def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpRespon
                 "limit_nano": form.cleaned_data["limit_usd"],
                 "limit_reset": form.read_reset(),
                 "rate_limits": form.read_rate_limits(row.key.rate_limits),
+                "hedge": form.cleaned_data["hedge"],
+                "rescue": form.cleaned_data["rescue"],
             }
             by = operator_actor(request.user)
             change_key(keys=ApiKey.objects.filter(pk=row.key.pk), changes=changes, by=by)
@@ -265,6 +284,8 @@ def _build_limit_form(row: KeyRow, data: Any = None) -> LimitForm:
         "name": row.key.name,
         "limit_usd": "" if row.key.limit_nano is None else format_usd(row.key.limit_nano),
         "limit_reset": row.key.limit_reset or "",
+        "hedge": row.key.hedge,
+        "rescue": row.key.rescue,
         **find_whole_limit(row.key.rate_limits),
     }
     return LimitForm(data, initial=initial)

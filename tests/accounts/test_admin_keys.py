@@ -107,6 +107,15 @@ def test_a_limit_is_typed_in_usd_and_holds_at_once(admin_client: Client, key: Ap
         assert [row.pk for row in found] == [key.pk]
 
 
+def test_an_operator_says_what_a_key_wants(admin_client: Client, account: Account) -> None:
+    add(admin_client, account, hedge="true", rescue="unknown")
+    key = ApiKey.objects.get()
+    assert (key.hedge, key.rescue) == (True, None)
+    change(admin_client, key, hedge="unknown", rescue="false")
+    key.refresh_from_db()
+    assert (key.hedge, key.rescue) == (None, False)
+
+
 def test_hash_and_owner_cannot_be_changed(admin_client: Client, key: ApiKey) -> None:
     other, before = open_account(name="other"), ApiKey.objects.values().get()
     change(admin_client, key)

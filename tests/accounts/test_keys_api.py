@@ -8,7 +8,7 @@ import pytest
 
 from accounts.authentication import forget_keys
 from accounts.key_uses import record_uses
-from accounts.models import ApiKey, Membership, SpendCounter, User
+from accounts.models import ApiKey, AuditRecord, Membership, SpendCounter, User
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.organization import admit_member, open_workspace
 from tests.accounts.office import KEYS, Office, at, open_office, spend
@@ -156,6 +156,18 @@ ODD_CHANGES: list[tuple[Any, str]] = [
     ({"workspace_id": str(uuid4())}, "workspace_id: Invalid input: no workspace of this"),
     ([], "Invalid input: expected object"),
 ]
+
+
+def test_a_key_says_what_holds_for_requests_that_say_nothing(office: Office) -> None:
+    made = office.new(rescue=True)
+    assert (made["data"]["hedge"], made["data"]["rescue"]) == (None, True)
+    changed = office.ok("PATCH", at(made), {"hedge": False, "rescue": None})["data"]
+    assert (changed["hedge"], changed["rescue"]) == (False, None)
+    record = AuditRecord.objects.filter(object_type="key").latest("pk")
+    assert (record.before, record.after) == (
+        {"hedge": None, "rescue": True},
+        {"hedge": False, "rescue": None},
+    )
 
 
 def test_an_odd_change_is_refused_and_changes_nothing(office: Office) -> None:

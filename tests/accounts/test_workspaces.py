@@ -283,6 +283,11 @@ def test_what_account_and_workspace_say_comes_with_the_key_in_one_query(
     said = (("alpha", "Beta"), ("gamma",), "latency", tools, (True, True, 7))
     assert wishes(key) == said
     assert wishes(management)[2:] == nothing[2:]
+    # A key's own word comes before its workspace's.
+    ApiKey.objects.filter(pk=key.pk).update(hedge=False, rescue=None)
+    assert wishes(key)[4] == (False, True, 7)
+    ApiKey.objects.filter(pk=key.pk).update(hedge=None, rescue=False)
+    assert wishes(key)[4] == (True, False, 7)
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,19 @@ def test_only_who_leads_changes_a_limit_or_enables(team: Team) -> None:
     assert (key.disabled, key.limit_nano) == (False, 2_000_000_000)
 
 
+def test_a_key_wants_what_its_page_says_else_what_its_workspace_wants(team: Team) -> None:
+    client = team.client("lead")
+    make(client, team, hedge="True", rescue="False")
+    key = ApiKey.objects.get(name="new")
+    assert (key.hedge, key.rescue) == (True, False)
+    path, fields = reverse("console:key", args=[key.pk]), {"name": "new", "limit_usd": ""}
+    assert '<option value="False" selected' in client.get(path).text
+
+    client.post(path, fields | {"hedge": "", "rescue": "True"})
+    key.refresh_from_db()
+    assert (key.hedge, key.rescue) == (None, True)
+
+
 def test_a_rotated_key_shows_its_new_string_once(team: Team) -> None:
     key, client = team.keys["own"], team.client("member")
     answer = client.post(reverse("console:renew_key", args=[key.pk]), {"grace_s": "3600"})

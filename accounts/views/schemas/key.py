@@ -87,6 +87,10 @@ _Networks = Annotated[
 ]
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 Moment = Annotated[datetime, BeforeValidator(_future_moment)]
+_HEDGE: Final = (
+    "Ours. Holds for requests that do not say `provider.hedge`; null is as the workspace says."
+)
+_RESCUE: Final = _HEDGE.replace("hedge", "rescue")
 _Label = Annotated[str, Field(description="The key, masked.")]
 
 
@@ -103,6 +107,8 @@ class _Settings(BaseModel):
         None, description="Addresses and networks that it may be used from; null for all."
     )
     rate_limits: RateLimits = None
+    hedge: bool | None = Field(None, description=_HEDGE)
+    rescue: bool | None = Field(None, description=_RESCUE)
 
 
 class ExternalUser(ManagedBody):
@@ -185,6 +191,8 @@ class KeyObject(_Spending, _Named):
     allowed_models: list[str] | None
     allowed_ips: list[str] | None
     rate_limits: RateLimits
+    hedge: bool | None = Field(description=_HEDGE)
+    rescue: bool | None = Field(description=_RESCUE)
     app_id: int | None = Field(description="The app that it was made for by OAuth.")
     creator_user_id: str | None
     workspace_id: UUID | None

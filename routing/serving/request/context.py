@@ -171,14 +171,14 @@ class RequestContext(NamedTuple):
 
     @property
     def wants_hedge(self) -> bool:
-        """Whether the caller, else the workspace, wants another asked beside a late endpoint."""
+        """Whether request, key or workspace, in this order, wants a late endpoint raced."""
         wishes = self.chat.provider
         wish = None if wishes is None else wishes.hedge
         return self.caller.hedge if wish is None else wish
 
     @property
     def wants_rescue(self) -> bool:
-        """Whether the caller, else the workspace, wants what a stream breaks off continued."""
+        """Whether request, key or workspace, in this order, wants broken streams continued."""
         wishes = self.chat.provider
         wish = None if wishes is None else wishes.rescue
         return self.caller.rescue if wish is None else wish

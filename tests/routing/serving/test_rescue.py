@@ -3,6 +3,7 @@ it, and what all of it costs."""
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,3 +199,19 @@ def test_the_record_says_when_a_part_broke_off() -> None:
     broken, whole = json.loads(order.record["attempts"])
     assert (broken["latency"], broken["broke_off_ms"]) == (50, 1200)
     assert "broke_off_ms" not in whole
+
+
+@pytest.mark.parametrize(
+    ("said", "of_key", "wanted"),
+    [
+        (None, True, True),
+        (None, False, False),
+        (False, True, False),
+        (True, False, True),
+    ],
+)
+def test_the_request_has_the_last_word(said: bool | None, of_key: bool, wanted: bool) -> None:
+    asked = call_to(FIRST, provider={} if said is None else {"hedge": said, "rescue": said})
+    caller = replace(asked.context.caller, hedge=of_key, rescue=of_key)
+    context = asked.context._replace(caller=caller)
+    assert (context.wants_hedge, context.wants_rescue) == (wanted, wanted)
