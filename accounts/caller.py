@@ -119,6 +119,8 @@ class Caller:
     # What the key, else its workspace, wants for requests that do not say otherwise.
     hedge: bool = False
     rescue: bool = False
+    # Whether the workspace has its keys share the response cache, and ask for it.
+    shares_cache: bool = False
     # How often it is the workspace's turn in front of a full endpoint, beside others.
     queue_weight: int = 1
 
@@ -277,5 +279,6 @@ def _read_defaults(key: Any) -> JsonObject:
         ),
         "hedge": bool(workspace and workspace.hedge) if key.hedge is None else key.hedge,
         "rescue": bool(workspace and workspace.rescue) if key.rescue is None else key.rescue,
+        "shares_cache": workspace is not None and workspace.response_cache,
         "queue_weight": 1 if workspace is None else workspace.queue_weight,
     }

@@ -34,7 +34,7 @@ _SETTINGS = (
     *("disabled_server_tools", "is_observability_io_logging_enabled"),
     *("io_logging_sampling_rate", "io_logging_api_key_ids"),
     *("is_observability_broadcast_enabled", "is_data_discount_logging_enabled"),
-    *("rate_limits", "hedge", "rescue", "queue_weight"),
+    *("rate_limits", "hedge", "rescue", "response_cache", "queue_weight"),
 )
 _SHOWN = (
     *("id", "is_default", "default_guardrail_id", "include_byok_in_budgets"),

@@ -170,7 +170,8 @@ class Workspace(models.Model):
     the share of requests that are logged. `rate_limits` are as `gateway.limits.rules.dump_limits`
     writes them, null for none. `end_user_budget` holds the interval, the `limit_nano` of each end
     user, and `limits` of some by the hash of their ids; null for none. `hedge` and `rescue` hold
-    for requests that do not say otherwise; `queue_weight`, which operators set, is how often it is
+    for requests that do not say otherwise. With `response_cache` these ask for the cache, whose
+    answers all keys of the workspace share. `queue_weight`, which operators set, is how often it is
     its turn in front of a full endpoint, beside others. Two flags only say what the team allows:
     data in return for a discount, and sending traces to its destinations.
     """
@@ -202,6 +203,7 @@ class Workspace(models.Model):
     rate_limits = models.JSONField(null=True, blank=True, default=None)
     hedge = models.BooleanField(default=False, db_default=False)
     rescue = models.BooleanField(default=False, db_default=False)
+    response_cache = models.BooleanField(default=False, db_default=False)
     queue_weight = models.PositiveSmallIntegerField(default=1, db_default=1)
     end_user_budget = models.JSONField(null=True, blank=True, default=None, editable=False)
     created_by = models.ForeignKey(

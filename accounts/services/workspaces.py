@@ -33,7 +33,7 @@ SLUG_CHARS_MAX: Final = 50
 SETTINGS: Final = (
     *("name", "slug", "description", "default_text_model", "default_image_model"),
     *("default_provider_sort", "disabled_server_tools", "rate_limits"),
-    *("hedge", "rescue", "queue_weight"),
+    *("hedge", "rescue", "response_cache", "queue_weight"),
     *("io_logging_api_key_ids", "io_logging_sampling_rate"),
     *("is_data_discount_logging_enabled", "is_observability_broadcast_enabled"),
     *("is_observability_io_logging_enabled", "end_user_budget"),

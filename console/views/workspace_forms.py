@@ -69,6 +69,10 @@ class SettingsForm(forms.Form):
     rescue = _build_switch(
         "Continue streams that break off", "Both parts are charged. Requests may say otherwise."
     )
+    response_cache = _build_switch(
+        "Answer the same requests from a cache",
+        "All keys share its answers, where the gateway has the cache. Requests may say otherwise.",
+    )
     is_observability_io_logging_enabled = _build_switch(
         "Keep prompts and answers", "Sealed; admins of the account can read them."
     )

@@ -149,6 +149,14 @@ def dumps(value: object) -> bytes:
         return orjson.dumps(_long_integers_as_text(value))
 
 
+def dumps_sorted(value: object) -> bytes:
+    """The same for every order of properties."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return orjson.dumps(_long_integers_as_text(value), option=orjson.OPT_SORT_KEYS)
+
+
 def _long_integers_as_text(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _long_integers_as_text(item) for key, item in value.items()}

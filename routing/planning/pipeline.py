@@ -268,9 +268,9 @@ def _build_context(
     headers, key = read_caller_headers(request), None
     if not resolved.policy.order and (chat.session_id or not resolved.policy.sort_named):
         key = resolved.conversation.key(resolved.resolution.models)
-    options = None
-    if read.caching or MAY_SWITCH_ON in request.META:
-        options = read_cache_options(request.META, read.caching)
+    options, caches = None, caller.shares_cache
+    if caches or read.caching or MAY_SWITCH_ON in request.META:
+        options = read_cache_options(request.META, read.caching, by_default=caches)
     requested = None if read.preset_id is None else read.requested
     return RequestContext(
         generation_id=chosen_id or generation_id(planning.format.id_prefix),
@@ -303,6 +303,7 @@ def _build_context(
             is_whole=not chat.stream,
             # An answer of another's has no metadata.
             is_repeatable=chat.body.get("temperature") == 0 and not headers.wants_metadata,
+            by_default=caches,
         ),
         tags=_read_tags(request, chat),
     )

@@ -22,27 +22,34 @@ class CacheOptions(NamedTuple):
 
 
 def read_cache_options(
-    headers: Mapping[str, Any], preset: Mapping[str, Any]
+    headers: Mapping[str, Any], preset: Mapping[str, Any], *, by_default: bool = False
 ) -> CacheOptions | None:
-    """`headers` as WSGI names them, `preset` the config of the one that was named. None where the
-    cache is off: a preset that switches it off has the last word."""
+    """`headers` as WSGI names them, `preset` the config of the one that was named, `by_default`
+    what the workspace wants. None where the cache is off: a preset that switches it off has the
+    last word."""
     if not settings.ROUTER_RESPONSE_CACHE_ENABLED or preset.get("cache_enabled") is False:
         return None
     flag = _flag(headers.get(MAY_SWITCH_ON))
-    is_on = preset.get("cache_enabled") if flag is None else flag
-    if not is_on:
+    wishes = (flag, preset.get("cache_enabled"), by_default)
+    if not next(wish for wish in wishes if wish is not None):
         return None
     clears = _flag(headers.get("HTTP_X_ROUTER_CACHE_CLEAR")) is True
     return CacheOptions(_ttl_s(headers.get("HTTP_X_ROUTER_CACHE_TTL"), preset), clears)
 
 
 def may_share(
-    headers: Mapping[str, Any], preset: Mapping[str, Any], *, is_whole: bool, is_repeatable: bool
+    headers: Mapping[str, Any],
+    preset: Mapping[str, Any],
+    *,
+    is_whole: bool,
+    is_repeatable: bool,
+    by_default: bool = False,
 ) -> bool:
     """Whether the request may have the answer of the same one under way, and others its own.
 
-    `headers` are as WSGI names them. Without `X-Router-Share` those share that would have the same
-    answer anyway (`is_repeatable`), and those that ask for the cache, but no streams.
+    `headers` and `by_default` are as in `read_cache_options`. Without `X-Router-Share` those share
+    that would have the same answer anyway (`is_repeatable`), and those that ask for the cache, but
+    no streams.
     """
     mode = settings.ROUTER_SHARE_IDENTICAL
     if mode == "off" or preset.get("cache_enabled") is False:
@@ -52,7 +59,8 @@ def may_share(
         return flag is True
     asks_for_cache = _flag(headers.get(MAY_SWITCH_ON))
     if asks_for_cache is None:
-        return bool(preset.get("cache_enabled")) or (is_repeatable and mode == "repeatable")
+        asks = by_default or bool(preset.get("cache_enabled"))
+        return asks or (is_repeatable and mode == "repeatable")
     return asks_for_cache
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from orjson import loads
 
-from gateway.http.jsonio import JsonObject, dumps
+from gateway.http.jsonio import JsonObject, dumps, dumps_sorted
 from gateway.sealing import UnsealError, seal_bytes, unseal_bytes
 
 _PURPOSE = "response-cache"
@@ -44,20 +44,22 @@ class Entry(NamedTuple):
 
 
 def build_entry_name(
-    key_id: object,
+    owner: object,
     *,
+    is_sorted: bool = False,
     kind: str,
     model: str,
     stream: bool,
     bodies: tuple[Mapping[str, Any] | None, ...],
     beside: str = "",
 ) -> str:
-    """The name of the answer to one request: whoever asks with another key, another endpoint or
-    another body has another one. The order of a body's properties counts."""
-    digest = hashlib.sha256()
+    """The name of the answer to one request: whoever asks as another owner, at another endpoint or
+    with another body has another one. The order of a body's properties counts unless it is to be
+    sorted."""
+    digest, write = hashlib.sha256(), dumps_sorted if is_sorted else dumps
     for body in bodies:
-        digest.update(hashlib.sha256(dumps(body)).digest())
-    parts = (str(key_id), kind, model, str(stream), beside, digest.hexdigest())
+        digest.update(hashlib.sha256(write(body)).digest())
+    parts = (str(owner), kind, model, str(stream), beside, digest.hexdigest())
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from django.http import HttpResponseBase
 
+from accounts.caller import Caller
 from gateway.http.jsonio import JsonObject
 from gateway.http.responses import EventStream, raw_json_response
 from gateway.live_settings import settings
@@ -51,7 +52,8 @@ class AnswerReuse:
         self._bytes_left = int(settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES)
         context = progress.context
         self._name = build_entry_name(
-            context.caller.key_id,
+            _name_owner(context.caller),
+            is_sorted=context.caller.shares_cache,
             kind=context.format.name,
             model=context.requested_model,
             stream=context.chat.stream,
@@ -173,6 +175,15 @@ class AnswerReuse:
             native_finish=native_finish,
             content=b"".join(pieces),
         )
+
+
+def _name_owner(caller: Caller) -> object:
+    """Whose answers they are: the key's, or the workspace's where it wants that. Keys that other
+    guardrails govern might not have had the same answer."""
+    if not caller.shares_cache:
+        return caller.key_id
+    governing = [(each.id, sorted(each.allowed_models or ())) for each in caller.guardrails]
+    return caller.workspace_id, governing
 
 
 def _name_output_filters(progress: RequestProgress) -> str:

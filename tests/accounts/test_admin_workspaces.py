@@ -67,6 +67,7 @@ def test_every_setting_can_be_changed_and_what_is_emptied_is_null(
         "default_image_model": "acme/paint",
         "default_provider_sort": "price",
         "hedge": True,
+        "response_cache": True,
         "queue_weight": 7,
         "disabled_server_tools": ["router:bash", "router:shell"],
     }

@@ -106,6 +106,7 @@ def test_two_fields_make_a_workspace() -> None:
         "rate_limits": None,
         "hedge": False,
         "rescue": False,
+        "response_cache": False,
     }
     # What operators set is no caller's.
     assert set(read) == set(SETTINGS) - {"queue_weight"}

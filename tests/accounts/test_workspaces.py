@@ -59,6 +59,7 @@ def test_a_new_workspace_shows_every_field(mine: Manager) -> None:
         "rate_limits": None,
         "hedge": False,
         "rescue": False,
+        "response_cache": False,
         "queue_weight": 1,
         "created_at": made["created_at"],
         "created_by": mine.admin.public_id,

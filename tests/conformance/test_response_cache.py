@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conformance.desk import Desk, exact, nano
+from tests.conformance.desk import Desk, changed_workspace, exact, nano
 from tests.conformance.pairs import Pair
 from tests.conformance.test_management_rows_presets import made
 from tests.support.gateways import seed_account
@@ -133,6 +133,30 @@ def test_who_asks_what_is_told_apart(desk: Desk) -> None:
     assert statuses(*(desk.post(headers=ON, **body) for body in asked)) == ["MISS"] * len(asked)
     assert status(other.post(headers=ON)) == "MISS"
     assert statuses(*(desk.post(headers=ON, **body) for body in asked)) == ["HIT"] * len(asked)
+
+
+def test_keys_of_a_workspace_that_wants_it_share_answers_in_any_order_of_properties(
+    desk: Desk,
+) -> None:
+    team = Desk(desk.server, desk.upstream, seed_account(desk.server), desk.model)
+    body = {"name": "other", "workspace_id": team.account.workspace_id}
+    other = team.manage("POST", "/keys", body).json()["key"]
+    bound = team.manage("POST", "/keys", body | {"allowed_models": [desk.model]}).json()["key"]
+    changed_workspace(team, response_cache=True)
+    # Keys are read again within a second.
+    time.sleep(1.1)
+    said = {"model": desk.model, "messages": [{"role": "user", "content": "Hello there"}]}
+    turned = dict(reversed(said.items()))
+
+    def ask(key: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> str | None:
+        path = "/api/v1/chat/completions"
+        return status(desk.server.post(path, key=key, json=body, headers=headers or {}))
+
+    assert ask(team.account.api_key, said) == "MISS"
+    assert ask(other, turned) == "HIT"
+    assert ask(other, said, {"X-Router-Cache": "false"}) is None
+    # Who is held to other models might have had another answer.
+    assert ask(bound, said) == "MISS"
 
 
 def test_a_refresh_takes_the_place_and_failures_are_not_kept(desk: Desk) -> None:

@@ -129,6 +129,11 @@ class _Settings(BaseModel):
     rescue: bool = Field(
         False, description="Ours. Holds for requests that do not say `provider.rescue`."
     )
+    response_cache: bool = Field(
+        False,
+        description="Ours. Requests that do not say otherwise ask for the response cache, whose "
+        "answers all keys of the workspace share, whatever the order of properties.",
+    )
     end_user_budget: NewEndUserBudget | None = Field(
         None, description="Ours. Requests without an end user are not held to it."
     )

@@ -42,6 +42,16 @@ def test_everything_that_matters_is_in_the_name() -> None:
     assert name() == name(bodies=(dict(BODY),))
 
 
+def test_sorted_bodies_have_one_name_whatever_the_order_of_their_properties() -> None:
+    schema = {"b": {"y": 1, "x": 2**70}, "a": [{"d": 1, "c": 2}, "e"]}
+    turned = {"a": [{"c": 2, "d": 1}, "e"], "b": {"x": 2**70, "y": 1}}
+    assert name(bodies=(schema,), is_sorted=True) == name(bodies=(turned,), is_sorted=True)
+    assert name(bodies=(schema,)) != name(bodies=(turned,))
+    # The order of a list is another request.
+    other = {**schema, "a": ["e", {"d": 1, "c": 2}]}
+    assert name(bodies=(schema,), is_sorted=True) != name(bodies=(other,), is_sorted=True)
+
+
 @given(st.binary(max_size=2_000))
 def test_what_is_kept_comes_back(content: bytes) -> None:
     kept = entry(content)

@@ -35,6 +35,23 @@ def test_who_switches_it_on(header: str | None, preset: dict[str, Any], is_on: b
 
 
 @pytest.mark.parametrize(
+    ("header", "preset", "is_on"),
+    [
+        (None, {}, True),
+        (None, {"cache_enabled": None}, True),
+        ("odd", {"cache_ttl_seconds": 5}, True),
+        ("false", {}, False),
+        ("true", {"cache_enabled": False}, False),
+    ],
+)
+def test_a_workspace_switches_it_on_for_requests_that_do_not_say(
+    header: str | None, preset: dict[str, Any], is_on: bool
+) -> None:
+    headers = {} if header is None else {"HTTP_X_ROUTER_CACHE": header}
+    assert (read_cache_options(headers, preset, by_default=True) is not None) is is_on
+
+
+@pytest.mark.parametrize(
     ("header", "preset", "ttl_s"),
     [
         (None, {}, 300),
