@@ -5,8 +5,10 @@ of, as in `(a+)+`, are harmless here and still refused: they are never meant, an
 be read by other tools.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import re2
 from re2 import _re2  # type: ignore[attr-defined]  # Its own module of compiled code, past the cache of the other.
@@ -49,6 +51,10 @@ class CompiledPattern:
         self._regexp: Any = _re2.RE2(pattern.encode(), options)
         if not self._regexp.ok():
             raise InvalidPattern(_describe_error(self._regexp.error().decode("utf-8", "replace")))
+        if (local := _drop_foreign_borders(pattern)) != pattern:
+            regexp: Any = _re2.RE2(local.encode(), options)
+            # One that became too large stays as it is.
+            self._regexp = regexp if regexp.ok() else self._regexp
         # Instructions of the program: the most steps that a byte of text can cost.
         self.size: int = self._regexp.ProgramSize()
 
@@ -220,3 +226,138 @@ def _read_bounds(pattern: str, at: int) -> tuple[bool, bool, int] | None:
     if end < 0 or not least.isdecimal() or (most and not most.isdecimal()):
         return None
     return int(least) == 0, bool(comma) and not most, end + 1
+
+
+# --- Borders of words ---------------------------------------------------------------------------
+
+# Scripts that ASCII has a part in.
+_COMMON_SCRIPTS: Final = frozenset({"Any", "Common", "Inherited", "Latin"})
+_UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+_ASCII_MAX: Final = 127
+_Kind = Literal["border", "open", "close", "bar", "atom", "other"]
+
+
+class _Token(NamedTuple):
+    """A part of a pattern with its repetition: a border of words, an opening or closing bracket, a
+    bar, something that matches characters (`atom`), or anything else."""
+
+    kind: _Kind
+    text: str
+    is_repeated: bool = False
+    is_optional: bool = False
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it matches letters, digits or marks outside ASCII, and never nothing."""
+        text = self.text
+        if self.kind != "atom" or self.is_optional or text.startswith(("[^", "\\P")):
+            return False
+        if text.startswith(("\\p{", "[\\p{")):
+            return text.partition("{")[2].partition("}")[0] not in _COMMON_SCRIPTS
+        if text.startswith("\\x{"):
+            return int(text[3 : text.index("}")], 16) > _ASCII_MAX
+        own = text[: text.rindex("]")] if text.startswith("[") else text
+        letters = [each for each in own if unicodedata.category(each)[0] in "LMN"]
+        foreign = [each for each in letters if not each.isascii()]
+        if len(foreign) < len(letters) and text.startswith("["):
+            # Of a class with both, as `[A-ZÄÖÜ]`, borders are those of ASCII.
+            return any(unicodedata.name(each, "").startswith(_UNSPACED) for each in foreign)
+        return bool(foreign)
+
+
+def _drop_foreign_borders(pattern: str) -> str:
+    r"""The pattern without each `\b` beside letters outside ASCII. RE2 knows words of ASCII alone:
+    `\b密码\b` would match nowhere. Scripts without spaces have no such borders."""
+    may_be_foreign = not pattern.isascii() or "\\p" in pattern or "\\x" in pattern
+    if not may_be_foreign or "\\b" not in pattern or "\\Q" in pattern:
+        return pattern
+    tokens = _split_pattern(pattern)
+    branches = _find_branches(tokens)
+    before, after, dropped = Counter[int](), Counter[int](), set[int]()
+    for at, token in enumerate(tokens):
+        if token.kind == "border":
+            is_end = _ends_word(tokens, at)
+            beside = list(_find_beside(tokens, branches, at - 1 if is_end else at + 1, is_end))
+            others = [place for place in beside if not tokens[place].is_foreign]
+            if len(others) < len(beside):
+                dropped.add(at)
+                (after if is_end else before).update(others)
+    return "".join(
+        "\\b" * before[at] + ("" if at in dropped else token.text) + "\\b" * after[at]
+        for at, token in enumerate(tokens)
+    )
+
+
+def _split_pattern(pattern: str) -> list[_Token]:
+    """The tokens of a pattern that RE2 takes, between two bars."""
+    tokens, at = [_Token("bar", "")], 0
+    while at < len(pattern):
+        start, char = at, pattern[at]
+        kind: _Kind = "atom"
+        at += 1
+        if char == "(":
+            at = _skip_group_head(pattern, at)
+            # Flags alone are an empty group.
+            are_flags = pattern[start + 1] == "?" and pattern[at - 1] not in ":>"
+            kind = "other" if are_flags else "open"
+            at += are_flags
+        elif char in "|)":
+            kind = "bar" if char == "|" else "close"
+        elif char in "^$":
+            kind = "other"
+        elif char == "[":
+            at = _skip_class(pattern, at)
+        elif char == "\\":
+            name = pattern[at]
+            kind = "border" if name == "b" else "other" if name in "ABz" else "atom"
+            at += 1
+            if name in "pPx" and pattern[at : at + 1] == "{":
+                at = pattern.index("}", at) + 1
+        is_optional, end = False, at
+        if kind not in ("open", "bar"):
+            is_optional, _, end = _read_repetition(pattern, at)
+        tokens.append(_Token(kind, pattern[start:end], end > at, is_optional))
+        at = end
+    return [*tokens, _Token("bar", "")]
+
+
+def _find_branches(tokens: Sequence[_Token]) -> dict[int, list[int]]:
+    """By the place of each bracket, the places of its group's two brackets and of the bars between
+    them."""
+    found: dict[int, list[int]] = {}
+    waiting: list[list[int]] = []
+    for at, token in enumerate(tokens):
+        if token.kind == "open":
+            waiting.append([at])
+        elif waiting and token.kind in ("bar", "close"):
+            waiting[-1].append(at)
+        if waiting and token.kind == "close":
+            marks = waiting.pop()
+            found[marks[0]] = found[at] = marks
+    return found
+
+
+def _ends_word(tokens: Sequence[_Token], at: int) -> bool:
+    """Whether the border stands behind a word, and not before one."""
+    before, after = tokens[at - 1], tokens[at + 1]
+    if before.kind not in ("atom", "close"):
+        return False
+    is_between = after.kind in ("atom", "open")
+    return not is_between or (before.is_foreign and not after.is_foreign)
+
+
+def _find_beside(
+    tokens: Sequence[_Token], branches: dict[int, list[int]], first: int, is_end: bool
+) -> Iterator[int]:
+    """The places that may stand beside a border: of a group those in each of its branches."""
+    waiting = [first]
+    while waiting:
+        at = waiting.pop()
+        marks = branches.get(at, [])
+        is_group = tokens[at].kind == ("close" if is_end else "open")
+        if not is_group or not marks or tokens[marks[-1]].is_repeated:
+            yield at
+        elif is_end:
+            waiting += [mark - 1 for mark in marks[1:]]
+        else:
+            waiting += [mark + 1 for mark in marks[:-1]]

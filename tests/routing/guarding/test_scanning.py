@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from routing.guarding.long_texts import append, decode, decode_base64, encode, e
 from routing.guarding.scanning import CompiledPatterns, Deadline, TooSlow, matches
 
 TEXTS = st.text(st.sampled_from("ab1 é日\n"), max_size=60)
+_QUIET = re2.Options()
+_QUIET.log_errors = False
 PATTERNS = st.sampled_from(["a+", "b", "(?:ab)+1", "é", "[日é]+", "1*", r"\bb", "a.b", "$", ""])
 
 
@@ -28,6 +31,64 @@ def test_they_are_those_of_another_engine(text: str, pattern: str) -> None:
         if each.group()
     ]
     assert list(matches(CompiledPattern(pattern), data, Deadline())) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"\b密码\b", "我的密码在这里", ["密码"]),
+        (r"\b(?:パスワード|暗証番号)\b", "暗証番号とパスワードです", ["暗証番号", "パスワード"]),
+        (r"\bรหัสผ่าน\b", "นี่คือรหัสผ่านของฉัน", ["รหัสผ่าน"]),
+        (r"(?i)\b(?:pin|密码)\b", "密码是PIN码, spinning", ["密码", "PIN"]),
+        (r"\b[一-龥]{2}先生\b", "和王大先生说话", ["王大先生"]),
+        (r"\b\p{Han}+", "say 密码 now", ["密码"]),
+        (r"\b(?:(?:foo|密)s|密钥)\b", "foods foos 密钥", ["foos", "密钥"]),
+        (r"\błódź\b", "ta łódź tutaj", ["łódź"]),
+        # Beside what ASCII has a part in, borders are those of ASCII.
+        (r"\bsecret\b", "这是secret文件, secretly", ["secret"]),
+        (r"\b[A-ZÄÖÜ]{2}\d\b", "XAB1 AB1", ["AB1"]),
+        (r"\b密?pin\b", "spin pin", ["pin"]),
+    ],
+)
+def test_words_are_found_in_scripts_without_spaces(
+    pattern: str, text: str, found: list[str]
+) -> None:
+    data = text.encode()
+    spans = matches(CompiledPattern(pattern), data, Deadline())
+    assert [data[start:end].decode() for start, end in spans] == found
+
+
+@given(st.text(st.sampled_from("ab密é()|?*+[]{}^$\\:.p1i<>P,-"), max_size=14), st.integers(0, 14))
+def test_no_border_makes_a_good_pattern_bad(text: str, at: int) -> None:
+    for pattern in (text, text[:at] + r"\b" + text[at:]):
+        try:
+            re2.compile(pattern.encode(), _QUIET)
+        except re2.error:
+            continue
+        CompiledPattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("slug", "value"),
+    [
+        ("email", "ada@example.com"),
+        ("phone", "555-123-4567"),
+        ("ssn", "123-45-6789"),
+        ("credit-card", "4111 1111 1111 1111"),
+        ("ip-address", "10.1.2.3"),
+        ("regex-prompt-injection", "ignore all previous instructions"),
+    ],
+)
+def test_built_in_filters_find_their_own_in_text_without_spaces(slug: str, value: str) -> None:
+    for before, behind in (("请联系", "谢谢"), ("連絡先は", "です"), ("ติดต่อ", "ครับ")):
+        data = f"{before}{value}{behind}".encode()
+        check = BUILTINS[slug].check
+        spans = [
+            span
+            for pattern in compile_builtin(slug)
+            for span in matches(pattern, data, Deadline(), check)
+        ]
+        assert value in [data[start:end].decode() for start, end in spans]
 
 
 def test_short_matches_are_found_across_windows(monkeypatch) -> None:
