@@ -22,7 +22,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-quick test-for test-nightly mutate bench screenshots walk bench-peers test-engines conformance-node lint docs lock sbom installed installed-dev
+.PHONY: help run test test-all test-quick test-for test-nightly mutate bench load screenshots walk bench-peers test-engines conformance-node lint docs lock sbom installed installed-dev
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
@@ -62,6 +62,9 @@ mutate: installed-dev ## Change single lines of what must not be wrong and count
 
 bench: installed-dev ## Measure the request path and print a table; COMPARE=FILE fails on a regression
 	@$(BIN)/python -m tests.load.bench $(if $(COMPARE),--compare "$(COMPARE)")
+
+load: installed ## Ask the gateway of `make run`, or of URL=, with GATEWAY_API_KEY and MODEL=, as many callers at once would
+	@$(BIN)/python manage.py load_test $(if $(URL),--url "$(URL)") $(if $(MODEL),--model "$(MODEL)") --streams 200
 
 screenshots: installed-dev ## Take pictures of every page of the console, wide and narrow, into GATEWAY_HOME/screenshots
 	@$(BIN)/python -m tests.console.screenshots
