@@ -156,6 +156,7 @@ class DecisionsFormat:
     id_prefix = DECISIONS_PREFIX
     api_type = "decisions"
     finishing_errors: frozenset[str] = frozenset()
+    new_call_id = staticmethod(tool_call_id)
 
     def parse(
         self,
@@ -166,9 +167,6 @@ class DecisionsFormat:
         beside: JsonObject | None = None,
     ) -> ChatRequest:
         return parse_decisions(body, session_header=session_header, beside=beside)
-
-    def new_call_id(self) -> str:
-        return tool_call_id()
 
     def write_answer(self, answer: CompleteAnswer) -> JsonObject:
         served, ending = answer.served, answer.ending

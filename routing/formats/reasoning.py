@@ -6,18 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from routing.entities.efforts import BUDGET_RATIOS, Effort, effort_for_budget
+from routing.entities.efforts import Effort
 from routing.formats.fields import REQUIRED, WHOLE, Integer, Tagged
-
-__all__ = [
-    "BUDGET_RATIOS",
-    "Effort",
-    "Reasoning",
-    "ReasoningField",
-    "ToolReasoningField",
-    "effort_for_budget",
-    "resolve_reasoning",
-]
 
 ReasoningBudget = Annotated[int, Field(ge=0), WHOLE]
 

@@ -1,6 +1,10 @@
-"""Answers one request as the script, the fault or the persona says: how fast and how reliably."""
+"""Answers one request as the script, the fault or the persona says: how fast and how reliably.
+
+Here is what the model of an intern says, too."""
 
 import asyncio
+import json
+import re
 from dataclasses import dataclass
 from random import Random
 from time import monotonic
@@ -9,6 +13,7 @@ from routing.simulator.encoding import JsonObject, dumps, encode_text
 from routing.simulator.exchange import JSON, SSE, Headers, SimulatedCall, write_error
 from routing.simulator.faults import FAULTS
 from routing.simulator.formats import Complaint, StreamSpeaker
+from routing.simulator.prompt import list_functions, read_text
 from routing.simulator.script import Gates, ScriptStep
 
 DEFAULT = "default"
@@ -186,3 +191,53 @@ async def answer_at_pace(call: SimulatedCall, temper: PersonaSettings, headers: 
         await exchange.drain()
     exchange.send(*events.ending())
     exchange.finish()
+
+
+# --- The model of an intern -----------------------------------------------------------------------
+# It writes a file, asks its person one question and says so, where a request names a model with
+# "intern" and offers an intern's tools. What it does next follows from the conversation since the
+# last user message alone, so it keeps no state.
+
+WRITE, READ, LIST, ASK = "write_file", "read_file", "list_files", "ask_person"
+FILE = "notes.md"
+ASKS_FOR_FILES = re.compile(r"\b(files?|list|still there)\b", re.IGNORECASE)
+ASKS_TO_READ = re.compile(r"\bread (\S+)", re.IGNORECASE)
+QUESTION = "Simulated question: which title shall the notes have?"
+
+
+def is_intern(body: JsonObject) -> bool:
+    names = {function.get("name") for function in list_functions(body)}
+    return "intern" in str(body.get("model")) and {WRITE, ASK} <= names
+
+
+def play_intern(body: JsonObject) -> JsonObject:
+    """What is said or called next, as an override of the answer."""
+    # The last user text, and what tools returned after it.
+    user_text = ""
+    results: list[str] = []
+    for message in body["messages"]:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role == "user":
+            user_text, results = read_text(message.get("content")), []
+        elif role == "tool":
+            results.append(read_text(message.get("content")))
+    if found := ASKS_TO_READ.search(user_text):
+        return _use_tool(READ, {"path": found[1].rstrip(".,?!")}, results, "The file says:")
+    if ASKS_FOR_FILES.search(user_text):
+        return _use_tool(LIST, {}, results, "These files are here:")
+    if not results:
+        return _call_tool(WRITE, {"path": FILE, "content": f"# Notes\n\n{user_text}\n"})
+    if len(results) == 1:
+        fields = [{"name": "title", "type": "string", "required": True}]
+        return _call_tool(ASK, {"message": QUESTION, "fields": fields})
+    return {"text": f"Simulated intern: {FILE} is written. You answered: {results[1]}"}
+
+
+def _use_tool(tool: str, arguments: JsonObject, results: list[str], said: str) -> JsonObject:
+    if results:
+        return {"text": f"Simulated intern: {said} {results[0]}"}
+    return _call_tool(tool, arguments)
+
+
+def _call_tool(name: str, arguments: JsonObject) -> JsonObject:
+    return {"tool_calls": [{"name": name, "arguments": json.dumps(arguments)}]}

@@ -5,7 +5,7 @@ Paths that begin with an underscore are the control plane; they are never logged
 import asyncio
 import json
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import time
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,16 +18,20 @@ from routing.simulator.exchange import FaultOptions, SimulatedCall, SimulatedExc
 from routing.simulator.faults import FAULTS
 from routing.simulator.formats import CHAT, DECISIONS, FORMATS, Complaint, SimulatedFormat
 from routing.simulator.formats.decisions import find_excess
-from routing.simulator.intern import is_intern, play_intern
 from routing.simulator.log import LoggedRequest, RequestLog
-from routing.simulator.play import DEFAULT, Personas, PersonaSettings
+from routing.simulator.play import (
+    DEFAULT,
+    Personas,
+    PersonaSettings,
+    is_intern,
+    play_intern,
+)
 from routing.simulator.prompt import PromptCache, read_prompt
 from routing.simulator.script import EMPTY_STEP, Gates, ScriptError, Scripts, ScriptStep, Verdicts
 
 WAIT_S_DEFAULT = 5.0
 
 Query = dict[str, str]
-Handler = Callable[["Simulator", str, Query, Any], Awaitable[Any]]
 
 
 class ControlRefused(Exception):
@@ -47,15 +51,12 @@ STATES: dict[str, Callable[[LoggedRequest], bool]] = {
 }
 
 
-async def read_log(simulator: "Simulator", _name: str, query: Query, _body: object) -> Any:
-    if "wait" in query:
-        return await wait_for_request(simulator, query)
-    entries = simulator.log.since(int(query.get("since", "0")))
-    persona = query.get("persona")
-    return {"requests": [e.serialize() for e in entries if persona in (None, e.persona)]}
-
-
-async def wait_for_request(simulator: "Simulator", query: Query) -> Any:
+async def read_log(simulator: "Simulator", query: Query) -> JsonObject:
+    """The requests since a number, or one of them once it has come to a state."""
+    if "wait" not in query:
+        entries = simulator.log.since(int(query.get("since", "0")))
+        persona = query.get("persona")
+        return {"requests": [e.serialize() for e in entries if persona in (None, e.persona)]}
     state = STATES.get(query["wait"])
     if state is None or "n" not in query:
         raise ControlRefused(f"wait is one of {sorted(STATES)} and needs n")
@@ -70,85 +71,58 @@ async def wait_for_request(simulator: "Simulator", query: Query) -> Any:
     return {"requests": [found.serialize()] if found else [], "timed_out": not done}
 
 
-async def clear_log(simulator: "Simulator", _name: str, _query: Query, _body: object) -> Any:
-    return {"last_n": simulator.log.clear()}
-
-
-async def put_script(simulator: "Simulator", name: str, _query: Query, body: object) -> Any:
-    return {"persona": name, "steps": simulator.scripts.put(name, body)}
-
-
-async def clear_script(simulator: "Simulator", name: str, _query: Query, _body: object) -> Any:
-    simulator.scripts.clear(name or None)
-    simulator.verdicts.clear(name or None)
-    if not name:
-        simulator.gates.clear()
-    return {}
-
-
-async def put_verdicts(simulator: "Simulator", name: str, _query: Query, body: object) -> Any:
-    return {"persona": name, "verdicts": simulator.verdicts.put(name, body)}
-
-
-async def open_gate(simulator: "Simulator", name: str, _query: Query, _body: object) -> Any:
-    simulator.gates.open(name)
-    return simulator.gates.serialize(name)
-
-
-async def read_gate(simulator: "Simulator", name: str, query: Query, _body: object) -> Any:
-    if "wait" in query:
-        await simulator.gates.wait_until_reached(name, float(query.get("timeout", WAIT_S_DEFAULT)))
-    return simulator.gates.serialize(name)
-
-
-async def put_persona(simulator: "Simulator", name: str, _query: Query, body: Any) -> Any:
-    simulator.personas.describe(name, PersonaSettings(**body))
-    return {"persona": name, **body}
-
-
-async def begin_outage(simulator: "Simulator", name: str, _query: Query, body: Any) -> Any:
-    """Have a persona refuse every call for so many seconds."""
-    seconds = float(body["seconds"])
-    simulator.personas.begin_outage(name, seconds)
-    return {"persona": name, "seconds": seconds}
-
-
-async def read_health(_simulator: "Simulator", _name: str, _query: Query, _body: object) -> Any:
-    return {"status": "ok"}
-
-
-async def list_faults(_simulator: "Simulator", _name: str, _query: Query, _body: object) -> Any:
-    return {"faults": {name: fault.description for name, fault in FAULTS.items()}}
-
-
-HANDLERS: dict[tuple[str, str], Handler] = {
-    ("GET", "_log"): read_log,
-    ("DELETE", "_log"): clear_log,
-    ("PUT", "_script"): put_script,
-    ("DELETE", "_script"): clear_script,
-    ("PUT", "_verdicts"): put_verdicts,
-    ("POST", "_gate"): open_gate,
-    ("GET", "_gate"): read_gate,
-    ("PUT", "_persona"): put_persona,
-    ("PUT", "_outage"): begin_outage,
-    ("GET", "_health"): read_health,
-    ("GET", "_faults"): list_faults,
-}
+async def control(simulator: "Simulator", request: SimulatedRequest) -> JsonObject | None:
+    """What one control request is answered with; None for an unknown path."""
+    area, _, name = request.path[1:].partition("/")
+    query = dict(parse_qsl(request.query))
+    body: Any = json.loads(request.body) if request.body else None
+    match request.method, area:
+        case "GET", "_log":
+            return await read_log(simulator, query)
+        case "DELETE", "_log":
+            return {"last_n": simulator.log.clear()}
+        case "PUT", "_script":
+            return {"persona": name, "steps": simulator.scripts.put(name, body)}
+        case "DELETE", "_script":
+            simulator.scripts.clear(name or None)
+            simulator.verdicts.clear(name or None)
+            if not name:
+                simulator.gates.clear()
+            return {}
+        case "PUT", "_verdicts":
+            return {"persona": name, "verdicts": simulator.verdicts.put(name, body)}
+        case "POST", "_gate":
+            simulator.gates.open(name)
+            return simulator.gates.serialize(name)
+        case "GET", "_gate":
+            if "wait" in query:
+                timeout_s = float(query.get("timeout", WAIT_S_DEFAULT))
+                await simulator.gates.wait_until_reached(name, timeout_s)
+            return simulator.gates.serialize(name)
+        case "PUT", "_persona":
+            simulator.personas.describe(name, PersonaSettings(**body))
+            return {"persona": name, **body}
+        case "PUT", "_outage":
+            # The persona refuses every call for so many seconds.
+            seconds = float(body["seconds"])
+            simulator.personas.begin_outage(name, seconds)
+            return {"persona": name, "seconds": seconds}
+        case "GET", "_health":
+            return {"status": "ok"}
+        case "GET", "_faults":
+            return {"faults": {name: fault.description for name, fault in FAULTS.items()}}
+    return None
 
 
 async def answer_control(simulator: "Simulator", exchange: SimulatedExchange) -> None:
     """Answer one control request with JSON: 200, 400 for nonsense, 404 for unknown paths."""
-    request = exchange.request
-    area, _, name = request.path[1:].partition("/")
-    handler = HANDLERS.get((request.method, area))
-    status, answer = 404, {"error": f"no control path {request.method} {request.path}"}
-    if handler is not None:
-        try:
-            body = json.loads(request.body) if request.body else None
-            answer = await handler(simulator, name, dict(parse_qsl(request.query)), body)
-            status = 200
-        except (ScriptError, ControlRefused, ValueError, TypeError) as error:
-            status, answer = 400, {"error": str(error)}
+    request, status = exchange.request, 200
+    try:
+        answer = await control(simulator, request)
+        if answer is None:
+            status, answer = 404, {"error": f"no control path {request.method} {request.path}"}
+    except (ScriptError, ControlRefused, ValueError, TypeError) as error:
+        status, answer = 400, {"error": str(error)}
     exchange.answer(status, encode_text(dumps(answer)))
 
 

@@ -25,10 +25,9 @@ from routing.catalogue.files import parse
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending
-from routing.formats.chat.format import ChatFormat
+from routing.formats.chat.format import DONE, ChatFormat, ChatStream
 from routing.formats.chat.request import parse_chat
 from routing.formats.chat.schema import ChatBody
-from routing.formats.chat.stream import DONE, ChatStream
 from routing.metering.cost import FREE, build_usage_report
 from routing.metering.models import Generation
 from routing.metering.usage import Usage

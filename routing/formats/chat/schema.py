@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, shorten
+from routing.entities.efforts import Effort
 from routing.formats.chat.messages import CacheControl, Message
 from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
@@ -25,7 +26,7 @@ from routing.formats.fields import (
 )
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField
-from routing.formats.reasoning import Effort, ReasoningField
+from routing.formats.reasoning import ReasoningField
 from routing.formats.server_tools import (
     ADVISOR,
     FUNCTIONS,

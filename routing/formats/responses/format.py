@@ -13,11 +13,10 @@ from routing.formats.caller import (
     CallerFormat,
     CompleteAnswer,
     Ending,
-    StreamWriter,
     ToolActivity,
 )
+from routing.formats.chat.format import DONE, KEEP_ALIVE, redact_payloads
 from routing.formats.chat.request import ChatRequest
-from routing.formats.chat.stream import DONE, KEEP_ALIVE, redact_payloads
 from routing.formats.responses.events import TERMINAL, EventWriter
 from routing.formats.responses.output import OutputWriter
 from routing.formats.responses.read import parse_responses
@@ -238,26 +237,12 @@ class ResponsesFormat:
     api_type = "completions"
     finishing_errors = LIMITS
 
-    def parse(
-        self,
-        body: JsonObject,
-        *,
-        session_header: str | None,
-        models_max: int,
-        beside: JsonObject | None = None,
-    ) -> ChatRequest:
-        return parse_responses(
-            body, session_header=session_header, models_max=models_max, beside=beside
-        )
-
-    def new_call_id(self) -> str:
-        return tool_call_id()
+    parse = staticmethod(parse_responses)
+    new_call_id = staticmethod(tool_call_id)
+    writer = ResponsesStream
 
     def write_answer(self, answer: CompleteAnswer) -> JsonObject:
         return ResponsesStream(answer.served, answer.request).write_answer(answer)
-
-    def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
-        return ResponsesStream(served, request)
 
     def error_body(
         self, error: GatewayError, *, generation_id: str | None, beside: JsonObject

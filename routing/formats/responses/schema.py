@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from gateway.http.jsonio import JsonObject
 from gateway.http.validation import ISSUES_MAX, Issue, shorten
+from routing.entities.efforts import Effort
 from routing.formats.chat.messages import CacheControl
 from routing.formats.chat.schema import (
     SESSION_ID_CHARS_MAX,
@@ -36,7 +37,7 @@ from routing.formats.fields import (
 )
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField
-from routing.formats.reasoning import Effort, ReasoningBudget
+from routing.formats.reasoning import ReasoningBudget
 from routing.formats.responses.items import Input
 from routing.formats.responses.subagents import INHERITED_MAX, find_subagent_issues, inherited_names
 from routing.formats.responses.tools import Tool, ToolChoice, tool_name, walk_tools

@@ -1,11 +1,11 @@
 """What the simulated provider needs of one wire format: reading requests, writing answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from routing.simulator.answer import SimulatedAnswer
-from routing.simulator.encoding import JsonObject
+from routing.simulator.answer import SimulatedAnswer, SimulatedPiece
+from routing.simulator.encoding import JsonObject, write_event
 from routing.simulator.prompt import CacheUse, PromptCache
 
 
@@ -58,7 +58,7 @@ class StreamSpeaker(Protocol):
         """An error event."""
 
 
-class EventWriterProtocol(Protocol):
+class EventWriter(Protocol):
     """Writes the events of one stream in a format whose terminator is an event like the others."""
 
     def opening(self) -> bytes:
@@ -66,6 +66,9 @@ class EventWriterProtocol(Protocol):
 
     def text(self, text: str) -> bytes:
         """A text delta."""
+
+    def piece(self, piece: SimulatedPiece) -> bytes:
+        """One token, with the events that have to stand before it."""
 
     def closing(self) -> list[bytes]:
         """The end."""
@@ -79,7 +82,7 @@ class WritingSpeaker:
 
     done = b""
 
-    def __init__(self, writer: EventWriterProtocol, answer: SimulatedAnswer) -> None:
+    def __init__(self, writer: EventWriter, answer: SimulatedAnswer) -> None:
         self._writer = writer
         self._answer = answer
         self._opened = False
@@ -99,6 +102,27 @@ class WritingSpeaker:
 
     def failure(self, message: str) -> bytes:
         return self._writer.failure(message)
+
+
+class WrittenFormat:
+    """A format whose streams a writer writes, each event named by its type."""
+
+    writer: Callable[[JsonObject, SimulatedAnswer], EventWriter]
+
+    def stream(self, body: JsonObject, answer: SimulatedAnswer) -> SimulatedStream:
+        writer = self.writer(body, answer)
+        return SimulatedStream(
+            opening=writer.opening(),
+            content=[said for piece in answer.pieces if (said := writer.piece(piece))],
+            closing=writer.closing(),
+        )
+
+    def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> WritingSpeaker:
+        return WritingSpeaker(self.writer(body, answer), answer)
+
+    def event(self, value: object) -> bytes:
+        kind = value.get("type") if isinstance(value, dict) else None
+        return write_event(kind if isinstance(kind, str) else "", value)
 
 
 class SimulatedFormat(Protocol):
@@ -139,12 +163,6 @@ class SimulatedFormat(Protocol):
         """A 200 document that is an error."""
 
 
-def read_event_name(value: object) -> str:
-    """The event name of formats that repeat the payload's `type` there; empty for none."""
-    kind = value.get("type") if isinstance(value, dict) else None
-    return kind if isinstance(kind, str) else ""
-
-
 class RuleBroken(Exception):
     """A request breaks a rule; the text is what the caller is told."""
 
@@ -155,6 +173,6 @@ class RuleBroken(Exception):
 
 
 def demand(holds: bool, message: str) -> None:
-    """Raises Broken unless it holds."""
+    """Raises `RuleBroken` unless it holds."""
     if not holds:
         raise RuleBroken(message)

@@ -151,6 +151,12 @@ UNREADABLE = "The body must be a JSON object with a list of messages."
 FAILURE = {"error": {"message": "Simulated failure inside the stream.", "code": 502}}
 
 
+def build_error(complaint: Complaint) -> JsonObject:
+    """An error as the chat-completions format writes it."""
+    _, message, kind, code, param = complaint
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
 class ChatSpeaker:
     def __init__(self, body: JsonObject, answer: SimulatedAnswer) -> None:
         self._answer = answer
@@ -174,6 +180,9 @@ class ChatSpeaker:
 
 class SimulatedChat:
     name = "chat"
+    speaker = ChatSpeaker
+    event = staticmethod(write_chunk)
+    error = staticmethod(build_error)
 
     def read_request(self, body: JsonObject) -> JsonObject:
         return body
@@ -197,23 +206,8 @@ class SimulatedChat:
         chunk = write_chunk({**document, "object": "chat.completion.chunk"})
         return document, [chunk, DONE]
 
-    def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> ChatSpeaker:
-        return ChatSpeaker(body, answer)
-
-    def event(self, value: object) -> bytes:
-        return write_chunk(value)
-
-    def error(self, complaint: Complaint) -> JsonObject:
-        return build_error(complaint)
-
     def build_broken(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         return FAILURE
-
-
-def build_error(complaint: Complaint) -> JsonObject:
-    """An error as the chat-completions format writes it."""
-    _, message, kind, code, param = complaint
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def needs_usage(body: JsonObject) -> bool:

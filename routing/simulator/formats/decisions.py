@@ -79,12 +79,6 @@ def find_excess(
 PROVIDER = "Simulated"
 
 
-def join_prompt(body: JsonObject) -> str:
-    """Everything the model is given to read."""
-    questions = body.get("questions") or {}
-    return "\n".join(map(as_text, [body.get("state"), *questions.values()]))
-
-
 def build_document(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
     """The whole answer. A usage of None is left out, and so is an answer of None."""
     given = answer.answers or {}
@@ -99,7 +93,11 @@ def build_document(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         "provider": PROVIDER,
         "answers": {name: each for name, each in answers.items() if each is not None},
     }
-    said = convert_usage(answer.usage)
+    said = answer.usage
+    if isinstance(said, dict) and "prompt_tokens" in said:
+        # What is no such usage stays as it is.
+        counts = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+        said = {ours: said[name] for ours, name in counts.items()}
     return written if said is None else {**written, "usage": said}
 
 
@@ -143,20 +141,17 @@ def read_question_choices(question: JsonObject) -> Choices:
     return Choices(as_text(question["instructions"]), texts)
 
 
-def convert_usage(said: object) -> Any:
-    """The chat format's usage in this format's words. What is no such usage stays as it is."""
-    if not isinstance(said, dict) or "prompt_tokens" not in said:
-        return said
-    return {"input_tokens": said["prompt_tokens"], "output_tokens": said["completion_tokens"]}
-
-
 class SimulatedDecisions:
     name = "decisions"
+    document = staticmethod(build_document)
+    speaker = ChatSpeaker
 
     def read_request(self, body: JsonObject) -> JsonObject:
+        """The state and the questions are what the model reads."""
+        texts = map(as_text, [body.get("state"), *(body.get("questions") or {}).values()])
         return {
             "model": body.get("model"),
-            "messages": [{"role": "user", "content": join_prompt(body)}],
+            "messages": [{"role": "user", "content": "\n".join(texts)}],
         }
 
     def complaint(self, headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
@@ -170,9 +165,6 @@ class SimulatedDecisions:
     def use_cache(self, cache: PromptCache, persona: str, body: JsonObject) -> CacheUse:
         return NO_CACHE
 
-    def document(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
-        return build_document(body, answer)
-
     def stream(self, body: JsonObject, answer: SimulatedAnswer) -> SimulatedStream:
         """There are no streams; who asks for one gets the document as its only event."""
         return SimulatedStream(opening=self.event(self.document(body, answer)))
@@ -182,9 +174,6 @@ class SimulatedDecisions:
     ) -> tuple[JsonObject, list[bytes]]:
         document = {**self.document(body, answer), "answers": {}}
         return document, [self.event(document)]
-
-    def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> ChatSpeaker:
-        return ChatSpeaker(body, answer)
 
     def event(self, value: object) -> bytes:
         return write_event("", value)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.entities.efforts import LEVELS, Effort, EffortRules, fit_effort
+from routing.entities.efforts import (
+    BUDGET_RATIOS,
+    LEVELS,
+    Effort,
+    EffortRules,
+    effort_for_budget,
+    fit_effort,
+)
 
 efforts = st.sampled_from(get_args(Effort))
 rules = st.builds(EffortRules, st.frozensets(efforts), st.booleans())
@@ -61,3 +68,12 @@ def test_more_is_never_less(one: Effort, other: Effort, rules: EffortRules) -> N
 )
 def test_examples(supported: str, mandatory: bool, effort: Effort, fitted: str) -> None:
     assert fit_effort(effort, EffortRules(frozenset(supported.split()), mandatory)) == fitted
+
+
+@pytest.mark.parametrize(
+    ("budget", "limit", "effort"),
+    [(0, 100, "none"), (5, None, "medium"), (12, 100, "minimal"), (50, 100, "medium")],
+)
+def test_a_budget_becomes_the_nearest_effort(budget: int, limit: int | None, effort: str) -> None:
+    assert effort_for_budget(budget, limit) == effort
+    assert effort_for_budget(10**40, 1) in BUDGET_RATIOS

@@ -10,7 +10,7 @@ from routing.formats.chat.request import PARAMETER_VOCABULARY
 from routing.formats.chat.schema import ChatBody
 from routing.formats.fields import RequestJsonSchema
 from routing.formats.messages.schema import MessagesBody
-from routing.formats.reasoning import BUDGET_RATIOS, Reasoning, effort_for_budget
+from routing.formats.reasoning import Reasoning
 from tests.routing.formats.chat_bodies import (
     BODIES,
     CALL,
@@ -81,15 +81,6 @@ def test_reasoning_and_its_shorthands_become_one(
     fields: dict[str, Any], reasoning: Reasoning | None
 ) -> None:
     assert accepted(**fields).reasoning == reasoning
-
-
-@pytest.mark.parametrize(
-    ("budget", "limit", "effort"),
-    [(0, 100, "none"), (5, None, "medium"), (12, 100, "minimal"), (50, 100, "medium")],
-)
-def test_a_budget_becomes_the_nearest_effort(budget: int, limit: int | None, effort: str) -> None:
-    assert effort_for_budget(budget, limit) == effort
-    assert effort_for_budget(10**40, 1) in BUDGET_RATIOS
 
 
 SHAPE = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routing.formats.chat.stream import ChatStream
+from routing.formats.chat.format import ChatStream
 from routing.guarding.stream_guard import GuardedWriter
 from tests.routing.formats.messages import streams as messages
 from tests.routing.formats.messages.stream_reader import Read

@@ -9,7 +9,7 @@ from gevent.event import Event as GreenEvent
 
 from gateway.outbound.errors import Disconnected
 from gateway.outbound.reply import Reply
-from routing.formats.chat.stream import KEEP_ALIVE
+from routing.formats.chat.format import KEEP_ALIVE
 from routing.serving.answer import stream as streams
 from routing.serving.answer.stream import AnswerStream
 from routing.serving.answer.stream_setup import PendingReply, build_relay

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from routing.simulator.intern import FILE, is_intern, play_intern
+from routing.simulator.play import FILE, is_intern, play_intern
 
 
 def tool(name: str) -> dict[str, Any]:

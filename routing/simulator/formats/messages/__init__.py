@@ -1,15 +1,8 @@
 """Messages: content blocks, events with names, and a provider that is strict about both."""
 
-from collections.abc import Mapping
-
 from routing.simulator.answer import SimulatedAnswer
-from routing.simulator.encoding import JsonObject, write_event
-from routing.simulator.formats.base import (
-    Complaint,
-    SimulatedStream,
-    WritingSpeaker,
-    read_event_name,
-)
+from routing.simulator.encoding import JsonObject
+from routing.simulator.formats.base import WrittenFormat
 from routing.simulator.formats.messages.reading import list_prefixes, read_as_chat
 from routing.simulator.formats.messages.request_rules import find_complaint
 from routing.simulator.formats.messages.writing import (
@@ -21,44 +14,23 @@ from routing.simulator.formats.messages.writing import (
 from routing.simulator.prompt import CacheUse, PromptCache
 
 
-class SimulatedMessages:
+class SimulatedMessages(WrittenFormat):
     name = "messages"
-
-    def read_request(self, body: JsonObject) -> JsonObject:
-        return read_as_chat(body)
-
-    def complaint(self, headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
-        return find_complaint(headers, body)
+    writer = MessageWriter
+    read_request = staticmethod(read_as_chat)
+    complaint = staticmethod(find_complaint)
+    document = staticmethod(build_message)
+    error = staticmethod(build_error)
 
     def use_cache(self, cache: PromptCache, persona: str, body: JsonObject) -> CacheUse:
         return cache.use(persona, list_prefixes(body))
 
-    def document(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
-        return build_message(body, answer)
-
-    def stream(self, body: JsonObject, answer: SimulatedAnswer) -> SimulatedStream:
-        writer = MessageWriter(body, answer)
-        return SimulatedStream(
-            opening=writer.opening(),
-            content=[said for piece in answer.pieces if (said := writer.piece(piece))],
-            closing=writer.closing(),
-        )
-
     def build_hollow(
         self, body: JsonObject, answer: SimulatedAnswer
     ) -> tuple[JsonObject, list[bytes]]:
-        writer = MessageWriter(body, answer)
         stop = self.event({"type": "message_stop"})
-        return {**build_message(body, answer), "content": None}, [writer.opening(), stop]
-
-    def speaker(self, body: JsonObject, answer: SimulatedAnswer) -> WritingSpeaker:
-        return WritingSpeaker(MessageWriter(body, answer), answer)
-
-    def event(self, value: object) -> bytes:
-        return write_event(read_event_name(value), value)
-
-    def error(self, complaint: Complaint) -> JsonObject:
-        return build_error(complaint)
+        opening = MessageWriter(body, answer).opening()
+        return {**build_message(body, answer), "content": None}, [opening, stop]
 
     def build_broken(self, body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         return build_failure("Simulated failure inside the stream.")

@@ -4,7 +4,7 @@ from typing import Any
 
 from routing.entities.exchange import Native
 from routing.formats.caller import AnswerIdentity, Ending
-from routing.formats.messages.stream import MessagesStream
+from routing.formats.messages.format import MessagesStream
 from tests.routing.formats.messages.bodies import accepted
 
 SERVED = AnswerIdentity("gen-1-x", 1, "acme/small", "Acme")

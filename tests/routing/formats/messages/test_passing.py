@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.caller import CompleteAnswer
-from routing.formats.messages.stream import MessagesStream
+from routing.formats.messages.format import MessagesStream
 from routing.formats.messages.write import build_answer
 from tests.routing.formats.messages.bodies import accepted
 from tests.routing.formats.messages.stream_reader import Read, events_of
