@@ -59,7 +59,10 @@ class JsonCommand(BaseCommand):
 
     def lines(self, result: JsonObject) -> Iterable[str]:
         """The answer for a person, line by line."""
-        return (f"{key}: {_format_value(value)}" for key, value in result.items())
+        for key, value in result.items():
+            if not isinstance(value, str):
+                value = "" if value is None else dumps(value).decode()
+            yield f"{key}: {value}"
 
     def handle(self, *args: object, **options: object) -> None:
         try:
@@ -80,7 +83,3 @@ class JsonCommand(BaseCommand):
 
     def _print_json(self, value: JsonObject) -> None:
         self.stdout.write(dumps(value).decode())
-
-
-def _format_value(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else dumps(value).decode()

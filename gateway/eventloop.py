@@ -38,6 +38,16 @@ def run_in_thread(work: Callable[[], _T], *, threads: Callable[[], Any] | None =
     return cast(_T, result)
 
 
+def run_later(seconds: float, work: Callable[[], None]) -> None:
+    """Run `work` after so many seconds. Without an event loop only what is due at once is run."""
+    if _under_gevent():
+        from gevent import spawn_later
+
+        spawn_later(seconds, work)
+    elif not seconds:
+        work()
+
+
 def _capture_error(work: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
     """gevent prints what a pool's thread raises, so errors come back as values."""
     try:

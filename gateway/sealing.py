@@ -8,7 +8,6 @@ What was sealed under a former master key (`VAULT_FORMER_MASTER_KEYS`) still ope
 
 import base64
 import secrets
-from collections.abc import Iterator
 from functools import lru_cache
 
 from cryptography.exceptions import InvalidTag
@@ -41,12 +40,6 @@ def _derive_key_id(master_key: str) -> str:
 def master_key_id() -> str:
     """The name of the master key of now; it tells nothing of the key itself."""
     return _derive_key_id(settings.VAULT_MASTER_KEY)
-
-
-def _ciphers(purpose: str) -> Iterator[AESGCM]:
-    """Under the master key of now first, then the former ones."""
-    for key in (settings.VAULT_MASTER_KEY, *settings.VAULT_FORMER_MASTER_KEYS):
-        yield _cipher(key, purpose)
 
 
 def seal(plaintext: str, *, purpose: str, row: str) -> str:
@@ -103,7 +96,9 @@ def reseal_bytes(sealed: bytes, *, purpose: str, row: str) -> bytes | None:
 
 
 def _decrypt_any(raw: bytes, purpose: str, row: str) -> bytes:
-    for cipher in _ciphers(purpose):
+    # Under the master key of now first, then the former ones.
+    for key in (settings.VAULT_MASTER_KEY, *settings.VAULT_FORMER_MASTER_KEYS):
+        cipher = _cipher(key, purpose)
         try:
             return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], row.encode())
         except (InvalidTag, ValueError):

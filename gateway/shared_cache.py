@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import redis
 from django.conf import settings
@@ -176,6 +176,21 @@ class SharedCache:
         self._rest(f"does not answer ({error})")
         # What is idle was opened to a store that is no more; it would fail one by one.
         self.close()
+
+
+class LuaScript:
+    """A script that runs in the store, which keeps it by its digest."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._sha1 = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def run(self, store: "redis.Redis", key: str, *arguments: bytes | str) -> Any:
+        """What it returns."""
+        try:
+            return store.evalsha(self._sha1, 1, key, *arguments)
+        except redis.exceptions.NoScriptError:
+            return store.eval(self._text, 1, key, *arguments)
 
 
 @cache

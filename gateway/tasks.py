@@ -64,16 +64,17 @@ def show_beat(**_: object) -> None:
 @worker_init.connect
 def watch_supervisor(**_: object) -> None:
     """With the broker gone as well, a worker was seen to miss the signal and to retry for good."""
+    supervisor = os.getppid()
+
+    def end_with_supervisor() -> None:
+        while os.getppid() == supervisor:
+            time.sleep(_LOOK_S)
+        time.sleep(_ORPHAN_S)
+        # It leads a group of its own, which holds its pool.
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
     if os.environ.get(SUPERVISED):
-        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with(supervisor: int) -> None:
-    while os.getppid() == supervisor:
-        time.sleep(_LOOK_S)
-    time.sleep(_ORPHAN_S)
-    # It leads a group of its own, which holds its pool.
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+        threading.Thread(target=end_with_supervisor, daemon=True).start()
 
 
 @task_prerun.connect

@@ -27,15 +27,15 @@ def load_rest_framework() -> None:
     still be imported by those who use it. Needs Django to be set up."""
     with _replace_modules(dict.fromkeys(_FOR_OTHERS)):
         import_module("rest_framework.compat")
+
+    def make_factory(*args: object, **options: object) -> Any:
+        """What drf-spectacular makes a request with when it writes the description."""
+        return import_module(_TESTS).APIRequestFactory(*args, **options)
+
     late = ModuleType(_TESTS)
-    late.__dict__["APIRequestFactory"] = _request_factory
+    late.__dict__["APIRequestFactory"] = make_factory
     with _replace_modules({_TESTS: late}):
         import_module("drf_spectacular.plumbing")
-
-
-def _request_factory(*args: object, **options: object) -> Any:
-    """The factory that drf-spectacular makes a request with when it writes the description."""
-    return import_module(_TESTS).APIRequestFactory(*args, **options)
 
 
 @contextmanager

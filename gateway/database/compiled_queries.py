@@ -47,10 +47,12 @@ class CompiledQuery(Generic[M]):
         self._make = make
         self._evenly = evenly
         self._last_row: Any = None
-        self._samples = {
-            name: _build_sample(kind, number, name)
-            for number, (name, kind) in enumerate(kinds.items())
-        }
+        self._samples: dict[str, Any] = {}
+        for number, (name, kind) in enumerate(kinds.items()):
+            if kind is UUID:
+                self._samples[name] = UUID(int=_NUMBER << 64 | number)
+            else:
+                self._samples[name] = _NUMBER + number if kind is int else f"\x01{name}\x01"
 
     def __call__(self, **values: object) -> list[M]:
         made = self._compiled_sql
@@ -89,12 +91,6 @@ class CompiledQuery(Generic[M]):
         # It keeps no connection of whoever happened to be first.
         compiler.connection = None
         return _CompiledSql(compiler, sql, tuple(params), slots)
-
-
-def _build_sample(kind: type, number: int, name: str) -> Any:
-    if kind is UUID:
-        return UUID(int=_NUMBER << 64 | number)
-    return _NUMBER + number if kind is int else f"\x01{name}\x01"
 
 
 def _find_adapter(param: object, sample: object) -> Callable[[Any], Any] | None:

@@ -74,7 +74,11 @@ def _find_hazards_of(
     if isinstance(operation, _REMOVALS):
         yield f"{name}: the former version still reads and writes it"
     elif isinstance(operation, operations.AddField):
-        yield from _find_hazards_of_field(name, operation.field)
+        field: Any = operation.field
+        if not field.null and not field.many_to_many and field.db_default is NOT_PROVIDED:
+            yield f"{name}: rows of the former version have no value; give it a db_default"
+        if field.unique or field.db_index:
+            yield f"{name}: writers wait while its index is made"
     elif isinstance(operation, operations.AlterField):
         key = (app, operation.model_name_lower)
         old = before.models[key].fields[operation.name]
@@ -88,13 +92,6 @@ def _find_hazards_of(
         if not operation.reversible:
             yield f"{name}: it cannot be undone"
         yield f"{name}: nobody can tell what it locks and for how long"
-
-
-def _find_hazards_of_field(name: str, field: Any) -> Iterator[str]:
-    if not field.null and not field.many_to_many and field.db_default is NOT_PROVIDED:
-        yield f"{name}: rows of the former version have no value; give it a db_default"
-    if field.unique or field.db_index:
-        yield f"{name}: writers wait while its index is made"
 
 
 def _list_changes(old: Any, new: Any) -> set[str]:

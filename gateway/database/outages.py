@@ -55,11 +55,17 @@ queue: Final = Store("queue")
 
 def note_error(error: BaseException, *, logger: str) -> bool:
     """Whether it says that a store is gone, which is then noted. `logger` names who met it."""
-    store = _find_lost_store(error, logger)
-    if store is None:
+    if logger in _OWN_LINES:
         return False
-    store.lose(error)
-    return True
+    # Beat raises an error of its own, beside what it met.
+    met = error.__context__ or error if logger == "celery.beat" else error
+    if logger.startswith(_QUEUE_LOGGERS) and _is_queue_outage(met):
+        queue.lose(error)
+        return True
+    if is_database_outage(met):
+        database.lose(error)
+        return True
+    return False
 
 
 def is_database_outage(error: BaseException) -> bool:
@@ -75,17 +81,6 @@ def is_database_outage(error: BaseException) -> bool:
     states = filter(None, (getattr(each, "sqlstate", None) for each in causes))
     state = next(states, None)
     return state is None or state.startswith(_GONE_STATES)
-
-
-def _find_lost_store(error: BaseException, logger: str) -> Store | None:
-    if logger in _OWN_LINES:
-        return None
-    if logger == "celery.beat":
-        # It raises an error of its own, beside what it met.
-        error = error.__context__ or error
-    if logger.startswith(_QUEUE_LOGGERS) and _is_queue_outage(error):
-        return queue
-    return database if is_database_outage(error) else None
 
 
 def _is_queue_outage(error: BaseException) -> bool:

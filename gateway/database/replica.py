@@ -61,8 +61,11 @@ def _choose_alias() -> str:
     try:
         _connect()
     except DATABASE_GONE as error:
-        if isinstance(error.__cause__, PoolTimeout) and _is_busy():
-            raise
+        if isinstance(error.__cause__, PoolTimeout):
+            stats = connections[REPLICA].pool.get_stats()  # type: ignore[attr-defined]  # PostgreSQL's.
+            if stats["pool_size"] >= stats["pool_max"]:
+                # Every connection that there may be is there, and busy.
+                raise
         _note_failure(error)
         return DEFAULT_DB_ALIAS
     store.recover()
@@ -81,12 +84,6 @@ def _connect() -> None:
             if passed is not limit:
                 raise
             raise OperationalError("The replica did not answer in time") from None
-
-
-def _is_busy() -> bool:
-    """Whether every connection that there may be is there."""
-    stats = connections[REPLICA].pool.get_stats()  # type: ignore[attr-defined]  # PostgreSQL's.
-    return bool(stats["pool_size"] >= stats["pool_max"])
 
 
 def _note_failure(error: BaseException) -> None:

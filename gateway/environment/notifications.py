@@ -1,7 +1,7 @@
 """Where events are sent to, and from when on they are worth one."""
 
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qs
+from urllib.parse import parse_qs
 
 from gateway import env
 from gateway.env import SettingError
@@ -28,10 +28,6 @@ def read_email_settings() -> dict[str, Any]:
             "EMAIL_BACKEND": f"{_BACKENDS}.filebased.EmailBackend",
             "EMAIL_FILE_PATH": env.strip_quotes(parts.path),
         }
-    return _read_smtp_settings(parts)
-
-
-def _read_smtp_settings(parts: SplitResult) -> dict[str, Any]:
     if not parts.hostname:
         raise SettingError("EMAIL_URL", "names no mail server")
     starts_tls = parse_qs(parts.query).get("tls", [""])[-1] == "1"

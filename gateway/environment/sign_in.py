@@ -98,13 +98,6 @@ IDENTITY_PRIVATE_HOSTS = tuple(
 )
 
 
-def _read_secret(setting_name: str, path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise SettingError(setting_name, f"{path}: {error.strerror}") from error
-
-
 def _read_file(path: str) -> list[dict[str, Any]]:
     try:
         rows = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -126,8 +119,12 @@ def _build_provider(setting_name: str, row: dict[str, Any]) -> OidcProvider:
         raise SettingError(setting_name, f"{row['issuer']!r} is no URL")
     if PRODUCTION and parts.scheme != "https":
         raise SettingError(setting_name, "needs https:// in production")
-    secret_file = row.get("client_secret_file", "")
-    secret = _read_secret(setting_name, secret_file) if secret_file else row.get("client_secret")
+    secret = row.get("client_secret")
+    if secret_file := row.get("client_secret_file", ""):
+        try:
+            secret = Path(secret_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise SettingError(setting_name, f"{secret_file}: {error.strerror}") from error
     return OidcProvider(
         id=row["id"],
         name=row.get("name") or row["id"],

@@ -95,14 +95,11 @@ def _parse_address(text: str) -> Address | None:
     return address
 
 
-MAIN: Final = "global"
-
-
 def find_region(request: HttpRequest) -> str:
     """The data region whose host name the request came in by: "global", "europe" or "us"."""
     hosts: dict[str, str] = settings.REGIONAL_HOSTS
     if not hosts:
-        return MAIN
+        return MAIN_REGION
     host = str(request.META.get("HTTP_HOST", "")).lower()
     name, _, port = host.rpartition(":")
-    return hosts.get(name if port.isdecimal() else host, MAIN)
+    return hosts.get(name if port.isdecimal() else host, MAIN_REGION)

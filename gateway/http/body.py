@@ -110,9 +110,10 @@ def read_body(request: HttpRequest, *, bytes_max: int, hear: PieceListener | Non
     if length is not None and length > bytes_max:
         raise PayloadTooLarge
     try:
-        if length is not None and _has_arrived(request, length):
-            return _read(request, length, bytes_max, inflater, hear)
-        if not under_gevent():
+        # Nearly all bodies come together with their head: then nothing takes long.
+        reader = getattr(request.META["wsgi.input"], "reader", None)
+        arrived_bytes = getattr(getattr(reader, "unreader", None), "buffered_bytes", -1)
+        if (length is not None and length <= arrived_bytes) or not under_gevent():
             return _read(request, length, bytes_max, inflater, hear)
         # A timeout of the socket's own would begin anew with each byte of a trickle.
         with Timeout(settings.ROUTER_BODY_TIMEOUT, TimeoutError):
@@ -121,12 +122,6 @@ def read_body(request: HttpRequest, *, bytes_max: int, hear: PieceListener | Non
         raise BodyTooSlow from error
     except _UNREADABLE as error:
         raise InvalidRequest("The request body is malformed") from error
-
-
-def _has_arrived(request: HttpRequest, length: int) -> bool:
-    """Whether the body came together with its head, as nearly all do: then nothing takes long."""
-    reader = getattr(request.META["wsgi.input"], "reader", None)
-    return length <= getattr(getattr(reader, "unreader", None), "buffered_bytes", -1)
 
 
 def _read(

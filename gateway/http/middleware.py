@@ -116,18 +116,6 @@ class PageFrameOptions(_PagesOnly, XFrameOptionsMiddleware):
     """No page of ours inside somebody's frame."""
 
 
-def _has_nul(request: HttpRequest) -> bool:
-    """Whether a NUL stands where a person's browser puts none: PostgreSQL keeps no text with one,
-    so a page that looked something up by it would fail."""
-    is_form = request.content_type == "application/x-www-form-urlencoded"
-    return (
-        "\0" in request.path_info
-        or "%00" in request.META["QUERY_STRING"]
-        or b"\0" in request.body
-        or (is_form and b"%00" in request.body)
-    )
-
-
 class PageThread:
     """Runs a whole page where its queries cannot hold the event loop (`gateway.database.db`)."""
 
@@ -139,7 +127,15 @@ class PageThread:
             # The caller's socket belongs to this thread's event loop, so the form is read here.
             if not read_form(request):
                 return HttpResponseBadRequest()
-            if _has_nul(request):
+            # Where a person's browser puts none. PostgreSQL keeps no text with one, so a page that
+            # looked something up by it would fail.
+            is_form = request.content_type == "application/x-www-form-urlencoded"
+            if (
+                "\0" in request.path_info
+                or "%00" in request.META["QUERY_STRING"]
+                or b"\0" in request.body
+                or (is_form and b"%00" in request.body)
+            ):
                 return HttpResponseBadRequest("A NUL character", content_type="text/plain")
             return run_queries(Lane.OPERATOR, lambda: self.get_response(request))
         return self.get_response(request)

@@ -76,13 +76,9 @@ def _yield_plain(source: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     for name, value in source.items():
         if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX or "=" in name:
             continue
-        text = _write_value(value)
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        else:
+            text = str(value) if isinstance(value, str | int | float) else ""
         if name not in _NO_TAGS and 0 < len(text) <= VALUE_CHARS_MAX and "\x00" not in name + text:
             yield name, text
-
-
-def _write_value(value: object) -> str:
-    """Empty for what is no plain value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, str | int | float) else ""

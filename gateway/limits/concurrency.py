@@ -8,16 +8,13 @@ each process counts for itself, so that there is always a limit.
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from hashlib import sha1
+from functools import cache
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-import redis
-
-from gateway.database.db import under_gevent
+from gateway.eventloop import run_later
 from gateway.http.jsonio import dumps
-from gateway.shared_cache import SharedCache, cache_key, shared_cache
+from gateway.shared_cache import LuaScript, SharedCache, cache_key, shared_cache
 
 # A place whose process says nothing for this long is free again.
 LEASE_S: Final = 30
@@ -27,7 +24,7 @@ _BESIDE_S: Final = 1.0
 # A limit is a sorted set of places by their ends. `{taken, given back, renewed}`: places as
 # `{scope, name, most}`. Takes all of `taken` or none; the answer is the number of the one in the
 # way, 0 for none. The time is the store's own.
-_SCRIPT: Final = """
+_SCRIPT: Final = LuaScript("""
 local orders = cjson.decode(ARGV[1])
 local lease = tonumber(ARGV[2])
 local now = tonumber(redis.call('TIME')[1])
@@ -45,8 +42,7 @@ for number, place in ipairs(orders[1]) do
 end
 for _, place in ipairs(orders[1]) do put(place) end
 return 0
-"""
-_SCRIPT_SHA1: Final = sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
+""")
 
 
 class Bound(NamedTuple):
@@ -162,29 +158,13 @@ class ConcurrencyLimiter:
     ) -> int | None:
         if not self._store.is_configured:
             return None
-        written = dumps([taken, given_back, renewed])
-        return self._store.run(partial(_run_script, written=written), None, limit_s=limit_s)
-
-
-def _run_script(store: "redis.Redis", written: bytes) -> int | None:
-    name = f"{cache_key('places')}:"
-    try:
-        answer: Any = store.evalsha(_SCRIPT_SHA1, 1, name, written, str(LEASE_S))
-    except redis.exceptions.NoScriptError:
-        answer = store.eval(_SCRIPT, 1, name, written, str(LEASE_S))
-    return int(answer)
-
-
-def _spawn_later(seconds: float, work: Callable[[], None]) -> None:
-    if under_gevent():
-        from gevent import spawn_later
-
-        spawn_later(seconds, work)
-    elif not seconds:
-        work()
+        written, key = dumps([taken, given_back, renewed]), f"{cache_key('places')}:"
+        return self._store.run(
+            lambda store: int(_SCRIPT.run(store, key, written, str(LEASE_S))), None, limit_s=limit_s
+        )
 
 
 @cache
 def concurrency_limiter() -> ConcurrencyLimiter:
     """This process's own."""
-    return ConcurrencyLimiter(shared_cache(), later=_spawn_later)
+    return ConcurrencyLimiter(shared_cache(), later=run_later)

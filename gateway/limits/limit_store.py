@@ -5,16 +5,12 @@ pays for a fraction of a round trip each.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from hashlib import sha1
 from typing import Any, Final, NamedTuple
-
-import redis
 
 from gateway.database.db import under_gevent
 from gateway.http.jsonio import dumps, loads
 from gateway.limits.limit_leases import REQUESTS_MAX, REQUESTS_MIN, SHARE
-from gateway.shared_cache import SharedCache, cache_key
+from gateway.shared_cache import LuaScript, SharedCache, cache_key
 
 # How long what nobody waits for may wait for company.
 ADD_DELAY_S: Final = 0.01
@@ -26,7 +22,7 @@ _NO_MORE: Final = (1, 0, 1)
 # is answered by the number of the limit that is in the way (0: none), for how many requests more of
 # the same cost it took (`gateway.limits.limit_leases`), and what is used of each. An addition is
 # `{1, {{scope, start, amount}, ...}}`, for windows that are not over. The time is the store's own.
-_SCRIPT: Final = """
+_SCRIPT: Final = LuaScript("""
 local now = tonumber(redis.call('TIME')[1])
 local answers = {}
 local function kept(scope, start)
@@ -66,8 +62,7 @@ for number, order in ipairs(cjson.decode(ARGV[1])) do
   answers[number] = answer
 end
 return cjson.encode({now, answers})
-"""
-_SCRIPT_SHA1: Final = sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
+""")
 
 
 class LimitAnswer(NamedTuple):
@@ -172,7 +167,8 @@ class LimitStore:
     def _send(self, orders: list[_LimitOrder]) -> None:
         try:
             written = dumps([order.text for order in orders])
-            raw = self._hints.run(partial(_run_script, written=written), None)
+            key = f"{cache_key('limit')}:"
+            raw = self._hints.run(lambda store: bytes(_SCRIPT.run(store, key, written)), None)
             if raw is not None:
                 at_s, answers = loads(raw)
                 for order, answer in zip(orders, answers, strict=True):
@@ -184,12 +180,3 @@ class LimitStore:
             for order in orders:
                 if order.done is not None:
                     order.done.set()
-
-
-def _run_script(store: "redis.Redis", written: bytes) -> bytes:
-    name = f"{cache_key('limit')}:"
-    try:
-        answer: Any = store.evalsha(_SCRIPT_SHA1, 1, name, written)
-    except redis.exceptions.NoScriptError:
-        answer = store.eval(_SCRIPT, 1, name, written)
-    return bytes(answer)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
-from gateway.database.db import under_gevent
+from gateway.eventloop import run_later
 from gateway.http.errors import RateLimited
 from gateway.limits.limit_leases import LimitLeases
 from gateway.limits.limit_store import LimitAnswer, LimitStore
@@ -89,7 +89,7 @@ class RateLimiter:
         self._counts: OrderedDict[str, WindowCount] = OrderedDict()
         # When each scope was last refused, and how much of it was used.
         self._refused: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        self._leases = LimitLeases(self._store.add, later=_spawn_later)
+        self._leases = LimitLeases(self._store.add, later=run_later)
 
     def take(self, *limits: Limit) -> Taken | Exceeded:
         """Take from all of them, or from none where one is used up."""
@@ -216,14 +216,6 @@ def build_refusal(exceeded: Exceeded, *, source: str, message: str | None = None
         metadata={"headers": headers, "limit_source": source},
         headers={**headers, "Retry-After": str(retry_after_s)},
     )
-
-
-def _spawn_later(seconds: float, work: Callable[[], None]) -> None:
-    """Only an event loop is ever given more than it asks for."""
-    if under_gevent():
-        from gevent import spawn_later
-
-        spawn_later(seconds, work)
 
 
 @cache

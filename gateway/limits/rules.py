@@ -143,24 +143,15 @@ def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRu
     two figures for the same scope the smaller one holds."""
     found: dict[tuple[str | None, ...], RateRule] = {}
     for each in column or ():
-        rule = _build_rule(owner, each)
-        scope = rule.model, rule.provider, rule.user, rule.tag
-        found[scope] = _join(found[scope], rule) if scope in found else rule
+        counted: Any = each.get("scope") or {}
+        scope = tuple(counted.get(name) for name in ("model", "provider", "user", "tag"))
+        figures = {name: each.get(name) for name in FIGURES}
+        if scope in found:
+            for name, figure in figures.items():
+                given = [part for part in (figure, getattr(found[scope], name)) if part is not None]
+                figures[name] = min(given, default=None)
+        found[scope] = RateRule(owner, *scope, **figures)
     return tuple(found.values())
-
-
-def _join(one: RateRule, other: RateRule) -> RateRule:
-    figures: JsonObject = {}
-    for name in FIGURES:
-        given = [getattr(each, name) for each in (one, other) if getattr(each, name) is not None]
-        figures[name] = min(given, default=None)
-    return one._replace(**figures)
-
-
-def _build_rule(owner: str, limit: JsonObject) -> RateRule:
-    scope: Any = limit.get("scope") or {}
-    names = (scope.get(name) for name in ("model", "provider", "user", "tag"))
-    return RateRule(owner, *names, *(limit.get(name) for name in FIGURES))
 
 
 def describe_counter(name: str) -> str:

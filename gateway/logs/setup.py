@@ -30,7 +30,11 @@ def build_config(*, format: str, level: str, text: str = _TEXT) -> dict[str, Any
                 "fmt": _JSON_FIELDS,
                 "style": "{",
                 "rename_fields": {"levelname": "level", "name": "logger"},
-                "reserved_attrs": _list_reserved_attributes(),
+                # Those of a record that are no field of its line.
+                "reserved_attrs": [
+                    *vars(logging.LogRecord("", 0, "", 0, "", (), None)),
+                    *("message", "asctime", "in_request", "taskName", "color_message"),
+                ],
                 "timestamp": "time",
             },
         },
@@ -64,15 +68,11 @@ class OutageFilter(logging.Filter):
     """Leaves out what only says that a store is gone: `gateway.database.outages` logs that once."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        error = _find_error(record)
+        error = record.exc_info and record.exc_info[1]
+        if not error:
+            given = record.args if isinstance(record.args, tuple) else ()
+            error = next((each for each in given if isinstance(each, BaseException)), None)
         return error is None or not note_error(error, logger=record.name)
-
-
-def _find_error(record: logging.LogRecord) -> BaseException | None:
-    if record.exc_info and record.exc_info[1]:
-        return record.exc_info[1]
-    given = record.args if isinstance(record.args, tuple) else ()
-    return next((each for each in given if isinstance(each, BaseException)), None)
 
 
 class RequestFilter(logging.Filter):
@@ -88,9 +88,3 @@ class RequestFilter(logging.Filter):
 
 def _read_level(name: str) -> int:
     return logging.getLevelNamesMapping()[name]
-
-
-def _list_reserved_attributes() -> list[str]:
-    """Those of a record that are no field of its line."""
-    plain = logging.LogRecord("", 0, "", 0, "", (), None)
-    return [*vars(plain), "message", "asctime", "in_request", "taskName", "color_message"]

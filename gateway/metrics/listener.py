@@ -79,7 +79,10 @@ class Listener:
             return False
         self._server = WSGIServer(listening, _answer, log=None, error_log=log)
         self._server.start()
-        write_private(folder() / _URL_FILE, _build_url(listening))
+        host, port = listening.getsockname()[:2]
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - Recognised, not bound.
+        root = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        write_private(folder() / _URL_FILE, root + PATH)
         return True
 
 
@@ -96,12 +99,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-def _build_url(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - Recognised, not bound.
-    return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
 
 
 def _answer(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:

@@ -137,11 +137,7 @@ def _read_sources() -> list[Reading]:
 def _write_text(encode: Callable[[_Collected], bytes], readings: list[Reading]) -> bytes:
     sweep_dead_processes()
     with lock_folder(shared=True) as _:
-        written = MultiProcessCollector.merge(list_files())  # type: ignore[no-untyped-call]  # Untyped.
-    return encode(_Collected([*written, *_build_metrics(readings)]))
-
-
-def _build_metrics(readings: Iterable[Reading]) -> Iterator[Metric]:
+        metrics = [*MultiProcessCollector.merge(list_files())]  # type: ignore[no-untyped-call]  # Untyped.
     by_family: dict[ScrapedGauge, list[Reading]] = defaultdict(list)
     for reading in readings:
         by_family[reading.family].append(reading)
@@ -149,4 +145,5 @@ def _build_metrics(readings: Iterable[Reading]) -> Iterator[Metric]:
         metric = GaugeMetricFamily(family.name, family.text, labels=family.labels)
         for reading in own:
             metric.add_metric(reading.values, reading.value)
-        yield metric
+        metrics.append(metric)
+    return encode(_Collected(metrics))

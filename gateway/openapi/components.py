@@ -69,20 +69,17 @@ class ModelSchemas(GenerateJsonSchema):
         return described
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> Schema:
-        return _or_null(self.generate_inner(schema["schema"]))
+        plain = self.generate_inner(schema["schema"])
+        kind = plain.get("type")
+        if not isinstance(kind, str):
+            return {"anyOf": [plain, {"type": "null"}]}
+        enum = {"enum": [*plain["enum"], None]} if "enum" in plain else {}
+        return {**plain, "type": [kind, "null"], **enum}
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> Schema:
         if self.mode == "serialization" or schema.get("default") is None:
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)
-
-
-def _or_null(schema: Schema) -> Schema:
-    kind = schema.get("type")
-    if not isinstance(kind, str):
-        return {"anyOf": [schema, {"type": "null"}]}
-    enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
-    return {**schema, "type": [kind, "null"], **enum}
 
 
 @cache

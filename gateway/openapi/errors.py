@@ -1,7 +1,6 @@
 """Errors as the document describes them: one body for all, a sentence for each status; and the
 `Idempotency-Key` header with its 409, in the description of every POST that takes it."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from drf_spectacular.utils import OpenApiResponse
@@ -156,7 +155,11 @@ def describe_idempotency(
     result: JsonObject, generator: object, request: object, public: bool
 ) -> JsonObject:
     """A postprocessing hook of drf-spectacular."""
-    for operation in _posts(result):
+    for path, methods in result["paths"].items():
+        operation = methods.get("post")
+        takes_key = operation and {} not in operation.get("security", ())
+        if not takes_key or path.startswith(_WITHOUT):
+            continue
         operation["parameters"] = [*operation.get("parameters", ()), _HEADER]
         responses = operation["responses"]
         # Whatever body the operation's refusals have.
@@ -164,11 +167,3 @@ def describe_idempotency(
         responses.setdefault(_CONFLICT, {**refusal, "description": MEANINGS[409]})
         operation["responses"] = dict(sorted(responses.items()))
     return result
-
-
-def _posts(result: JsonObject) -> Iterator[JsonObject]:
-    """Operations that take a caller's key."""
-    for path, methods in result["paths"].items():
-        operation = methods.get("post")
-        if operation and {} not in operation.get("security", ()) and not path.startswith(_WITHOUT):
-            yield operation

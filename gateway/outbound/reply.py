@@ -255,14 +255,10 @@ class Reply:
                 raise exchange.late(idle_until, IdleTimeout)
             # Timers may fire a little early; then the wait just goes on.
             return now < tick_at
-        if data:
-            self._feed(data)
-        elif not self._reader.end_of_file():
-            raise exchange.lost("the connection ended before the end of the answer")
-        return True
-
-    def _feed(self, data: bytes) -> None:
-        exchange = self._exchange
+        if not data:
+            if not self._reader.end_of_file():
+                raise exchange.lost("the connection ended before the end of the answer")
+            return True
         exchange.bytes_received += len(data)
         self._reader.feed(data)
         if self._reader.pieces:
@@ -270,6 +266,7 @@ class Reply:
         if self._reader.body_bytes > exchange.limits.body_bytes_max:
             raise self._too_large()
         self._yield_if_busy(len(data))
+        return True
 
     def _too_large(self) -> OutboundError:
         bound = self._exchange.limits.body_bytes_max

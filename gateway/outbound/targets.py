@@ -50,7 +50,8 @@ def split_url(url: str) -> tuple[str, str]:
 def target_of(base: str, rest: str) -> Target:
     """Both parts of `split_url` as a target. Raises `TargetRefused`."""
     try:
-        origin = Origin.parse(_without_last_dot(base))
+        # `example.com.` is `example.com`, and its certificate says the latter.
+        origin = Origin.parse(re.sub(r"\.(?=(:[0-9]*)?$)", "", base))
     except ValueError as error:
         raise TargetRefused(str(error).replace("a base URL", "a URL")) from None
     if origin.port < _SYSTEM_PORTS_END and origin.port not in _WEB_PORTS:
@@ -72,8 +73,3 @@ def follow_redirect(target: Target, location: str) -> Target:
 
 def same_origin(one: Target, other: Target) -> bool:
     return one.origin.pool_key == other.origin.pool_key
-
-
-def _without_last_dot(base: str) -> str:
-    """`example.com.` is `example.com`, and its certificate says the latter."""
-    return re.sub(r"\.(?=(:[0-9]*)?$)", "", base)

@@ -53,7 +53,13 @@ def access(command: Command) -> dict[str, Any]:
     with suppress(FileNotFoundError):
         kept = json.loads(file.read_text(encoding="utf-8"))
     seeded = _seed(command)
-    keys = {name: seeded[name] or _find_kept_key(kept, seeded, name) for name in _KEYS}
+    keys = {name: seeded[name] for name in _KEYS}
+    for name in _KEYS:
+        key = kept.get(name)
+        # The one we kept, if it is the one the database knows.
+        if not keys[name] and key is not None:
+            is_known = hashlib.sha256(key.encode()).hexdigest() == seeded[f"{name}_hash"]
+            keys[name] = key if is_known else None
     if not all(keys.values()):
         seeded = _seed(command, "--rotate")
         keys = {name: seeded[name] for name in _KEYS}
@@ -67,14 +73,6 @@ def access(command: Command) -> dict[str, Any]:
 def _seed(command: Command, *options: str) -> dict[str, Any]:
     where = ["--account", ACCOUNT, "--workspace", WORKSPACE]
     return command("seed_keys", *where, "--credits", CREDITS_USD, *options)
-
-
-def _find_kept_key(kept: dict[str, Any], seeded: dict[str, Any], name: str) -> str | None:
-    """The key we kept, if it is the one the database knows."""
-    key: str | None = kept.get(name)
-    if key is None or hashlib.sha256(key.encode()).hexdigest() != seeded[f"{name}_hash"]:
-        return None
-    return key
 
 
 def _admin_password(kept: dict[str, Any], ids: dict[str, Any]) -> str:

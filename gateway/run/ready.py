@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +34,9 @@ def answers(root_url: str, path: str) -> bool:
 
 def facts(plan: Plan, demo: dict[str, Any], simulator_url: str) -> dict[str, Any]:
     """What `ready.json` holds."""
+    metrics_url = None
+    with suppress(FileNotFoundError):
+        metrics_url = metrics_url_file(plan).read_text(encoding="utf-8")
     return {
         "pid": os.getpid(),
         "base_url": f"{plan.root_url}/api/v1",
@@ -42,7 +46,7 @@ def facts(plan: Plan, demo: dict[str, Any], simulator_url: str) -> dict[str, Any
         "console_link": plan.root_url + demo["console_link"],
         "simulator_url": simulator_url or None,
         "broker_url": plan.environment().get("REDIS_URL") or None,
-        "metrics_url": _read_metrics_url(plan),
+        "metrics_url": metrics_url,
         "version": plan.version,
     }
 
@@ -50,13 +54,6 @@ def facts(plan: Plan, demo: dict[str, Any], simulator_url: str) -> dict[str, Any
 def metrics_url_file(plan: Plan) -> Path:
     """Where the web process that serves metrics says so (`gateway.metrics.listener`)."""
     return plan.run / "metrics" / "url"
-
-
-def _read_metrics_url(plan: Plan) -> str | None:
-    try:
-        return metrics_url_file(plan).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
 
 
 def ready_file(plan: Plan) -> Path:

@@ -57,7 +57,12 @@ def new_group(bounds: Bounds) -> Path | None:
     if above is None:
         return None
     try:
-        _remove_unused(above)
+        # Only a group without processes can be removed, and what is old has had its first one.
+        unused_since = time.time() - _UNUSED_S
+        for old in above.iterdir():
+            with suppress(OSError):
+                if old.is_dir() and old.stat().st_mtime < unused_since:
+                    old.rmdir()
         group = above / secrets.token_hex(8)
         group.mkdir()
         has = (above / "cgroup.subtree_control").read_text(encoding="ascii").split()
@@ -125,12 +130,3 @@ def _is_marked(group: Path) -> bool:
             if os.getxattr(group, name) == b"1":
                 return True
     return False
-
-
-def _remove_unused(above: Path) -> None:
-    """Only a group without processes can be removed, and what is old has had its first one."""
-    moment = time.time() - _UNUSED_S
-    for group in above.iterdir():
-        with suppress(OSError):
-            if group.is_dir() and group.stat().st_mtime < moment:
-                group.rmdir()

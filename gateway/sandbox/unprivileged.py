@@ -124,7 +124,9 @@ def first_process(info: int, bubblewrap: int) -> int | None:
 def run_script(uid: int, packages: list[str], script: list[str]) -> None:
     """Run a Python script's `main` as that user. Where its libraries lie in somebody's private
     folder, it gets all of these packages first: it could not load any part of them later."""
-    if not all(map(_is_reachable, (Path(encodings.__file__), Path(sys.prefix, "lib")))):
+    places = (Path(encodings.__file__), Path(sys.prefix, "lib"))
+    folders = [folder for place in places for folder in place.resolve().parents]
+    if not all(folder.stat().st_mode & 0o001 for folder in folders):
         for package in ("encodings", *packages):
             _load_whole(package)
     name, *_ = sys.argv[:] = script
@@ -137,11 +139,6 @@ def run_script(uid: int, packages: list[str], script: list[str]) -> None:
     become(uid)
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     module.main()
-
-
-def _is_reachable(place: Path) -> bool:
-    """Whether every user may pass the folders to that place."""
-    return all(folder.stat().st_mode & 0o001 for folder in place.resolve().parents)
 
 
 def _load_whole(package: str) -> None:

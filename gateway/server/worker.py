@@ -146,7 +146,14 @@ class RollingWorker(GeventWorker):
         gc.set_threshold(_YOUNG_MAX, 20, 50)
         share_the_interpreter()
         self._pools = [Pool(self.worker_connections) for _ in self.sockets]
-        servers = [self._server(*pair) for pair in zip(self.sockets, self._pools, strict=True)]
+        servers = []
+        for listener, pool in zip(self.sockets, self._pools, strict=True):
+            listener.setblocking(1)
+            server = StreamServer(listener, handle=partial(self.handle, listener), spawn=pool)
+            # One at a time, so that the workers share what comes.
+            server.max_accept = 1
+            server.start()
+            servers.append(server)
         roster.accepts(self.age)
         masters.note_accepting()
         while self.alive:
@@ -161,14 +168,6 @@ class RollingWorker(GeventWorker):
         self._time_is_up = True
         for pool in self._pools:
             pool.kill(timeout=_TELLING_S)
-
-    def _server(self, listener: Any, pool: Pool) -> StreamServer:
-        listener.setblocking(1)
-        server = StreamServer(listener, handle=partial(self.handle, listener), spawn=pool)
-        # One at a time, so that the workers share what comes.
-        server.max_accept = 1
-        server.start()
-        return server
 
     def _see_to_the_end(self) -> None:
         left_at = time.monotonic()
@@ -198,7 +197,19 @@ class GatewayWorker(RollingWorker):
             busy_s=max(settings.ROUTER_STALLED_READER_SECONDS, settings.ROUTER_BODY_TIMEOUT),
         )
         try:
-            self._serve(connection, listener.getsockname(), client, addr)
+            name = listener.getsockname()
+            while (request := connection.next_request()) is not None:
+                request.proxy_protocol_info = {}
+                if self.is_crowded:
+                    request.force_close()
+                try:
+                    self.handle_request(name, request, client, addr)
+                except StopIteration:
+                    connection.finish()
+                    return
+                # Also in a worker that is leaving: the next answer tells the caller so.
+                if not connection.finish():
+                    return
         except GreenletExit:
             self.log.debug("The worker stopped while the connection was idle")
         except OSError as error:
@@ -208,20 +219,6 @@ class GatewayWorker(RollingWorker):
             connection.linger()
         finally:
             util.close(client)
-
-    def _serve(self, connection: Connection, name: object, client: object, addr: object) -> None:
-        while (request := connection.next_request()) is not None:
-            request.proxy_protocol_info = {}
-            if self.is_crowded:
-                request.force_close()
-            try:
-                self.handle_request(name, request, client, addr)
-            except StopIteration:
-                connection.finish()
-                return
-            # Also in a worker that is leaving: the next answer tells the caller so.
-            if not connection.finish():
-                return
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         self._tell_failure(client, addr, exc, get_request_id() or build_request_id())

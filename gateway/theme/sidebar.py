@@ -78,17 +78,12 @@ def list_sections(request: HttpRequest) -> list[JsonObject]:
 
 
 def _build_section(request: HttpRequest, title: str, models: dict[str, str]) -> JsonObject:
-    items = [_build_item(label, icon) for label, icon in models.items() if _may(request, label)]
+    items = []
+    for label, icon in models.items():
+        model = apps.get_model(label)
+        page = admin.site._registry.get(model)
+        if page is not None and page.has_view_permission(request):
+            name = str(model._meta.verbose_name_plural)
+            link = reverse(f"admin:{label.replace('.', '_')}_changelist")
+            items.append({"title": name[:1].upper() + name[1:], "icon": icon, "link": link})
     return {"title": title, "separator": True, "items": items}
-
-
-def _may(request: HttpRequest, label: str) -> bool:
-    page = admin.site._registry.get(apps.get_model(label))
-    return page is not None and page.has_view_permission(request)
-
-
-def _build_item(label: str, icon: str) -> JsonObject:
-    model = apps.get_model(label)
-    name = str(model._meta.verbose_name_plural)
-    url_name = f"admin:{label.replace('.', '_')}_changelist"
-    return {"title": name[:1].upper() + name[1:], "icon": icon, "link": reverse(url_name)}

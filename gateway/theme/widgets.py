@@ -27,12 +27,12 @@ class FieldRenderer(DjangoTemplates):
 
 def _write_attributes(widget: Widget) -> SafeString:
     """Each with a blank before it; one that is `True` is a bare name."""
-    pairs = [(name, value) for name, value in widget["attrs"].items() if value is not False]
-    return format_html_join("", "{}", ((_write_attribute(name, value),) for name, value in pairs))
-
-
-def _write_attribute(name: str, value: Any) -> SafeString:
-    return format_html(" {}", name) if value is True else format_html(' {}="{}"', name, value)
+    written = [
+        format_html(" {}", name) if value is True else format_html(' {}="{}"', name, value)
+        for name, value in widget["attrs"].items()
+        if value is not False
+    ]
+    return format_html_join("", "{}", ((each,) for each in written))
 
 
 def _write_input(widget: Widget) -> SafeString:
