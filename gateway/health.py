@@ -197,11 +197,11 @@ def _check_hints() -> Report:
 
 
 def _check_worker() -> Report:
-    queues = worked_queues()
+    queues = find_worked_queues()
     return {"ok": all(queues.values()) if None not in queues.values() else None, "queues": queues}
 
 
-def worked_queues() -> dict[str, bool | None]:
+def find_worked_queues() -> dict[str, bool | None]:
     """Which queues a living worker reads; None for each where nobody can tell."""
     names = [_worker_key(queue) for queue in QUEUES]
     alive = shared_cache().run(lambda store: store.mget(names), None)
@@ -219,7 +219,7 @@ def is_beat_alive() -> bool | None:
     return found[0] is not None and time.time() - float(found[0]) < BEAT_RECENT_S
 
 
-def when_beat_sent() -> float | None:
+def read_beat_time() -> float | None:
     """When beat last sent something, in Unix seconds; None where it never did. Raises `OSError`."""
     if not shared_cache().is_configured:
         file = _beat_file()
@@ -260,7 +260,7 @@ def _name_worked(queue: str, host: str) -> str:
     return f"{queue}@{host or DEFAULT_HOST}"
 
 
-def worked_hosts(queue: str, hosts: Iterable[str]) -> dict[str, bool | None]:
+def find_worked_hosts(queue: str, hosts: Iterable[str]) -> dict[str, bool | None]:
     """Of which of the machines a living worker reads its own queue of that name; None for each
     where nobody can tell.
 

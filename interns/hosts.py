@@ -15,7 +15,7 @@ from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Now
 
 from gateway.environment.interns import JOBS_QUEUE
-from gateway.health import worked_hosts
+from gateway.health import find_worked_hosts
 from gateway.home import write_private
 from interns.archives.service import find_current_archive, latest_archive
 from interns.archives.store import is_shared
@@ -127,7 +127,9 @@ def list_gone(now: datetime) -> list[str]:
 def list_unread(names: Iterable[str]) -> set[str]:
     """Machines of which no worker takes up jobs; none where nobody can tell. Such a one can still
     be alive: its life signs are of another process."""
-    return {host for host, is_read in worked_hosts(JOBS_QUEUE, names).items() if is_read is False}
+    return {
+        host for host, is_read in find_worked_hosts(JOBS_QUEUE, names).items() if is_read is False
+    }
 
 
 def has_others() -> bool:

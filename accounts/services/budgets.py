@@ -60,44 +60,36 @@ class _QueryBuilder:
 
     def build_count(self, name: str, scope: SpendScope) -> _Sql:
         """A row that begins with the name: what counts against the budget."""
+        spent = _sum_expression(scope, "spent_nano", "byok_spent_nano")
         if scope.scope == "end_user":
             # The counter alone: the books do not say whose end user it was.
-            spent = _sum_expression(scope, "spent_nano", "byok_spent_nano")
             return _Sql(
                 f"SELECT '{name}', COALESCE((SELECT {spent} FROM accounts_spendcounter"  # noqa: S608 - Constants; values are bound.
                 f" WHERE scope = %s AND scope_id = %s AND {_AT}), 0), 0",
                 [scope.scope, scope.scope_id, *self._at(scope.window)],
             )
         if scope.scope == "workspace":
-            books = self._in_workspace(scope)
+            books = self._count_workspace(scope)
         elif scope.workspace:
-            books = self._of_holder_there(scope)
+            books = self._count_holder_there(scope)
         else:
             # The counters of its keys say it always.
-            spent = _sum_expression(scope, "spent_nano", "byok_spent_nano")
             keys = self._keys(scope)
             return _Sql(
                 f"SELECT '{name}', COALESCE((SELECT SUM({spent}) FROM {_OF_KEYS}"  # noqa: S608 - Constants; values are bound.
                 f" AND scope_id IN ({_as_scope_ids(keys.text)})), 0), 0",
                 [*self._at(scope.window), *keys.values],
             )
-        mine = self._on_counter(scope)
+        # The counter's word, where the ledger writer has met it as it is. The second is only
+        # carried out where the first finds nothing.
         return _Sql(
-            # The second is only carried out where the first finds nothing.
-            f"SELECT '{name}', COALESCE(({mine.text}), ({books.text}), 0), 0",
-            [*mine.values, *books.values],
+            f"SELECT '{name}', COALESCE((SELECT {spent} FROM accounts_spendcounter"  # noqa: S608 - Constants; values are bound.
+            f" WHERE scope = %s AND scope_id = %s AND {_AT} AND limit_nano IS NOT NULL),"
+            f" ({books.text}), 0), 0",
+            [scope.scope, scope.scope_id, *self._at(scope.window), *books.values],
         )
 
-    def _on_counter(self, scope: SpendScope) -> _Sql:
-        """The counter's word, where the ledger writer has met it as it is."""
-        return _Sql(
-            f"SELECT {_sum_expression(scope, 'spent_nano', 'byok_spent_nano')} FROM"  # noqa: S608 - Constants; values are bound.
-            f" accounts_spendcounter WHERE scope = %s AND scope_id = %s AND {_AT}"
-            " AND limit_nano IS NOT NULL",
-            [scope.scope, scope.scope_id, *self._at(scope.window)],
-        )
-
-    def _in_workspace(self, scope: SpendScope) -> _Sql:
+    def _count_workspace(self, scope: SpendScope) -> _Sql:
         """The books, unless the budget is older than its window: then whoever had spent something
         in the window would have made its counter."""
         workspace = UUID(scope.scope_id)
@@ -112,7 +104,7 @@ class _QueryBuilder:
             ],
         )
 
-    def _of_holder_there(self, scope: SpendScope) -> _Sql:
+    def _count_holder_there(self, scope: SpendScope) -> _Sql:
         """What the holder's keys spent in the one workspace, by the books, unless their counters
         say that it is nothing."""
         entries, keys = self._entries(scope, UUID(scope.workspace)), self._keys(scope)

@@ -194,7 +194,10 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
         }
         living = Workspace.objects.filter(*(~each for each in hindrances.values()), pk=workspace.pk)
         if not living.update(deleted_at=now):
-            raise _build_hindrance_error(workspace.pk, hindrances)
+            asked = {f"has_{name}": each for name, each in hindrances.items()}
+            there: Any = Workspace.everything.filter(pk=workspace.pk).annotate(**asked).get()
+            first = next((name for name in hindrances if getattr(there, f"has_{name}")), _KEYS)
+            raise WorkspaceHasKeys if first == _KEYS else WorkspaceInUse(first)
         # As they are under the lock; what was found may have been seen before it.
         told = {
             name: each.clear(workspace.pk) if each.at_once else getattr(workspace, f"{name}_held")
@@ -257,13 +260,6 @@ _hindering: dict[str, Callable[[], QuerySet[Any]]] = {}
 def register_hindrance(name: str, rows: Callable[[], QuerySet[Any]]) -> None:
     """For apps above this one, at start-up: no workspace is deleted while it has such rows."""
     _hindering[name] = rows
-
-
-def _build_hindrance_error(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> InvalidRequest:
-    asked = {f"has_{name}": each for name, each in hindrances.items()}
-    there: Any = Workspace.everything.filter(pk=workspace_id).annotate(**asked).get()
-    first = next((name for name in hindrances if getattr(there, f"has_{name}")), _KEYS)
-    return WorkspaceHasKeys() if first == _KEYS else WorkspaceInUse(first)
 
 
 def _annotate_counts() -> JsonObject:

@@ -51,11 +51,10 @@ class ByokViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         query = read_query(request.GET.dict())
-        rows, total = run_queries(
-            Lane.READ,
+        return self.answer_page(
             lambda: byok.list_credentials(account_id=caller.account_id, **query._asdict()),
+            serialize_credential,
         )
-        return json_response({"data": list(map(serialize_credential, rows)), "total_count": total})
 
     @_operation(
         "createByokCredential",

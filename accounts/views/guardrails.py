@@ -69,13 +69,12 @@ class GuardrailsViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         page, workspace_id = parse_page(request.GET), read_workspace_id(request.GET)
-        rows, total = run_queries(
-            Lane.READ,
+        return self.answer_page(
             lambda: guardrails.list_guardrails(
                 account_id=caller.account_id, workspace_id=workspace_id, page=page
             ),
+            serialize_guardrail,
         )
-        return json_response({"data": list(map(serialize_guardrail, rows)), "total_count": total})
 
     @_operation(
         "createGuardrail",
@@ -180,14 +179,12 @@ class _HoldersViewSet(ManagedViewSet):
         caller = self.manager(request)
         guardrail_id = None if guardrail is None else read_id(guardrail)
         page = parse_page(request.GET)
-        rows, total = run_queries(
-            Lane.READ,
+        return self.answer_page(
             lambda: self.holders.page(
                 account_id=caller.account_id, guardrail_id=guardrail_id, page=page
             ),
+            self.holders.serialize,
         )
-        data = list(map(self.holders.serialize, rows))
-        return json_response({"data": data, "total_count": total})
 
     def assign_holders(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)

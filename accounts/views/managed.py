@@ -5,22 +5,25 @@ from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from django.conf import settings
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import BaseModel
 
 from accounts.authentication import authenticate_management
 from accounts.caller import Caller
+from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import LIMIT_DEFAULT, LIMIT_MAX
+from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
 from gateway.openapi.components import UUID_TEXT, Component, component
 from gateway.openapi.errors import error_responses
 
 F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
 PAGE: Final = [
     OpenApiParameter("offset", {"type": "integer", "minimum": 0, "default": 0}),
     OpenApiParameter(
@@ -42,6 +45,13 @@ class ManagedViewSet(LeanViewSet):
         caller = authenticate_management(request)
         self.beside = {"user_id": caller.creator_id}
         return caller
+
+    def answer_page(
+        self, load: Callable[[], tuple[Sequence[T], int]], serialize: Callable[[T], object]
+    ) -> HttpResponseBase:
+        """The rows of a page, and how many there are in all, as `load` finds them."""
+        rows, total = run_queries(Lane.READ, load)
+        return json_response({"data": list(map(serialize, rows)), "total_count": total})
 
     def build_outage_error(self) -> GatewayError:
         return GatewayError()

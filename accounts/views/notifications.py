@@ -71,10 +71,10 @@ class ChannelsViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         page = parse_page(request.GET)
-        rows, total = run_queries(
-            Lane.READ, lambda: channels.list_channels(caller.account_id, page)
+        return self.answer_page(
+            lambda: channels.list_channels(caller.account_id, page),
+            serialize_channel,
         )
-        return json_response({"data": list(map(serialize_channel, rows)), "total_count": total})
 
     @_operation(
         "createNotificationChannel",
@@ -185,8 +185,10 @@ class EventsViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         page = parse_page(request.GET)
-        rows, total = run_queries(Lane.READ, lambda: channels.list_events(caller.account_id, page))
-        return json_response({"data": list(map(serialize_event, rows)), "total_count": total})
+        return self.answer_page(
+            lambda: channels.list_events(caller.account_id, page),
+            serialize_event,
+        )
 
 
 class DeliveriesViewSet(ManagedViewSet):
@@ -202,10 +204,10 @@ class DeliveriesViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         query = read_delivery_query(request.GET.dict())
-        rows, total = run_queries(
-            Lane.READ, lambda: channels.list_deliveries(caller.account_id, **query._asdict())
+        return self.answer_page(
+            lambda: channels.list_deliveries(caller.account_id, **query._asdict()),
+            serialize_delivery,
         )
-        return json_response({"data": list(map(serialize_delivery, rows)), "total_count": total})
 
     @_operation(
         "resendNotificationDelivery",

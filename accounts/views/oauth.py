@@ -161,8 +161,10 @@ class AppsViewSet(ManagedViewSet):
     )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller, page = self.manager(request), parse_page(request.GET)
-        rows, total = run_queries(Lane.READ, lambda: oauth.list_apps(caller.account_id, page))
-        return json_response({"data": list(map(AppObject.from_row, rows)), "total_count": total})
+        return self.answer_page(
+            lambda: oauth.list_apps(caller.account_id, page),
+            AppObject.from_row,
+        )
 
     @_operation("getApp", "Get an app", "The app.", answer_of(AppObject), 404)
     def retrieve(self, request: HttpRequest, app: str) -> HttpResponseBase:

@@ -63,10 +63,10 @@ class OrganizationViewSet(ManagedViewSet):
     )
     def list_members(self, request: HttpRequest) -> HttpResponseBase:
         caller, page = self.manager(request), parse_page(request.GET)
-        rows, total = run_queries(
-            Lane.READ, lambda: organization.list_members(caller.account_id, page)
+        return self.answer_page(
+            lambda: organization.list_members(caller.account_id, page),
+            serialize_member,
         )
-        return json_response({"data": list(map(serialize_member, rows)), "total_count": total})
 
     @_organization(
         "getOrganizationSettings",
@@ -119,10 +119,10 @@ class ScimGroupsViewSet(ManagedViewSet):
         wanted = GroupFilter(
             request.GET.get("display_name", ""), request.GET.get("external_id", "")
         )
-        rows, total = run_queries(
-            Lane.READ, lambda: scim_groups.list_groups(caller.account_id, wanted, page)
+        return self.answer_page(
+            lambda: scim_groups.list_groups(caller.account_id, wanted, page),
+            serialize_group,
         )
-        return json_response({"data": list(map(serialize_group, rows)), "total_count": total})
 
 
 class GroupMappingsViewSet(ManagedViewSet):
@@ -138,10 +138,10 @@ class GroupMappingsViewSet(ManagedViewSet):
     )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller, page = self.manager(request), parse_page(request.GET)
-        rows, total = run_queries(
-            Lane.READ, lambda: scim_groups.list_mappings(caller.account_id, page)
+        return self.answer_page(
+            lambda: scim_groups.list_mappings(caller.account_id, page),
+            serialize_mapping,
         )
-        return json_response({"data": list(map(serialize_mapping, rows)), "total_count": total})
 
     @_groups(
         "createScimGroupMapping",

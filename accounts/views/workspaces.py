@@ -56,10 +56,10 @@ class WorkspacesViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         page = parse_page(request.GET)
-        rows, total = run_queries(
-            Lane.READ, lambda: workspaces.list_workspaces(caller.account_id, page)
+        return self.answer_page(
+            lambda: workspaces.list_workspaces(caller.account_id, page),
+            serialize_workspace,
         )
-        return json_response({"data": list(map(serialize_workspace, rows)), "total_count": total})
 
     @_operation(
         "createWorkspace",
@@ -156,14 +156,11 @@ class WorkspaceMembersViewSet(ManagedViewSet):
     def list(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
         page = parse_page(request.GET)
-        members, total = run_queries(
-            Lane.READ,
+        return self.answer_page(
             lambda: workspace_members.list_members(
                 account_id=caller.account_id, reference=workspace, page=page
             ),
-        )
-        return json_response(
-            {"data": list(map(WorkspaceMember.from_row, members)), "total_count": total}
+            WorkspaceMember.from_row,
         )
 
     @_operation(

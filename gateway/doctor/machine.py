@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.checks import ERROR, run_checks
 
 from gateway.doctor.findings import Finding, Question, State
-from gateway.health import is_beat_alive, worked_queues
+from gateway.health import find_worked_queues, is_beat_alive
 from gateway.run.ready import answers
 
 FREE_BYTES_MIN: Final = 1 << 30
@@ -49,7 +49,7 @@ def examine_disk(question: Question) -> Iterator[Finding]:
 
 
 def examine_processes(question: Question) -> Iterator[Finding]:
-    for queue, is_worked in worked_queues().items():
+    for queue, is_worked in find_worked_queues().items():
         if is_worked is None:
             text = f"whether a worker reads {queue} cannot be told without Redis"
             yield Finding("workers", "unknown", text)

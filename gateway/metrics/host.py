@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.conf import settings
 
 from gateway.eventloop import run_in_thread
-from gateway.health import QUEUES, when_beat_sent, worked_queues
+from gateway.health import QUEUES, find_worked_queues, read_beat_time
 from gateway.metrics.families import Counter, ScrapedGauge
 from gateway.metrics.scrape import Reading, register_source
 from gateway.shared_cache import shared_cache
@@ -55,7 +55,7 @@ def read_queue() -> Iterator[Reading]:
         depths = [sum(1 for _ in folder.glob(f"*.{queue}.msg")) for queue in QUEUES]
     for queue, depth in zip(QUEUES, depths, strict=True):
         yield Reading(QUEUE, depth, (queue,))
-    for queue, is_worked in worked_queues().items():
+    for queue, is_worked in find_worked_queues().items():
         if is_worked is not None:
             yield Reading(WORKED, float(is_worked), (queue,))
 
@@ -75,6 +75,6 @@ def read_disk() -> Iterator[Reading]:
 
 def read_beat() -> Iterator[Reading]:
     """Nothing where beat never ran, or its store was lost since."""
-    at = when_beat_sent()
+    at = read_beat_time()
     if at is not None:
         yield Reading(BEAT, at)

@@ -76,7 +76,7 @@ class Resolver:
         while not lookup.done.wait(exchange.notice_s(until, ConnectTimeout)):
             pass
         if not lookup.addresses:
-            raise exchange.fail(DnsFailed, f"no address found for {host}")
+            raise exchange.build_error(DnsFailed, f"no address found for {host}")
         return lookup.addresses
 
     def forget(self, host: str, port: int) -> None:
@@ -181,7 +181,7 @@ class Dialer:
     def _connect(self, target: Origin, exchange: Exchange, until: float) -> socket.socket:
         """The first address that answers. Each gets an equal share of the time that is left."""
         addresses = self._resolver.resolve(target.host, target.port, exchange, until)
-        last: OutboundError = exchange.fail(
+        last: OutboundError = exchange.build_error(
             NotAllowed, f"no address of {target.authority} may be dialled"
         )
         for tried, address in enumerate(addresses):
@@ -191,10 +191,10 @@ class Dialer:
             try:
                 return _open(address, exchange, exchange.clock() + share_s)
             except (TimeoutError, ConnectTimeout):
-                last = exchange.late(until, ConnectTimeout)
+                last = exchange.build_late_error(until, ConnectTimeout)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
-                last = exchange.fail(
+                last = exchange.build_error(
                     ConnectFailed, f"cannot connect to {target.authority}: {reason}"
                 )
         self._resolver.forget(target.host, target.port)
@@ -229,7 +229,7 @@ def _open_local(path: str, exchange: Exchange) -> socket.socket:
     except OSError as error:
         sock.close()
         reason = error.strerror or str(error)
-        raise exchange.fail(
+        raise exchange.build_error(
             ConnectFailed, f"cannot connect to the local socket: {reason}"
         ) from error
     return sock
@@ -240,7 +240,7 @@ def _wrap(sock: socket.socket, origin: Origin, exchange: Exchange) -> ssl.SSLSoc
     try:
         return context.wrap_socket(sock, server_hostname=origin.host, do_handshake_on_connect=False)
     except OSError as error:
-        raise exchange.fail(
+        raise exchange.build_error(
             TlsFailed, f"the TLS handshake failed: {type(error).__name__}"
         ) from error
 
@@ -258,10 +258,10 @@ def _handshake(sock: socket.socket, exchange: Exchange, until: float) -> None:
             wait_for(sock, selectors.EVENT_WRITE, exchange.notice_s(until, ConnectTimeout))
         except ssl.SSLCertVerificationError as error:
             reason = error.verify_message
-            raise exchange.fail(TlsFailed, f"the TLS handshake failed: {reason}") from error
+            raise exchange.build_error(TlsFailed, f"the TLS handshake failed: {reason}") from error
         except OSError as error:
             reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
-            raise exchange.fail(TlsFailed, f"the TLS handshake failed: {reason}") from error
+            raise exchange.build_error(TlsFailed, f"the TLS handshake failed: {reason}") from error
         else:
             return
 
@@ -281,14 +281,16 @@ def _open_tunnel(sock: socket.socket, origin: Origin, exchange: Exchange, until:
             except TimeoutError:
                 continue
             if not data or len(head) > _PROXY_HEAD_BYTES_MAX:
-                raise exchange.fail(ConnectFailed, "the proxy opened no tunnel")
+                raise exchange.build_error(ConnectFailed, "the proxy opened no tunnel")
             head += data
     except TimeoutError:
-        raise exchange.late(until, ConnectTimeout) from None
+        raise exchange.build_late_error(until, ConnectTimeout) from None
     except OSError as error:
-        raise exchange.fail(ConnectFailed, "the proxy ended the connection") from error
+        raise exchange.build_error(ConnectFailed, "the proxy ended the connection") from error
     status = head[9:12]
     # The origin speaks only after our TLS hello, so bytes behind the proxy's head are not its.
     if not head.startswith(b"HTTP/1.") or not head.endswith(b"\r\n\r\n") or status[:1] != b"2":
         shown = status.decode("ascii") if status.isdigit() else "no HTTP"
-        raise exchange.fail(ConnectFailed, f"the proxy opened no tunnel: it answered {shown}")
+        raise exchange.build_error(
+            ConnectFailed, f"the proxy opened no tunnel: it answered {shown}"
+        )

@@ -106,7 +106,7 @@ class Exchange:
         now = self.clock()
         nearest = min(until, self.deadline)
         if now >= nearest:
-            raise self.late(until, too_late)
+            raise self.build_late_error(until, too_late)
         return min(nearest - now, WAIT_S_MAX)
 
     def notice_s(self, until: float, too_late: type[OutboundError]) -> float:
@@ -114,22 +114,22 @@ class Exchange:
         self.check_not_aborted()
         return min(self.left_s(until, too_late), NOTICE_S)
 
-    def late(self, until: float, too_late: type[OutboundError]) -> OutboundError:
+    def build_late_error(self, until: float, too_late: type[OutboundError]) -> OutboundError:
         """The error for having waited up to the nearer of ``until`` and the deadline."""
         if self.deadline <= until:
-            return self.fail(DeadlineExceeded, "the call's deadline passed")
-        return self.fail(too_late, "the upstream was silent for too long")
+            return self.build_error(DeadlineExceeded, "the call's deadline passed")
+        return self.build_error(too_late, "the upstream was silent for too long")
 
     def check_not_aborted(self) -> None:
         """Raises Aborted once the handle was used."""
         if self.abort_handle.aborted:
-            raise self.fail(Aborted, "the call was aborted")
+            raise self.build_error(Aborted, "the call was aborted")
 
-    def lost(self, message: str) -> OutboundError:
+    def build_loss_error(self, message: str) -> OutboundError:
         """The error for a connection that ended: by our own hand, or by the other side's."""
         if self.abort_handle.aborted:
-            return self.fail(Aborted, "the call was aborted")
-        return self.fail(Disconnected, message)
+            return self.build_error(Aborted, "the call was aborted")
+        return self.build_error(Disconnected, message)
 
-    def fail(self, kind: type[OutboundError], message: str) -> OutboundError:
+    def build_error(self, kind: type[OutboundError], message: str) -> OutboundError:
         return kind(message, phase=self.phase, bytes_received=self.bytes_received)

@@ -143,17 +143,17 @@ def _send_over(
             try:
                 data = connection.receive(wait_s)
             except OSError as error:
-                raise exchange.lost("the connection broke before the answer") from error
+                raise exchange.build_loss_error("the connection broke before the answer") from error
             exchange.check_not_aborted()
             if data is None:
                 continue
             if not data:
-                raise exchange.lost("the connection ended before the answer")
+                raise exchange.build_loss_error("the connection ended before the answer")
             exchange.bytes_received += len(data)
             try:
                 reader.feed(data)
             except WireFault as fault:
-                raise exchange.fail(MalformedReply, str(fault)) from fault
+                raise exchange.build_error(MalformedReply, str(fault)) from fault
     except BaseException:  # Also a greenlet being killed must not leave a socket behind.
         connection.close()
         raise

@@ -87,7 +87,7 @@ class Reply:
         try:
             self._inflater = Inflater.for_encoding(self.headers.get("content-encoding"))
         except WireFault as fault:
-            self._failure = exchange.fail(MalformedReply, str(fault))
+            self._failure = exchange.build_error(MalformedReply, str(fault))
         else:
             announced_bytes = reader.content_length or 0
             if announced_bytes > exchange.limits.body_bytes_max and not reader.done:
@@ -143,7 +143,7 @@ class Reply:
         connection.disown()
         reusable = self._reader.reusable and self._failure is None
         if not self._ended and self._failure is None:
-            self._failure = self._exchange.fail(Aborted, "the reply was closed")
+            self._failure = self._exchange.build_error(Aborted, "the reply was closed")
         if reusable and not self._exchange.abort_handle.aborted:
             self._give_back(connection)
         else:
@@ -167,7 +167,7 @@ class Reply:
         try:
             return work(tick_at)
         except WireFault as fault:
-            self._failure = self._exchange.fail(MalformedReply, str(fault))
+            self._failure = self._exchange.build_error(MalformedReply, str(fault))
             self.close()
             raise self._failure from fault
         except OutboundError as error:
@@ -175,7 +175,7 @@ class Reply:
             self.close()
             raise
         except BaseException:  # A killed greenlet leaves the connection in no state to go on.
-            self._failure = self._exchange.fail(Aborted, "the read was interrupted")
+            self._failure = self._exchange.build_error(Aborted, "the read was interrupted")
             self.close()
             raise
 
@@ -240,24 +240,26 @@ class Reply:
             idle_until = self._idle_since + exchange.limits.idle_s
         now = exchange.clock()
         if now >= exchange.deadline:
-            raise exchange.fail(DeadlineExceeded, "the call's deadline passed")
+            raise exchange.build_error(DeadlineExceeded, "the call's deadline passed")
         # A limit that passed while the owner was away still gets one look at what has arrived.
         wait_s = min(idle_until - now, exchange.deadline - now, tick_at - now, WAIT_S_MAX)
         assert self._connection is not None
         try:
             data = self._connection.receive(max(0.0, wait_s))
         except OSError as error:
-            raise exchange.lost("the connection broke before the end of the answer") from error
+            raise exchange.build_loss_error(
+                "the connection broke before the end of the answer"
+            ) from error
         exchange.check_not_aborted()
         if data is None:
             now = exchange.clock()
             if now >= min(idle_until, exchange.deadline):
-                raise exchange.late(idle_until, IdleTimeout)
+                raise exchange.build_late_error(idle_until, IdleTimeout)
             # Timers may fire a little early; then the wait just goes on.
             return now < tick_at
         if not data:
             if not self._reader.end_of_file():
-                raise exchange.lost("the connection ended before the end of the answer")
+                raise exchange.build_loss_error("the connection ended before the end of the answer")
             return True
         exchange.bytes_received += len(data)
         self._reader.feed(data)
@@ -270,4 +272,4 @@ class Reply:
 
     def _too_large(self) -> OutboundError:
         bound = self._exchange.limits.body_bytes_max
-        return self._exchange.fail(BodyTooLarge, f"the body is over {bound} bytes")
+        return self._exchange.build_error(BodyTooLarge, f"the body is over {bound} bytes")

@@ -43,7 +43,7 @@ def demo_file() -> Path:
     return home() / "secrets" / "demo.json"
 
 
-def access(command: Command) -> dict[str, Any]:
+def seed_access(command: Command) -> dict[str, Any]:
     """Seed the account and the admin; `account_id`, `workspace_id`, both keys and the password.
 
     A key whose only copy is lost is made anew. `command` runs a manage.py command.
@@ -102,7 +102,7 @@ _STATUS_DISABLED = -5
 _LOOK_AGAIN_S = 0.5
 
 
-def tell(**event: object) -> None:
+def write_event(**event: object) -> None:
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
@@ -123,7 +123,7 @@ def wait_for_database() -> None:
             connection.ensure_connection()
         except OperationalError as error:
             if not told:
-                tell(waiting=str(error).strip().splitlines()[0])
+                write_event(waiting=str(error).strip().splitlines()[0])
             told = True
             connection.close()
             time.sleep(_LOOK_AGAIN_S)
@@ -182,7 +182,7 @@ def main() -> int:
     wait_for_database()
     migrate()
     is_new = not demo_file().exists()
-    demo = access(command)
+    demo = seed_access(command)
     simulator_url = sys.stdin.readline().strip()
     load_demo_catalogue(simulator_url)
     if is_new:
@@ -192,7 +192,7 @@ def main() -> int:
     # Made anew for each run, so it stands in no file of the home but `ready.json`.
     demo["console_link"] = command("console_link", "--user", ADMIN)["path"]
     providers = [provider.slug for provider in import_string(CONFIGURED_PROVIDERS)()]
-    tell(demo=demo, providers=providers)
+    write_event(demo=demo, providers=providers)
     return 0
 
 

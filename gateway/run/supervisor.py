@@ -200,7 +200,7 @@ def _describe_exit(status: int) -> str:
 def _describe_root_rights() -> str:
     """Which rights a root gateway gives to what it does not trust, in one line."""
     users = env.sandbox_users()
-    if why := host_users.why_none(users):
+    if why := host_users.explain_missing_users(users):
         return f"running as root; shells, interns and file readers are refused: {why}"
     if shutil.which("bwrap") is None:
         return "running as root; shells and interns are refused: bubblewrap is not installed"

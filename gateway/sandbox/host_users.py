@@ -34,18 +34,18 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
-def for_interns() -> range:
+def list_intern_users() -> range:
     """Users that interns may be given."""
     every: range = settings.SANDBOX_UIDS
     return every[: len(every) // 2]
 
 
-def for_trials() -> int | None:
+def find_trial_user() -> int | None:
     """The user of a sandbox that is only tried and holds nothing."""
     return settings.SANDBOX_UIDS[-1] if is_root() else None
 
 
-def why_none(every: range) -> str:
+def explain_missing_users(every: range) -> str:
     """Why a root gateway cannot give these users away, as one line; empty where it can."""
     for place in _MAPS:
         with suppress(FileNotFoundError):
@@ -71,11 +71,11 @@ class Lease:
 
     def __init__(self) -> None:
         """Raises `NoUser`."""
-        if why := why_none(settings.SANDBOX_UIDS):
+        if why := explain_missing_users(settings.SANDBOX_UIDS):
             raise NoUser(why)
         folder = private_folder(Path(settings.GATEWAY_HOME) / "run" / "users")
         # But for the last one, which is for trials.
-        lent: range = settings.SANDBOX_UIDS[len(for_interns()) : -1]
+        lent: range = settings.SANDBOX_UIDS[len(list_intern_users()) : -1]
         # Each home begins elsewhere: gateways of one machine share the range.
         start = zlib.crc32(os.fsencode(folder)) % len(lent)
         for step in range(len(lent)):

@@ -88,7 +88,7 @@ def try_isolation(command: Callable[[str], Sequence[str]]) -> Isolation:
         return Isolation(NONE, "bubblewrap (bwrap) is not installed")
     if filter_program(platform.machine()) is None:
         return Isolation(NONE, f"no filter of system calls is known for {platform.machine()}")
-    if host_users.is_root() and (why := host_users.why_none(settings.SANDBOX_UIDS)):
+    if host_users.is_root() and (why := host_users.explain_missing_users(settings.SANDBOX_UIDS)):
         return Isolation(NONE, why)
     life, owned = unprivileged.pipe()
     try:

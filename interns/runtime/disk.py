@@ -83,7 +83,7 @@ def assign_owner(intern_id: UUID) -> int | None:
     """
     if not host_users.is_root():
         return None
-    users = host_users.for_interns()
+    users = host_users.list_intern_users()
     run = private_folder(settings.GATEWAY_HOME / "run")
     with (run / "interns-users.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)

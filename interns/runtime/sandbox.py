@@ -106,7 +106,7 @@ def _build_trial(program: str) -> list[str]:
         [
             *_build_walls(program),
             *_READ_ONLY_ROOT,
-            *_wrap_python(["-c", _IMPORTS], host_users.for_trials()),
+            *_wrap_python(["-c", _IMPORTS], host_users.find_trial_user()),
         ]
     )
 

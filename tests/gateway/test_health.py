@@ -38,9 +38,9 @@ def test_a_machine_s_queue_is_told_from_the_others_of_its_kind(
     # Who asks of machines does so by a connection of his own.
     settings.REDIS_URL, settings.REDIS_TIMEOUT = valkey.url, 5.0
     health.note_worker(["interns@east", "intern-control"])
-    assert health.worked_queues()["interns"] is True
-    assert health.worked_hosts("interns", ["east", "local"]) == {"east": True, "local": False}
-    assert health.worked_hosts("intern-control", ["east", "local"]) == {
+    assert health.find_worked_queues()["interns"] is True
+    assert health.find_worked_hosts("interns", ["east", "local"]) == {"east": True, "local": False}
+    assert health.find_worked_hosts("intern-control", ["east", "local"]) == {
         "east": False,
         "local": True,
     }

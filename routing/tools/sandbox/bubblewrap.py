@@ -145,7 +145,7 @@ def _python() -> str:
 
 
 def _trial(program: str) -> list[str]:
-    return _sandbox_command(program, [], host_users.for_trials(), ["-c", _TRIAL])
+    return _sandbox_command(program, [], host_users.find_trial_user(), ["-c", _TRIAL])
 
 
 def _tell(found: Isolation) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.sandbox import cgroups
 from gateway.sandbox.cgroups import Bounds, new_group, prepare_group, sandboxes
-from gateway.sandbox.host_users import Lease, NoUser, for_interns, why_none
+from gateway.sandbox.host_users import Lease, NoUser, explain_missing_users, list_intern_users
 from gateway.sandbox.isolation import BEGIN
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from tests.support.processes import eventually
@@ -177,7 +177,7 @@ def home(settings: Any, tmp_path: Path) -> None:
 def test_a_user_is_lent_once_at_a_time_and_is_no_interns() -> None:
     leases = [Lease() for _ in range(3)]
     assert len({lease.uid for lease in leases}) == 3
-    assert not {lease.uid for lease in leases} & set(for_interns())
+    assert not {lease.uid for lease in leases} & set(list_intern_users())
     # One is left for trials.
     with pytest.raises(NoUser, match="all users of SANDBOX_UIDS are in use"):
         Lease()
@@ -194,5 +194,7 @@ def test_users_that_a_container_does_not_have_are_refused_in_one_line(
     table = tmp_path / "map"
     table.write_text("         0     100000      65536\n")
     monkeypatch.setattr("gateway.sandbox.host_users._MAPS", (str(table),))
-    assert why_none(range(1, 65_536)) == ""
-    assert why_none(range(60_000, 65_537)).startswith("SANDBOX_UIDS 60000-65536 is outside of")
+    assert explain_missing_users(range(1, 65_536)) == ""
+    assert explain_missing_users(range(60_000, 65_537)).startswith(
+        "SANDBOX_UIDS 60000-65536 is outside of"
+    )
