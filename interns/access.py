@@ -89,21 +89,17 @@ def _authenticate(request: HttpRequest) -> Caller:
     try:
         return authenticate(request)
     except Unauthenticated:
-        if _has_deleted_workspace(request):
+        string = read_key_string(request)
+        if string is None:
+            raise InternUnauthenticated from None
+        # A key that is good but for its workspace, which was deleted.
+        gone = Workspace.everything.filter(deleted_at__isnull=False).values("pk")
+        keys = ApiKey.objects.filter(hash=hash_key(string), disabled=False, deleted_at__isnull=True)
+        if run_queries(Lane.READ, keys.filter(workspace__in=gone).exists):
             raise InternForbidden from None
         raise InternUnauthenticated from None
     except PermissionDenied:
         raise InternForbidden from None
-
-
-def _has_deleted_workspace(request: HttpRequest) -> bool:
-    """Whether the key is good but for its workspace, which was deleted."""
-    string = read_key_string(request)
-    if string is None:
-        return False
-    gone = Workspace.everything.filter(deleted_at__isnull=False).values("pk")
-    keys = ApiKey.objects.filter(hash=hash_key(string), disabled=False, deleted_at__isnull=True)
-    return run_queries(Lane.READ, lambda: keys.filter(workspace__in=gone).exists())
 
 
 def read_json_object(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> JsonObject:
@@ -114,7 +110,8 @@ def read_json_object(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -
     raw = read_raw_body(request, bytes_max=bytes_max)
     if not raw:
         return {}
-    if not _is_json(request):
+    declared = str(request.META.get("CONTENT_TYPE", ""))
+    if declared.partition(";")[0].strip().lower() != "application/json":
         raise UnsupportedMediaType
     try:
         value = parse_large(raw)
@@ -138,18 +135,17 @@ def read_raw_body(request: HttpRequest, *, bytes_max: int) -> Raw:
         raise InvalidBody(error.text) from None
 
 
-def _is_json(request: HttpRequest) -> bool:
-    declared = str(request.META.get("CONTENT_TYPE", ""))
-    return declared.partition(";")[0].strip().lower() == "application/json"
-
-
 def get_visible_intern(caller: Caller, intern_id: str) -> Intern:
     """The intern, with its vault and workspace. An intern's own key sees itself only.
 
     Raises `InternNotFound`, for any string that is not the id of one.
     """
-    wanted = _parse_uuid(intern_id)
-    if wanted is None or caller.intern_id not in (None, wanted):
+    try:
+        wanted = UUID(intern_id)
+    except ValueError:
+        raise InternNotFound from None
+    # Only the form that ids are shown in.
+    if str(wanted) != intern_id.lower() or caller.intern_id not in (None, wanted):
         raise InternNotFound
     rows = select_visible_interns(caller).select_related("workspace", "creator")
     found = run_queries(Lane.READ, lambda: rows.filter(pk=wanted).first())
@@ -192,12 +188,3 @@ def is_workspace_admin(caller: Caller) -> bool:
     by_account = Q(role__in=list_account_roles(Action.OTHERS_INTERNS))
     allowed = admins.filter(by_account | Q(pk__in=of_workspace))
     return run_queries(Lane.READ, allowed.exists)
-
-
-def _parse_uuid(text: str) -> UUID | None:
-    """Only the form that ids are shown in."""
-    try:
-        value = UUID(text)
-    except ValueError:
-        return None
-    return value if str(value) == text.lower() else None

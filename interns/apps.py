@@ -30,7 +30,7 @@ class InternsConfig(AppConfig):
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
         register_source("interns", _read_interns)
         register_eraser("sessions", _erase_sessions)
-        register("sandbox", "interns.runtime.examination.examine_sandbox")
+        register("sandbox", "interns.runtime.sandbox.examine_sandbox")
 
 
 def _list_interns() -> Any:
@@ -63,7 +63,7 @@ def _delete_vaults(workspace_id: "UUID") -> int:
 
 def _erase_sessions(user: Any) -> int:
     from gateway.database.db import Lane, run_queries
-    from interns.chat.erasure import erase_sessions
+    from interns.chat.run_cleanup import erase_sessions
 
     return run_queries(Lane.OPERATOR, lambda: erase_sessions(user))
 

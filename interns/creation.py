@@ -97,11 +97,22 @@ def delete_expired_creations(now: datetime) -> int:
 
 def _prepare(caller: Caller, fields: NewIntern, key: str | None) -> _Preparation:
     """Write all rows in one transaction, before the message. A member's requests are serialized."""
+    assert caller.workspace_id is not None
     now = datetime.now(UTC)
     with transaction.atomic():
-        _lock_workspace(caller)
-        _lock_member(caller)
-        request_id = _build_request_id(caller, fields, key)
+        # The workspace is not deleted while the intern is being made.
+        workspaces = Workspace.objects.select_for_update(no_key=True)
+        members = Membership.objects.select_for_update(no_key=True)
+        member = members.filter(account=caller.account_id, user=caller.creator_key)
+        if workspaces.filter(pk=caller.workspace_id).values_list("pk").first() is None:
+            raise InternForbidden
+        if member.first() is None:
+            raise InternForbidden
+        # The request is named by its caller where a key came, else by what it says.
+        named = f"key\n{key}" if key is not None else f"body\n{fields.body_hash()}"
+        owner = f"{caller.workspace_id}\n{caller.creator_key}\n{named}"
+        digest = sha256(owner.encode("utf-8", "surrogatepass")).digest()
+        request_id = UUID(bytes=digest[:16])
         InternCreation.objects.filter(pk=request_id, expires_at__lte=now).delete()
         rows = InternCreation.objects.select_related("intern__workspace", "intern__vault")
         earlier = rows.filter(pk=request_id).first()
@@ -110,27 +121,6 @@ def _prepare(caller: Caller, fields: NewIntern, key: str | None) -> _Preparation
         if earlier.body_hash != fields.body_hash():
             raise CreateKeyReused
         return _resume(earlier, caller, now)
-
-
-def _lock_workspace(caller: Caller) -> None:
-    """Not deleted while the intern is being made, nor before."""
-    assert caller.workspace_id is not None
-    rows = Workspace.objects.select_for_update(no_key=True).filter(pk=caller.workspace_id)
-    if rows.values_list("pk").first() is None:
-        raise InternForbidden
-
-
-def _lock_member(caller: Caller) -> None:
-    rows = Membership.objects.select_for_update(no_key=True)
-    if not rows.filter(account=caller.account_id, user=caller.creator_key).first():
-        raise InternForbidden
-
-
-def _build_request_id(caller: Caller, fields: NewIntern, key: str | None) -> UUID:
-    """Named by the caller where a key came, else by what it says."""
-    named = f"key\n{key}" if key is not None else f"body\n{fields.body_hash()}"
-    owner = f"{caller.workspace_id}\n{caller.creator_key}\n{named}"
-    return UUID(bytes=sha256(owner.encode("utf-8", "surrogatepass")).digest()[:16])
 
 
 def _insert(caller: Caller, fields: NewIntern, request_id: UUID, now: datetime) -> _Preparation:

@@ -6,7 +6,9 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.caller import Caller
+from accounts.events.kinds import EventKind
 from accounts.events.outbox import record_event
+from gateway.http.jsonio import JsonObject
 from interns.machine import MoveRule, assert_allowed
 from interns.models import Intern, InternTransition, Status
 
@@ -33,9 +35,21 @@ def record_move(
 ) -> None:
     """Write down a move, which must be one of the table."""
     assert_allowed(rule, source, target)
-    written = _write(intern, rule, source, target, by, why, at, operation_id)
+    move = _write(intern, rule, source, target, by, why, at, operation_id)
     if target in (Status.FAILED, Status.DESTROY_FAILED):
-        _record_failure(intern, written)
+        what, again = "failed", "provision"
+        if target == Status.DESTROY_FAILED:
+            what, again = "could not be deleted", "delete"
+        record_intern_event(
+            "intern.failed",
+            intern,
+            key=f"{intern.pk}:{move.pk}",
+            what=what,
+            text=f"Intern {intern.name} {what}: {move.why or 'nothing more is known'}. Its owner "
+            f"or an admin can {again} it again.",
+            data={"status": target},
+            at=move.at,
+        )
 
 
 def record_note(
@@ -85,18 +99,25 @@ def _write(
     )
 
 
-def _record_failure(intern: Intern, move: InternTransition) -> None:
-    """For whoever wants to hear of it, in the transaction of the move."""
-    what = "could not be deleted" if move.to_status == Status.DESTROY_FAILED else "failed"
-    again = "delete" if move.to_status == Status.DESTROY_FAILED else "provision"
+def record_intern_event(
+    kind: EventKind,
+    intern: Intern,
+    *,
+    key: str,
+    what: str,
+    text: str,
+    data: JsonObject,
+    at: datetime,
+) -> None:
+    """Tell whoever wants to hear of it, in the transaction of what happened: once for each key.
+    `what` is what its title says behind the intern's name."""
     record_event(
-        "intern.failed",
-        key=f"intern.failed:{intern.pk}:{move.pk}",
+        kind,
+        key=f"{kind}:{key}",
         title=f"Intern {intern.name} {what}",
-        text=f"Intern {intern.name} {what}: {move.why or 'nothing more is known'}. Its owner or an "
-        f"admin can {again} it again.",
-        account_id=move.account_id,
+        text=text,
+        account_id=intern.workspace.account_id,
         workspace_id=intern.workspace_id,
-        data={"intern_id": str(intern.pk), "intern_name": intern.name, "status": move.to_status},
-        at=move.at,
+        data={"intern_id": str(intern.pk), "intern_name": intern.name, **data},
+        at=at,
     )

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,10 +21,12 @@ from gateway.home import write_private
 from interns.archives.service import find_current_archive, latest_archive
 from interns.archives.store import is_shared
 from interns.models import Intern, InternHost, LeaseKind, Status
-from interns.placement import HostState, choose_host
 
 log = logging.getLogger("gateway.interns")
 _PLACED: Final = (Status.QUEUED, Status.PROVISIONING, Status.RUNNING)
+
+
+# --- This machine's row ---------------------------------------------------------------------------
 
 
 class Memory(NamedTuple):
@@ -106,12 +109,6 @@ def filter_living(now: datetime) -> QuerySet[InternHost]:
     return InternHost.objects.filter(last_seen_at__gt=now - _term())
 
 
-def _list_living() -> list[InternHost]:
-    """The same by the database's clock of this moment, in one query."""
-    rows = InternHost.objects.annotate(read_at=Now())
-    return [row for row in rows if row.last_seen_at > row.read_at - _term()]
-
-
 def list_gone(now: datetime) -> list[str]:
     """The names of machines that are gone for good, as far as anybody can tell.
 
@@ -150,6 +147,48 @@ def keeps_archives() -> bool:
     return is_shared() and InternHost.objects.filter(reasons).exists()
 
 
+# --- Where an intern is to go ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """A living machine that takes interns.
+
+    `free_memory_bytes` was measured when it had `counted` interns; by now `placed` are there, of
+    which `of_account` are of the account that asks. `has_disk` says that the intern's own disk lies
+    there, so that nothing needs to be fetched.
+    """
+
+    name: str
+    free_memory_bytes: int
+    counted: int = 0
+    placed: int = 0
+    of_account: int = 0
+    has_disk: bool = False
+
+    def estimate_free_bytes(self, needed_bytes: int) -> int:
+        """What is left once those that came since the measurement have what they need."""
+        return self.free_memory_bytes - max(0, self.placed - self.counted) * needed_bytes
+
+
+def choose_host(hosts: Iterable[HostState], *, needed_bytes: int) -> str | None:
+    """The machine's name; None where there is none.
+
+    One with room comes before one without, then the one that has the disk, then the one with the
+    fewest interns of the account, so that a machine that dies takes few of them, then the one with
+    the most free memory. Where none has room the intern boots all the same: memory is a bound of
+    each of its processes, and few use it up.
+    """
+
+    def rank(host: HostState) -> tuple[bool, bool, int, int, str]:
+        free_bytes = host.estimate_free_bytes(needed_bytes)
+        lacks_room = free_bytes < needed_bytes
+        return lacks_room, not host.has_disk, host.of_account, -free_bytes, host.name
+
+    found = min(hosts, key=rank, default=None)
+    return None if found is None else found.name
+
+
 def can_move(intern: Intern) -> bool:
     """Whether it can boot on any machine: it has no disk yet, or other machines can fetch it as
     it is."""
@@ -158,10 +197,9 @@ def can_move(intern: Intern) -> bool:
     return is_shared() and find_current_archive(intern) is not None
 
 
-def _can_recover(intern: Intern, now: datetime) -> bool:
-    """Whether it can boot with an older archive: its disk is lost with its machine."""
-    is_kept = is_shared() and latest_archive(intern.pk) is not None
-    return is_kept and intern.disk_host in list_gone(now)
+def has_kept_disk(intern: Intern) -> bool:
+    """Whether any machine can fetch its disk, though perhaps as it was earlier."""
+    return is_shared() and latest_archive(intern.pk) is not None
 
 
 def place(intern: Intern, kind: LeaseKind, *, account_id: UUID, acknowledged: bool = False) -> str:
@@ -172,7 +210,11 @@ def place(intern: Intern, kind: LeaseKind, *, account_id: UUID, acknowledged: bo
     """
     if kind == LeaseKind.SUSPEND:
         return intern.host
-    living = _list_living()
+    # By the database's clock of this moment, in one query.
+    hosts = InternHost.objects.annotate(read_at=Now())
+    living: list[InternHost] = [
+        host for host in hosts if host.last_seen_at > host.read_at - _term()
+    ]
     names = {host.name for host in living}
     # It makes a difference only where somebody else takes up jobs.
     unread = list_unread(names) if len(names) > 1 else set()
@@ -185,7 +227,9 @@ def place(intern: Intern, kind: LeaseKind, *, account_id: UUID, acknowledged: bo
         # One that cannot be archived any more fails, so that its owner can acknowledge the loss.
         can_leave = acknowledged or can_move(intern) or home in list_gone(read_database_time())
     else:
-        can_leave = can_move(intern) or _can_recover(intern, read_database_time())
+        can_leave = can_move(intern) or (
+            has_kept_disk(intern) and home in list_gone(read_database_time())
+        )
     if names <= {home} or not can_leave:
         return home
     takers = [host for host in living if not host.draining]

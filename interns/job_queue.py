@@ -12,7 +12,6 @@ from uuid import UUID
 from django.conf import settings
 
 from gateway.environment.interns import JOBS_QUEUE, name_host_queue
-from gateway.http.jsonio import JsonObject
 from interns.errors import UpstreamUnavailable
 from interns.leases import InternLease
 from interns.models import LeaseKind
@@ -49,15 +48,16 @@ class _Publishing(threading.Thread):
             self.error = error
 
     def _publish(self) -> None:
-        app = self._app
+        app, bound = self._app, settings.INTERN_PUBLISH_SECONDS
         task, queue = _TASKS[LeaseKind(self._lease.kind)]
-        queue = name_host_queue(queue, self._lease.host)
-        with app.connection_for_write(transport_options=_build_timeouts()) as connection:
+        timeouts = {"socket_timeout": bound, "socket_connect_timeout": bound}
+        options = timeouts if settings.REDIS_URL else {}
+        with app.connection_for_write(transport_options=options) as connection:
             app.send_task(
                 task,
                 serialize_lease(self._lease),
                 connection=connection,
-                queue=queue,
+                queue=name_host_queue(queue, self._lease.host),
                 retry=False,
                 headers=self._headers,
             )
@@ -75,13 +75,6 @@ def publish_operation(lease: InternLease) -> None:
         if sending.error is not None:
             log.warning("The queue cannot be reached: %s", sending.error)
             raise UpstreamUnavailable from sending.error
-
-
-def _build_timeouts() -> JsonObject:
-    if not settings.REDIS_URL:
-        return {}
-    bound = settings.INTERN_PUBLISH_SECONDS
-    return {"socket_timeout": bound, "socket_connect_timeout": bound}
 
 
 def serialize_lease(lease: InternLease) -> tuple[str, str, str, str]:

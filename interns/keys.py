@@ -34,21 +34,17 @@ def prepare_key(intern: Intern, lease: InternLease) -> str:
     """
     with transaction.atomic():
         leases.write(lease)
-        _store_budget(intern, lease)
+        budget = read_budget(intern)
+        if budget != (intern.budget_nano, intern.budget_reset):
+            # Somebody limited the key otherwise since.
+            intern.budget_nano, intern.budget_reset = budget
+            leases.write(lease, budget_nano=budget[0], budget_reset=budget[1])
         string = _read_usable_key(intern)
         if string is None:
             key, string = _issue_key(intern)
             leases.write(lease, api_key_id=key.pk)
             put_managed(intern.pk, SECRET, string, [gateway_host()])
         return string
-
-
-def _store_budget(intern: Intern, lease: InternLease) -> None:
-    """Write down what the key was limited to since."""
-    budget = read_budget(intern)
-    if budget != (intern.budget_nano, intern.budget_reset):
-        intern.budget_nano, intern.budget_reset = budget
-        leases.write(lease, budget_nano=budget[0], budget_reset=budget[1])
 
 
 def _read_usable_key(intern: Intern) -> str | None:

@@ -5,9 +5,9 @@ the row is put back. No connection is held while the queue is waited for.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings
@@ -86,9 +86,26 @@ def suspend(intern_id: UUID, *, by: str, why: str = "", until: float | None = No
 
     Raises as `provision` does, and `OperationTimedOut`, which undoes nothing.
     """
-    until = until or time.monotonic() + settings.INTERN_OPERATION_SECONDS
-    if begun := _begin_suspend(intern_id, by=by, why=why):
-        _await_stop(*begun, until - _TO_ANSWER_S)
+    until = (until or time.monotonic() + settings.INTERN_OPERATION_SECONDS) - _TO_ANSWER_S
+    begun = _begin_suspend(intern_id, by=by, why=why)
+    if begun is None:
+        return
+    lease, before = begun
+    columns = ("status", "operation_id", "boot_id")
+    rows = Intern.objects.filter(pk=intern_id).values_list(*columns, named=True)
+    while True:
+        # A connection is held for each look only.
+        row = run_queries(Lane.READ, rows.first)
+        if row is None or row.operation_id != lease.operation_id:
+            break
+        if time.monotonic() >= until:
+            raise OperationTimedOut
+        time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
+    if row is None or row.boot_id != before.boot_id:
+        # It was stopped, and more was done to it since.
+        return
+    if row.status in (Status.RUNNING, Status.FAILED):
+        raise UpstreamUnavailable
 
 
 def read_state(intern: Intern, now: datetime) -> OperationState:
@@ -121,25 +138,21 @@ def _begin_operation(
     elif kind == LeaseKind.DELETE:
         columns["acknowledge_workspace_loss"] = acknowledged
 
-    def attempt() -> tuple[InternLease | None, Intern]:
-        intern, now = load_intern(intern_id), datetime.now(UTC)
-        if error := find_refusal(kind, read_state(intern, now), acknowledged=acknowledged):
-            raise error
-        account_id = intern.workspace.account_id
-        host = place(intern, kind, account_id=account_id, acknowledged=acknowledged)
-        return leases.take(intern, kind, by=by, now=now, why=why, host=host, **columns), intern
+    def begin() -> tuple[InternLease, Intern]:
+        for _ in range(_TRIES):
+            intern, now = load_intern(intern_id), datetime.now(UTC)
+            if error := find_refusal(kind, read_state(intern, now), acknowledged=acknowledged):
+                raise error
+            account_id = intern.workspace.account_id
+            host = place(intern, kind, account_id=account_id, acknowledged=acknowledged)
+            lease = leases.take(intern, kind, by=by, now=now, why=why, host=host, **columns)
+            if lease is not None:
+                return lease, intern
+        raise InternBusy
 
-    lease, before = run_queries(Lane.OPERATOR, lambda: _retry(attempt))
+    lease, before = run_queries(Lane.OPERATOR, begin)
     publish_or_undo(lease, before, by)
     return lease, before
-
-
-def _retry(attempt: Callable[[], tuple[InternLease | None, Intern]]) -> tuple[InternLease, Intern]:
-    for _ in range(_TRIES):
-        lease, before = attempt()
-        if lease is not None:
-            return lease, before
-    raise InternBusy
 
 
 def load_intern(intern_id: UUID) -> Intern:
@@ -159,34 +172,6 @@ def publish_or_undo(lease: InternLease, before: Intern, by: str) -> None:
         why = "the queue could not be reached"
         if run_queries(Lane.OPERATOR, lambda: leases.undo_take(lease, before, by=by, why=why)):
             raise
-
-
-def _await_stop(lease: InternLease, before: Intern, until: float) -> None:
-    """Look at the row until the operation is over; a connection is held for each look only."""
-    while True:
-        found = run_queries(Lane.READ, lambda: _read_row_state(lease.intern_id))
-        if found is None or found.operation_id != lease.operation_id:
-            break
-        if time.monotonic() >= until:
-            raise OperationTimedOut
-        time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
-    if found is None or found.boot_id != before.boot_id:
-        # It was stopped, and more was done to it since.
-        return
-    if found.status in (Status.RUNNING, Status.FAILED):
-        raise UpstreamUnavailable
-
-
-class _RowState(NamedTuple):
-    status: str
-    operation_id: UUID | None
-    boot_id: UUID | None
-
-
-def _read_row_state(intern_id: UUID) -> _RowState | None:
-    rows = Intern.objects.filter(pk=intern_id).values_list("status", "operation_id", "boot_id")
-    found = rows.first()
-    return None if found is None else _RowState(*found)
 
 
 def update_intern(intern_id: UUID, changes: Mapping[str, Any]) -> Intern:
@@ -226,16 +211,16 @@ def end_lost_operation(lease: InternLease, *, by: str, why: str) -> None:
 def release_intern(intern_id: UUID, *, by: str) -> str:
     """Take the lease from whoever has it; a worker that lives stops at its next step. Returns the
     kind of the operation. Raises `InternNotFound`, and `InvalidState` where nothing holds it."""
-    return run_queries(Lane.OPERATOR, lambda: _release_in_rows(intern_id, by))
 
+    def end() -> str:
+        intern = load_intern(intern_id)
+        if intern.lease_id is None or intern.operation_id is None:
+            raise InvalidState("Nothing holds this intern")
+        lease = leases.current_lease(intern)
+        try:
+            end_lost_operation(lease, by=by, why="operation_lost: an operator released the intern")
+        except LeaseLost:
+            raise InvalidState("It was taken up this very moment, try again") from None
+        return intern.lease_kind
 
-def _release_in_rows(intern_id: UUID, by: str) -> str:
-    intern = load_intern(intern_id)
-    if intern.lease_id is None or intern.operation_id is None:
-        raise InvalidState("Nothing holds this intern")
-    lease = leases.current_lease(intern)
-    try:
-        end_lost_operation(lease, by=by, why="operation_lost: an operator released the intern")
-    except LeaseLost:
-        raise InvalidState("It was taken up this very moment, try again") from None
-    return intern.lease_kind
+    return run_queries(Lane.OPERATOR, end)

@@ -1,5 +1,5 @@
 """Pages of interns and of what belongs to them."""
 
-from interns.admin import archives, intern, records, vault
+from interns.admin import intern, records, vault
 
-__all__ = ["archives", "intern", "records", "vault"]
+__all__ = ["intern", "records", "vault"]

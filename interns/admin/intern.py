@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from interns.keys import change_budget, read_budget
 from interns.leases import is_pickup_overdue
 from interns.machine import STEPS, WAITING_TEXT
 from interns.models import Intern, InternTransition, Status, Vault
-from interns.operations import release_intern, update_intern
+from interns.operations import update_intern
 from interns.runtime.driver import current_driver
 from interns.runtime.sandbox import NO_ISOLATION_TEXT
 from interns.vault.service import detach_vault
@@ -108,7 +109,6 @@ _SHOWN = (
     ),
     *("created_at", "updated_at", "history", "log_tail"),
 )
-_Operation = Callable[[UUID, str], object]
 
 
 @admin.register(Intern)
@@ -221,7 +221,11 @@ class InternAdmin(PageAdmin):
     def runtime_facts(self, intern: Intern) -> str:
         if not intern.runtime:
             return _NONE
-        return _render_table(_format_facts(intern.runtime).items())
+        facts = dict(intern.runtime)
+        if isinstance(begun_at := facts.get("begun_at"), float):
+            # As the history tells moments.
+            facts["begun_at"] = datetime.fromtimestamp(begun_at, UTC).strftime(_TIME)
+        return _render_table(facts.items())
 
     @admin.display(description="history")
     def history(self, intern: Intern) -> SafeString:
@@ -245,48 +249,57 @@ class InternAdmin(PageAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         try:
-            _save(obj.pk, form.changes(), request)
+            if changes := form.changes():
+                _save(obj.pk, changes, request)
         except InternError as error:
             messages.error(request, f"{obj}: {error.text}")
 
     @admin.action(description="Provision or resume", permissions=["operate"])
     def provision(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._run_each(request, interns, "is being provisioned", _provision)
+        self._run_each(request, interns, "is being provisioned", operations.provision)
 
     @admin.action(description="Suspend", permissions=["operate"])
     def suspend(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._run_each(request, interns, "is being suspended", _suspend)
+        self._run_each(request, interns, "is being suspended", operations.begin_suspend)
 
     @admin.action(description="Delete", permissions=["operate"])
     def delete_interns(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._run_each(request, interns, "is being deleted", _delete)
+        self._run_each(request, interns, "is being deleted", operations.delete)
 
     @admin.action(
         description="Delete, even if the workspace cannot be archived", permissions=["operate"]
     )
     def delete_without_archive(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._run_each(request, interns, "is being deleted", _delete_acknowledged)
+        delete = partial(operations.delete, acknowledged=True)
+        self._run_each(request, interns, "is being deleted", delete)
 
     @admin.action(description="Release the lease", permissions=["operate"])
     def release_lease(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._run_each(request, interns, "was released", _release)
+        self._run_each(request, interns, "was released", operations.release_intern)
 
     @admin.action(description="Slack was installed", permissions=["operate"])
     def install_slack(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        self._run_each(request, interns, "has Slack installed", _install_slack)
+        self._run_each(request, interns, "has Slack installed", slack.record_install)
 
     @admin.action(description="Detach the borrowed vault", permissions=["operate"])
     def detach_vault(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        by = operator_actor(request.user)
-        self._run_each(request, interns, "borrows no vault", lambda pk, _: detach_vault(pk, by=by))
+        def detach(intern_id: UUID, *, by: str) -> None:
+            detach_vault(intern_id, by=operator_actor(request.user))
+
+        self._run_each(request, interns, "borrows no vault", detach)
 
     def _run_each(
-        self, request: HttpRequest, interns: QuerySet[Intern], done_text: str, operation: _Operation
+        self,
+        request: HttpRequest,
+        interns: QuerySet[Intern],
+        done_text: str,
+        operation: Callable[..., object],
     ) -> None:
+        """`operation` takes the intern's id and `by`, and raises `InternError`."""
         by = f"operator {request.user.get_username()}"
         for intern in interns:
             try:
-                operation(intern.pk, by)
+                operation(intern.pk, by=by)
             except InternError as error:
                 messages.error(request, f"{intern}: {error.text}")
             else:
@@ -294,33 +307,7 @@ class InternAdmin(PageAdmin):
                 messages.success(request, f"{intern} {done_text}.")
 
 
-def _provision(intern_id: UUID, by: str) -> None:
-    operations.provision(intern_id, by=by)
-
-
-def _suspend(intern_id: UUID, by: str) -> None:
-    operations.begin_suspend(intern_id, by=by)
-
-
-def _delete(intern_id: UUID, by: str) -> None:
-    operations.delete(intern_id, by=by)
-
-
-def _delete_acknowledged(intern_id: UUID, by: str) -> None:
-    operations.delete(intern_id, by=by, acknowledged=True)
-
-
-def _release(intern_id: UUID, by: str) -> None:
-    release_intern(intern_id, by=by)
-
-
-def _install_slack(intern_id: UUID, by: str) -> None:
-    slack.record_install(intern_id, by=by)
-
-
 def _save(intern_id: UUID, changes: JsonObject, request: HttpRequest) -> None:
-    if not changes:
-        return
     with transaction.atomic():
         before = read_fields(Intern.objects.get(pk=intern_id), _FACTS)
         intern = update_intern(intern_id, changes)
@@ -335,14 +322,6 @@ def _save(intern_id: UUID, changes: JsonObject, request: HttpRequest) -> None:
             before=before,
             after=read_fields(intern, _FACTS),
         )
-
-
-def _format_facts(facts: JsonObject) -> JsonObject:
-    """With the moment of its start as the history tells moments."""
-    begun_at = facts.get("begun_at")
-    if not isinstance(begun_at, float):
-        return facts
-    return {**facts, "begun_at": datetime.fromtimestamp(begun_at, UTC).strftime(_TIME)}
 
 
 def _render_table(rows: Any) -> SafeString:

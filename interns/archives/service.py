@@ -128,7 +128,10 @@ def keep_disk(
     try:
         with _make_spool() as (file, path):
             files = driver.archive(intern.pk, file)
-            sha256, size = _digest_spool(file, alive)
+            file.flush()
+            file.seek(0)
+            sha256, size = store.compute_digest(file, alive)
+            file.seek(0)
             store_it = partial(_store_and_read_back, name, file, path)
             uri, *found = run_with_limit(store_it, settings.INTERN_ARCHIVE_SECONDS, alive)
     except StoreTimedOut as error:
@@ -155,7 +158,7 @@ def restore_workspace(
         raise ArchiveFailed(why)
     try:
         with _make_spool() as (file, _):
-            fetch = partial(_fetch, row, file)
+            fetch = partial(store.fetch_archive, row.uri, file)
             found = run_with_limit(fetch, settings.INTERN_ARCHIVE_SECONDS, alive)
             if found != (row.sha256, row.bytes):
                 raise ArchiveFailed("the archive's bytes are not those that were kept")
@@ -169,12 +172,6 @@ def restore_workspace(
         why = getattr(error, "strerror", None) or "the store failed"
         raise ArchiveFailed(f"the archive could not be fetched: {why}") from error
     return row
-
-
-def _fetch(row: WorkspaceArchive, into: BinaryIO) -> tuple[str, int]:
-    """Copy what is kept; the SHA-256 and the bytes of it."""
-    with store.open_archive(row.uri) as kept:
-        return store.copy(kept, into)
 
 
 def add_archive(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) -> WorkspaceArchive:
@@ -242,20 +239,16 @@ def _make_spool() -> Iterator[tuple[BinaryIO, str]]:
 
 def delete_abandoned_spools() -> int:
     """Remove what workers that were killed had packed so far: nobody holds its lock. How many."""
-    return sum(map(_delete_if_abandoned, _spool_folder().glob("*.tar")))
-
-
-def _delete_if_abandoned(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
+    count = 0
+    for path in _spool_folder().glob("*.tar"):
+        # One that cannot be locked is in use, or has just been moved to where it is kept.
+        with suppress(OSError), path.open("rb") as file:
             if time.time() - os.fstat(file.fileno()).st_mtime < _LEFT_OVER_S:
-                return False
+                continue
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
-    except OSError:
-        # It is in use, or it has just been moved to where it is kept.
-        return False
-    return True
+            count += 1
+    return count
 
 
 def _spool_folder() -> Path:
@@ -267,14 +260,6 @@ def _store_and_read_back(name: str, file: BinaryIO, path: str) -> tuple[str, str
     uri = store.save_archive(name, file, path)
     with store.open_archive(uri) as kept:
         return uri, *store.compute_digest(kept)
-
-
-def _digest_spool(file: BinaryIO, alive: Callable[[], None]) -> tuple[str, int]:
-    file.flush()
-    file.seek(0)
-    measured = store.compute_digest(file, alive)
-    file.seek(0)
-    return measured
 
 
 def _insert_row(

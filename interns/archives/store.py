@@ -98,13 +98,14 @@ def compute_digest(file: BinaryIO, alive: Callable[[], None] = lambda: None) -> 
     return hash_.hexdigest(), size
 
 
-def copy(source: BinaryIO, target: BinaryIO) -> tuple[str, int]:
-    """Copy what is left to read; its SHA-256 in hexadecimal and its bytes."""
+def fetch_archive(uri: str, into: BinaryIO) -> tuple[str, int]:
+    """Copy what is kept; its SHA-256 in hexadecimal and its bytes. Raises as `open_archive`."""
     hash_, size = hashlib.sha256(), 0
-    while piece := source.read(PIECE_BYTES):
-        hash_.update(piece)
-        size += len(piece)
-        target.write(piece)
+    with open_archive(uri) as kept:
+        while piece := kept.read(PIECE_BYTES):
+            hash_.update(piece)
+            size += len(piece)
+            into.write(piece)
     return hash_.hexdigest(), size
 
 

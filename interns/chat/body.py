@@ -134,7 +134,9 @@ def _read_reply(message: JsonObject, at: int, session_id: str | None) -> ChatRep
     call_id = message.get("tool_call_id")
     issues = []
     if not isinstance(call_id, str):
-        issues.append(_build_missing_issue(f"messages.{at}.tool_call_id", message, "tool_call_id"))
+        kind = name_json_type(call_id) if "tool_call_id" in message else "undefined"
+        text = f"Invalid input: expected string, received {kind}"
+        issues.append(Issue(f"messages.{at}.tool_call_id", text))
     if session_id is None:
         issues.append(Issue("session_id", "Invalid input: expected string, received undefined"))
     if issues:
@@ -143,11 +145,6 @@ def _read_reply(message: JsonObject, at: int, session_id: str | None) -> ChatRep
     assert session_id is not None
     _check_length(call_id, f"messages.{at}.tool_call_id", TOOL_CALL_ID_CHARS_MAX)
     return ChatReply(session_id, call_id, _join_text(message))
-
-
-def _build_missing_issue(path: str, message: JsonObject, name: str) -> Issue:
-    kind = name_json_type(message[name]) if name in message else "undefined"
-    return Issue(path, f"Invalid input: expected string, received {kind}")
 
 
 def _check_length(text: str, path: str, chars_max: int) -> None:

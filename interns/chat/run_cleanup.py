@@ -1,4 +1,5 @@
-"""Runs that end by another's hand: the intern is suspended or deleted, or nobody has them any more.
+"""Runs that end by another's hand (the intern is suspended or deleted, or nobody has them any more)
+and what is erased of conversations.
 
 Called by workers and beat. The row first, so that nobody goes on with the run; then the runtime,
 which tells whoever is connected.
@@ -9,13 +10,16 @@ from typing import Protocol
 from uuid import UUID
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, transaction
 
 from gateway.http.responses import log
 from interns.chat import runs
 from interns.chat.clock import CLOCK
+from interns.models import ChatInteraction, ChatSession, Intern
+from routing.history.erasure import EndUser
 
 _CANCEL_S = 1.5
+_ERASED = "erased-"
 
 
 class CancelsRuns(Protocol):
@@ -51,3 +55,18 @@ def expire_runs(now: datetime, *, driver: CancelsRuns) -> int:
 def delete_old_runs(now: datetime) -> int:
     """Delete runs that ended longer ago than they are kept. How many."""
     return runs.delete_ended_before(now - timedelta(days=settings.INTERN_RUN_DAYS))
+
+
+def erase_sessions(user: EndUser) -> int:
+    """Blank what the account's conversations of his name say of him; how many there were. Turns,
+    their times and their usage stay."""
+    interns = Intern.objects.filter(workspace__account=user.account_id).values("pk")
+    with transaction.atomic():
+        sessions = ChatSession.objects.filter(user.matches("session_id"), intern__in=interns)
+        found = list(sessions.select_for_update())
+        for session in found:
+            session.session_id = f"{_ERASED}{session.pk}"
+        ChatSession.objects.bulk_update(found, ["session_id"])
+        asked = ChatInteraction.objects.filter(run__session__in=found)
+        asked.update(arguments={})
+    return len(found)

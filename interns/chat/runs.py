@@ -15,8 +15,8 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
-from accounts.events.outbox import record_event
 from interns.chat.errors import ChatError
+from interns.history import record_intern_event
 from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, Status
 from interns.runtime.driver import EndEvent, QuestionEvent
 from interns.runtime.questions import AnswerRejected, check_answer
@@ -156,17 +156,16 @@ def reopen(
     """
     with transaction.atomic():
         _lock_running_intern(intern_id)
-        running = _load_open_run(intern_id)
-        if (
-            running is not None
-            and running.state == RunState.RUNNING
-            and not _is_abandoned(running, now)
-        ):
+        open_run = _load_open_run(intern_id)
+        if open_run and open_run.state == RunState.RUNNING and not _is_abandoned(open_run, now):
             raise ChatError("busy")
         interaction = _load_interaction(intern_id, session_id, tool_call_id)
         run = interaction.run
         if run.state != RunState.WAITING or interaction.state != InteractionState.PENDING:
-            raise _build_closed_error(interaction)
+            # It was answered or expired, or its run was ended over it.
+            is_cancelled = interaction.state == InteractionState.CANCELLED
+            is_ended = is_cancelled and run.ended_because not in _QUIET
+            raise ChatError("run_ended" if is_ended else "interaction_not_pending")
         if interaction.deadline_at > now:
             try:
                 check_answer(interaction.arguments, answer)
@@ -191,16 +190,6 @@ def _load_interaction(intern_id: UUID, session_id: str, tool_call_id: str) -> Ch
     if found is None:
         raise ChatError("interaction_unknown")
     return found
-
-
-def _build_closed_error(interaction: ChatInteraction) -> ChatError:
-    """The refusal for a question that waits no more: it was answered or expired, or its run was
-    ended over it."""
-    ended = (
-        interaction.state == InteractionState.CANCELLED
-        and interaction.run.ended_because not in _QUIET
-    )
-    return ChatError("run_ended" if ended else "interaction_not_pending")
 
 
 def _accept_answer(
@@ -236,6 +225,7 @@ def undo_reopen(lease: RunLease, interaction_id: int) -> bool:
 
 def pause(lease: RunLease, question: QuestionEvent, *, now: datetime, question_s: float) -> bool:
     """The run waits with this question. False where the lease was lost."""
+    deadline_at = now + timedelta(seconds=question_s)
     with transaction.atomic():
         if not _filter_held(lease).update(
             state=RunState.WAITING, lease_id=None, lease_expires_at=None
@@ -247,29 +237,22 @@ def pause(lease: RunLease, question: QuestionEvent, *, now: datetime, question_s
             kind=question.kind,
             arguments=question.arguments,
             asked_at=now,
-            deadline_at=now + timedelta(seconds=question_s),
+            deadline_at=deadline_at,
         )
-        _record_waiting(lease, question, now=now, question_s=question_s)
+        intern = Intern.objects.select_related("workspace").get(pk=lease.intern_id)
+        # Without the question, which is its caller's alone.
+        record_intern_event(
+            "intern.waiting",
+            intern,
+            key=f"{lease.run_id}:{question.tool_call_id}",
+            what="waits for an answer",
+            text=f"Intern {intern.name} asked a question ({question.kind}) in its chat and waits "
+            f"until {deadline_at:%Y-%m-%d %H:%M} (UTC). Who chats with it can answer, or the turn "
+            "is cancelled.",
+            data={"kind": question.kind},
+            at=now,
+        )
     return True
-
-
-def _record_waiting(
-    lease: RunLease, question: QuestionEvent, *, now: datetime, question_s: float
-) -> None:
-    """For whoever wants to hear of it, without the question, which is its caller's alone."""
-    intern = Intern.objects.select_related("workspace").get(pk=lease.intern_id)
-    until = f"{now + timedelta(seconds=question_s):%Y-%m-%d %H:%M} (UTC)"
-    record_event(
-        "intern.waiting",
-        key=f"intern.waiting:{lease.run_id}:{question.tool_call_id}",
-        title=f"Intern {intern.name} waits for an answer",
-        text=f"Intern {intern.name} asked a question ({question.kind}) in its chat and waits until "
-        f"{until}. Who chats with it can answer, or the turn is cancelled.",
-        account_id=intern.workspace.account_id,
-        workspace_id=intern.workspace_id,
-        data={"intern_id": str(intern.pk), "intern_name": intern.name, "kind": question.kind},
-        at=now,
-    )
 
 
 def renew(lease: RunLease, *, now: datetime, lease_s: float) -> bool:

@@ -3,7 +3,6 @@ what destroyed interns left here."""
 
 import fcntl
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -81,7 +80,12 @@ def remove_destroyed(driver: Driver) -> int:
     """Remove disks of interns that were destroyed while they lived on another machine; how many.
     One that no history tells of is not touched: the database may be another one than it was."""
     count = 0
-    for intern_id in list(_list_folders()):
+    root = disk.interns_folder()
+    for name in [each.name for each in root.iterdir()] if root.is_dir() else []:
+        try:
+            intern_id = UUID(name)
+        except ValueError:
+            continue
         if Intern.objects.filter(pk=intern_id).exists():
             continue
         if InternTransition.objects.filter(intern_id=intern_id, rule=MoveRule.GONE).exists():
@@ -92,13 +96,3 @@ def remove_destroyed(driver: Driver) -> int:
             else:
                 count += 1
     return count
-
-
-def _list_folders() -> Iterator[UUID]:
-    if not disk.interns_folder().is_dir():
-        return
-    for folder in disk.interns_folder().iterdir():
-        try:
-            yield UUID(folder.name)
-        except ValueError:
-            continue

@@ -12,7 +12,7 @@ from interns import history, hosts, operations
 from interns.chat import runs
 from interns.errors import InternError
 from interns.history import PROBER
-from interns.jobs.lost_hosts import park_intern
+from interns.jobs.moving import park_intern
 from interns.keys import is_budget_spent
 from interns.leases import NO_LEASE
 from interns.machine import MoveRule

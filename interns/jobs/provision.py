@@ -16,16 +16,18 @@ from interns import hosts, leases
 from interns.archives.service import latest_archive, restore_workspace
 from interns.history import has_ever_run
 from interns.jobs.lease_renewal import LeaseRenewal, pick_up
-from interns.jobs.lost_hosts import record_restore
+from interns.jobs.moving import record_restore
 from interns.keys import KeyDisabled, build_gateway_url, prepare_key
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule
 from interns.models import Intern, Status
 from interns.runtime.driver import BootPlan, Driver, Runtime, RuntimeFailed, StartFailed
 
+log = logging.getLogger("gateway.interns")
+_PAUSE_S: Final = 0.1
+_PROBE_S: Final = 2.0
 _BASE36: Final = string.digits + string.ascii_lowercase
 _SUFFIX_CHARS: Final = 6
-_TRIES: Final = 5
 
 
 class HostnameUnavailable(Exception):
@@ -47,15 +49,10 @@ def assign_hostname(intern: Intern, lease: InternLease) -> str:
 
 
 def _candidates(name: str) -> list[str]:
+    """The plain name, then some with a suffix."""
     suffixes = ["".join(secrets.choice(_BASE36) for _ in range(_SUFFIX_CHARS)) for _ in range(5)]
-    return [f"{name}.{settings.INTERN_DOMAIN}"] + [
-        f"{name}-{suffix}.{settings.INTERN_DOMAIN}" for suffix in suffixes[:_TRIES]
-    ]
-
-
-log = logging.getLogger("gateway.interns")
-_PAUSE_S: Final = 0.1
-_PROBE_S: Final = 2.0
+    labels = [name, *(f"{name}-{suffix}" for suffix in suffixes)]
+    return [f"{label}.{settings.INTERN_DOMAIN}" for label in labels]
 
 
 class BootFailed(Exception):
@@ -91,18 +88,31 @@ class _BootAttempt:
             self._attempt()
         except LeaseLost:
             log.warning("Intern %s was given to somebody else meanwhile", self._intern.pk)
-            self._stop_unless_continued()
+            # What was begun is the next holder's, if it carries on the same operation or has it
+            # running; else nobody's.
+            rows = Intern.objects.filter(pk=self._intern.pk, boot_id=self._lease.operation_id)
+            if not rows.filter(status__in=[Status.PROVISIONING, Status.RUNNING]).exists():
+                self._stop()
         except (DatabaseError, InterfaceError) as error:
             # Nothing can be written; the reaper has it done again once the lease is over.
             log.warning("Provisioning intern %s: database: %s", self._intern.pk, error)
 
     def _attempt(self) -> None:
         try:
-            runtime = self._boot()
+            runtime = self._run_steps()
+        except (LeaseLost, DatabaseError, InterfaceError):
+            raise
         except BootFailed as failure:
             self._fail(str(failure))
         except SoftTimeLimitExceeded:
             self._fail(str(_build_timeout()))
+        except RuntimeFailed as failure:
+            sentence = str(failure) or "the runtime could not be started"
+            self._fail(f"{failure.code}: {sentence[:500]}")
+        except Exception as error:
+            log.exception("Provisioning intern %s", self._intern.pk)
+            sentence = f"{type(error).__name__} while the intern was being set up"
+            self._fail(f"{StartFailed.code}: {sentence}")
         else:
             self._renewal.check()
             leases.settle(
@@ -114,19 +124,6 @@ class _BootAttempt:
                 failed_probes=0,
                 probed_at=datetime.now(UTC),
             )
-
-    def _boot(self) -> Runtime:
-        try:
-            return self._run_steps()
-        except (LeaseLost, DatabaseError, InterfaceError, BootFailed, SoftTimeLimitExceeded):
-            raise
-        except RuntimeFailed as failure:
-            sentence = str(failure) or "the runtime could not be started"
-            raise BootFailed(failure.code, sentence[:500]) from failure
-        except Exception as error:
-            log.exception("Provisioning intern %s", self._intern.pk)
-            sentence = f"{type(error).__name__} while the intern was being set up"
-            raise BootFailed(StartFailed.code, sentence) from error
 
     def _run_steps(self) -> Runtime:
         try:
@@ -217,13 +214,6 @@ class _BootAttempt:
         leases.settle(
             self._lease, MoveRule.STEP_FAILED, Status.FAILED, by=self._by, failure=message
         )
-
-    def _stop_unless_continued(self) -> None:
-        """What was begun is the next holder's, if it carries on the same operation or has it
-        running; else nobody's."""
-        rows = Intern.objects.filter(pk=self._intern.pk, boot_id=self._lease.operation_id)
-        if not rows.filter(status__in=[Status.PROVISIONING, Status.RUNNING]).exists():
-            self._stop()
 
     def _stop(self) -> None:
         try:

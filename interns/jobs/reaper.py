@@ -14,7 +14,7 @@ from interns import hosts, leases
 from interns.errors import UpstreamUnavailable
 from interns.history import REAPER
 from interns.job_queue import publish_operation
-from interns.leases import InternLease, LeaseLost
+from interns.leases import LeaseLost
 from interns.models import Intern, LeaseKind
 from interns.operations import end_lost_operation
 from interns.runtime.driver import Driver, RuntimeFailed
@@ -46,8 +46,12 @@ def reap(driver: Driver, *, now: datetime | None = None) -> ReapCounts:
     )
     nobody_works = bool(hosts.list_unread([settings.INTERN_HOST]))
     for intern in rows.select_related("workspace").order_by("lease_expires_at"):
-        if intern.picked_at is None and intern.lease_kind in _WORKERS:
-            counts = counts.add(_publish_again(intern, now, nobody_works=nobody_works))
+        is_waiting = intern.picked_at is None and intern.lease_kind in _WORKERS
+        # A worker that comes asks for all that waits: until then messages would only pile up.
+        if is_waiting and (nobody_works or _is_behind_others(intern, now)):
+            counts = counts.add(ReapCounts(waiting=int(leases.extend(intern, now=now))))
+        elif is_waiting:
+            counts = counts.add(ReapCounts(again=int(_hand_on(intern, now, counts=False))))
         elif intern.lease_attempt == 0:
             counts = counts.add(ReapCounts(again=int(_hand_on(intern, now, counts=True))))
         else:
@@ -74,13 +78,6 @@ def publish_waiting() -> int:
             break
         count += 1
     return count
-
-
-def _publish_again(intern: Intern, now: datetime, *, nobody_works: bool) -> ReapCounts:
-    """A worker that comes asks for all that waits, so until then messages would only pile up."""
-    if nobody_works or _is_behind_others(intern, now):
-        return ReapCounts(waiting=int(leases.extend(intern, now=now)))
-    return ReapCounts(again=int(_hand_on(intern, now, counts=False)))
 
 
 def _is_behind_others(intern: Intern, now: datetime) -> bool:
@@ -126,13 +123,9 @@ def _give_up(intern: Intern, driver: Driver, now: datetime) -> bool:
         return False
     log.error("Intern %s: %s was lost twice", intern.pk, lease.kind)
     if lease.kind == LeaseKind.PROVISION:
-        _stop_runtime(lease, driver)
+        # What the lost workers may have begun. A later boot has another id.
+        try:
+            driver.stop(lease.intern_id, boot_id=lease.operation_id)
+        except RuntimeFailed as failure:
+            log.error("Intern %s: what was begun does not stop: %s", lease.intern_id, failure)
     return True
-
-
-def _stop_runtime(lease: InternLease, driver: Driver) -> None:
-    """What the lost workers may have begun. A later boot has another id."""
-    try:
-        driver.stop(lease.intern_id, boot_id=lease.operation_id)
-    except RuntimeFailed as failure:
-        log.error("Intern %s: what was begun does not stop: %s", lease.intern_id, failure)

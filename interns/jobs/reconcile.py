@@ -45,19 +45,6 @@ def reconcile(driver: Driver, *, dry: bool = False) -> ReconcileReport:
     before = list(expected.select_related("workspace"))
     runtimes = driver.runtimes()
     report = ReconcileReport(runtimes=len(runtimes))
-    _find_lost(before, runtimes, report, driver, dry)
-    for runtime in runtimes:
-        _stop_leaked(runtime, driver, report, dry)
-    return report
-
-
-def _find_lost(
-    before: list[Intern],
-    runtimes: list[Runtime],
-    report: ReconcileReport,
-    driver: Driver,
-    dry: bool,
-) -> None:
     there = {(runtime.intern_id, runtime.boot_id) for runtime in runtimes}
     for intern in before:
         if (intern.pk, intern.boot_id) in there:
@@ -67,6 +54,9 @@ def _find_lost(
             continue
         if dry or fail_running_intern(intern, "the runtime is gone", by=_BY):
             report.lost.append(str(intern.pk))
+    for runtime in runtimes:
+        _stop_leaked(runtime, driver, report, dry)
+    return report
 
 
 def _stop_leaked(runtime: Runtime, driver: Driver, report: ReconcileReport, dry: bool) -> None:

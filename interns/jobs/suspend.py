@@ -28,25 +28,20 @@ def suspend(lease: InternLease, driver: Driver, *, by: str) -> bool:
     intern, mine = picked
     try:
         with LeaseRenewal(mine) as renewal:
-            _suspend(intern, mine, renewal, driver, by)
+            end_runs(intern.pk, because="run_ended", driver=driver)
+            problem = _stop(intern, renewal, driver)
+            if problem is None:
+                why = intern.status_reason
+                rule = MoveRule.SUSPENDED
+                leases.settle(mine, rule, Status.STOPPED, by=by, why=why, failed_probes=0)
+            else:
+                # It runs on, or not: the next probe tells.
+                leases.release(mine, by=by, why=f"the runtime did not stop: {problem}")
     except LeaseLost:
         log.warning("Intern %s was given to somebody else meanwhile", intern.pk)
     except (DatabaseError, InterfaceError) as error:
         log.warning("Suspending intern %s: database: %s", intern.pk, error)
     return True
-
-
-def _suspend(
-    intern: Intern, lease: InternLease, renewal: LeaseRenewal, driver: Driver, by: str
-) -> None:
-    end_runs(intern.pk, because="run_ended", driver=driver)
-    problem = _stop(intern, renewal, driver)
-    if problem is None:
-        why = intern.status_reason
-        leases.settle(lease, MoveRule.SUSPENDED, Status.STOPPED, by=by, why=why, failed_probes=0)
-    else:
-        # It runs on, or not: the next probe tells.
-        leases.release(lease, by=by, why=f"the runtime did not stop: {problem}")
 
 
 def _stop(intern: Intern, renewal: LeaseRenewal, driver: Driver) -> str | None:

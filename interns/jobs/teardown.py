@@ -72,7 +72,15 @@ class _Teardown:
         self._run_step("runtime_teardown_failed", lambda: self._driver.destroy(self._intern.pk))
         leases.write(self._lease, hostname=None, runtime=None)
         self._run_step("vault_teardown_failed", lambda: delete_intern_vault(self._intern.pk))
-        self._remove_row()
+        self._renewal.check()
+        # The row, with what is only its own. Its history stays.
+        with transaction.atomic():
+            row = self._lease.rows().select_for_update().first()
+            if row is None:
+                raise LeaseLost
+            row.delete()
+            move = (MoveRule.GONE, Status.DESTROYING, NOWHERE)
+            history.record_move(self._intern, *move, by=self._by)
 
     def _archive(self) -> None:
         """Skipped where there never was a disk: a first boot that failed may not have come so far
@@ -85,22 +93,20 @@ class _Teardown:
             archive_workspace(self._intern, self._driver, alive=self._renewal.check)
         except (DatabaseError, InterfaceError, LeaseLost):
             raise
-        except Exception as error:  # noqa: BLE001 - Whatever it is, there is no archive.
+        except Exception as error:
             if isinstance(error, NoDisk) and not history.has_ever_run(self._intern.pk):
                 return
-            self._go_on_without_archive(error)
-
-    def _go_on_without_archive(self, error: Exception) -> None:
-        log.error("Intern %s: no archive: %s", self._intern.pk, error, exc_info=error)
-        is_expected = isinstance(error, ArchiveFailed)
-        sentence = str(error)[:500] if is_expected else type(error).__name__
-        if not self._lease.rows().filter(acknowledge_workspace_loss=True).exists():
-            raise TeardownFailed(ArchiveFailed.code, sentence, MoveRule.ARCHIVE_FAILED) from error
-        with transaction.atomic():
-            leases.write(self._lease)
-            move = (MoveRule.ARCHIVE_LOSS_ACCEPTED, Status.DESTROYING, Status.DESTROYING)
-            why = f"{ArchiveFailed.code}: {sentence}; the loss was acknowledged"
-            history.record_move(self._intern, *move, by=self._by, why=why)
+            log.error("Intern %s: no archive: %s", self._intern.pk, error, exc_info=error)
+            code, rule = ArchiveFailed.code, MoveRule.ARCHIVE_FAILED
+            is_expected = isinstance(error, ArchiveFailed)
+            sentence = str(error)[:500] if is_expected else type(error).__name__
+            if not self._lease.rows().filter(acknowledge_workspace_loss=True).exists():
+                raise TeardownFailed(code, sentence, rule) from error
+            with transaction.atomic():
+                leases.write(self._lease)
+                move = (MoveRule.ARCHIVE_LOSS_ACCEPTED, Status.DESTROYING, Status.DESTROYING)
+                why = f"{code}: {sentence}; the loss was acknowledged"
+                history.record_move(self._intern, *move, by=self._by, why=why)
 
     def _run_step(self, code: str, work: Callable[[], object]) -> None:
         """A step whose failure ends the attempt; its own message is for the log, unless it is a
@@ -116,14 +122,3 @@ class _Teardown:
         except Exception as error:
             log.exception("Tearing down intern %s", self._intern.pk)
             raise TeardownFailed(code, type(error).__name__) from error
-
-    def _remove_row(self) -> None:
-        """The row, with what is only its own. Its history stays."""
-        self._renewal.check()
-        with transaction.atomic():
-            row = self._lease.rows().select_for_update().first()
-            if row is None:
-                raise LeaseLost
-            row.delete()
-            move = (MoveRule.GONE, Status.DESTROYING, NOWHERE)
-            history.record_move(self._intern, *move, by=self._by)

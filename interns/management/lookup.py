@@ -29,19 +29,13 @@ def find_intern(text: str) -> Intern:
     account, slash, name = text.partition("/")
     if slash:
         found = list(rows.filter(workspace__account__name=account, name=name)[:2])
-    elif (number := _parse_uuid(text)) is not None:
-        found = list(rows.filter(pk=number))
     else:
-        found = list(rows.filter(hostname=text.lower()))
+        try:
+            found = list(rows.filter(pk=UUID(text)))
+        except ValueError:
+            found = list(rows.filter(hostname=text.lower()))
     if len(found) > 1:
         raise Refused(f"There are several interns {text!r}: name one by its id")
     if not found:
         raise Refused(f"There is no intern {text!r}")
     return found[0]
-
-
-def _parse_uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

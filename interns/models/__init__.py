@@ -2,8 +2,14 @@
 
 from interns.models.archive import WorkspaceArchive
 from interns.models.chat import ChatInteraction, ChatRun, ChatSession
-from interns.models.host import InternHost
-from interns.models.intern import Intern, InternCreation, InternTransition, LeaseKind, Status
+from interns.models.intern import (
+    Intern,
+    InternCreation,
+    InternHost,
+    InternTransition,
+    LeaseKind,
+    Status,
+)
 from interns.models.vault import Vault, VaultSecret
 
 __all__ = [

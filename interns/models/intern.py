@@ -1,4 +1,5 @@
-"""Interns: settings, place in the status machine, the lease of what is done to them, history."""
+"""Interns (settings, place in the status machine, the lease of what is done to them), their history
+and the machines that run them."""
 
 import uuid
 from typing import Any, Final, NoReturn
@@ -9,12 +10,12 @@ from django.db.models import F, Q
 from accounts.models import Account, ApiKey, User, Workspace
 from accounts.models.record import AppendOnly
 from gateway.environment.interns import DEFAULT_HOST
-from interns.models.host import HOST_NAME_CHARS_MAX
 
 NAME_CHARS_MAX: Final = 17
 DESCRIPTION_CHARS_MAX: Final = 2_000
 INSTRUCTIONS_CHARS_MAX: Final = 100_000
 MODEL_CHARS_MAX: Final = 200
+HOST_NAME_CHARS_MAX: Final = 253
 
 
 class Status(models.TextChoices):
@@ -254,3 +255,33 @@ class InternTransition(models.Model):
 
     def delete(self, *args: object, **options: object) -> NoReturn:
         raise AppendOnly("the history of interns is kept as it was written")
+
+
+class InternHost(models.Model):
+    """A machine that runs interns, as its worker of `intern-control` wrote it down at
+    `last_seen_at`.
+
+    `home_id` tells two machines of one name apart. `interns` counts those that were placed there
+    when the memory was measured. One that is `draining` gets no more. Since `alive_since` no two
+    life signs were so far apart that it counted as gone.
+    """
+
+    name = models.CharField(primary_key=True, max_length=HOST_NAME_CHARS_MAX)
+    home_id = models.UUIDField()
+    memory_bytes = models.BigIntegerField()
+    free_memory_bytes = models.BigIntegerField()
+    interns = models.PositiveIntegerField(default=0)
+    draining = models.BooleanField(default=False)
+    alive_since = models.DateTimeField()
+    last_seen_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="interns_host_memory_not_negative",
+                condition=Q(memory_bytes__gte=0, free_memory_bytes__gte=0),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

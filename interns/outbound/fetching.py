@@ -131,7 +131,9 @@ class _OutgoingFetch:
 
     def send(self, deadline: float) -> Followed:
         request = self._request
-        base, rest = _split_url(request.url)
+        base, rest = split_url(request.url)
+        if "{" in base or "}" in base:
+            raise TargetRefused("A URL's host is no place for a secret")
         target = target_of(base, "")
         self.release.require_allowed(find_names([rest]), target)
         self.release.learn_host(target)
@@ -232,13 +234,6 @@ class _OutgoingFetch:
             redirects=[self.scrub(url) for url in followed.passed],
             secrets=sorted(self.release.released),
         )
-
-
-def _split_url(url: str) -> tuple[str, str]:
-    base, rest = split_url(url)
-    if "{" in base or "}" in base:
-        raise TargetRefused("A URL's host is no place for a secret")
-    return base, rest
 
 
 def _read(reply: Reply, scrubber: Scrubber, bytes_max: int) -> tuple[bytes, bool]:

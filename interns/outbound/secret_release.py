@@ -6,8 +6,7 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -106,8 +105,15 @@ class SecretRelease:
     def __init__(self, intern: Intern) -> None:
         self.released: set[str] = set()
         self.values: dict[str, str] = {}
-        self._secrets, self._is_vault_gone = _load_secrets(intern)
         self._hosts: set[str] = set()
+        # By name; nothing where the vault that the intern borrows is gone.
+        self._secrets: dict[str, EffectiveSecret] = {}
+        self._is_vault_gone = False
+        try:
+            found = run_queries(Lane.READ, lambda: read_effective_secrets(intern))
+            self._secrets = {each.name: each for each in found}
+        except AttachedVaultGone:
+            self._is_vault_gone = True
 
     def require_secrets(self, names: Collection[str]) -> None:
         """Raises `VaultGone` and `SecretUnknown` for names that the intern cannot use."""
@@ -150,28 +156,13 @@ class SecretRelease:
     def fill(self, text: str, encode: Encode) -> str:
         """The text with values in it, whose secrets `may_receive` allowed."""
         names = find_names([text])
-        with _name_errors(names):
+        try:
             done = fill_placeholders(text, self.values, encode)
+        except UnusableValue as error:
+            why = f"The secret {', '.join(sorted(names))} {error}"
+            raise SecretNotReleased(why) from None
+        except KeyError:
+            # Removed between the two looks at the vault.
+            raise SecretUnknown from None
         self.released |= names
         return done
-
-
-@contextmanager
-def _name_errors(names: Collection[str]) -> Iterator[None]:
-    try:
-        yield
-    except UnusableValue as error:
-        text = f"The secret {', '.join(sorted(names))} {error}"
-        raise SecretNotReleased(text) from None
-    except KeyError:
-        # Removed between the two looks at the vault.
-        raise SecretUnknown from None
-
-
-def _load_secrets(intern: Intern) -> tuple[dict[str, EffectiveSecret], bool]:
-    """What the intern has by name; nothing where the vault that it borrows is gone."""
-    try:
-        found = run_queries(Lane.READ, lambda: read_effective_secrets(intern))
-    except AttachedVaultGone:
-        return {}, True
-    return {each.name: each for each in found}, False

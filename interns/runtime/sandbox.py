@@ -8,12 +8,14 @@ import compileall
 import logging
 import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from django.conf import settings
 
 import interns
+from gateway.doctor.findings import Finding, Question
 from gateway.sandbox import host_users
 from gateway.sandbox.cgroups import Bounds
 from gateway.sandbox.isolation import (
@@ -181,3 +183,22 @@ def _bind_code() -> list[str]:
 
 
 SANDBOXES = Sandboxes()
+
+
+def examine_sandbox(question: Question) -> Iterator[Finding]:
+    """What `manage.py doctor` says of the walls of interns."""
+    if settings.INTERN_RUNTIME != "process":
+        text = f"INTERN_RUNTIME is {settings.INTERN_RUNTIME}, which has walls of its own"
+        yield Finding("sandbox", "unknown", text)
+        return
+    try:
+        found = Sandboxes().isolation()
+    except SandboxMissing as error:
+        advice = "Install bubblewrap, and see docs/reference/interns-agent.md."
+        yield Finding("sandbox", "warning", str(error), advice)
+        return
+    if found.is_none:
+        advice = "Interns run as plain processes, and shells are refused."
+        yield Finding("sandbox", "warning", found.reason, advice)
+    else:
+        yield Finding("sandbox", "ok", f"interns run inside {found.name}")

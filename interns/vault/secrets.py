@@ -77,9 +77,9 @@ def read_secrets_page(
     secrets: "QuerySet[VaultSecret]", page: Page
 ) -> tuple[list[VaultSecret], bool]:
     """One page, sorted by name, and whether there are more."""
-    found = list(
-        secrets.order_by(_order_by_bytes("name"))[page.offset : page.offset + page.limit + 1]
-    )
+    # A database's own collation may pass over underscores.
+    by_bytes = Collate(F("name"), "C") if connection.vendor == "postgresql" else F("name")
+    found = list(secrets.order_by(by_bytes)[page.offset : page.offset + page.limit + 1])
     return found[: page.limit], len(found) > page.limit
 
 
@@ -227,11 +227,6 @@ def _count_held(vault: Any) -> Subquery:
 def _check_room(held: int | None, *, more: int) -> None:
     if more and (held or 0) + more > SECRETS_MAX:
         raise VaultFull
-
-
-def _order_by_bytes(name: str) -> Any:
-    """A database's own collation may pass over underscores."""
-    return Collate(F(name), "C") if connection.vendor == "postgresql" else F(name)
 
 
 def _record_change(

@@ -1,7 +1,7 @@
 """POST /interns/{internId}/chat/completions."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
@@ -167,7 +167,15 @@ class InternChatViewSet(InternViewSet):
             raise ChatError("intern_not_ready")
         slot = slots.take()
         try:
-            stream = self._open_stream(request, caller, intern, body)
+            who = caller.creator_key
+            turn = TurnRequest(
+                intern.pk,
+                acting=f"key-{caller.key_id}" if who is None else str(who),
+                by=who,
+                client=request.META.get("gunicorn.socket"),
+                driver=current_driver(),
+            )
+            stream = turn.prompt(body) if isinstance(body, ChatPrompt) else turn.reply(body)
             if isinstance(stream, SteeredRun):
                 return json_response(
                     {"session_id": stream.session_id, "status": "steered"}, status=202
@@ -183,19 +191,6 @@ class InternChatViewSet(InternViewSet):
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         shown = build_overloaded() if isinstance(error, Unavailable) else error
         return super().refusal(request, shown)
-
-    def _open_stream(
-        self, request: HttpRequest, caller: Caller, intern: Intern, body: ChatPrompt | ChatReply
-    ) -> Any:
-        who = caller.creator_key
-        asking = TurnRequest(
-            intern.pk,
-            acting=f"key-{caller.key_id}" if who is None else str(who),
-            by=who,
-            client=request.META.get("gunicorn.socket"),
-            driver=current_driver(),
-        )
-        return asking.prompt(body) if isinstance(body, ChatPrompt) else asking.reply(body)
 
 
 def _read_body(request: HttpRequest) -> ChatPrompt | ChatReply:

@@ -143,13 +143,16 @@ def _forward(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseB
     access = current_driver().find_agent(intern.pk)
     if access is None:
         raise ChatError("intern_unreachable")
-    query = request.META.get("QUERY_STRING", "")
+    meta: JsonObject = request.META
+    # The path as it was sent, where the server tells.
+    raw = str(meta.get("RAW_URI") or request.path_info)
+    path = raw.partition("?")[0] if raw.startswith("/") else quote(request.path_info)
+    query = meta.get("QUERY_STRING", "")
     try:
-        meta: JsonObject = request.META
         reply = send_request(
             access,
             method=str(request.method),
-            path=_get_raw_path(request) + (f"?{query}" if query else ""),
+            path=f"{path}?{query}" if query else path,
             headers=[(name, meta[key]) for key, name in _PASSED_ON if meta.get(key)],
             body=body,
             deadline=time.monotonic() + settings.INTERN_OPERATION_SECONDS,
@@ -168,9 +171,3 @@ def _forward(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseB
         # It asks for its own token, which no caller has: there is nothing here.
         return error_response(UnknownPath())
     return HttpResponse(content, status=status, headers={**_INERT, "Content-Type": content_type})
-
-
-def _get_raw_path(request: HttpRequest) -> str:
-    """As it was sent, where the server tells."""
-    raw = str(request.META.get("RAW_URI") or request.path_info)
-    return raw.partition("?")[0] if raw.startswith("/") else quote(request.path_info)

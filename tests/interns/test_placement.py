@@ -2,7 +2,7 @@
 
 import pytest
 
-from interns.placement import HostState, choose_host
+from interns.hosts import HostState, choose_host
 
 GIB = 1 << 30
 
