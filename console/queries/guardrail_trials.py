@@ -104,23 +104,23 @@ def replay_yesterday(
     in them."""
     start = hour_of(now) - DAY
     replay = Replay()
-    keys = None if guardrail.is_default else _list_governed(guardrail, scope)
-    if keys == []:
-        return replay
+    keys = None
+    if not guardrail.is_default:
+        # Its keys and those of its members, in whichever workspace; deleted ones too.
+        own = GuardrailKey.objects.filter(guardrail=guardrail).values("api_key")
+        people = GuardrailMember.objects.filter(guardrail=guardrail).values("membership__user")
+        governed = ApiKey.objects.filter(
+            Q(pk__in=own) | Q(creator__in=people), account=scope.account
+        )
+        if not scope.rules_account:
+            governed = governed.filter(workspace__in=list_led_workspaces(scope))
+        keys = list(governed.values_list("pk", flat=True))
+        if not keys:
+            return replay
     if reads_texts:
         _replay_texts(guardrail, keys, start, replay)
     _replay_places(guardrail, keys, start, now, replay)
     return replay
-
-
-def _list_governed(guardrail: Guardrail, scope: Scope) -> list[int]:
-    """Its keys and those of its members, in whichever workspace; deleted ones too."""
-    own = GuardrailKey.objects.filter(guardrail=guardrail).values("api_key")
-    people = GuardrailMember.objects.filter(guardrail=guardrail).values("membership__user")
-    keys = ApiKey.objects.filter(Q(pk__in=own) | Q(creator__in=people), account=scope.account)
-    if not scope.rules_account:
-        keys = keys.filter(workspace__in=list_led_workspaces(scope))
-    return list(keys.values_list("pk", flat=True))
 
 
 def _replay_texts(

@@ -162,7 +162,30 @@ def list_endpoints(model: ModelEntry, now: datetime) -> list[EndpointRow]:
     learned = read_learned()
     endpoints = sorted(list_published(model), key=lambda each: (each.token_usd, each.tag))
     uptimes = _read_week_uptimes([each.pk for each in endpoints], now)
-    return [_build_endpoint_row(each, learned, uptimes.get(each.pk)) for each in endpoints]
+    rows = []
+    for endpoint in endpoints:
+        stats = learned.of(endpoint)
+        status, tone = "works", "good"
+        if not endpoint.routable:
+            status, tone = "switched off", "plain"
+        elif endpoint.pk in learned.standing.parked:
+            status, tone = "parked", "warn"
+        elif endpoint.pk in learned.standing.unstable:
+            status, tone = "fails", "bad"
+        latency = stats.latency_30m_s or stats.latency_s
+        speed = stats.throughput_30m_tps or stats.throughput_tps
+        rows.append(
+            EndpointRow(
+                endpoint,
+                status,
+                tone,
+                None if latency is None else latency.p50 * 1000,
+                None if speed is None else speed.p50,
+                stats.uptime_1d,
+                uptimes.get(endpoint.pk),
+            )
+        )
+    return rows
 
 
 def _read_week_uptimes(pks: Sequence[int], now: datetime) -> dict[int, float]:
@@ -214,28 +237,4 @@ def _build_row(model: ModelEntry, learned: LearnedStats) -> ModelRow:
         max(uptimes, default=None),
         len({each.provider.slug for each in published}),
         any(each.zdr for each in published),
-    )
-
-
-def _build_endpoint_row(
-    endpoint: EndpointEntry, learned: LearnedStats, uptime_7d: float | None
-) -> EndpointRow:
-    stats = learned.of(endpoint)
-    status, tone = "works", "good"
-    if not endpoint.routable:
-        status, tone = "switched off", "plain"
-    elif endpoint.pk in learned.standing.parked:
-        status, tone = "parked", "warn"
-    elif endpoint.pk in learned.standing.unstable:
-        status, tone = "fails", "bad"
-    latency, speed = stats.latency_30m_s or stats.latency_s, stats.throughput_30m_tps
-    speed = speed or stats.throughput_tps
-    return EndpointRow(
-        endpoint,
-        status,
-        tone,
-        None if latency is None else latency.p50 * 1000,
-        None if speed is None else speed.p50,
-        stats.uptime_1d,
-        uptime_7d,
     )

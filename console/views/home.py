@@ -59,6 +59,10 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     hours = usage.sum_by_hour(scope, now, hours=_HOURS)
     if page.period.length <= DAY:
         points, step = hours[-24:], HOUR
+    used, latency = _add_up(points), usage.read_latency(scope, start)
+    tokens_in = format_count_short(used.tokens_prompt)
+    tokens_out = format_count_short(used.tokens_completion)
+    slowest = f"95 % within {format_ms(latency.p95_ms)}"
     moments = [point.start for point in points]
     spend = Series("Spend", [point.used.spend_nano / NANO_PER_USD for point in points])
     requests = Series("Requests", [point.used.requests for point in points])
@@ -66,7 +70,12 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     context: dict[str, Any] = {
         "title": "Home",
         "spend_tiles": _list_spend_tiles(days, estimate_yesterday_nano(hours, now)),
-        "tiles": _list_use_tiles(points, usage.read_latency(scope, start)),
+        "tiles": [
+            Tile("Requests", format_count_short(used.requests)),
+            Tile("Failed or refused", format_percent(used.error_percent), "of all requests"),
+            Tile("Tokens", format_count_short(used.tokens), f"{tokens_in} in, {tokens_out} out"),
+            Tile("First token, median", format_ms(latency.p50_ms), slowest),
+        ],
         "spend_chart": bar_chart(moments, [spend], unit="usd", step=step),
         "request_chart": bar_chart(moments, [requests], unit="count", step=step),
         "tops": _list_tops(page, start),
@@ -133,19 +142,6 @@ def _list_spend_tiles(days: list[usage.UsagePoint], yesterday_nano: int) -> list
             note = f"{change}, {format_money_short(before_nano)} {when}"
         tiles.append(Tile(label, format_money_short(spent_nano), note))
     return tiles
-
-
-def _list_use_tiles(points: list[usage.UsagePoint], latency: usage.Latency) -> list[Tile]:
-    used = _add_up(points)
-    tokens = f"{format_count_short(used.tokens_prompt)} in, "
-    tokens += f"{format_count_short(used.tokens_completion)} out"
-    slowest = f"95 % within {format_ms(latency.p95_ms)}"
-    return [
-        Tile("Requests", format_count_short(used.requests)),
-        Tile("Failed or refused", format_percent(used.error_percent), "of all requests"),
-        Tile("Tokens", format_count_short(used.tokens), tokens),
-        Tile("First token, median", format_ms(latency.p50_ms), slowest),
-    ]
 
 
 def _add_up(points: list[usage.UsagePoint]) -> usage.UsageSum:

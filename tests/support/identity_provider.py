@@ -71,3 +71,16 @@ def begin_sign_in(client: Client, target: str = "/console/keys") -> str:
 
 def sign_in(client: Client, provider: Provider) -> Any:
     return client.get(provider.agree(begin_sign_in(client)))
+
+
+def is_in(client: Client) -> bool:
+    return "_auth_user_id" in client.session
+
+
+def last_reason() -> str:
+    # Django is not set up yet when this file is read.
+    from accounts.models import AuditRecord
+
+    record = AuditRecord.objects.filter(object_type="sign_in", action="failed").latest("pk")
+    assert record.after
+    return str(record.after["reason"])
