@@ -68,7 +68,7 @@ def _delete_destinations(workspace_id: "UUID") -> int:
 
 
 def _erase_from_failures(user: Any) -> int:
-    from routing.reports.erasure import erase_from_failures
+    from routing.reports.failed_requests import erase_from_failures
 
     return erase_from_failures(user)
 

@@ -65,7 +65,9 @@ def find_named_preset(body: Mapping[str, Any]) -> NamedPreset | None:
         rest = dict(body)
         del rest["preset"]
         return NamedPreset(field, rest, model) if field else None
-    references = _list_references(body)
+    entries = [model, *(each for name in _LISTS for each in _entries(body, name))]
+    named = [entry.get("model") if type(entry) is dict else entry for entry in entries]
+    references = [reference for reference in named if type(reference) is str]
     slugs = dict.fromkeys(preset.slug for preset in map(preset_of, references) if preset)
     if type(field) is str and field:
         if slugs.keys() - {field}:
@@ -89,31 +91,26 @@ def find_named_preset(body: Mapping[str, Any]) -> NamedPreset | None:
     return NamedPreset(slug, rest, references[0] if references else None)
 
 
-def _list_references(body: Mapping[str, Any]) -> list[str]:
-    entries = [body.get("model"), *(each for name in _LISTS for each in _entries(body, name))]
-    models = [entry.get("model") if type(entry) is dict else entry for entry in entries]
-    return [model for model in models if type(model) is str]
-
-
 def insert_models(body: JsonObject, models: Sequence[str]) -> JsonObject:
     """The body in which the preset's models replace list entries that name the preset alone."""
     if "models" not in body and "fallbacks" not in body:
         return body
     for name in _LISTS:
-        if any(map(_has_at, _entries(body, name))):
-            entries = [each for entry in body[name] for each in _replace_preset(entry, models)]
-            body = {**body, name: entries}
+        if not any(map(_has_at, _entries(body, name))):
+            continue
+        entries: list[Any] = []
+        for entry in body[name]:
+            model = entry.get("model") if type(entry) is dict else entry
+            preset = preset_of(model) if type(model) is str else None
+            if preset is None:
+                entries.append(entry)
+                continue
+            meant = [preset.model] if preset.model else models
+            entries += (
+                [{**entry, "model": each} for each in meant] if type(entry) is dict else meant
+            )
+        body = {**body, name: entries}
     return body
-
-
-def _replace_preset(entry: object, models: Sequence[str]) -> Sequence[Any]:
-    """The entries that replace one entry of a list of models."""
-    model = entry.get("model") if type(entry) is dict else entry
-    preset = preset_of(model) if type(model) is str else None
-    if preset is None:
-        return [entry]
-    meant = [preset.model] if preset.model else models
-    return [{**entry, "model": each} for each in meant] if type(entry) is dict else meant
 
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -94,7 +94,13 @@ def merge_preset(
     overrides = _OVERRIDES[format]
     given_keys = {key for name in overrides.keys() & body.keys() for key in overrides[name]}
     if format in _INNER_OVERRIDES:
-        given_keys |= _list_inner_keys(body, *_INNER_OVERRIDES[format])
+        field, keys = _INNER_OVERRIDES[format]
+        inner = body.get(field)
+        if type(inner) is dict:
+            given_keys.update([key for name, key in keys.items() if name in inner])
+        elif inner is None and field in body:
+            # Null overrides all of them.
+            given_keys.update(keys.values())
     defaults = {
         name: config[name]
         for name in config
@@ -111,14 +117,6 @@ def merge_preset(
     _put_choice(format, result, config, given_keys)
     before = _put_prompt(format, result, system_prompt) if system_prompt else 0
     return MergedBody(result, beside, before, missing)
-
-
-def _list_inner_keys(body: Mapping[str, Any], field: str, keys: Mapping[str, str]) -> set[str]:
-    """The config keys that an inner object overrides; null overrides all of them."""
-    inner = body.get(field)
-    if inner is None:
-        return set(keys.values()) if field in body else set()
-    return {key for name, key in keys.items() if name in inner} if type(inner) is dict else set()
 
 
 def _merge_chat(body: JsonObject, beside: JsonObject, defaults: JsonObject) -> None:

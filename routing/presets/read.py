@@ -148,15 +148,11 @@ def forget_active_presets() -> None:
 
 
 def _load_active(name: tuple[UUID, str]) -> ActivePreset | None:
-    return run_queries(Lane.READ, lambda: _query_active(*name))
-
-
-def _query_active(workspace_id: UUID, slug: str) -> ActivePreset | None:
-    row = (
-        Preset.objects.filter(workspace=workspace_id, slug=slug, status=Preset.Status.ACTIVE)
-        .values_list("pk", "designated_version__config", "designated_version__system_prompt")
-        .first()
-    )
+    workspace_id, slug = name
+    rows = Preset.objects.filter(
+        workspace=workspace_id, slug=slug, status=Preset.Status.ACTIVE
+    ).values_list("pk", "designated_version__config", "designated_version__system_prompt")
+    row = run_queries(Lane.READ, rows.first)
     if row is None:
         return None
     preset_id, config, prompt = row

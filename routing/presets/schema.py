@@ -159,7 +159,16 @@ def build_content(format: str, body: Mapping[str, Any], *, models_max: int) -> P
         config["reasoning"] = {**config["reasoning"], "max_tokens": budget}
     if format == "responses":
         return PresetContent(config, body.get("instructions") or "")
-    contents = [body.get("system")] if format == "messages" else _list_instructions(body)
+    if format == "messages":
+        contents = [body.get("system")]
+    else:
+        # The conversation itself is not kept, and not checked.
+        messages = body.get("messages")
+        contents = [
+            message.get("content")
+            for message in (messages if isinstance(messages, list) else ())
+            if isinstance(message, dict) and is_instruction(message)
+        ]
     return PresetContent(config, _BETWEEN.join(text for each in contents for text in _texts(each)))
 
 
@@ -200,16 +209,6 @@ _RENAMED: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {
 }
 
 
-def _list_instructions(body: Mapping[str, Any]) -> list[Any]:
-    """What a chat tells the model. The conversation itself is not kept, and not checked."""
-    messages = body.get("messages")
-    return [
-        message.get("content")
-        for message in (messages if isinstance(messages, list) else ())
-        if isinstance(message, dict) and is_instruction(message)
-    ]
-
-
 def is_instruction(message: Mapping[str, Any]) -> bool:
     """Whether a message tells the model how to behave."""
     role = message.get("role")
@@ -217,7 +216,7 @@ def is_instruction(message: Mapping[str, Any]) -> bool:
 
 
 def _texts(content: object) -> Iterator[str]:
-    """A text, or those of a list of parts; anything else says nothing."""
+    """A text, or the texts of a list of parts; nothing for anything else."""
     for part in content if isinstance(content, list) else [content]:
         text = part.get("text") if isinstance(part, dict) else part
         if isinstance(text, str) and text:

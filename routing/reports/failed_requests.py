@@ -1,4 +1,4 @@
-"""Puts failed and refused requests on record, in batches beside the books."""
+"""The records of failed and refused requests: written in batches, and erased for an end user."""
 
 import hashlib
 import logging
@@ -11,9 +11,11 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import UUIDField
+from django.db.models import Exists, OuterRef, Q, QuerySet, UUIDField
 
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
+from routing.history.erasure import AT_ONCE, EndUser, erase_tags, walk_rows
+from routing.metering.models import Generation
 from routing.reports.flood import SourceSecond, admit_records
 from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.reports.report import RequestReport
@@ -21,7 +23,7 @@ from routing.statistics.periodic import PeriodicWork
 
 log = logging.getLogger("routing.reports")
 
-# A caller finds his failed request at most a second later; reports come every half.
+# A caller finds a failed request at most a second later; reports come every half.
 EVERY_S: Final = 0.25
 # Rows that wait for a database that is gone; what comes then is only counted in the log.
 _PENDING_MAX: Final = 5_000
@@ -30,7 +32,7 @@ _LOG_EVERY_S: Final = 60.0
 _ROWS_AT_ONCE: Final = 10
 # Addresses counted by themselves within a minute; further ones are counted as "other".
 _ADDRESSES_MAX: Final = 1_000
-# Beginnings of keys counted by themselves for each of them; the caller chooses what he sends.
+# Beginnings of keys counted by themselves for each of them; the caller chooses what to send.
 _PREFIXES_MAX: Final = 5
 _COLUMNS: Final = (
     *("key", "minute", "account_id", "workspace_id", "api_key_id", "address", "key_prefix"),
@@ -63,9 +65,11 @@ Admit = Callable[[Mapping[SourceSecond, int]], Mapping[SourceSecond, int]]
 
 
 class FailureWriter:
-    """Collects what batches of reports have of failures, and writes it in a greenlet of its own, so
-    that a database that says nothing delays no other observer. What finds none is kept for the next
-    round, up to a bound."""
+    """Collects the failures of batches of reports, and writes them in a greenlet of its own.
+
+    So a silent database delays no other observer. What cannot be written waits for the next round,
+    up to a bound.
+    """
 
     def __init__(self, store: Store | None = None, admit: Admit = admit_records) -> None:
         self._store = store or store_failures
@@ -95,8 +99,17 @@ class FailureWriter:
         self._work.finish(within_s=within_s)
 
     def write(self) -> None:
-        """Write what was collected."""
-        self._sort_new()
+        """Write a row of as many failures as their key may have in a second, counts of the rest."""
+        if self._new:
+            new, self._new = self._new, []
+            admitted = dict(self._admit(Counter(_find_second(row) for row, _ in new)))
+            for row, counted in new:
+                second = _find_second(row)
+                if admitted[second]:
+                    admitted[second] -= 1
+                    self._rows.append(row)
+                else:
+                    self._counts[counted] += 1
         if not self._rows and not self._counts:
             return
         rows, counts = self._rows, self._counts
@@ -105,20 +118,6 @@ class FailureWriter:
             self._store(rows, counts)
         except DATABASE_GONE:
             self._keep(rows, counts)
-
-    def _sort_new(self) -> None:
-        """Make rows of as many as their keys may have in a second, counts of the others."""
-        if not self._new:
-            return
-        new, self._new = self._new, []
-        admitted = dict(self._admit(Counter(_find_second(row) for row, _ in new)))
-        for row, counted in new:
-            second = _find_second(row)
-            if admitted[second]:
-                admitted[second] -= 1
-                self._rows.append(row)
-            else:
-                self._counts[counted] += 1
 
     def _add(self, report: RequestReport) -> None:
         error, caller = report.error, report.caller
@@ -183,7 +182,7 @@ class FailureWriter:
 
     def _keep(self, rows: list[FailedRequest], counts: Counter[CountedFailure]) -> None:
         for row in rows:
-            # Given before the write was undone; somebody else's by now, on SQLite.
+            # The write that gave it was undone; on SQLite another row may have it by now.
             row.pk = None
         room = max(0, _PENDING_MAX - len(self._rows))
         self._rows = rows[:room] + self._rows
@@ -207,8 +206,8 @@ def _find_second(row: FailedRequest) -> SourceSecond:
 
 
 def store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailure]) -> None:
-    """Write rows, and add counts to what is counted of them already: all or nothing, because what
-    failed is written again."""
+    """Write rows, and add counts to those already stored: all or nothing, because what failed is
+    written again."""
     run_queries(Lane.OPERATOR, lambda: _store_failures(rows, counts))
 
 
@@ -230,3 +229,34 @@ def _store_failures(rows: Sequence[FailedRequest], counts: Counter[CountedFailur
 def _hash_count(counted: CountedFailure) -> str:
     words = "\x1f".join(map(str, counted))
     return hashlib.md5(words.encode(), usedforsecurity=False).hexdigest()
+
+
+def erase_from_failures(user: EndUser) -> int:
+    """Erase an end user from failed and refused requests; returns how many rows changed.
+
+    Erases the tags whose value is the user's id, and the request ids of the user's generations.
+    """
+    erased = 0
+    own = Generation.objects.filter(
+        Q(user.matches("external_user")) | Q(user.matches("session_id"))
+    )
+    own = own.filter(pk=OuterRef("generation_id"), account_id=user.account_id)
+    is_own = ~Q(request_id="") & Q(Exists(own))
+
+    def erase(window: QuerySet[FailedRequest]) -> int:
+        nonlocal erased
+        with transaction.atomic():
+            # A row that is found loses what it was found by, so it is not found again.
+            found = window.filter(Q(user.is_named_in("tags")) | is_own)
+            rows = list(found.annotate(is_own=Exists(own)).order_by("at")[:AT_ONCE])
+            for row in rows:
+                row.tags = row.tags and erase_tags(row.tags, user)
+                row.request_id = "" if row.is_own else row.request_id
+            FailedRequest.objects.bulk_update(rows, ["tags", "request_id"])
+        erased += len(rows)
+        return len(rows)
+
+    rows = FailedRequest.objects.filter(account_id=user.account_id)
+    failures = rows.filter(Q(tags__isnull=False) | Q(generation_id__isnull=False))
+    walk_rows(failures, "at", erase)
+    return erased

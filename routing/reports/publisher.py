@@ -56,17 +56,14 @@ class Publisher:
             size = min(_BATCH_MAX, len(self._queue))
             batch = [self._queue.popleft() for _ in range(size)]
             for name, observe in tuple(self._observers.items()):
-                self._observe(name, observe, batch)
+                try:
+                    observe(batch)
+                    self._failing.discard(name)
+                except Exception as error:
+                    if name not in self._failing:
+                        log.error("%s lost %d reports", name, len(batch), exc_info=error)
+                    self._failing.add(name)
                 yield_control()
-
-    def _observe(self, name: str, observe: Observer, batch: Sequence[RequestReport]) -> None:
-        try:
-            observe(batch)
-            self._failing.discard(name)
-        except Exception as error:
-            if name not in self._failing:
-                log.error("%s lost %d reports", name, len(batch), exc_info=error)
-            self._failing.add(name)
 
 
 publisher: Final = Publisher()

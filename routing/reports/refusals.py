@@ -12,7 +12,7 @@ from gateway.http.address import find_client
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
-from gateway.http.tags import NO_TAGS, Tags, TagsInvalid, read_tags
+from gateway.http.tags import NO_TAGS, TagsInvalid, read_tags
 from routing.reports.flood import gate
 from routing.reports.report import NO_PHASES, Phases, RequestReport
 from routing.serving.request.errors import describe_error
@@ -39,6 +39,15 @@ def build_refusal_report(
     not called for a source that is refused more often than is put on record."""
     address = find_client(request)
     is_counted = not gate.admits(str(caller.key_id) if caller else address)
+    tags = NO_TAGS
+    if not is_counted:
+        tags = own = find_token_tags(request)
+        try:
+            header = request.META.get("HTTP_X_TAGS")
+            tags = read_tags(header, body.get("metadata"), body.get("trace"), own)
+        except TagsInvalid:
+            # What is refused may be no request at all.
+            pass
     return RequestReport(
         ended_at=datetime.now(UTC),
         started=started,
@@ -55,18 +64,8 @@ def build_refusal_report(
         phases=phases,
         plan="" if is_counted or write_plan is None else write_plan(),
         is_counted=is_counted,
-        tags=NO_TAGS if is_counted else _read_tags(request, body),
+        tags=tags,
     )
-
-
-def _read_tags(request: HttpRequest, body: JsonObject) -> Tags:
-    """As far as they can be read: what is refused may be no request at all."""
-    own = find_token_tags(request)
-    try:
-        header = request.META.get("HTTP_X_TAGS")
-        return read_tags(header, body.get("metadata"), body.get("trace"), own)
-    except TagsInvalid:
-        return own
 
 
 def read_requested_model(body: JsonObject) -> str:

@@ -3,9 +3,8 @@
 What the upstream said of a failure may quote the prompt, and stays out.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from gateway.http.jsonio import JsonObject, dumps
@@ -112,23 +111,16 @@ def _convert_message(message: JsonObject, budget: _Budget) -> JsonObject:
     elif isinstance(content, str):
         parts.append({"type": "text", "content": budget.take(content)})
     elif isinstance(content, list):
-        parts += _convert_parts(content, budget)
+        for part in content:
+            if not isinstance(part, dict) or budget.is_spent:
+                continue
+            if isinstance(part.get("text"), str):
+                parts.append({"type": "text", "content": budget.take(part["text"])})
+            else:
+                # Of media only the kind: a picture is no attribute.
+                parts.append({"type": str(part.get("type"))[:64]})
     parts += _convert_calls(message.get("tool_calls"), budget)
     return {"role": message.get("role"), "parts": parts}
-
-
-def _convert_parts(content: Iterable[Any], budget: _Budget) -> list[JsonObject]:
-    """Of media only the kind: a picture is no attribute."""
-    parts: list[JsonObject] = []
-    for part in content:
-        if not isinstance(part, dict) or budget.is_spent:
-            continue
-        text = part.get("text")
-        if isinstance(text, str):
-            parts.append({"type": "text", "content": budget.take(text)})
-        else:
-            parts.append({"type": str(part.get("type"))[:64]})
-    return parts
 
 
 def _convert_calls(calls: object, budget: _Budget) -> list[JsonObject]:

@@ -77,7 +77,9 @@ class _RequestSpans:
     def build(self) -> Iterator[Span]:
         report, phases = self._report, self._report.phases
         yield self._build_server()
-        if (plan := self._read_plan()) or phases.planned is not None:
+        text = report.record["trace"] if report.record else report.plan
+        plan = orjson.loads(text) if text else None
+        if plan or phases.planned is not None:
             yield self._build_plan(plan)
         if phases.hold_asked is not None:
             yield self._build_hold(phases.hold_asked)
@@ -171,10 +173,6 @@ class _RequestSpans:
 
     # --- The plan -------------------------------------------------------------------------------
 
-    def _read_plan(self) -> Any:
-        text = self._report.record["trace"] if self._report.record else self._report.plan
-        return orjson.loads(text) if text else None
-
     def _build_plan(self, plan: object) -> Span:
         report, phases = self._report, self._report.phases
         ended = report.ended if phases.planned is None else phases.planned
@@ -227,7 +225,7 @@ class _RequestSpans:
     # --- The money ------------------------------------------------------------------------------
 
     def _build_hold(self, asked: float) -> Span:
-        """It ends with the first attempt's beginning; without one it was refused."""
+        """It ends when the first attempt begins; without an attempt it was refused."""
         report, error = self._report, self._report.error
         first = report.attempts[0].started if report.attempts else None
         amount_nano = report.record["hold_nano"] if report.record else None
@@ -239,7 +237,7 @@ class _RequestSpans:
         return self._build_span("hold", "internal", period, attributes, failed=first is None)
 
     def _build_settlement(self) -> Span:
-        """One that is not in the books yet ends with now."""
+        """A settlement that is not in the books yet ends now."""
         report, ticket = self._report, self._report.settlement
         assert ticket is not None
         attributes: dict[str, Attribute | None] = {"gateway.settled": ticket.outcome is True}

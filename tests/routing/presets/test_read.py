@@ -80,7 +80,7 @@ def test_a_silent_database_is_no_missing_preset(
     def gone(*_: Any) -> None:
         raise DatabaseError
 
-    monkeypatch.setattr(read, "_query_active", gone)
+    monkeypatch.setattr(read, "run_queries", gone)
 
     with pytest.raises(DatabaseGone):
         find_active_preset(workspace.pk, "mail")
