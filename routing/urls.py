@@ -2,10 +2,9 @@
 
 from django.urls import URLPattern, path, re_path
 
-from routing.views.analytics import ActivityViewSet, AnalyticsViewSet
+from routing.views.analytics import ActivityViewSet, AnalyticsViewSet, UsageExportViewSet
 from routing.views.catalogue import EndpointViewSet, ModelViewSet, ProviderViewSet
 from routing.views.destinations import DestinationsViewSet
-from routing.views.exports import UsageExportViewSet
 from routing.views.generation import (
     ContentViewSet,
     FeedbackViewSet,

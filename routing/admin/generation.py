@@ -22,7 +22,7 @@ from routing.admin.trace_table import trace_table
 from routing.exports.columns import PERIODS
 from routing.exports.rows import UsageExport
 from routing.metering.models import Generation
-from routing.views.exports import download_csv
+from routing.views.analytics import download_csv
 
 add_history(History("Generations", "admin:routing_generation_changelist"))
 

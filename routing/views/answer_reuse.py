@@ -50,7 +50,9 @@ class AnswerReuse:
         self._flight: Flight | None = None
         self._pieces: list[bytes] = []
         self._bytes_left = int(settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES)
-        context = progress.context
+        context, guard = progress.context, progress.context.caller.guard
+        # Other guardrails on the output make another answer.
+        filters = repr(guard.output_filters) if guard and guard.output_filters else ""
         self._name = build_entry_name(
             _name_owner(context.caller),
             is_sorted=context.caller.shares_cache,
@@ -59,7 +61,7 @@ class AnswerReuse:
             stream=context.chat.stream,
             # What was sent, and what a preset, guardrails and plugins made of it.
             bodies=(body, context.chat.body),
-            beside=repr((context.betas, context.region, _name_output_filters(progress))),
+            beside=repr((context.betas, context.region, filters)),
         )
 
     def find_answer(self, headers: dict[str, str]) -> HttpResponseBase | None:
@@ -184,12 +186,6 @@ def _name_owner(caller: Caller) -> object:
         return caller.key_id
     governing = [(each.id, sorted(each.allowed_models or ())) for each in caller.guardrails]
     return caller.workspace_id, governing
-
-
-def _name_output_filters(progress: RequestProgress) -> str:
-    """Answers that other guardrails have looked at are other answers."""
-    guard = progress.context.caller.guard
-    return repr(guard.output_filters) if guard is not None and guard.output_filters else ""
 
 
 def start_reuse(

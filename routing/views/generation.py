@@ -44,11 +44,14 @@ _managed_operation = describe_operations(_TAG, 400, 404, 429)
 class _ByGeneration(LeanViewSet):
     """A caller sees the generations of its own account; anybody else's id is not found."""
 
-    def read(self, request: HttpRequest) -> tuple[Caller, str]:
-        """The caller, and the id of the generation."""
+    def authenticate(self, request: HttpRequest) -> Caller:
         caller = authenticate_counted(request)
         self.beside = {"user_id": caller.creator_id}
-        return caller, GenerationQuery.read(request.GET).id
+        return caller
+
+    def read(self, request: HttpRequest) -> tuple[Caller, str]:
+        """The caller, and the id of the generation."""
+        return self.authenticate(request), GenerationQuery.read(request.GET).id
 
 
 class GenerationViewSet(_ByGeneration):
@@ -78,8 +81,12 @@ def _read_record(caller: Caller, given_id: str) -> JsonObject:
     generations = Generation.objects.filter(account_id=caller.account_id, lost=False)
     generations = generations.defer("trace")
     row = generations.filter(pk=given_id).first()
+    failure: FailedRequest | None = None
     if row is not None:
-        failure = _find_failure(row)
+        if (request_id := row.detail.get("request_id")) is not None:
+            # The answer was an error, if there is one.
+            failures = FailedRequest.objects.filter(request_id=request_id, generation_id=row.pk)
+            failure = failures.filter(account_id=row.account_id).first()
     else:
         failure, generation_id = _find_request(caller, given_id)
         row = generations.filter(pk=generation_id).first()
@@ -90,18 +97,9 @@ def _read_record(caller: Caller, given_id: str) -> JsonObject:
     return serialize_generation(row, key_id=caller.key_id, failure=failure)
 
 
-def _find_failure(row: Generation) -> FailedRequest | None:
-    """What its caller was told, where that was an error."""
-    request_id = row.detail.get("request_id")
-    if request_id is None:
-        return None
-    failures = FailedRequest.objects.filter(request_id=request_id, generation_id=row.pk)
-    return failures.filter(account_id=row.account_id).first()
-
-
 def _find_request(caller: Caller, request_id: str) -> tuple[FailedRequest | None, str | None]:
-    """A failed request of that request id, and the id of its generation; else that of one that was
-    answered."""
+    """The failed request of that request id, and the generation's id; else None, and the id of the
+    generation that answered a request of that id."""
     failures = FailedRequest.objects.filter(account_id=caller.account_id, request_id=request_id)
     failure = failures.order_by("-pk").first()
     if failure is not None:
@@ -109,7 +107,7 @@ def _find_request(caller: Caller, request_id: str) -> tuple[FailedRequest | None
     return None, find_generation_id(caller.account_id, request_id)
 
 
-class RouteViewSet(LeanViewSet):
+class RouteViewSet(_ByGeneration):
     """Why a request went where it went."""
 
     @_route_operation(
@@ -122,8 +120,7 @@ class RouteViewSet(LeanViewSet):
         *(400, 404, 429, 503),
     )
     def retrieve(self, request: HttpRequest, generation_id: str) -> HttpResponseBase:
-        caller = authenticate_counted(request)
-        self.beside = {"user_id": caller.creator_id}
+        caller = self.authenticate(request)
         if "\x00" in generation_id:
             raise NotFound("Generation not found")
         text = run_queries(Lane.READ, lambda: _read_trace(caller, generation_id))

@@ -32,7 +32,7 @@ from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
 from routing.reports.publisher import publisher
 from routing.reports.refusals import build_refusal_report
-from routing.reports.report import NO_PHASES, RequestReport, read_phases
+from routing.reports.report import NO_PHASES, read_phases
 from routing.serving.admission.rate_limits import (
     build_limit_headers,
     describe_stay,
@@ -134,27 +134,24 @@ class InferenceViewSet(LeanViewSet):
         )
         # A format may know fewer statuses than there are.
         status = body["error"]["code"]
-        if self.progress is None or not self.progress.is_reported:
-            publisher.publish(self._report_refusal(request, error, status))
+        progress = self.progress
+        if progress is None or not progress.is_reported:
+            # A key that is refused may still be known, and its holder finds the refusal.
+            by_header = self.takes_api_key_header
+            caller = self.caller or recall_caller(request, by_api_key_header=by_header)
+            report = build_refusal_report(
+                request,
+                error,
+                format=self.caller_format.name,
+                status=status,
+                started=self.started,
+                caller=caller,
+                body=self.body,
+                phases=read_phases(progress) if progress else NO_PHASES,
+                write_plan=partial(write_trace, progress) if progress else None,
+            )
+            publisher.publish(report)
         return build_error_response(error, body, status=status)
-
-    def _report_refusal(
-        self, request: HttpRequest, error: GatewayError, status: int
-    ) -> RequestReport:
-        # A key that may not come in is known all the same, and its holder finds the refusal.
-        by_header = self.takes_api_key_header
-        caller = self.caller or recall_caller(request, by_api_key_header=by_header)
-        return build_refusal_report(
-            request,
-            error,
-            format=self.caller_format.name,
-            status=status,
-            started=self.started,
-            caller=caller,
-            body=self.body,
-            phases=read_phases(self.progress) if self.progress else NO_PHASES,
-            write_plan=partial(write_trace, self.progress) if self.progress else None,
-        )
 
     def _answer(
         self, request: HttpRequest, progress: RequestProgress, slot: Any

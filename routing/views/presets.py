@@ -3,27 +3,35 @@ own may only read them."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from datetime import datetime
+from typing import Any, ClassVar, Final, Literal, TypeVar
+from uuid import UUID
 
+import orjson
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
+from pydantic import ConfigDict, Field
 
 from accounts.authentication import authenticate_counted
 from accounts.caller import Caller
 from accounts.limit_words import describe_unknown_limit
 from accounts.services.records import key_actor
 from accounts.views.managed import PAGE
+from accounts.views.schemas.fields import UserId
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, PermissionDenied, SchemaInvalid
+from gateway.http.jsonio import JsonObject, format_time
 from gateway.http.paging import parse_page
+from gateway.http.resources import OpenObject, ResourceObject
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
 from gateway.openapi.components import UUID_TEXT, Component, answer_of, list_of, obj
 from routing.formats.chat.request import ChatInvalid
 from routing.presets import read
+from routing.presets.models import Preset, PresetVersion
 from routing.presets.read import resolve_scope
 from routing.presets.schema import SCHEMAS, SLUG_PATTERN, build_content, is_slug
 from routing.presets.services import save_version
@@ -32,20 +40,75 @@ from routing.views.openapi.inference import request_component
 from routing.views.openapi.messages import MESSAGES_MEANINGS
 from routing.views.openapi.operation import describe_operation
 from routing.views.openapi.responses import RESPONSES_MEANINGS
-from routing.views.schemas.presets import (
-    PresetObject,
-    PresetVersionObject,
-    PresetWithVersion,
-    serialize_preset,
-    serialize_preset_with_version,
-    serialize_version,
-)
 
 F = TypeVar("F", bound=Callable[..., object])
 # Leading zeros are a caller's own business, within reason.
 _VERSION_NUMBER: Final = re.compile(r"[0-9]{1,30}")
 # Of the words for limits those that are fields of requests.
 _MODEL_LISTS: Final = frozenset({"models"})
+
+
+class PresetVersionObject(ResourceObject):
+    """What a preset was at a time. It never changes."""
+
+    model_config = ConfigDict(title="PresetVersion")
+
+    id: UUID
+    preset_id: UUID
+    version: int = Field(ge=1)
+    config: OpenObject = Field(description="The settings kept, under one name for all formats.")
+    system_prompt: str = Field(description="Empty when there is none.")
+    creator_id: UserId
+    created_at: datetime
+    updated_at: datetime
+
+
+class PresetObject(ResourceObject):
+    """Settings of requests, kept under a name."""
+
+    model_config = ConfigDict(title="Preset")
+
+    id: UUID
+    name: str
+    slug: str = Field(json_schema_extra={"pattern": SLUG_PATTERN})
+    description: str | None
+    status: Literal["active", "disabled", "archived"]
+    status_updated_at: datetime | None = Field(description="Null until the status changes.")
+    created_at: datetime
+    updated_at: datetime
+    creator_user_id: UserId
+    workspace_id: UUID
+    designated_version_id: UUID = Field(description="The version in force.")
+
+
+class PresetWithVersion(PresetObject):
+    """A preset with the version in force."""
+
+    model_config = ConfigDict(title="PresetWithVersion")
+
+    designated_version: PresetVersionObject
+
+
+def serialize_preset(row: Preset) -> JsonObject:
+    """The JSON of a `PresetObject`; `creator` must have been selected."""
+    return PresetObject.from_row(row, creator_user_id=row.creator.public_id if row.creator else "")
+
+
+def serialize_preset_with_version(row: Preset) -> JsonObject:
+    """The JSON of a `PresetWithVersion`."""
+    version = serialize_version(row.designated_version)
+    return {**serialize_preset(row), "designated_version": version}
+
+
+def serialize_version(row: PresetVersion) -> JsonObject:
+    """The JSON of a `PresetVersionObject`. It never changes, so its two times are one."""
+    return PresetVersionObject.from_row(
+        row,
+        config=orjson.Fragment(row.config),
+        creator_id=row.creator.public_id if row.creator else "",
+        updated_at=format_time(row.created_at),
+    )
+
 
 _PRESET_ANSWER: Final = Component("PresetAnswer", obj({"data": PresetWithVersion}))
 _SLUG: Final = OpenApiParameter(

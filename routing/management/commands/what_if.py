@@ -17,7 +17,7 @@ from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.management.chat_argument import build_chat, json_object
 from routing.metering.models import Generation
-from routing.views.schemas.what_if import serialize_comparison
+from routing.views.what_if import serialize_comparison
 from routing.what_if.period import Period, Rules, replay_period
 
 

@@ -79,7 +79,13 @@ def _build_request(
 ) -> tuple[JsonObject, JsonObject]:
     schema, definitions = _build_schema(body)
     if body is not ChatBody:
-        schema, definitions = _prefix_definitions(schema, definitions, name.removesuffix("Request"))
+        # What means the same in the chat format, with all it refers to, keeps its name.
+        theirs, prefix = _chat_definitions(), name.removesuffix("Request")
+        shared = {key for key, each in definitions.items() if theirs.get(key) == each}
+        while odd := {key for key in shared if not _find_names(definitions[key]) <= shared}:
+            shared -= odd
+        names = {key: key if key in shared else prefix + key for key in definitions}
+        schema, definitions = _rename_definitions(schema, definitions, names)
     properties = {key: {**field} for key, field in schema["properties"].items()}
     for field_name, field in properties.items():
         field["description"] = meanings[field_name]
@@ -107,29 +113,11 @@ def _build_schema(body: Any) -> tuple[JsonObject, JsonObject]:
     return _rename_definitions(schema, definitions, names)
 
 
-def _prefix_definitions(
-    schema: object, definitions: JsonObject, prefix: str
-) -> tuple[Any, JsonObject]:
-    """Both with a prefix on each definition that is not the chat format's."""
-    shared = _find_shared(definitions)
-    names = {name: name if name in shared else prefix + name for name in definitions}
-    return _rename_definitions(schema, definitions, names)
-
-
 def _rename_definitions(
     schema: object, definitions: JsonObject, names: Mapping[str, str]
 ) -> tuple[Any, JsonObject]:
     renamed = {names[name]: _rename_references(each, names) for name, each in definitions.items()}
     return _rename_references(schema, names), renamed
-
-
-def _find_shared(definitions: JsonObject) -> set[str]:
-    """The definitions that mean the same in the chat format, with all they refer to."""
-    theirs = _chat_definitions()
-    shared = {name for name, each in definitions.items() if theirs.get(name) == each}
-    while odd := {name for name in shared if not _find_names(definitions[name]) <= shared}:
-        shared -= odd
-    return shared
 
 
 def _find_names(value: Any) -> set[str]:

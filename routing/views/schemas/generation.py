@@ -294,6 +294,12 @@ def serialize_route(given_id: str, trace_text: str) -> JsonObject:
     """The JSON of a `RouteObject`; without endpoints where nothing was planned, or where the trace
     is of another version."""
     trace = _read_trace(trace_text)
+    hedge: JsonObject | None = trace.get("hedge")
+    if hedge is not None:
+        attempts = [{**each, "cost": usd(each["cost_nano"])} for each in hedge["attempts"]]
+        for each in attempts:
+            del each["cost_nano"]
+        hedge = {"after_ms": hedge["after_ms"], "attempts": attempts}
     return RouteObject.from_row(
         None,
         id=given_id,
@@ -313,18 +319,9 @@ def serialize_route(given_id: str, trace_text: str) -> JsonObject:
             )
             for row, change in _read_verdicts(trace)
         ],
-        hedge=_serialize_hedge(trace.get("hedge")),
+        hedge=hedge,
         queue=trace.get("queue"),
     )
-
-
-def _serialize_hedge(hedge: JsonObject | None) -> JsonObject | None:
-    if hedge is None:
-        return None
-    attempts = [{**each, "cost": usd(each["cost_nano"])} for each in hedge["attempts"]]
-    for each in attempts:
-        del each["cost_nano"]
-    return {"after_ms": hedge["after_ms"], "attempts": attempts}
 
 
 def _read_trace(text: str) -> JsonObject:
