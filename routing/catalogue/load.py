@@ -86,7 +86,7 @@ class _Planning:
         for at, model in enumerate(self.spec.models):
             self._plan_model(model, f"models[{at}]")
         if prune:
-            self._plan_pruning()
+            self._disable_absent()
         return self.out
 
     def _list_errors(self) -> Iterator[str]:
@@ -116,22 +116,20 @@ class _Planning:
         changed = _set_fields(row, fields) + _set_credential(row, spec)
         self.providers[spec.slug] = row
         self._plan_row(row, changed, f"provider {spec.slug}", new=new)
-        if "credentials" in spec.model_fields_set:
-            self._plan_credentials(row, spec)
-
-    def _plan_credentials(self, provider: Provider, spec: ProviderSpec) -> None:
-        """Make the provider's pool what the file lists; a file without the list keeps it."""
+        if "credentials" not in spec.model_fields_set:
+            # A file without the list keeps the pool.
+            return
         for each in spec.credentials:
-            row = self.credentials.get((spec.slug, each.label))
-            new = row is None
-            row = row or ProviderCredential(provider=provider, label=each.label)
+            pooled = self.credentials.get((spec.slug, each.label))
+            new = pooled is None
+            pooled = pooled or ProviderCredential(provider=row, label=each.label)
             fields = {"weight": each.weight, "rate_limits": each.rate_limits}
-            changed = _set_fields(row, fields) + _set_secret(row, each)
-            self._plan_row(row, changed, f"credential {spec.slug}/{each.label}", new=new)
+            changed = _set_fields(pooled, fields) + _set_secret(pooled, each)
+            self._plan_row(pooled, changed, f"credential {spec.slug}/{each.label}", new=new)
         listed = {each.label for each in spec.credentials}
-        for (slug, label), row in self.credentials.items():
+        for (slug, label), pooled in self.credentials.items():
             if slug == spec.slug and label not in listed:
-                self.out.credentials_gone.append(row.pk)
+                self.out.credentials_gone.append(pooled.pk)
                 self.out.disabled.append(f"credential {slug}/{label}")
 
     def _plan_row(
@@ -148,21 +146,16 @@ class _Planning:
         row = row or Model(slug=spec.id, created=int(time.time()))
         self.models[spec.id] = row
         changed = _set_fields(row, _list_model_fields(spec))
-        has_other_aliases = self._plan_aliases(row, spec)
-        self._plan_row(row, changed, f"model {spec.id}", new=new, also=has_other_aliases)
-        for at, endpoint in enumerate(spec.endpoints):
-            self._plan_endpoint(row, endpoint, f"{place}.endpoints[{at}]")
-
-    def _plan_aliases(self, model: Model, spec: ModelSpec) -> bool:
-        """Plan the aliases of a model; whether any is added, moved or removed."""
         wanted = set(spec.aliases)
         own = {alias for alias, slug in self.aliases.items() if slug == spec.id}
         named = {alias for other in self.spec.models for alias in other.aliases}
         moved = {alias for alias in wanted - own if alias in self.aliases}
         self.out.aliases_gone |= moved | (own - named)
         for alias in sorted(wanted - own):
-            self.out.new.setdefault(ModelAlias, []).append(ModelAlias(alias=alias, model=model))
-        return wanted != own
+            self.out.new.setdefault(ModelAlias, []).append(ModelAlias(alias=alias, model=row))
+        self._plan_row(row, changed, f"model {spec.id}", new=new, also=wanted != own)
+        for at, endpoint in enumerate(spec.endpoints):
+            self._plan_endpoint(row, endpoint, f"{place}.endpoints[{at}]")
 
     def _plan_endpoint(self, model: Model, spec: EndpointSpec, place: str) -> None:
         name = f"endpoint {model.slug} at {spec.tag}"
@@ -177,7 +170,7 @@ class _Planning:
             self.out.warnings.append(f"{place}: {name} has no price and is not used; {where}")
         self._plan_row(row, _set_fields(row, fields), name, new=new)
 
-    def _plan_pruning(self) -> None:
+    def _disable_absent(self) -> None:
         named = {model.id: {end.tag for end in model.endpoints} for model in self.spec.models}
         providers = {provider.slug for provider in self.spec.providers}
         for slug, provider in self.providers.items():

@@ -78,27 +78,23 @@ def build_report(examples: Sequence[Example], temperature: float = 1.0) -> Calib
     judged = [
         Example(apply_temperature(each.probabilities, temperature), each.right) for each in examples
     ]
-    bins = _fill_bins([(max(p), p.index(max(p)) == right) for p, right in judged])
+    within: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
+    for shares, right in judged:
+        sure = max(shares)
+        within[min(BINS - 1, int(sure * BINS))].append((sure, shares.index(sure) == right))
+    # Of equal width, from the least sure answers to the surest.
+    bins = []
+    for answers in within:
+        count = max(1, len(answers))
+        sure = math.fsum(share for share, _ in answers) / count
+        bins.append(Bin(len(answers), sure, sum(is_right for _, is_right in answers) / count))
     count = len(examples)
     return CalibrationReport(
         accuracy=sum(each.answers * each.right for each in bins) / count,
         error=sum(each.answers * abs(each.sure - each.right) for each in bins) / count,
         loss=mean_loss(examples, temperature),
-        bins=bins,
+        bins=tuple(bins),
     )
-
-
-def _fill_bins(answers: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
-    """Bins of equal width, from the least sure answers to the surest."""
-    within: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
-    for sure, right in answers:
-        within[min(BINS - 1, int(sure * BINS))].append((sure, right))
-    bins = []
-    for each in within:
-        count = max(1, len(each))
-        sure = math.fsum(share for share, _ in each) / count
-        bins.append(Bin(len(each), sure, sum(right for _, right in each) / count))
-    return tuple(bins)
 
 
 def _relative_logs(example: Example) -> list[float]:

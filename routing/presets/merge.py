@@ -90,7 +90,14 @@ def merge_preset(
     not be valid.
     """
     if format == "decisions":
-        return _merge_decisions(body, config)
+        # Decisions take only the models and provider preferences of a preset.
+        result = {name: config[name] for name in ("model", "provider") if name in config} | dict(
+            body
+        )
+        models = [] if "model" in body else list(config.get("models", ()))
+        if models and "model" not in result:
+            result["model"] = models[0]
+        return MergedBody(result, {"models": models} if models else {})
     overrides = _OVERRIDES[format]
     given_keys = {key for name in overrides.keys() & body.keys() for key in overrides[name]}
     if format in _INNER_OVERRIDES:
@@ -163,15 +170,6 @@ def _merge_messages(body: JsonObject, beside: JsonObject, defaults: JsonObject) 
     if defaults.get("top_k", 0) < 0:
         beside["top_k"] = defaults.pop("top_k")
     _put_rest(body, beside, defaults, _OVERRIDES["messages"])
-
-
-def _merge_decisions(body: Mapping[str, Any], config: Mapping[str, Any]) -> MergedBody:
-    """Decisions take only the models and provider preferences of a preset."""
-    result = {name: config[name] for name in ("model", "provider") if name in config} | dict(body)
-    models = [] if "model" in body else list(config.get("models", ()))
-    if models and "model" not in result:
-        result["model"] = models[0]
-    return MergedBody(result, {"models": models} if models else {})
 
 
 def _put_rest(

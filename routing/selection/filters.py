@@ -70,29 +70,21 @@ def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list
             # A provider that a policy names also stands for the tiers that the request opens.
             filters += _policy_filters(policy, admitted)
     filters.append((TIER_STEP, _tier_filter(requirements.service_tier, admitted)))
-    if requirements.input_modalities or requirements.output_modalities:
-        filters += [
-            (name, partial(_keep_passing, test)) for name, test in _list_media_tests(requirements)
-        ]
+    if requirements.input_modalities:
+        for modality, step in INPUT_STEPS.items():
+            if modality in requirements.input_modalities:
+                filters.append((step, partial(_keep_passing, partial(_takes_input, modality))))
+    if requirements.output_modalities:
+        gives = _output_test(requirements.output_modalities)
+        filters.append((OUTPUT_MODALITY_STEP, partial(_keep_passing, gives)))
     if requirements.tools:
         filters.append((TOOLS_STEP, _keep_tool_models))
     if policy.require_parameters and requirements.required_parameters:
-        filters.append(
-            (
-                PARAMETERS_STEP,
-                partial(_keep_passing, _parameters_test(requirements.required_parameters)),
-            )
-        )
-    if requirements.native_fields:
-        filters.append(
-            (
-                PARAMETERS_STEP,
-                partial(
-                    _keep_passing,
-                    lambda endpoint: requirements.native_fields <= endpoint.taken_fields,
-                ),
-            )
-        )
+        supports = _parameters_test(requirements.required_parameters)
+        filters.append((PARAMETERS_STEP, partial(_keep_passing, supports)))
+    if native := requirements.native_fields:
+        takes = partial(_keep_passing, lambda endpoint: native <= endpoint.taken_fields)
+        filters.append((PARAMETERS_STEP, takes))
     fits = context_test(requirements.prompt_tokens, requirements.output_tokens)
     filters.append((CONTEXT_STEP, partial(_keep_passing, fits)))
     if requirements.output_tokens is not None:
@@ -224,15 +216,6 @@ def _tier_filter(service_tier: str | None, admitted: Test) -> Keep:
         return kept
 
     return keep
-
-
-def _list_media_tests(requirements: Requirements) -> Iterator[tuple[str, Test]]:
-    if requirements.input_modalities:
-        for modality, step in INPUT_STEPS.items():
-            if modality in requirements.input_modalities:
-                yield step, partial(_takes_input, modality)
-    if requirements.output_modalities:
-        yield OUTPUT_MODALITY_STEP, _output_test(requirements.output_modalities)
 
 
 def _takes_input(modality: str, endpoint: EndpointEntry) -> bool:

@@ -59,7 +59,18 @@ class EndpointHealth:
                 del self._records[key]
             ends = [end for each in self._records.values() for end in each.ends() if end > now]
             self._valid_until = min(ends, default=math.inf)
-            self._snapshot = _build_snapshot(self._records, now) if self._records else ALL_HEALTHY
+            unstable, parked, half_open, failing = set(), set(), set(), set()
+            for key, record in self._records.items():
+                if now < record.parked_until:
+                    parked.add(key)
+                if now < record.unstable_until or now < record.probe_until:
+                    unstable.add(key)
+                elif record.window_s and now >= record.parked_until:
+                    half_open.add(key)
+                is_ill = key in unstable or key in parked or now < record.failing_until
+                if record.is_failing and is_ill:
+                    failing.add(key)
+            self._snapshot = HealthSnapshot(*map(frozenset, (unstable, parked, half_open, failing)))
         return self._snapshot
 
     def begin_probe(self, endpoint: int, now: float, *, lasts_s: float | None = None) -> None:
@@ -132,18 +143,3 @@ class EndpointHealth:
 
     def _invalidate(self) -> None:
         self._valid_until = -math.inf
-
-
-def _build_snapshot(records: dict[int, _Record], now: float) -> HealthSnapshot:
-    unstable, parked, half_open, failing = set(), set(), set(), set()
-    for key, record in records.items():
-        if now < record.parked_until:
-            parked.add(key)
-        if now < record.unstable_until or now < record.probe_until:
-            unstable.add(key)
-        elif record.window_s and now >= record.parked_until:
-            half_open.add(key)
-        is_ill = key in unstable or key in parked or now < record.failing_until
-        if record.is_failing and is_ill:
-            failing.add(key)
-    return HealthSnapshot(*map(frozenset, (unstable, parked, half_open, failing)))

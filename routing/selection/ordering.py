@@ -237,8 +237,24 @@ def put_meeting_first(
     """
     if not figures:
         return list(endpoints)
+
+    def misses(endpoint: EndpointEntry) -> bool:
+        stats = figures.get(endpoint.pk, _UNKNOWN)
+        latency, throughput = stats.latency_s, stats.throughput_tps
+        slow = latency is not None and any(
+            getattr(latency, percentile) > cutoff_s
+            for percentile, cutoff_s in policy.max_latency_s.items()
+        )
+        return slow or (
+            throughput is not None
+            and any(
+                getattr(throughput, percentile) < cutoff_tps
+                for percentile, cutoff_tps in policy.min_throughput_tps.items()
+            )
+        )
+
     # False sorts before True, and a sort keeps the order of equals.
-    return sorted(endpoints, key=lambda each: not _meets(figures.get(each.pk), policy))
+    return sorted(endpoints, key=misses)
 
 
 def put_punctual_first(
@@ -257,21 +273,6 @@ def _is_punctual(endpoint: int, case: OrderingInputs, deadline_s: float) -> bool
     if tokens is not None and speed is not None and speed.p50 > 0:
         needed_s += tokens / speed.p50
     return needed_s <= deadline_s
-
-
-def _meets(figures: EndpointStats | None, policy: Policy) -> bool:
-    if figures is None:
-        return True
-    latency, throughput = figures.latency_s, figures.throughput_tps
-    slow = latency is not None and any(
-        getattr(latency, percentile) > cutoff_s
-        for percentile, cutoff_s in policy.max_latency_s.items()
-    )
-    weak = throughput is not None and any(
-        getattr(throughput, percentile) < cutoff_tps
-        for percentile, cutoff_tps in policy.min_throughput_tps.items()
-    )
-    return not (slow or weak)
 
 
 # --- Own credentials and the conversation's endpoint ----------------------------------------------
@@ -329,24 +330,18 @@ def list_candidates(
             candidates.append(Candidate(each))
         if last[name] == at:
             candidates += _own_candidates(groups[name], state.byok_fallback)
-    return _put_sticky_candidate_first(candidates, state) if sticks else candidates
+    of_sticky = (each for each in candidates if each.endpoint.pk == state.sticky)
+    best = next(of_sticky, None) if sticks else None
+    # Credentials that are tried last stay there.
+    if best is not None and best.own not in state.byok_fallback.get(best.endpoint.pk, ()):
+        candidates.remove(best)
+        candidates.insert(0, best)
+    return candidates
 
 
 def _own_candidates(group: Sequence[EndpointEntry], places: Places) -> list[Candidate]:
     candidates = [Candidate(each, place) for each in group for place in places.get(each.pk, ())]
     return sorted(candidates, key=lambda candidate: candidate.own or 0)
-
-
-def _put_sticky_candidate_first(
-    candidates: list[Candidate], state: EndpointState
-) -> list[Candidate]:
-    for at, (endpoint, own) in enumerate(candidates):
-        if endpoint.pk == state.sticky:
-            if own is not None and own in state.byok_fallback.get(endpoint.pk, ()):
-                # The sticky endpoint has only credentials that are tried last.
-                return candidates
-            return [candidates[at], *candidates[:at], *candidates[at + 1 :]]
-    return candidates
 
 
 def has_candidate(endpoint: EndpointEntry, state: EndpointState) -> bool:

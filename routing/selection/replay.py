@@ -123,7 +123,8 @@ def read_rows(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
     models, ordered = trace["models"], len(trace["tag"]) - len(steps)
     at_model = trace.get("model") or [0] * len(tags)
     places = trace.get("places") or range(ordered)
-    errors = dict(trace.get("attempts", []))
+    errors, chosen = dict(trace.get("attempts", [])), trace.get("chosen")
+    last_tried = max(errors, default=-1)
     figures, weights = trace.get("figures"), trace.get("weights")
     own, own_last = (
         {at: tuple(places) for at, *places in trace.get(name, ())}
@@ -133,10 +134,18 @@ def read_rows(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
     health["probe"] = (trace.get("probe"),)
     for at, tag in enumerate(tags):
         in_order = at < ordered
+        if not in_order:
+            verdict = REMOVED
+        elif at == chosen:
+            verdict = CHOSEN
+        elif at in errors:
+            verdict = OVERTAKEN if errors[at] == CANCELLED else FAILED
+        else:
+            verdict = PASSED_OVER if at < last_tried else RESERVE
         yield TraceRow(
             model=models[at_model[at]],
             tag=tag,
-            verdict=_verdict(at, errors, trace.get("chosen")) if in_order else REMOVED,
+            verdict=verdict,
             place=places[at] if in_order else None,
             why=errors.get(at) if in_order else steps[at - ordered],
             usd=trace["usd"][at],
@@ -177,14 +186,6 @@ def read_state(replay: Replay, models: Iterable[ModelEntry]) -> EndpointState:
 def endpoint_name(endpoint: EndpointEntry) -> tuple[str, str]:
     """Model id and tag, which identify an endpoint across catalogue versions."""
     return endpoint.model_id, endpoint.tag
-
-
-def _verdict(at: int, errors: Mapping[int, str | None], chosen: int | None) -> str:
-    if at == chosen:
-        return CHOSEN
-    if at in errors:
-        return OVERTAKEN if errors[at] == CANCELLED else FAILED
-    return PASSED_OVER if at < max(errors, default=-1) else RESERVE
 
 
 def _field_reader(default: object, name: str) -> Any:

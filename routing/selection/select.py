@@ -68,49 +68,40 @@ def filter_endpoints(
     models: Sequence[ModelEntry], requirements: Requirements, policy: Policy
 ) -> FilterResult:
     """The endpoints that pass the filters. The lists are cached: do not change them."""
-    if policy.is_shared and len(models) == 1:
-        kept = _cached_result(models[0], requirements, policy)
-        output_tokens = requirements.output_tokens or 0
-        if (
-            kept.failed_step is None
-            and output_tokens <= kept.output_max
-            and requirements.prompt_tokens + output_tokens <= kept.tokens_max
-        ):
-            return kept
-    return _run_filters(models, requirements, policy)
-
-
-def _cached_result(model: ModelEntry, requirements: Requirements, policy: Policy) -> FilterResult:
-    """The result for a short request of this kind."""
-    kinds, tools, inputs, outputs, supplied, required, _, _, tier, native = requirements
+    if not policy.is_shared or len(models) != 1:
+        return _run_filters(models, requirements, policy)
+    (model,) = models
+    kinds, tools, inputs, outputs, supplied, required, prompt, output, tier, native = requirements
     kind = (id(model), kinds, tools, inputs, outputs, supplied, required, tier, native)
     store = model.kept if policy is NO_POLICY else _of_policies(policy)
     cached = store.get(kind)
+    kept: FilterResult
     if cached is not None:
-        found: FilterResult = cached[1]
-        return found
-    found = _run_filters(
-        (model,), requirements._replace(prompt_tokens=0, output_tokens=None), policy
-    )
-    endpoints = found.endpoints
-    found = found._replace(
-        tokens_max=min(
-            (min(each.prompt_tokens_max, each.context_length or math.inf) for each in endpoints),
-            default=0,
-        ),
-        output_max=min(
+        kept = cached[1]
+    else:
+        # The result for a short request of this kind, and how long such a request may be.
+        short = requirements._replace(prompt_tokens=0, output_tokens=None)
+        kept = _run_filters(models, short, policy)
+        rooms = [
             (
-                math.inf if each.max_completion_tokens is None else each.max_completion_tokens
-                for each in endpoints
-            ),
-            default=0,
-        ),
-    )
-    if len(store) >= _KEPT_MAX:
-        store.clear()
-    # The policy's entry also holds the model: its `id` is only unique while it lives.
-    store[kind] = None if store is model.kept else model, found
-    return found
+                min(each.prompt_tokens_max, each.context_length or math.inf),
+                math.inf if each.max_completion_tokens is None else each.max_completion_tokens,
+            )
+            for each in kept.endpoints
+        ]
+        kept = kept._replace(
+            tokens_max=min([tokens for tokens, _ in rooms], default=0),
+            output_max=min([tokens for _, tokens in rooms], default=0),
+        )
+        if len(store) >= _KEPT_MAX:
+            store.clear()
+        # The policy's entry also holds the model: its `id` is only unique while it lives.
+        store[kind] = None if store is model.kept else model, kept
+    answer = output or 0
+    fits = answer <= kept.output_max and prompt + answer <= kept.tokens_max
+    if kept.failed_step is None and fits:
+        return kept
+    return _run_filters(models, requirements, policy)
 
 
 def _run_filters(

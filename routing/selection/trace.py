@@ -241,12 +241,19 @@ def _serialize_policy(policy: Policy) -> dict[str, Any]:
     data: dict[str, Any] = {}
     changed: dict[str, Any] = {}
     for name, value, default in zip(POLICY_FIELDS, _values(policy), _DEFAULTS, strict=True):
-        if value is not default and value != default:
-            changed[name] = _to_json_value(value)
-            if isinstance(value, tuple | frozenset) and (
-                len(value) > WORDS_MAX or max(map(len, value), default=0) > WORD_CHARS_MAX
-            ):
+        if value is default or value == default:
+            continue
+        if isinstance(value, tuple | frozenset):
+            changed[name] = _shorten(sorted(value) if isinstance(value, frozenset) else value)
+            if len(value) > WORDS_MAX or max(map(len, value), default=0) > WORD_CHARS_MAX:
                 data["cut"] = True
+        elif isinstance(value, Mapping):
+            changed[name] = {
+                key: str(number) if isinstance(number, Decimal) else number
+                for key, number in value.items()
+            }
+        else:
+            changed[name] = value
     if changed:
         data["policy"] = changed
     return data
@@ -255,16 +262,6 @@ def _serialize_policy(policy: Policy) -> dict[str, Any]:
 _cached_policy: IdentityCache[Policy, dict[str, Any]] = IdentityCache(
     _serialize_policy, may_keep=lambda data: _OF_GUARDRAILS.issuperset(data.get("policy", ()))
 )
-
-
-def _to_json_value(value: object) -> Any:
-    if isinstance(value, tuple):
-        return _shorten(value)
-    if isinstance(value, frozenset):
-        return _shorten(sorted(value))
-    if isinstance(value, Mapping):
-        return {key: str(n) if isinstance(n, Decimal) else n for key, n in value.items()}
-    return value
 
 
 def _shorten(words: Sequence[str]) -> list[str]:

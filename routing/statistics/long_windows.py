@@ -86,7 +86,7 @@ class LongWindows:
         if place is None:
             return False
         pieces = 0
-        for page in _split_pages(self._dump_pieces()):
+        for page in self._dump_pages():
             if not self._run(partial(_append_page, place=place, page=page), False):
                 return False
             pieces += len(page)
@@ -98,9 +98,16 @@ class LongWindows:
 
         Raises `ValueError` for what cannot be read.
         """
-        pieces = self._read_pieces(head)
-        if pieces is None:
-            return False
+        pieces: list[bytes] = []
+        until, name = self._clock() + LOAD_S, place_key(head.place)
+        for start in range(0, head.pieces, _PAGE_PIECES):
+            last = min(start + _PAGE_PIECES, head.pieces) - 1
+            page = self._run(methodcaller("lrange", name, start, last), None)
+            if not page or len(page) != last - start + 1 or self._clock() > until:
+                # Half a window would mislead more than none.
+                return False
+            pieces += page
+            yield_control()
         windows = (self._observer.half_hour, self._observer.day)
         for piece in pieces:
             which, age, packed = piece.split(b" ", 2)
@@ -112,26 +119,20 @@ class LongWindows:
             yield_control()
         return True
 
-    def _read_pieces(self, head: Head) -> list[bytes] | None:
-        """Read the pieces. None where not all came: half a window would mislead more than none."""
-        pieces: list[bytes] = []
-        until, name = self._clock() + LOAD_S, place_key(head.place)
-        for start in range(0, head.pieces, _PAGE_PIECES):
-            last = min(start + _PAGE_PIECES, head.pieces) - 1
-            page = self._run(methodcaller("lrange", name, start, last), None)
-            if not page or len(page) != last - start + 1 or self._clock() > until:
-                return None
-            pieces += page
-            yield_control()
-        return pieces
-
-    def _dump_pieces(self) -> Iterator[bytes]:
+    def _dump_pages(self) -> Iterator[list[bytes]]:
         """Pieces of both windows: which window, how many slices ago, the packed slice."""
-        now = self._clock()
+        page: list[bytes] = []
+        size, now = 0, self._clock()
         for which, window in enumerate((self._observer.half_hour, self._observer.day)):
             for number, packed in window.dump_pieces():
-                yield b"%d %d " % (which, window.number_at(now) - number) + packed
+                page.append(b"%d %d " % (which, window.number_at(now) - number) + packed)
+                size += len(page[-1])
+                if size >= _PAGE_BYTES:
+                    yield page
+                    page, size = [], 0
                 yield_control()
+        if page:
+            yield page
 
     def _run(self, work: Callable[["redis.Redis"], Any], default: object) -> Any:
         return self._hints.run(work, default, limit_s=LIMIT_S, knocks=True)
@@ -153,16 +154,3 @@ def _append_page(store: "redis.Redis", place: int, page: list[bytes]) -> bool:
     pipe.rpush(place_key(place), *page)
     pipe.expire(place_key(place), KEEPS_S)
     return bool(pipe.execute())
-
-
-def _split_pages(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
-    page: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        page.append(piece)
-        size += len(piece)
-        if size >= _PAGE_BYTES:
-            yield page
-            page, size = [], 0
-    if page:
-        yield page

@@ -90,7 +90,15 @@ class PeerSync:
             return False
         if not self._read_all(self._take_own_entries()):
             return False
-        self._publish_long_windows()
+        now = self._clock()
+        if now - self._long_at >= LONG_EVERY_S:
+            # Once a minute one of the processes publishes the long windows for new ones.
+            self._long_at = now
+            key, turn_ms = cache_key("traffic:turn"), int((LONG_EVERY_S - SHARE_S) * _MS)
+            if self._hints.run(
+                lambda store: bool(store.set(key, self.name, nx=True, px=turn_ms)), False
+            ):
+                self._long.publish(entry_id=self._last_id, at_ms=self._store_ms)
         return True
 
     def receive(self) -> bool:
@@ -201,18 +209,6 @@ class PeerSync:
             self._parked.apply(parking)
         if entry.counters:
             self._observer.add_others(entry.counters, at, in_long=is_new)
-
-    def _publish_long_windows(self) -> None:
-        """Once a minute, let one of the processes publish the long windows for new ones."""
-        now = self._clock()
-        if now - self._long_at < LONG_EVERY_S:
-            return
-        self._long_at = now
-        key, turn_ms = cache_key("traffic:turn"), int((LONG_EVERY_S - SHARE_S) * _MS)
-        if self._hints.run(
-            lambda store: bool(store.set(key, self.name, nx=True, px=turn_ms)), False
-        ):
-            self._long.publish(entry_id=self._last_id, at_ms=self._store_ms)
 
     def _log_unreadable(self, error: ValueError) -> None:
         if not self._logged:

@@ -98,7 +98,10 @@ class AnswerReuse:
             if is_own:
                 self._flight = flight
                 return None
-            self._leave_probe(attempts)
+            # While it waits, another request may probe the endpoint that it was to probe.
+            attempts.end_probe()
+            context = self._progress.context
+            self._progress.context = context._replace(plan=context.plan._replace(probe=None))
             try:
                 flight.has_landed.wait(max(0.0, until - time.monotonic()))
             except BaseException:
@@ -107,12 +110,6 @@ class AnswerReuse:
             if flight.entry is not None or flight.is_private:
                 return flight.entry
         return None
-
-    def _leave_probe(self, attempts: Attempts) -> None:
-        """While it waits another request may probe the endpoint that it was to probe."""
-        attempts.end_probe()
-        context = self._progress.context
-        self._progress.context = context._replace(plan=context.plan._replace(probe=None))
 
     @property
     def headers(self) -> dict[str, str]:
