@@ -58,16 +58,12 @@ def refuse_early(progress: RequestProgress) -> None:
 
 
 def _refuse_broke(progress: RequestProgress) -> None:
-    free = progress.context.strategy == "free" or _is_free(progress.context.choice.models)
-    aliases = catalogue.current().aliases
-    brought = any_matches(progress.context.caller.byok, progress.context.choice.models, aliases)
-    refuse_broke(progress.context, free=free, own_credential=brought and not charges_a_fee())
-
-
-def _is_free(models: Sequence[ModelEntry]) -> bool:
-    """Whether some endpoint could be had for nothing."""
+    context, models = progress.context, progress.context.choice.models
     prices = [each.prices for model in models for each in model.endpoints]
-    return any(price is not None and price.is_free for price in prices)
+    # Whether some endpoint could be had for nothing.
+    free = context.strategy == "free" or any(each is not None and each.is_free for each in prices)
+    brought = any_matches(context.caller.byok, models, catalogue.current().aliases)
+    refuse_broke(context, free=free, own_credential=brought and not charges_a_fee())
 
 
 class NoModels(NoEndpoint):

@@ -210,6 +210,12 @@ def _build_auto_settings(
 ) -> AutoSettings:
     """What the routers go by."""
     names = [parse_reference(reference) for reference in references]
+    # The model of the latest assistant message that says which one wrote it.
+    wrote: Iterator[str] = (
+        message["model"]
+        for message in reversed(chat.body["messages"])
+        if message["role"] == "assistant" and message.get("model")
+    )
     tiers = frozenset(
         [tier for name in names for suffix in name.suffixes if (tier := EFFECTS[suffix].tier)]
     )
@@ -220,9 +226,7 @@ def _build_auto_settings(
                 allowed=tuple(each.get("allowed_models", ())),
                 excluded=tuple(each.get("excluded_models", ())),
                 cost_tier=each.get("cost_tier") or _tier_of(each.get("cost_quality_tradeoff")),
-                pinned=_latest_model(chat)
-                if each.get("pin_model") and each["id"] == _PINS
-                else None,
+                pinned=next(wrote, None) if each.get("pin_model") and each["id"] == _PINS else None,
             )
             for each in chat.plugins
             if each["id"] in _ROUTER_OF and each.get("enabled", True)
@@ -239,15 +243,6 @@ def _tier_of(tradeoff: float | None) -> CostTier:
     """The band of the older setting: the eleven steps spread evenly over the five."""
     steps_up = 0 if tradeoff is None else _TRADEOFF_STEPS - 1 - int(tradeoff)
     return COST_TIERS[steps_up * len(COST_TIERS) // _TRADEOFF_STEPS]
-
-
-def _latest_model(chat: ChatRequest) -> str | None:
-    """The model of the latest assistant message that says which one wrote it."""
-    for message in reversed(chat.body["messages"]):
-        if message["role"] == "assistant" and message.get("model"):
-            model: str = message["model"]
-            return model
-    return None
 
 
 def _build_usable_filter(

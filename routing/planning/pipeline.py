@@ -14,14 +14,10 @@ from accounts.authentication import find_token_tags
 from accounts.caller import Caller
 from accounts.spending import list_windows
 from gateway.http.address import find_region
-from gateway.http.errors import (
-    GatewayError,
-    InvalidRequest,
-    SchemaInvalid,
-)
+from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
-from gateway.http.tags import Tags, TagsInvalid, read_tags
+from gateway.http.tags import TagsInvalid, read_tags
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from routing.destinations.selection import workspace_destinations
@@ -35,14 +31,10 @@ from routing.ledger.orders import Payer
 from routing.planning.admission_errors import no_endpoint_error, refuse_early
 from routing.planning.candidates import ResolvedRequest, read_requirements, resolve
 from routing.planning.endpoint_state import may_go_on, state_for
-from routing.planning.plugins import add_plugins, find_plugin_refusal, reshape_request
-from routing.planning.server_tools import (
-    equip_request,
-    search_beside_own_tools,
-    search_without_provider,
-)
+from routing.planning.server_tools import equip_request, search_here
 from routing.plugins.context_compression import compress_request
 from routing.plugins.interface import Plugin, PluginContext
+from routing.plugins.registry import add_plugins
 from routing.presets.apply import PresetRequest, may_name_a_preset, read_with_preset
 from routing.response_cache.cache_options import (
     MAY_SWITCH_ON,
@@ -150,8 +142,9 @@ def plan_request(planning: Planning) -> None:
         # The plugins that are in force, and the server tools that they add.
         default_model = planning.caller.default_text_model
         planning.chat, planning.plugins = add_plugins(planning.chat, default_model)
-    if planning.chat.native_tools:
-        planning.chat = search_beside_own_tools(planning.chat)
+    if planning.chat.native_tools and planning.chat.server_tools:
+        # One loop cannot have two authors.
+        planning.chat = search_here(planning.chat)
     planning.asked = resolve(planning.chat, planning.caller, region=planning.region)
     if planning.plugins or planning.chat.native_tools:
         _reshape(planning)
@@ -160,17 +153,21 @@ def plan_request(planning: Planning) -> None:
         result = apply_filters(planning.chat, guard.filters, planning.caller.account_id)
         planning.chat, planning.blocked = result.chat, result.refusal
         planning.stages += result.stages
-    if planning.plugins and planning.blocked is None:
-        assert planning.plugin_context is not None
-        planning.blocked = find_plugin_refusal(
-            planning.plugins, planning.chat, planning.plugin_context
-        )
+    for plugin in planning.plugins:
+        if planning.blocked is None:
+            assert planning.plugin_context is not None
+            planning.blocked = plugin.judged(planning.chat, planning.plugin_context)
     if planning.chat.server_tools:
         planning.chat, planning.loop = equip_request(planning.chat)
     if planning.stages or planning.loop is not None:
         planning.asked = planning.asked._replace(ask=read_requirements(planning.chat))
     if planning.chat.native_tools and planning.loop is None:
-        _hold_to_wire(planning)
+        # Only upstreams of the caller's own format can run the tools it named.
+        if not _is_spoken(planning):
+            tools = ", ".join(planning.chat.native_tools)
+            raise InvalidRequest(f"server tool not available: {tools}")
+        ask = planning.asked.ask._replace(kinds=frozenset({planning.format.wire}))
+        planning.asked = planning.asked._replace(ask=ask)
     if planning.chat.native_fields:
         _hold_to_fields(planning)
     if planning.blocked is None:
@@ -184,30 +181,24 @@ def plan_request(planning: Planning) -> None:
 def _reshape(planning: Planning) -> None:
     """Search here where no provider of the models does, and let plugins change the request; one
     that is changed is resolved anew."""
-    models = planning.asked.resolution.models
-    chat = search_without_provider(planning.chat, models, planning.format)
-    planning.plugin_context = context = _plugin_context(planning)
-    chat = reshape_request(planning.plugins, chat, context)
+    chat, models = planning.chat, planning.asked.resolution.models
+    if chat.native_tools and models and not _is_spoken(planning):
+        chat = search_here(chat)
+    context = PluginContext(planning.caller, models, planning.deadline)
+    if planning.refuse_early is not None:
+        context = replace(context, refuse=partial(planning.refuse_early, copy(planning)))
+    planning.plugin_context = context
+    for plugin in planning.plugins:
+        chat = plugin.asked(chat, context)
     if chat is not planning.chat:
         planning.chat = chat
         planning.asked = resolve(chat, planning.caller, region=planning.region)
 
 
-def _plugin_context(planning: Planning) -> PluginContext:
-    context = PluginContext(planning.caller, planning.asked.resolution.models, planning.deadline)
-    if planning.refuse_early is None:
-        return context
-    return replace(context, refuse=partial(planning.refuse_early, copy(planning)))
-
-
-def _hold_to_wire(planning: Planning) -> None:
-    """Only upstreams of the caller's own format can run the tools it named."""
-    resolved, kinds = planning.asked, frozenset({planning.format.wire})
-    models = resolved.resolution.models
-    if not any(each.serves(kinds) for model in models for each in model.endpoints):
-        tools = ", ".join(planning.chat.native_tools)
-        raise InvalidRequest(f"server tool not available: {tools}")
-    planning.asked = resolved._replace(ask=resolved.ask._replace(kinds=kinds))
+def _is_spoken(planning: Planning) -> bool:
+    """Whether some endpoint of the models speaks the caller's own format."""
+    kinds, models = frozenset({planning.format.wire}), planning.asked.resolution.models
+    return any(each.serves(kinds) for model in models for each in model.endpoints)
 
 
 def _hold_to_fields(planning: Planning) -> None:
@@ -262,7 +253,8 @@ def _refuse_early(request: HttpRequest, planning: Planning) -> None:
 def _build_context(
     request: HttpRequest, planning: Planning, read: PresetRequest, chosen_id: str | None = None
 ) -> RequestContext:
-    """What is admitted; payer and times are those of this moment."""
+    """What is admitted; payer and times are those of this moment. Raises `SchemaInvalid` for a
+    header of tags that is none."""
     now, started = datetime.now(UTC), time.monotonic()
     caller, chat, resolved, choice = planning.caller, planning.chat, planning.asked, planning.choice
     headers, key = read_caller_headers(request), None
@@ -271,6 +263,11 @@ def _build_context(
     options, caches = None, caller.shares_cache
     if caches or read.caching or MAY_SWITCH_ON in request.META:
         options = read_cache_options(request.META, read.caching, by_default=caches)
+    try:
+        own_tags = find_token_tags(request)
+        tags = read_tags(request.META.get("HTTP_X_TAGS"), chat.metadata, chat.trace, own_tags)
+    except TagsInvalid as error:
+        raise SchemaInvalid([Issue("X-Tags", f"Invalid input: {error}")]) from None
     requested = None if read.preset_id is None else read.requested
     return RequestContext(
         generation_id=chosen_id or generation_id(planning.format.id_prefix),
@@ -305,23 +302,16 @@ def _build_context(
             is_repeatable=chat.body.get("temperature") == 0 and not headers.wants_metadata,
             by_default=caches,
         ),
-        tags=_read_tags(request, chat),
+        tags=tags,
     )
-
-
-def _read_tags(request: HttpRequest, chat: ChatRequest) -> Tags:
-    """Raises `SchemaInvalid` for a header that is none."""
-    try:
-        own = find_token_tags(request)
-        return read_tags(request.META.get("HTTP_X_TAGS"), chat.metadata, chat.trace, own)
-    except TagsInvalid as error:
-        raise SchemaInvalid([Issue("X-Tags", f"Invalid input: {error}")]) from None
 
 
 def _start_draft(context: RequestContext) -> ContentDraft | None:
     """What is to be kept of what is said, where the workspace or a destination wants it."""
-    caller = context.caller
-    is_sent = caller.broadcasts and _may_be_sent(caller)
+    caller, is_sent = context.caller, False
+    if caller.broadcasts:
+        assert caller.workspace_id is not None
+        is_sent = workspace_destinations.may_want_content(caller.workspace_id)
     if (caller.io_logging is None and not is_sent) or context.choice.retains_nothing:
         return None
     return start_draft(
@@ -333,11 +323,6 @@ def _start_draft(context: RequestContext) -> ContentDraft | None:
         bytes_max=settings.GENERATION_CONTENT_BYTES,
         is_sent=is_sent,
     )
-
-
-def _may_be_sent(caller: Caller) -> bool:
-    assert caller.workspace_id is not None
-    return workspace_destinations.may_want_content(caller.workspace_id)
 
 
 def build_payer(caller: Caller, at: datetime, user: str | None) -> Payer:

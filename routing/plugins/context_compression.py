@@ -13,8 +13,7 @@ from routing.entities.entries import EndpointEntry
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import CHARS_PER_TOKEN
-from routing.plugins.interface import Plugin
-from routing.plugins.texts import with_messages
+from routing.plugins.interface import Plugin, with_messages
 
 ID: Final = "context-compression"
 # Endpoints with at most this context compress unless the request forbids it.
@@ -43,9 +42,20 @@ def compress_request(
     if chat.native_tools or chat.native_fields or chat.decides:
         # Fields that only the caller's own format has would be lost.
         return None
-    wish = _is_wanted(chat)
-    rooms = [_prompt_room(each, output_tokens) for each in endpoints if _may_compress(each, wish)]
-    tokens = max(rooms, default=0.0)
+    said = next((each for each in chat.plugins if each["id"] == ID), None)
+    tokens = 0.0
+    for endpoint in endpoints:
+        context = endpoint.context_length
+        if said is not None:
+            may_compress = bool(said.get("enabled", True))
+        else:
+            may_compress = context is not None and context <= _BY_ITSELF_TOKENS_MAX
+        if may_compress and "text" in endpoint.output_modalities:
+            room = endpoint.prompt_tokens_max
+            if output_tokens and context is not None:
+                wanted = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
+                room = min(room, context - wanted)
+            tokens = max(tokens, room)
     if tokens <= 0:
         return None
     return run_in_thread(lambda: _compress(chat, tokens), threads=_threads)
@@ -66,43 +76,18 @@ def _compress(chat: ChatRequest, tokens: float) -> CompressedRequest | None:
         if fixed_chars(messages, sizes) + beside > tokens * CHARS_PER_TOKEN:
             return None
         made = remove_middle(messages, sizes, int(tokens * _CHARS_PER_TOKEN_MIN) - beside)
-        return CompressedRequest(with_messages(chat, made), _stage(len(messages), len(made)))
-
-
-def _is_wanted(chat: ChatRequest) -> bool | None:
-    """Whether the request switches compression on or off; None if it does not say."""
-    said = next((each for each in chat.plugins if each["id"] == ID), None)
-    return None if said is None else bool(said.get("enabled", True))
-
-
-def _may_compress(endpoint: EndpointEntry, wish: bool | None) -> bool:
-    if "text" not in endpoint.output_modalities:
-        return False
-    room = endpoint.context_length
-    return (room is not None and room <= _BY_ITSELF_TOKENS_MAX) if wish is None else wish
-
-
-def _prompt_room(endpoint: EndpointEntry, output_tokens: int | None) -> float:
-    """The tokens that a prompt may have, given the requested output."""
-    most = endpoint.prompt_tokens_max
-    if not output_tokens or endpoint.context_length is None:
-        return most
-    wanted = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
-    return min(most, endpoint.context_length - wanted)
-
-
-def _stage(before: int, after: int) -> JsonObject:
-    return {
-        "type": "context_compression",
-        "name": ID,
-        "summary": f"{before} messages made {after}",
-        "data": {
-            "engine": "middle-out",
-            "input_type": "messages",
-            "original_count": before,
-            "compressed_count": after,
-        },
-    }
+        stage = {
+            "type": "context_compression",
+            "name": ID,
+            "summary": f"{len(messages)} messages made {len(made)}",
+            "data": {
+                "engine": "middle-out",
+                "input_type": "messages",
+                "original_count": len(messages),
+                "compressed_count": len(made),
+            },
+        }
+        return CompressedRequest(with_messages(chat, made), stage)
 
 
 _KEPT_ROLES: Final = frozenset({"system", "developer"})
@@ -128,7 +113,11 @@ def remove_middle(messages: list[JsonObject], sizes: list[int], chars_max: int) 
     excess = sum(sizes) - chars_max
     gone: set[int] = set()
     cut: dict[int, JsonObject] = {}
-    for unit in _middle_first(_removable_units(messages)):
+    units = _removable_units(messages)
+    middle = (len(units) - 1) / 2
+    # The nearest to the middle first; of two equally near the older.
+    for place in sorted(range(len(units)), key=lambda place: (abs(place - middle), place)):
+        unit = units[place]
         if excess <= 0:
             break
         size = sum(sizes[at] for at in unit)
@@ -167,13 +156,6 @@ def _newest_turn(messages: list[JsonObject]) -> int:
     while start > 0 and messages[start]["role"] == "tool":
         start -= 1
     return start
-
-
-def _middle_first(units: list[list[int]]) -> list[list[int]]:
-    """The groups, nearest to the middle first; of two equally near the older."""
-    middle = (len(units) - 1) / 2
-    order = sorted(range(len(units)), key=lambda place: (abs(place - middle), place))
-    return [units[place] for place in order]
 
 
 def _shorten_message(messages: list[JsonObject], unit: list[int], excess: int) -> JsonObject | None:

@@ -9,7 +9,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from gateway.outbound.doors import door_for
 from gateway.outbound.errors import BodyTooLarge, NotAllowed, OutboundError
-from gateway.outbound.http_client import Limits, Reply
+from gateway.outbound.http_client import Limits
 from gateway.outbound.targets import URL_CHARS_MAX, Target, TargetRefused, split_url, target_of
 from routing.fetching.files import (
     NO_TEXT,
@@ -22,8 +22,7 @@ from routing.fetching.files import (
 )
 from routing.fetching.following import Ready, TooManyRedirects, follow
 from routing.formats.chat.request import ChatRequest, list_provider_tools
-from routing.plugins.interface import Plugin, PluginContext
-from routing.plugins.texts import with_messages
+from routing.plugins.interface import Plugin, PluginContext, with_messages
 
 ID: Final = "file-parser"
 FILES_MAX: Final = 20
@@ -53,14 +52,31 @@ class FileParser(Plugin):
             raise InvalidRequest(f"server tool not available: {ID} ({self._engine})")
         if "file" not in chat.input_modalities or self._is_native(context):
             return chat
-        messages = [
-            self._message(message, place, context)
-            for place, message in enumerate(chat.body["messages"])
-        ]
+        messages = []
+        for place, message in enumerate(chat.body["messages"]):
+            content = message.get("content")
+            if isinstance(content, list):
+                path = f"messages.{place}.content"
+                parts = [
+                    self._replace_part(part, f"{path}.{number}", context)
+                    for number, part in enumerate(content)
+                ]
+                if any(new is not old for new, old in zip(parts, content, strict=True)):
+                    message = {**message, "content": parts}
+            messages.append(message)
         if not self._annotations:
             return chat
-        self._refuse_what_is_not_translated(chat)
-        self.stages.append(self._stage())
+        # A request that was changed is translated, and there are tools that would get lost.
+        if lost := list(dict.fromkeys(list_provider_tools(chat))):
+            raise InvalidRequest(f"server tool not available: {', '.join(lost)} beside {ID}")
+        read = [found for _, found in self._read.values() if found.text is not None]
+        data = {
+            "engine": self._engine or "pdf-text",
+            "files": len(read),
+            "pages": sum(found.pages or 0 for found in read),
+        }
+        summary = f"{len(read)} files read"
+        self.stages.append({"type": "plugin", "name": ID, "summary": summary, "data": data})
         return with_messages(chat, messages)
 
     def annotations(self) -> list[JsonObject]:
@@ -72,32 +88,28 @@ class FileParser(Plugin):
         endpoints = (each for model in context.models for each in model.endpoints)
         return any("file" in each.input_modalities for each in endpoints)
 
-    def _message(self, message: JsonObject, place: int, context: PluginContext) -> JsonObject:
-        content = message.get("content")
-        if not isinstance(content, list):
-            return message
-        path = f"messages.{place}.content"
-        parts = [
-            self._part(part, f"{path}.{number}", context) for number, part in enumerate(content)
-        ]
-        changed = any(new is not old for new, old in zip(parts, content, strict=True))
-        return {**message, "content": parts} if changed else message
-
-    def _part(self, part: JsonObject, path: str, context: PluginContext) -> JsonObject:
+    def _replace_part(self, part: JsonObject, path: str, context: PluginContext) -> JsonObject:
         """The text of a file; what has none stays as it is."""
         file = part.get("file") if part["type"] == "file" else None
         if file is None or not file.get("file_data"):
             return part
-        found = self._text_of(file["file_data"], path, context)
+        found = self._read_once(file["file_data"], path, context)
         if found.text is None:
             return part
-        self._spend(len(found.text), path)
+        if len(found.text) > self._chars_left:
+            raise _too_much_text(path)
+        self._chars_left -= len(found.text)
         name = str(file.get("filename") or "")[:_NAME_CHARS_MAX]
-        said = {"type": "text", "text": _file_text(found, name)}
-        self._cite(found, name, said)
+        quoted = name.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+        opening = f'<file name="{quoted}">' if name else "<file>"
+        more = "\n[There is more of this file than is shown here.]" if found.is_cut else ""
+        said = {"type": "text", "text": f"{opening}\n{found.text or NO_TEXT}{more}\n</file>"}
+        if all(each["file"]["hash"] != found.hash for each in self._annotations):
+            cited: JsonObject = {"hash": found.hash} | ({"name": name} if name else {})
+            self._annotations.append({"type": "file", "file": {**cited, "content": [said]}})
         return said | ({"cache_control": part["cache_control"]} if "cache_control" in part else {})
 
-    def _text_of(self, where: str, path: str, context: PluginContext) -> FileText:
+    def _read_once(self, where: str, path: str, context: PluginContext) -> FileText:
         """Read once, however often it is sent: the same text object or the same URL."""
         # Hashing a long one would hold everybody up.
         key = where if len(where) <= URL_CHARS_MAX else id(where)
@@ -118,44 +130,11 @@ class FileParser(Plugin):
         self._read[key] = where, found
         return found
 
-    def _spend(self, chars: int, path: str) -> None:
-        if chars > self._chars_left:
-            raise _too_much_text(path)
-        self._chars_left -= chars
-
-    def _cite(self, found: FileText, name: str, said: JsonObject) -> None:
-        file: JsonObject = {"hash": found.hash} | ({"name": name} if name else {})
-        if all(each["file"]["hash"] != found.hash for each in self._annotations):
-            self._annotations.append({"type": "file", "file": {**file, "content": [said]}})
-
-    def _refuse_what_is_not_translated(self, chat: ChatRequest) -> None:
-        """A request that was changed is translated, and there are tools that would get lost."""
-        lost = list(dict.fromkeys(list_provider_tools(chat)))
-        if lost:
-            raise InvalidRequest(f"server tool not available: {', '.join(lost)} beside {ID}")
-
-    def _stage(self) -> JsonObject:
-        read = [found for _, found in self._read.values() if found.text is not None]
-        data = {
-            "engine": self._engine or "pdf-text",
-            "files": len(read),
-            "pages": sum(found.pages or 0 for found in read),
-        }
-        return {"type": "plugin", "name": ID, "summary": f"{len(read)} files read", "data": data}
-
 
 def _too_much_text(path: str) -> PayloadTooLarge:
     return PayloadTooLarge(
         f"{path}: The files of a request have more than {TEXT_CHARS_MAX} characters in all"
     )
-
-
-def _file_text(found: FileText, name: str) -> str:
-    """What the model reads."""
-    quoted = name.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    opening = f'<file name="{quoted}">' if name else "<file>"
-    more = "\n[There is more of this file than is shown here.]" if found.is_cut else ""
-    return f"{opening}\n{found.text or NO_TEXT}{more}\n</file>"
 
 
 _HOPS_MAX: Final = 5
@@ -187,21 +166,17 @@ def read_text(where: str, until: float, *, chars_max: int) -> FileText:
 
 
 def _read_data_url(url: str) -> Content:
-    head, comma, _ = url[5:].partition(",") if len(url) < _PIECE_CHARS else _head(url)
-    if not comma:
+    # Without a copy of all that is behind the comma.
+    comma = url.find(",", 5, _PIECE_CHARS)
+    if comma < 0:
         raise InvalidRequest("is no data URL")
+    head = url[5:comma]
     kind, *options = (word.strip().lower() for word in head.split(";"))
     start = len("data:") + len(head) + 1
     size = len(url) - start
     if "base64" in options:
         return Content(kind, "base64", _encode_pieces(url, start), size, size * 3 // 4)
     return Content(kind, "percent", _encode_pieces(url, start), size, size)
-
-
-def _head(url: str) -> tuple[str, str, str]:
-    """Without a copy of all that is behind it."""
-    end = url.find(",", 5, _PIECE_CHARS)
-    return (url[5:end], ",", "") if end > 0 else ("", "", "")
 
 
 def _encode_pieces(url: str, start: int) -> Iterator[bytes]:
@@ -211,18 +186,29 @@ def _encode_pieces(url: str, start: int) -> Iterator[bytes]:
 
 def _fetch(url: str, until: float) -> Content:
     """Through the guarded door: what a caller names is never of our own network."""
+    left_s = max(0.1, until - time.monotonic())
+    limits = Limits(
+        connect_s=min(_CONNECT_S, left_s),
+        first_byte_s=left_s,
+        idle_s=left_s,
+        body_bytes_max=settings.ROUTER_FILE_BYTES,
+    )
     try:
         followed = follow(
             target_of(*split_url(url)),
             method="GET",
             prepare=_prepare,
             door_of=lambda host: door_for(host, private=settings.ROUTER_FETCH_PRIVATE_HOSTS),
-            limits=_limits(until),
+            limits=limits,
             deadline=until,
             hops_max=_HOPS_MAX,
         )
         with followed.reply as reply:
-            return _read_reply(reply)
+            if reply.status != 200:
+                raise InvalidRequest(f"has a URL that answers {reply.status}")
+            kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+            body = reply.read_all()
+            return Content(kind, "", [body], len(body), len(body))
     except TargetRefused as error:
         raise InvalidRequest(f"has a URL that is not fetched: {error}") from None
     except NotAllowed:
@@ -237,21 +223,3 @@ def _fetch(url: str, until: float) -> Content:
 
 def _prepare(target: Target, *, method: str, hop: int) -> Ready:
     return Ready(target.path, list(_HEADERS), b"")
-
-
-def _limits(until: float) -> Limits:
-    left_s = max(0.1, until - time.monotonic())
-    return Limits(
-        connect_s=min(_CONNECT_S, left_s),
-        first_byte_s=left_s,
-        idle_s=left_s,
-        body_bytes_max=settings.ROUTER_FILE_BYTES,
-    )
-
-
-def _read_reply(reply: Reply) -> Content:
-    if reply.status != 200:
-        raise InvalidRequest(f"has a URL that answers {reply.status}")
-    kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = reply.read_all()
-    return Content(kind, "", [body], len(body), len(body))

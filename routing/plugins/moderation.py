@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Final
 
 from django.utils.module_loading import import_string
@@ -88,7 +88,13 @@ def shorten(text: str) -> str:
 
 def _run_hook(path: str, texts: list[str], limit_s: float) -> list[list[str]]:
     try:
-        verdicts = [list(map(str, reasons)) for reasons in _run_with_timeout(path, texts, limit_s)]
+        hook: Hook = import_string(path)
+        if under_gevent():
+            with Timeout(limit_s, TimeoutError("the moderation hook took too long")):
+                judged = hook(texts)
+        else:
+            judged = hook(texts)
+        verdicts = [list(map(str, reasons)) for reasons in judged]
     except Exception as error:
         log.exception("The moderation hook failed", exc_info=error)
         raise Unavailable("Moderation is not available") from None
@@ -96,17 +102,3 @@ def _run_hook(path: str, texts: list[str], limit_s: float) -> list[list[str]]:
         log.error("The moderation hook judged %d of %d texts", len(verdicts), len(texts))
         raise Unavailable("Moderation is not available")
     return verdicts
-
-
-def _run_with_timeout(path: str, texts: list[str], limit_s: float) -> Sequence[Sequence[str]]:
-    hook = _load_hook(path)
-    if not under_gevent():
-        return hook(texts)
-    with Timeout(limit_s, TimeoutError("the moderation hook took too long")):
-        return hook(texts)
-
-
-@cache
-def _load_hook(path: str) -> Hook:
-    hook: Hook = import_string(path)
-    return hook

@@ -1,19 +1,20 @@
-"""The plugins of this gateway, by id."""
+"""The plugins of this gateway by id, and those of a request."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any, Final
 
 from django.utils.module_loading import import_string
 
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
+from routing.formats.chat.request import ChatRequest
 from routing.plugins.context_compression import ContextCompression
 from routing.plugins.file_parser import FileParser
-from routing.plugins.interface import Maker, Plugin
+from routing.plugins.interface import Maker, Plugin, with_more_tools
 from routing.plugins.moderation import Moderation
 from routing.plugins.response_healing import ResponseHealing
 from routing.plugins.tool_plugins import FusionOffer, WebFetchOffer, WebSearchOffer
+from routing.selection.model_references import parse_reference
 from routing.tools.registry import list_missing as missing_tools
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
@@ -38,7 +39,7 @@ def maker_of(plugin_id: str) -> Maker | None:
     """The maker of a plugin; None if there is none. A backend that the operator configured
     (`ROUTER_TOOL_BACKENDS`) takes precedence."""
     path = settings.ROUTER_TOOL_BACKENDS.get(plugin_id)
-    return _load_maker(path) if path else BUILT_IN.get(plugin_id)
+    return import_string(path) if path else BUILT_IN.get(plugin_id)
 
 
 def list_missing(entries: Iterable[JsonObject]) -> list[str]:
@@ -46,8 +47,30 @@ def list_missing(entries: Iterable[JsonObject]) -> list[str]:
     return [
         entry["id"]
         for entry in entries
-        if _is_on(entry) and entry["id"] not in OF_ROUTERS and not _is_available(entry)
+        if _is_on(entry)
+        and entry["id"] not in OF_ROUTERS
+        and ((maker := maker_of(entry["id"])) is None or missing_tools(maker(entry).tools()))
     ]
+
+
+def add_plugins(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[Plugin, ...]]:
+    """The request with the server tools that its plugins add, and these: the entries of `plugins`,
+    and those that a suffix of a model stands for. Plugins that nothing here carries out are left
+    out: whoever plans the request refuses them."""
+    entries, references = chat.plugins, chat.candidates or [default_model]
+    if any(":" in reference for reference in references):
+        effects = (effect for name in references for effect in parse_reference(name).effects)
+        ids = dict.fromkeys(effect.plugin for effect in effects if effect.plugin is not None)
+        # An entry of its own has the last word.
+        own_ids = {entry["id"] for entry in entries}
+        entries = [*entries, *({"id": each} for each in ids if each not in own_ids)]
+    if not entries:
+        return chat, ()
+    lacking = list_missing(entries)
+    plugins = build_plugins(each for each in entries if each["id"] not in lacking)
+    for plugin in plugins:
+        chat = with_more_tools(chat, plugin.tools())
+    return chat, plugins
 
 
 def build_plugins(entries: Iterable[JsonObject]) -> tuple[Plugin, ...]:
@@ -61,14 +84,3 @@ def build_plugins(entries: Iterable[JsonObject]) -> tuple[Plugin, ...]:
 
 def _is_on(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get("enabled", True)) or entry["id"] in _WITHOUT_SWITCH
-
-
-def _is_available(entry: JsonObject) -> bool:
-    maker = maker_of(entry["id"])
-    return maker is not None and not missing_tools(maker(entry).tools())
-
-
-@cache
-def _load_maker(path: str) -> Maker:
-    maker: Maker = import_string(path)
-    return maker

@@ -37,7 +37,11 @@ class ResponseHealing(Plugin):
         text = message.get("content")
         if not self.rewrites(chat) or type(text) is not str or not text.strip():
             return message
-        made = heal_json(text, wants_object=_wants_object(chat))
+        wants_object = chat.response_format_type == "json_object"
+        if not wants_object:
+            schema = chat.body["response_format"]["json_schema"].get("schema") or {}
+            wants_object = schema.get("type") == "object"
+        made = heal_json(text, wants_object=wants_object)
         if made is None:
             return message
         summary = "The answer was put in order as JSON"
@@ -81,13 +85,6 @@ def _is_wanted(value: object, wants_object: bool) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and not wants_object)
 
 
-def _wants_object(chat: ChatRequest) -> bool:
-    if chat.response_format_type == "json_object":
-        return True
-    schema = chat.body["response_format"]["json_schema"].get("schema") or {}
-    return schema.get("type") == "object"
-
-
 AT_ONCE: Final = 2
 CPU_S: Final = 1
 # Waiting for a free process included; the answer is settled only afterwards.
@@ -106,20 +103,16 @@ def mend_json(texts: Sequence[str], *, wants_object: bool) -> str | None:
         return None
     try:
         asked = json.dumps({"texts": texts, "wants_object": wants_object}).encode()
-        return _run_mender(asked, until).decode() or None
+        limits = {"seconds": TIME_S, "cpu_seconds": CPU_S, "memory_bytes": _MEMORY_BYTES}
+        user = host_users.lease()
+        command = host_users.script_command([_MENDER, json.dumps(limits)], ("json_repair",), user)
+        mender = SubprocessWorker(command, {"LANG": "C.UTF-8"}, user)
+        try:
+            mender.send(asked, until)
+            return mender.receive(_MADE_BYTES_MAX, until).decode() or None
+        finally:
+            mender.close()
     except (OSError, WorkerEnded, WorkerTimeout, ValueError):
         return None
     finally:
         _free.release()
-
-
-def _run_mender(asked: bytes, until: float) -> bytes:
-    limits = {"seconds": TIME_S, "cpu_seconds": CPU_S, "memory_bytes": _MEMORY_BYTES}
-    user = host_users.lease()
-    command = host_users.script_command([_MENDER, json.dumps(limits)], ("json_repair",), user)
-    mender = SubprocessWorker(command, {"LANG": "C.UTF-8"}, user)
-    try:
-        mender.send(asked, until)
-        return mender.receive(_MADE_BYTES_MAX, until)
-    finally:
-        mender.close()

@@ -28,13 +28,13 @@ def walk() -> Callable[[], None]:
     """All steps once, in the pipeline's order, for a request as the bench asks them."""
     from accounts.caller import Caller
     from routing.formats.chat.format import CHAT
-    from routing.planning.plugins import add_plugins, find_plugin_refusal, reshape_request
     from routing.planning.server_tools import (
         equip_request,
         refuse_disabled_tools,
         refuse_what_nothing_runs,
     )
     from routing.plugins.interface import PluginContext, rewrite_message
+    from routing.plugins.registry import add_plugins
 
     chat = CHAT.parse(dict(_BODY), session_header=None, models_max=3)
     context = PluginContext(cast(Caller, None), (), time.monotonic() + 600)
@@ -45,8 +45,9 @@ def walk() -> Callable[[], None]:
         asked, plugins = add_plugins(chat, "")
         disabled(asked.body, plugins=asked.plugins, references=["bench/whole"])
         refuse_what_nothing_runs(asked)
-        asked = reshape_request(plugins, asked, context)
-        find_plugin_refusal(plugins, asked, context)
+        for plugin in plugins:
+            asked = plugin.asked(asked, context)
+            plugin.judged(asked, context)
         asked, loop = equip_request(asked)
         assert loop is None
         rewrite_message(plugins, asked, message, stages)

@@ -17,7 +17,7 @@ from routing.management.chat_argument import build_chat, json_object
 from routing.planning.admission_errors import no_model_error
 from routing.planning.candidates import ResolvedRequest, resolve
 from routing.planning.endpoint_state import state_for
-from routing.planning.plugins import add_plugins
+from routing.plugins.registry import add_plugins
 from routing.selection.replay import TraceRow, read_rows
 from routing.selection.select import select
 from routing.selection.trace import build_trace, freeze_state

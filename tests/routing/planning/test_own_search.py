@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from routing.planning.server_tools import search_beside_own_tools, search_here
+from routing.planning.server_tools import search_here
 from tests.routing.formats.messages.bodies import BODIES as MESSAGES
 from tests.routing.formats.messages.bodies import TOOL
 from tests.routing.formats.responses.bodies import BODIES as RESPONSES
@@ -110,9 +110,6 @@ def test_what_it_cannot_do_stays_as_it_is() -> None:
     with override_settings(**SEARCHING):
         for chat in (MESSAGES.accepted(tools=[TOOL]), beside):
             assert search_here(chat) is chat
-        assert search_beside_own_tools(alone) is alone
-        both = search_beside_own_tools(
-            MESSAGES.accepted(tools=[{"type": "router:datetime"}, NATIVE])
-        )
+        both = search_here(MESSAGES.accepted(tools=[{"type": "router:datetime"}, NATIVE]))
     assert both.server_tools == ["router:datetime", "router:web_search"]
     assert both.native_tools == ()

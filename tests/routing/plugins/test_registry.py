@@ -5,11 +5,15 @@ from typing import Any
 import pytest
 
 from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
-from routing.planning.plugins import add_plugins
 from routing.plugins import tool_plugins
-from routing.plugins.interface import Plugin
-from routing.plugins.registry import BUILT_IN, OF_ROUTERS, build_plugins, list_missing
-from routing.plugins.texts import with_messages, with_more_tools
+from routing.plugins.interface import Plugin, with_messages, with_more_tools
+from routing.plugins.registry import (
+    BUILT_IN,
+    OF_ROUTERS,
+    add_plugins,
+    build_plugins,
+    list_missing,
+)
 from routing.plugins.tool_plugins import PRESETS, FusionOffer, WebFetchOffer, WebSearchOffer
 
 HERE = "tests.routing.plugins.test_registry"
